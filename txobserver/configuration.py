@@ -1,0 +1,136 @@
+"""Durable configuration: exchanges, queues, bindings, as the stream's Configure events leave it (seed 000).
+
+Steps are idempotent, so two clients that declare the same queue at the same time agree on one queue. The ids rise
+by one; a gap is an error, since it would mean that a node missed a step. Names of several parts (bindings) are
+msgpack arrays inside ``arguments``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from txobserver.events import Configure
+
+DECLARE_QUEUE = "queue.declare"
+DELETE_QUEUE = "queue.delete"
+DECLARE_EXCHANGE = "exchange.declare"
+DELETE_EXCHANGE = "exchange.delete"
+BIND = "bind"
+UNBIND = "unbind"
+
+
+class QueueSpec(msgspec.Struct, array_like=True):
+    """A durable queue. ``number`` is the config_id of its declaration and names it in every event."""
+
+    number: int
+    name: str
+    auto_delete: bool
+    arguments: dict[str, Any]
+
+
+class ExchangeSpec(msgspec.Struct, array_like=True):
+    """A durable exchange that a client declared; the predeclared ones are not listed."""
+
+    name: str
+    kind: str
+    auto_delete: bool
+    internal: bool
+    arguments: dict[str, Any]
+
+
+class BindingSpec(msgspec.Struct, array_like=True):
+    """A binding from ``source`` to a queue (``to_queue``) or to another exchange."""
+
+    source: str
+    destination: str
+    to_queue: bool
+    routing_key: str
+    arguments: dict[str, Any]
+
+
+def queue_step(name: str, auto_delete: bool, arguments: dict[str, Any]) -> Configure:
+    """The step that declares a queue. The config_id is given by the stream."""
+    return Configure(0, DECLARE_QUEUE, name, msgspec.msgpack.encode((auto_delete, arguments)))
+
+
+def exchange_step(spec: ExchangeSpec) -> Configure:
+    """The step that declares an exchange."""
+    return Configure(0, DECLARE_EXCHANGE, spec.name, msgspec.msgpack.encode(spec))
+
+
+def binding_step(spec: BindingSpec, bind: bool = True) -> Configure:
+    """The step that adds or removes a binding."""
+    return Configure(0, BIND if bind else UNBIND, spec.source, msgspec.msgpack.encode(spec))
+
+
+def delete_queue_step(name: str) -> Configure:
+    """The step that deletes a queue, its messages and its bindings."""
+    return Configure(0, DELETE_QUEUE, name, b"")
+
+
+def delete_exchange_step(name: str) -> Configure:
+    """The step that deletes an exchange and the bindings from and to it."""
+    return Configure(0, DELETE_EXCHANGE, name, b"")
+
+
+class Configuration(msgspec.Struct):
+    """Everything durable that clients declared, and the durable cursor ``last_id`` of the steps applied."""
+
+    last_id: int = 0
+    queues: dict[str, QueueSpec] = {}
+    exchanges: dict[str, ExchangeSpec] = {}
+    bindings: list[BindingSpec] = []
+
+    def queue_number(self, name: str) -> int | None:
+        """The number of this durable queue, or None."""
+        spec = self.queues.get(name)
+        return spec.number if spec else None
+
+    def numbers(self) -> set[int]:
+        """The numbers of all durable queues."""
+        return {spec.number for spec in self.queues.values()}
+
+    def apply(self, step: Configure) -> int | None:
+        """Carry out one step; returns the number of the queue that it deleted, if it deleted one.
+
+        Raises ValueError for a gap in the ids or an unknown operation.
+        """
+        if step.config_id != self.last_id + 1:
+            raise ValueError(f"configuration step {step.config_id} came after {self.last_id}")
+        self.last_id = step.config_id
+        if step.operation == DECLARE_QUEUE:
+            self._declare_queue(step)
+        elif step.operation == DELETE_QUEUE:
+            return self._delete_queue(step.name)
+        elif step.operation == DECLARE_EXCHANGE:
+            self.exchanges.setdefault(step.name, msgspec.msgpack.decode(step.arguments, type=ExchangeSpec))
+        elif step.operation == DELETE_EXCHANGE:
+            self._delete_exchange(step.name)
+        elif step.operation in (BIND, UNBIND):
+            self._bind(msgspec.msgpack.decode(step.arguments, type=BindingSpec), step.operation == BIND)
+        else:
+            raise ValueError(f"unknown configuration step {step.operation!r}")
+        return None
+
+    def _declare_queue(self, step: Configure) -> None:
+        auto_delete, arguments = msgspec.msgpack.decode(step.arguments, type=tuple[bool, dict[str, Any]])
+        if step.name not in self.queues:
+            self.queues[step.name] = QueueSpec(step.config_id, step.name, auto_delete, arguments)
+
+    def _delete_queue(self, name: str) -> int | None:
+        spec = self.queues.pop(name, None)
+        self.bindings = [b for b in self.bindings if not (b.to_queue and b.destination == name)]
+        return spec.number if spec else None
+
+    def _delete_exchange(self, name: str) -> None:
+        self.exchanges.pop(name, None)
+        self.bindings = [b for b in self.bindings if b.source != name and (b.to_queue or b.destination != name)]
+
+    def _bind(self, spec: BindingSpec, bind: bool) -> None:
+        known = spec in self.bindings
+        if bind and not known and (not spec.to_queue or spec.destination in self.queues):
+            self.bindings.append(spec)
+        elif not bind and known:
+            self.bindings.remove(spec)

@@ -1,0 +1,192 @@
+"""The durable queues as of the last applied event: a layer of changes over the last checkpoint.
+
+Promise: a reader sees exactly what the applied prefix of the stream leads to, whether or not a checkpoint is being
+written at the moment. Algorithm: changes go to the *fresh* layer; when a checkpoint begins, the fresh layer becomes
+the *frozen* one, which nobody changes while a thread writes it; when it is written, the frozen layer is dropped and the
+base shows it instead. A message that came and went between two checkpoints never reaches the base at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from txobserver.configuration import Configuration
+from txobserver.events import Message
+from txobserver.ids import Position
+from txobserver.store import Base, Entry, Meta, QueueSummary
+
+Layer = dict[int, dict[int, Entry | None]]
+"""queue -> place -> entry, or None where an entry of a lower layer was removed"""
+
+_MASK = (1 << 64) - 1
+
+
+def mix(place: int, rid: int) -> int:
+    """A 64-bit hash of one message's place and id, to be summed up into a queue's digest."""
+    value = (place * 0x9E3779B97F4A7C15 ^ rid * 0xC2B2AE3D27D4EB4F) & _MASK
+    value = (value ^ value >> 29) * 0xBF58476D1CE4E5B9 & _MASK
+    return value ^ value >> 32
+
+
+class Contents:
+    """Durable queues and configuration. ``base`` must show the state that ``meta`` belongs to."""
+
+    def __init__(self, base: Base, meta: Meta) -> None:
+        self._base = base
+        self._configuration = meta.configuration
+        self.applied = meta.applied
+        self._summaries = dict(meta.summaries)
+        self._fresh: Layer = {}
+        self._frozen: Layer = {}
+        self._dropped: list[int] = []
+        self._hidden: set[int] = set()
+        self.dirty_bytes = 0
+
+    @property
+    def configuration(self) -> Configuration:
+        """The durable configuration."""
+        return self._configuration
+
+    @configuration.setter
+    def configuration(self, value: Configuration) -> None:
+        self._configuration = value
+
+    def summary(self, queue: int) -> QueueSummary:
+        """Count, digest and mark of a queue; zeros for one that is not known."""
+        return self._summaries.get(queue) or QueueSummary()
+
+    def add_queue(self, queue: int) -> None:
+        """A queue was declared."""
+        self._summaries.setdefault(queue, QueueSummary())
+
+    def knows(self, queue: int) -> bool:
+        """Whether this queue has been declared and not deleted."""
+        return queue in self._summaries
+
+    def drop_queue(self, queue: int) -> None:
+        """A queue was deleted, with all that it holds."""
+        self._summaries.pop(queue, None)
+        self._fresh.pop(queue, None)
+        self._dropped.append(queue)
+        self._hidden.add(queue)
+
+    def insert(self, queue: int, place: int, rid: int, message: Message) -> bool:
+        """Put a message into a queue; False if the queue is gone."""
+        summary = self._summaries.get(queue)
+        if summary is None:
+            return False
+        self._fresh.setdefault(queue, {})[place] = Entry(rid, message)
+        summary.count += 1
+        summary.digest = summary.digest + mix(place, rid) & _MASK
+        self.dirty_bytes += len(message.body) + 200
+        return True
+
+    def remove(self, queue: int, place: int) -> Entry | None:
+        """Take a message out of a queue; None if it is not there."""
+        summary = self._summaries.get(queue)
+        if summary is None:
+            return None
+        layer = self._fresh.setdefault(queue, {})
+        entry = layer.get(place)
+        if entry is not None:
+            del layer[place]
+        elif place in layer or (entry := self._below(queue, place)) is None:
+            return None
+        else:
+            layer[place] = None
+        summary.count -= 1
+        summary.digest = summary.digest - mix(place, entry.rid) & _MASK
+        self.dirty_bytes += 50
+        return entry
+
+    def mark(self, queue: int, place: int) -> None:
+        """Messages up to ``place`` may have been handed out."""
+        summary = self._summaries.get(queue)
+        if summary is not None and place > summary.mark:
+            summary.mark = place
+
+    def get(self, queue: int, place: int) -> Entry | None:
+        """One entry, or None if it is gone."""
+        if queue not in self._summaries:
+            return None
+        layer = self._fresh.get(queue)
+        if layer is not None and place in layer:
+            return layer[place]
+        return self._below(queue, place)
+
+    def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
+        """Up to ``limit`` entries above ``after``, in order of their places."""
+        return list(islice(self._walk(queue, after, limit), limit))
+
+    def ids(self, queue: int) -> list[tuple[int, int]]:
+        """All (place, replication id) of a queue in order."""
+        found = {} if queue in self._hidden else dict(self._base.ids(queue))
+        for layer in (self._frozen.get(queue, {}), self._fresh.get(queue, {})):
+            for place, entry in layer.items():
+                if entry is None:
+                    found.pop(place, None)
+                else:
+                    found[place] = entry.rid
+        return sorted(found.items())
+
+    def _below(self, queue: int, place: int) -> Entry | None:
+        layer = self._frozen.get(queue)
+        if layer is not None and place in layer:
+            return layer[place]
+        return None if queue in self._hidden else self._base.get(queue, place)
+
+    def _walk(self, queue: int, after: int, limit: int) -> Iterator[tuple[int, Entry]]:
+        if queue not in self._summaries:
+            return
+        above = {**self._frozen.get(queue, {}), **self._fresh.get(queue, {})}
+        recent = sorted(place for place, entry in above.items() if place > after and entry is not None)
+        recent_at = 0
+        while queue not in self._hidden and (batch := self._base.page(queue, after, limit)):
+            for place, entry in batch:
+                while recent_at < len(recent) and recent[recent_at] < place:
+                    yield self._entry(above, recent[recent_at])
+                    recent_at += 1
+                if place not in above:
+                    yield place, entry
+            after = batch[-1][0]
+        for place in recent[recent_at:]:
+            yield self._entry(above, place)
+
+    @staticmethod
+    def _entry(layer: dict[int, Entry | None], place: int) -> tuple[int, Entry]:
+        entry = layer[place]
+        assert entry is not None
+        return place, entry
+
+    def freeze(self) -> tuple[list[tuple[int, int, Entry]], list[tuple[int, int]], list[int]]:
+        """Begin a checkpoint: (puts, deletes, dropped queues) since the last. Ends with ``thaw``."""
+        assert not self._frozen, "a checkpoint is being written already"
+        self._frozen, self._fresh = self._fresh, {}
+        dropped, self._dropped = self._dropped, []
+        puts: list[tuple[int, int, Entry]] = []
+        deletes: list[tuple[int, int]] = []
+        for queue, layer in self._frozen.items():
+            for place, entry in layer.items():
+                if entry is None:
+                    deletes.append((queue, place))
+                else:
+                    puts.append((queue, place, entry))
+        self.dirty_bytes = 0
+        return puts, deletes, dropped
+
+    def thaw(self) -> None:
+        """The checkpoint has been written: the base shows it now."""
+        self._frozen = {}
+        self._hidden = set(self._dropped)
+
+    def meta(self, history: list[Position], resyncing: bool = False) -> Meta:
+        """A copy of everything that a checkpoint keeps beside messages and transactions."""
+        copies = {queue: QueueSummary(s.count, s.digest, s.mark) for queue, s in self._summaries.items()}
+        configuration = Configuration(
+            self._configuration.last_id,
+            dict(self._configuration.queues),
+            dict(self._configuration.exchanges),
+            list(self._configuration.bindings),
+        )
+        return Meta(self.applied, list(history), configuration, copies, resyncing)

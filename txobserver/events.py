@@ -1,0 +1,124 @@
+"""Everything durable that a primary does, as events of one ordered stream (PROTOCOL, "One stream").
+
+Events are msgspec structs, encoded as tagged msgpack arrays; their fields are part of the stored format, so a
+change to them is a change of ``frames.FORMAT_VERSION``. Queues are named by number: the ``config_id`` of the
+event that declared them.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import msgspec
+
+
+class Removal(IntEnum):
+    """Why messages left a queue."""
+
+    ACKED = 1
+    REJECTED = 2
+    EXPIRED = 3
+    DROPPED = 4
+
+
+class Message(msgspec.Struct, array_like=True, gc=False):
+    """A message as it was published. ``properties`` is the raw AMQP 0-9-1 content header: flags and property list."""
+
+    exchange: str
+    routing_key: str
+    properties: bytes
+    body: bytes
+
+
+class GenerationStart(msgspec.Struct, array_like=True, gc=False, tag=1):
+    """First event of a generation: its primary and the members that it expects."""
+
+    generation: int
+    primary: str
+    expected: list[str]
+
+
+class Configure(msgspec.Struct, array_like=True, gc=False, tag=2):
+    """One step of configuration. Ids rise by one without a gap (seed 000). ``operation`` names the step."""
+
+    config_id: int
+    operation: str
+    name: str
+    arguments: bytes
+
+
+class Publish(msgspec.Struct, array_like=True, gc=False, tag=3):
+    """A message outside any transaction, to one or more queues."""
+
+    rid: int
+    queues: tuple[int, ...]
+    message: Message
+
+
+class Settle(msgspec.Struct, array_like=True, gc=False, tag=4):
+    """Messages that leave a queue outside any transaction, each as (place, replication id)."""
+
+    queue: int
+    entries: list[tuple[int, int]]
+    reason: int
+
+
+class Delivered(msgspec.Struct, array_like=True, gc=False, tag=5):
+    """Messages of ``queue`` up to and including ``place`` may have been handed to a consumer."""
+
+    queue: int
+    place: int
+
+
+class Purge(msgspec.Struct, array_like=True, gc=False, tag=6):
+    """Everything in ``queue`` with a place not above ``place`` leaves it, but for the places in ``spared``.
+
+    The spared ones are in the hands of a consumer.
+    """
+
+    queue: int
+    place: int
+    spared: list[int]
+
+
+class TxOpen(msgspec.Struct, array_like=True, gc=False, tag=7):
+    """A tx-queue begins."""
+
+    tx: int
+
+
+class TxEnqueue(msgspec.Struct, array_like=True, gc=False, tag=8):
+    """A publish inside a transaction."""
+
+    tx: int
+    rid: int
+    queues: tuple[int, ...]
+    message: Message
+
+
+class TxDequeue(msgspec.Struct, array_like=True, gc=False, tag=9):
+    """Messages acknowledged inside a transaction, each as (place, replication id)."""
+
+    tx: int
+    queue: int
+    entries: list[tuple[int, int]]
+    reason: int
+
+
+class TxPrepare(msgspec.Struct, array_like=True, gc=False, tag=10):
+    """The tx-queue is closed: ``count`` events stand between its TxOpen and this, and ``participants`` must vote."""
+
+    tx: int
+    count: int
+    participants: list[str]
+
+
+class TxDecision(msgspec.Struct, array_like=True, gc=False, tag=11):
+    """The outcome of a transaction. Its position gives the transaction's messages their places."""
+
+    tx: int
+    commit: bool
+
+
+TxEvent = TxOpen | TxEnqueue | TxDequeue | TxPrepare | TxDecision
+Event = GenerationStart | Configure | Publish | Settle | Delivered | Purge | TxEvent

@@ -1,0 +1,127 @@
+"""What the core asks of a store: queue contents by page, checkpoints, the stream's log.
+
+The log is the truth; the queue state is what the log leads to, as of an applied position. The same interfaces are
+met by LMDB and segments (``recovery``) and by plain memory (simulator, tests).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from txobserver.configuration import Configuration
+from txobserver.events import Message, TxEvent
+from txobserver.ids import Position
+
+
+class StoreError(Exception):
+    """The store cannot do what was asked; one sentence for people says why."""
+
+
+class StoreFull(StoreError):
+    """No space is left, or the store is read-only."""
+
+
+class StoreDamaged(StoreError):
+    """A checksum does not match: the store must not be served."""
+
+
+class Entry(NamedTuple):
+    """A message in a queue."""
+
+    rid: int
+    message: Message
+
+
+class QueueSummary(msgspec.Struct, array_like=True):
+    """What is known of a queue without reading it.
+
+    ``digest`` is order-independent over (place, replication id), modulo 2**64; since places order a queue, equal
+    digests mean equal content in equal order (P7). Places up to ``mark`` may have been handed to a consumer.
+    """
+
+    count: int = 0
+    digest: int = 0
+    mark: int = 0
+
+
+class Meta(msgspec.Struct):
+    """Everything of a checkpoint but messages and open transactions.
+
+    ``history`` lists for each generation the position of its first event. ``resyncing`` is set while the queues are
+    being overwritten by a primary's snapshot: such a store holds no consistent state and may only go on resyncing.
+    """
+
+    applied: Position = Position(0, 0)
+    history: list[Position] = []
+    configuration: Configuration = msgspec.field(default_factory=Configuration)
+    summaries: dict[int, QueueSummary] = {}
+    resyncing: bool = False
+
+
+class Checkpoint(NamedTuple):
+    """Everything that changed since the last checkpoint; written in one atomic step."""
+
+    meta: Meta
+    puts: list[tuple[int, int, Entry]]
+    """(queue, place, entry)"""
+    deletes: list[tuple[int, int]]
+    """(queue, place)"""
+    dropped: list[int]
+    """Queues of which nothing remains. Carried out before ``puts``."""
+    tx_events: list[tuple[int, int, TxEvent]]
+    """(transaction, sequence, event) of transactions that are open as of ``meta.applied``"""
+    tx_ended: list[int]
+    """Transactions whose events are no longer needed"""
+
+
+class Base(Protocol):
+    """Queue contents as of the last checkpoint. Reads are short and may be made from the event loop."""
+
+    def get(self, queue: int, place: int) -> Entry | None:
+        """The entry, or None. Raises StoreDamaged."""
+        ...
+
+    def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
+        """Up to ``limit`` (place, entry) with places above ``after``, in order. Raises StoreDamaged."""
+        ...
+
+    def ids(self, queue: int) -> Iterator[tuple[int, int]]:
+        """All (place, replication id) of a queue, in order."""
+        ...
+
+
+class MemoryBase:
+    """A base in plain memory, for the simulator and for tests."""
+
+    def __init__(self) -> None:
+        self.meta = Meta()
+        self.queues: dict[int, dict[int, Entry]] = {}
+        self.transactions: dict[int, dict[int, TxEvent]] = {}
+
+    def get(self, queue: int, place: int) -> Entry | None:
+        return self.queues.get(queue, {}).get(place)
+
+    def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
+        content = self.queues.get(queue, {})
+        return [(place, content[place]) for place in sorted(p for p in content if p > after)[:limit]]
+
+    def ids(self, queue: int) -> Iterator[tuple[int, int]]:
+        content = self.queues.get(queue, {})
+        return iter([(place, content[place].rid) for place in sorted(content)])
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        """Bring the base forward."""
+        for queue in checkpoint.dropped:
+            self.queues.pop(queue, None)
+        for queue, place in checkpoint.deletes:
+            self.queues.get(queue, {}).pop(place, None)
+        for queue, place, entry in checkpoint.puts:
+            self.queues.setdefault(queue, {})[place] = entry
+        for tx in checkpoint.tx_ended:
+            self.transactions.pop(tx, None)
+        for tx, sequence, event in checkpoint.tx_events:
+            self.transactions.setdefault(tx, {})[sequence] = event
+        self.meta = checkpoint.meta
