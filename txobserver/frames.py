@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import msgspec
 
@@ -53,7 +53,8 @@ class UnknownFormat(FrameError):
     """The frame was written by a version that this one does not know."""
 
 
-class Frame(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Frame:
     """A group of events with its encoded bytes. ``first`` is the sequence of the first event."""
 
     generation: int
@@ -74,7 +75,8 @@ class Frame(NamedTuple):
 
     def events(self) -> list[Event]:
         """The events in order, decoded anew at each call."""
-        return _decoder.decode(memoryview(self.data)[HEADER_SIZE:])
+        events: list[Event] = _decoder.decode(memoryview(self.data)[HEADER_SIZE:])
+        return events
 
 
 def encode_frame(generation: int, first: int, events: list[Event], time_ms: int) -> Frame:

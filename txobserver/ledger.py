@@ -94,7 +94,10 @@ class Host(Protocol):
     """What the broker is told. All calls come from the event loop, in stream order, and must not block or raise."""
 
     def on_active(self, ledger: Ledger, content: Content) -> None:
-        """This node is the active primary: serve clients from ``content``; places up to a queue's mark are redelivered."""
+        """This node is the active primary: serve clients from ``content``.
+
+        Messages at places up to a queue's mark are redelivered.
+        """
         ...
 
     def on_inactive(self, reason: str) -> None:

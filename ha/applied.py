@@ -1,0 +1,65 @@
+"""Who listens while the stream is applied: the primary (for its broker and its joiners), or nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from txobserver.events import Configure, Message, Removal
+from txobserver.tx_buffer import TxBuffer
+
+
+class Applied(Protocol):
+    """Told of each applied event, in stream order, after the contents have changed."""
+
+    def configured(self, step: Configure) -> None:
+        """A configuration step."""
+
+    def enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:
+        """A message entered a queue."""
+
+    def removed(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
+        """Messages (place, replication id) left a queue."""
+
+    def marked(self, queue: int, place: int) -> None:
+        """Messages up to ``place`` may be handed out."""
+
+    def purged(self, queue: int, place: int, spared: Sequence[int], count: int) -> None:
+        """A queue was purged up to ``place``."""
+
+    def prepared(self, tx: int) -> None:
+        """The prepare of a transaction has passed the commit point: every participant has it on disk."""
+
+    def committing(self, buffer: TxBuffer) -> None:
+        """The next calls, until ``ended``, are this transaction's."""
+
+    def ended(self, buffer: TxBuffer, committed: bool) -> None:
+        """A transaction has been applied to every queue here, or was aborted."""
+
+
+class Silent:
+    """A listener that does nothing: a backup has nobody to tell."""
+
+    def configured(self, step: Configure) -> None:
+        """Nothing."""
+
+    def enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:
+        """Nothing."""
+
+    def removed(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
+        """Nothing."""
+
+    def marked(self, queue: int, place: int) -> None:
+        """Nothing."""
+
+    def purged(self, queue: int, place: int, spared: Sequence[int], count: int) -> None:
+        """Nothing."""
+
+    def prepared(self, tx: int) -> None:
+        """Nothing."""
+
+    def committing(self, buffer: TxBuffer) -> None:
+        """Nothing."""
+
+    def ended(self, buffer: TxBuffer, committed: bool) -> None:
+        """Nothing."""

@@ -1,0 +1,128 @@
+"""Backup: a node's end of the stream while another one is primary (seeds 001 and 003, PROTOCOL "A joiner").
+
+It asks to be attached, cuts what its log has and the primary's has not, persists every frame before it acknowledges
+it, votes on prepares, and applies what has passed the commit point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ha.replica import GapInStream, Replica
+from ha.settings import Settings
+from ha.wire import Cancel, Entries, Follow, Join, Leave
+from txobserver.effects import Acknowledge, Effect, LogLine, Persist, Send, Truncate
+from txobserver.events import Event, TxPrepare
+from txobserver.frames import FrameError, decode_frame
+from txobserver.ids import Member
+
+
+class Backup:
+    """The backup's side of its attachment to one primary of one generation."""
+
+    def __init__(
+        self,
+        primary: str,
+        generation: int,
+        member: Member,
+        replica: Replica,
+        settings: Settings,
+        emit: Callable[[Effect], None],
+    ) -> None:
+        self.primary = primary
+        self.generation = generation
+        self.session = 0
+        self.attached = False
+        self._member = member
+        self._replica = replica
+        self._settings = settings
+        self._emit = emit
+        self._asked_at: float | None = None
+        self._commit = 0
+
+    def tick(self, linked: bool, session: int, now: float) -> None:
+        """Ask to be attached, again and again until an answer comes; ``session`` is a number never used before."""
+        if self.attached or not linked or self._replica.durable != self._replica.tail.sequence:
+            return
+        if self._asked_at is not None and now - self._asked_at < self._settings.rejoin_every:
+            return
+        self._asked_at = now
+        self.session = session
+        replica = self._replica
+        join = Join(
+            self.generation,
+            session,
+            self._member,
+            list(replica.history),
+            replica.tail,
+            replica.applied.sequence,
+            replica.resyncing,
+        )
+        self._emit(Send(self.primary, join))
+
+    def detach(self, retry_at_once: bool) -> None:
+        """The attachment has ended; ask for another."""
+        self.attached = False
+        self.session = 0
+        if retry_at_once:
+            self._asked_at = None
+
+    def follow(self, message: Follow) -> bool:
+        """Attached. Cuts the log where it leaves the primary's; False if this answers nothing that was asked."""
+        if message.session != self.session or self.attached:
+            return False
+        replica = self._replica
+        if message.keep < replica.tail.sequence:
+            self._emit(LogLine(f"discarding events after {message.keep}, which the primary does not have"))
+            replica.truncate(message.keep)
+        self.attached = True
+        self._emit(Truncate(message.keep, self._acknowledge(message.keep)))
+        self.commit(message.commit)
+        return True
+
+    def entries(self, message: Entries) -> None:
+        """The next frame of the stream: persist, then acknowledge."""
+        if not self._current(message.session):
+            return
+        try:
+            frame, _ = decode_frame(message.frame)
+            events = self._replica.receive(frame)
+        except (FrameError, GapInStream) as error:
+            self._emit(LogLine(f"detaching from {self.primary}: {error}"))
+            self._emit(Send(self.primary, Leave(self.generation, self.session, str(error))))
+            self.detach(retry_at_once=False)
+            return
+        self._emit(Persist(frame, self._acknowledge(frame.last)))
+        self._vote(events)
+        self.commit(message.commit)
+
+    def commit(self, commit: int) -> None:
+        """The commit point has been told: apply what is also durable here."""
+        self._commit = max(self._commit, commit)
+        self._replica.apply(min(self._commit, self._replica.durable))
+
+    def written(self, sequence: int) -> None:
+        """This node's log is durable up to there."""
+        self._replica.durable = max(self._replica.durable, min(sequence, self._replica.tail.sequence))
+        self.commit(self._commit)
+
+    def store_failed(self, reason: str) -> None:
+        """This node's store is the reason: vote against what is prepared and undecided, and leave the ready set."""
+        for buffer in self._replica.undecided():
+            if buffer.prepared is not None:
+                self._emit(Send(self.primary, Cancel(self.generation, self.session, buffer.tx, reason)))
+        self._emit(Send(self.primary, Leave(self.generation, self.session, reason)))
+
+    def _vote(self, events: list[Event]) -> None:
+        """The acknowledgement of a prepare is a vote for it; a node that lacks an event of it votes against."""
+        for event in events:
+            if isinstance(event, TxPrepare) and not self._replica.buffers[event.tx].complete:
+                held = len(self._replica.buffers[event.tx].events)
+                reason = f"{self._member.node} holds {held} of its {event.count} events"
+                self._emit(Send(self.primary, Cancel(self.generation, self.session, event.tx, reason)))
+
+    def _current(self, session: int) -> bool:
+        return self.attached and session == self.session
+
+    def _acknowledge(self, sequence: int) -> Acknowledge:
+        return Acknowledge(self.primary, self.generation, self.session, sequence)

@@ -1,0 +1,236 @@
+"""Backups: the primary's view of everyone who follows it (PROTOCOL, "A joiner", "Failover").
+
+It attaches joiners, sends them the stream, says up to where the stream is durable on every node that counts, takes
+the silent and the gone out of the ready set, and grants ``ready``.
+
+Who counts: every member that the record lists or may list (RecordKeeper), and every joiner past its QueueGuard. A
+member that is listed and not attached holds everything up: that is the wait of a new primary for its expected backups, and
+it ends with the member attached and in step, or out of the ready set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ha.history import common_sequence
+from ha.primary import Primary
+from ha.queue_guard import QueueGuard
+from ha.record_keeper import RecordKeeper
+from ha.replica import Replica
+from ha.session import Session
+from ha.settings import Settings
+from ha.wire import Ack, Follow, Granted, Join, Refused
+from txobserver.effects import Effect, LogLine, Send
+from txobserver.frames import Frame
+from txobserver.ids import Member
+from txobserver.tx_buffer import TxBuffer
+
+
+class Backups:
+    """Sessions of one generation's backups. ``linked`` tells which peers can be reached now."""
+
+    def __init__(
+        self,
+        primary: Primary,
+        replica: Replica,
+        keeper: RecordKeeper,
+        settings: Settings,
+        linked: set[str],
+        emit: Callable[[Effect], None],
+        now: float,
+    ) -> None:
+        self.sessions: dict[str, Session] = {}
+        self._primary = primary
+        self._replica = replica
+        self._keeper = keeper
+        self._settings = settings
+        self._linked = linked
+        self._emit = emit
+        self._parked: dict[str, Join] = {}
+        self._absent_since: dict[str, float] = {m.node: now for m in keeper.counted()}
+        self._since = now
+        primary.watcher = self
+
+    # -- attaching
+
+    def join(self, node: str, join: Join, log_first: int, now: float) -> None:
+        """A backup asks to be attached.
+
+        One whose log must be cut first leaves the ready set (``resync_while_in_ready_set``).
+        """
+        self.sessions.pop(node, None)
+        tail = self._replica.tail.sequence
+        common = common_sequence(self._replica.history, tail, join.history, join.tail.sequence)
+        undo = common < join.tail.sequence or join.resyncing or common < join.applied
+        self._forget_other_incarnations(join.member, now)
+        if undo and join.member in self._keeper.counted():
+            self._parked[node] = join
+            self._keeper.remove(join.member, now)
+            return
+        self._parked.pop(node, None)
+        if join.resyncing or common < join.applied or common + 1 < log_first:
+            self._refuse(node, join.session, f"the log no longer reaches back to {common + 1}")
+        else:
+            self._attach(node, join, common, now)
+
+    def _attach(self, node: str, join: Join, common: int, now: float) -> None:
+        generation = self._primary.generation
+        session = Session(join.member, join.session, generation, common, QueueGuard(self._replica.tail.sequence), now)
+        for buffer in self._replica.buffers.values():
+            if buffer.prepared is not None:
+                session.trackers.track(buffer.tx, buffer.queues(), buffer.prepared)
+                if buffer.decided is not None:
+                    session.trackers.decide(buffer.tx, buffer.decided)
+        self.sessions[node] = session
+        self._absent_since.pop(node, None)
+        self._emit(LogLine(f"backup {node} attached at {common}, guard at {session.guard.at}"))
+        self._emit(Send(node, Follow(generation, join.session, common, self._primary.commit)))
+
+    def _forget_other_incarnations(self, member: Member, now: float) -> None:
+        """A node that comes with a new store is another member (``wiped_disk_is_ready_member``)."""
+        for known in self._keeper.counted():
+            if known.node == member.node and known != member:
+                self._keeper.remove(known, now)
+
+    def _refuse(self, node: str, session: int, reason: str) -> None:
+        self._emit(Send(node, Refused(self._primary.generation, session, reason)))
+
+    # -- what backups report
+
+    def acknowledged(self, node: str, ack: Ack, now: float) -> None:
+        """A backup's log is durable up to there."""
+        session = self.sessions.get(node)
+        if session is None or session.number != ack.session:
+            self._refuse(node, ack.session, "this attachment has ended")
+        else:
+            session.acknowledge(ack.sequence, now)
+
+    def leave(self, node: str, session_number: int, reason: str, now: float) -> None:
+        """A backup's own store is the reason: it fails one transaction, not all that follow."""
+        session = self.sessions.get(node)
+        if session is not None and session.number == session_number:
+            self._emit(LogLine(f"backup {node} leaves: {reason}"))
+            self.detach(node, now)
+            self._keeper.remove(session.member, now)
+
+    def detach(self, node: str, now: float) -> None:
+        """The attachment of this backup has ended."""
+        if self.sessions.pop(node, None) is not None:
+            self._absent_since[node] = now
+        self._parked.pop(node, None)
+
+    def log_read(self, node: str, number: int, frames: list[Frame], now: float) -> None:
+        """Frames that a lagging session asked for; none when the log no longer holds them."""
+        session = self.sessions.get(node)
+        if session is None or session.number != number:
+            return
+        if frames:
+            for effect in session.log_read(frames, self._primary.commit):
+                self._emit(effect)
+        else:
+            self._refuse(node, number, "the log no longer holds what comes next")
+            self.detach(node, now)
+
+    # -- what follows from it
+
+    def durable_everywhere(self) -> int:
+        """The sequence up to which the stream is durable on the primary and on everyone who counts."""
+        sequence = self._replica.durable
+        counted = self._keeper.counted()
+        for member in counted:
+            session = self.sessions.get(member.node)
+            known = session is not None and session.member == member
+            sequence = min(sequence, session.acknowledged if session is not None and known else 0)
+        for session in self.sessions.values():
+            if session.past_guard and session.member not in counted:
+                sequence = min(sequence, session.acknowledged)
+        return sequence
+
+    def participants(self) -> list[str]:
+        """The nodes that take part in a transaction that is closed now."""
+        nodes = {m.node for m in self._keeper.counted()} | {n for n, s in self.sessions.items() if s.past_guard}
+        return [self._primary.name, *sorted(nodes)]
+
+    def pump(self) -> None:
+        """Send what is durable here to whoever has room for it."""
+        primary, durable = self._primary, self._replica.durable
+        for session in self.sessions.values():
+            for effect in session.pump(primary.recent, durable, primary.commit, self._settings):
+                self._emit(effect)
+
+    def tell_commit(self) -> None:
+        """Carry the commit point to backups that no entries carried it to."""
+        for session in self.sessions.values():
+            for effect in session.tell_commit(self._primary.commit):
+                self._emit(effect)
+
+    def grant(self, now: float) -> None:
+        """Joiners past their guards, in step and with clear trackers become ready."""
+        for session in self.sessions.values():
+            in_step = session.past_guard and session.acknowledged >= self._primary.commit
+            if in_step and session.trackers.clear and not self._keeper.is_ready(session.member):
+                self._keeper.add(session.member, now)
+
+    def record_stored(self, before: tuple[Member, ...], log_first: int, now: float) -> None:
+        """The record has changed: tell the new members, let go of the old, take up joins that waited for it."""
+        ready = self._keeper.record.ready
+        for node, session in list(self.sessions.items()):
+            if session.member in ready and session.member not in before:
+                self._emit(LogLine(f"backup {node} is ready"))
+                self._emit(Send(node, Granted(session.generation, session.number)))
+            elif session.member in before and session.member not in ready:
+                self._refuse(node, session.number, "taken out of the ready set")
+                self.detach(node, now)
+        for member in set(before) - set(ready):
+            self._emit(LogLine(f"{member.node} is out of the ready set"))
+        for node, join in list(self._parked.items()):
+            if join.member not in self._keeper.counted():
+                self.join(node, join, log_first, now)
+
+    # -- time
+
+    def tick(self, now: float) -> None:
+        """Take the silent and the gone out of the ready set."""
+        tail = self._replica.durable
+        for member in self._keeper.counted():
+            session = self.sessions.get(member.node)
+            if session is None or session.member != member:
+                if self._absent_too_long(member.node, now):
+                    self._keeper.remove(member, now)
+            elif session.owes_since(tail, now, self._patience()):
+                self._emit(LogLine(f"backup {member.node} is silent"))
+                self._keeper.remove(member, now)
+        for node, session in list(self.sessions.items()):
+            if session.member not in self._keeper.counted() and session.owes_since(tail, now, self._patience()):
+                self._refuse(node, session.number, "silent for too long")
+                self.detach(node, now)
+
+    def _patience(self) -> float:
+        return self._settings.prepare_timeout if self._primary.serving else self._settings.backup_timeout
+
+    def _absent_too_long(self, node: str, now: float) -> bool:
+        since = self._absent_since.setdefault(node, now)
+        limit = self._patience() if node in self._linked else self._settings.link_down_grace
+        return now - since >= limit
+
+    # -- transactions that joiners do not take part in
+
+    def closed(self, buffer: TxBuffer) -> None:
+        """A tx-queue was closed: whoever is connected and takes no part is held back by trackers."""
+        assert buffer.prepared is not None
+        for session in self.sessions.values():
+            if not session.past_guard:
+                session.trackers.track(buffer.tx, buffer.queues(), buffer.prepared)
+
+    def decided(self, tx: int, commit: bool, sequence: int) -> None:
+        """A closed transaction was decided."""
+        for session in self.sessions.values():
+            if commit:
+                session.trackers.decide(tx, sequence)
+            else:
+                session.trackers.rolled_back(tx)
+
+    def queue_deleted(self, queue: int) -> None:
+        """A queue is gone: nobody holds anything in it."""
+        for session in self.sessions.values():
+            session.trackers.queue_deleted(queue)

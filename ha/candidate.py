@@ -1,0 +1,134 @@
+"""Candidate: when a backup may become primary, and which one should (PROTOCOL, "Who is primary").
+
+A version of the record that stands still for a whole lease, timed on our own clock, has no primary. Then every
+reachable member of its ready set is asked how far its log goes, and the greatest position wins, names breaking ties, so
+that what reached any survivor is kept. The compare-and-set demands the very version that was judged: a promotion on
+a stale ready set cannot succeed (``promote_on_stale_ready_read``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import msgspec
+
+from ha.coordination import Record
+from ha.settings import Settings
+from ha.wire import Probe, ProbeReply
+from txobserver.effects import CompareAndSet, Effect, Send
+from txobserver.ids import Member, Position
+
+
+class Candidate:
+    """Watches the record while this node is no primary. Times are the shell's monotonic seconds."""
+
+    def __init__(self, me: Member, settings: Settings, emit: Callable[[Effect], None]) -> None:
+        self.record: Record | None = None
+        self.in_flight: CompareAndSet | None = None
+        self.sent_at = 0.0
+        self._me = me
+        self._settings = settings
+        self._emit = emit
+        self._seen_at = 0.0
+        self._round = 0
+        self._asked_at: float | None = None
+        self._asked: set[str] = set()
+        self._replies: dict[str, Position] = {}
+        self._rest_until = 0.0
+
+    def observe(self, record: Record, now: float) -> bool:
+        """A read of the record; returns whether it is another version than before."""
+        if self.record is not None and record.version <= self.record.version:
+            return False
+        self.record = record
+        self._seen_at = now
+        self._asked_at = None
+        return True
+
+    def create(self, cluster: str, now: float) -> None:
+        """There is no record and this node's store is empty: found the cluster."""
+        record = Record(cluster, 1, 1, self._me, (self._me,))
+        self._propose(CompareAndSet(0, record), now)
+
+    def force(self, tail: Position, now: float) -> None:
+        """An operator accepts the loss of what only other nodes hold: ready = {self}, above every known generation."""
+        assert self.record is not None
+        generation = max(self.record.generation, tail.generation, *(p.generation for p in self._replies.values()))
+        record = msgspec.structs.replace(
+            self.record,
+            version=self.record.version + 1,
+            generation=generation + 1,
+            primary=self._me,
+            ready=(self._me,),
+            released=False,
+            preferred="",
+        )
+        self._propose(CompareAndSet(self.record.version, record), now)
+
+    def tick(self, tail: Position, linked: Collection[str], now: float) -> None:
+        """Ask, wait for replies, propose, as far as each may be done now."""
+        record = self.record
+        if record is None or self.in_flight or not self.may_stand(record) or not self._vacant(record, now):
+            return
+        if self._asked_at is None:
+            if now >= self._rest_until:
+                self._ask(record, linked, now)
+        if self._asked_at is None:
+            return
+        if self._asked <= self._replies.keys() or now - self._asked_at >= self._settings.probe_timeout:
+            self._asked_at = None
+            if self._greatest(record, tail):
+                self._stand(record, now)
+            else:
+                self._rest_until = now + self._settings.renew_every
+
+    def may_stand(self, record: Record) -> bool:
+        """Whether this node is a member of the ready set of that record."""
+        return self._me in record.ready
+
+    def reply(self, message: ProbeReply) -> None:
+        """A ready member says how far its log goes."""
+        if message.round == self._round and self.record is not None and message.member in self.record.ready:
+            self._replies[message.member.node] = message.tail
+
+    def settled(self) -> None:
+        """The proposal on its way has been answered."""
+        self.in_flight = None
+
+    def _greatest(self, record: Record, tail: Position) -> bool:
+        """Whether no reachable member's log goes further; between equals a handover's choice wins, then the name."""
+
+        def rank(node: str, position: Position) -> tuple[Position, bool, str]:
+            return position, record.released and node == record.preferred, node
+
+        ours = rank(self._me.node, tail)
+        return all(rank(node, position) < ours for node, position in self._replies.items())
+
+    def _vacant(self, record: Record, now: float) -> bool:
+        if record.released and record.preferred in ("", self._me.node):
+            return True
+        return now - self._seen_at >= self._settings.lease_ttl
+
+    def _ask(self, record: Record, linked: Collection[str], now: float) -> None:
+        self._round += 1
+        self._asked_at = now
+        self._replies = {}
+        self._asked = {m.node for m in record.ready if m != self._me and m.node in linked}
+        for node in sorted(self._asked):
+            self._emit(Send(node, Probe(record.generation, self._round)))
+
+    def _stand(self, record: Record, now: float) -> None:
+        promoted = msgspec.structs.replace(
+            record,
+            version=record.version + 1,
+            generation=record.generation + 1,
+            primary=self._me,
+            released=False,
+            preferred="",
+        )
+        self._propose(CompareAndSet(record.version, promoted), now)
+
+    def _propose(self, proposal: CompareAndSet, now: float) -> None:
+        self.in_flight = proposal
+        self.sent_at = now
+        self._emit(proposal)

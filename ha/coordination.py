@@ -1,0 +1,71 @@
+"""The coordination record and what a store of it must do (PROTOCOL, "Who is primary").
+
+One versioned record holds the generation, the primary with its lease, and the ready set. Every change is a
+compare-and-set on the version, synced before it is reported. A renewal of the lease is a change like any other: it
+raises the version, and a candidate that sees a version stand still knows that nobody renews.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from txobserver.ids import Member
+
+
+class Record(msgspec.Struct, frozen=True):
+    """The coordination record of a cluster. Version 0 never exists: it stands for "no record"."""
+
+    cluster: str
+    version: int
+    generation: int
+    primary: Member | None
+    ready: tuple[Member, ...]
+    released: bool = False
+    """The primary gave its lease up on purpose; candidates need not wait for it to run out."""
+    preferred: str = ""
+    """The node that should take over after a release."""
+
+
+class CoordinationError(Exception):
+    """The coordination store cannot be reached or is damaged; the change may or may not have been made."""
+
+
+class CasConflict(Exception):
+    """The record is of another version; ``current`` is what it is now (None: there is no record)."""
+
+    def __init__(self, current: Record | None) -> None:
+        super().__init__(f"the coordination record is at version {current.version if current else 0}")
+        self.current = current
+
+
+class Coordination(Protocol):
+    """A store of one record. Calls block; the shell makes them in a thread."""
+
+    def read(self) -> Record | None:
+        """The record, or None before the first. Raises CoordinationError."""
+        ...
+
+    def compare_and_set(self, expected: int, record: Record) -> Record:
+        """Store ``record`` as version ``expected + 1`` if the version is ``expected``; returns what is stored.
+
+        Raises CasConflict if it is not, CoordinationError if the outcome is unknown.
+        """
+        ...
+
+
+class MemoryCoordination:
+    """A coordination store in plain memory, for the simulator and for tests."""
+
+    def __init__(self) -> None:
+        self.record: Record | None = None
+
+    def read(self) -> Record | None:
+        return self.record
+
+    def compare_and_set(self, expected: int, record: Record) -> Record:
+        if (self.record.version if self.record else 0) != expected:
+            raise CasConflict(self.record)
+        self.record = msgspec.structs.replace(record, version=expected + 1)
+        return self.record

@@ -1,0 +1,387 @@
+"""NodeCore: one node's part in the cluster, pure. The shell reports, the core answers with effects and Host calls.
+
+The node is at any time one of: waiting (no record is known), a backup of the record's primary, a candidate (a backup
+whose record stands still), or the primary. The record decides which; ``_adopt`` is the only place where that changes.
+
+Use: set ``now`` (seconds, a clock that counts suspension) and ``wall_ms``, call what happened, then ``settle()``, then
+carry out ``take_effects()`` in order.
+"""
+
+from __future__ import annotations
+
+from ha.backup import Backup
+from ha.backups import Backups
+from ha.candidate import Candidate
+from ha.coordination import Record
+from ha.node_state import ACTIVE, CATCHUP, NODE_TABLE, READY, RECOVERING
+from ha.primary import Primary
+from ha.record_keeper import RecordKeeper
+from ha.replica import Replica
+from ha.settings import Settings
+from ha.wire import (
+    Ack,
+    Cancel,
+    Commit,
+    Entries,
+    Follow,
+    Granted,
+    Handover,
+    Join,
+    Leave,
+    Peer,
+    Probe,
+    ProbeReply,
+    Refused,
+)
+from txobserver.effects import Effect, LogLine, Send, Stop, WriteCheckpoint
+from txobserver.frames import Frame
+from txobserver.ids import Member
+from txobserver.ledger import Host
+
+
+class NodeCore:
+    """The state machines of one node, wired together."""
+
+    def __init__(
+        self, cluster: str, member: Member, replica: Replica, host: Host, settings: Settings, log_first: int
+    ) -> None:
+        self.now = 0.0
+        self.wall_ms = 0
+        self.state = NODE_TABLE.start
+        self.generation = replica.tail.generation
+        self.log_first = log_first
+        self.replica = replica
+        self.primary: Primary | None = None
+        self.backups: Backups | None = None
+        self.keeper: RecordKeeper | None = None
+        self.backup: Backup | None = None
+        self.linked: set[str] = set()
+        self.failed: str | None = None
+        self._cluster = cluster
+        self._member = member
+        self._host = host
+        self._settings = settings
+        self._effects: list[Effect] = []
+        self._candidate = Candidate(member, settings, self._emit)
+        self._sessions = 0
+        self._checkpointing = False
+        self._checkpoint_at = 0.0
+        self._checkpointed = replica.applied.sequence
+        self._handover: str | None = None
+
+    # -- what the shell calls
+
+    def take_effects(self) -> list[Effect]:
+        """The effects since the last call, to be carried out in order."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    @property
+    def record(self) -> Record | None:
+        """The coordination record as this node knows it."""
+        return self.keeper.record if self.keeper else self._candidate.record
+
+    def tick(self) -> None:
+        """Time has passed."""
+        if self.failed:
+            return
+        self._checkpoint_if_due()
+        if self.keeper and self.backups and self.primary:
+            self.keeper.send_if_due(self.now)
+            if not self.keeper.holds(self.now) and not self._handover:
+                self._step_down("the lease could not be renewed in time")
+                return
+            self.backups.tick(self.now)
+            self.backups.tell_commit()
+            self._hand_over_if_quiet()
+            return
+        self._candidate.tick(self.replica.tail, self.linked, self.now)
+        if self.backup:
+            self._sessions += 1
+            self.backup.tick(self.backup.primary in self.linked, self._sessions, self.now)
+
+    def settle(self) -> None:
+        """Draw the consequences: move the commit point, write what gathered, send what is durable."""
+        primary, backups, keeper = self.primary, self.backups, self.keeper
+        if primary is None or backups is None or keeper is None or self.failed:
+            return
+        primary.wall_ms = self.wall_ms
+        primary.participants = backups.participants()
+        short = len(keeper.record.ready) < self._settings.min_ready
+        primary.lost_min_ready(short and primary.serving)
+        if keeper.holds(self.now) and not primary.below_min_ready:
+            primary.advance(backups.durable_everywhere())
+            if self.state == RECOVERING and primary.in_step:
+                self._activate()
+        primary.flush()
+        backups.pump()
+        backups.grant(self.now)
+
+    def on_link(self, node: str, up: bool) -> None:
+        """The connection to a peer came up or went down."""
+        if up:
+            self.linked.add(node)
+            return
+        self.linked.discard(node)
+        if self.backups:
+            self.backups.detach(node, self.now)
+        if self.backup and self.backup.primary == node:
+            self._detached(retry_at_once=True)
+
+    def on_durable(self, sequence: int) -> None:
+        """The log is synced up to there."""
+        if self.primary:
+            self.primary.written(sequence)
+        else:
+            self.replica.durable = max(self.replica.durable, min(sequence, self.replica.tail.sequence))
+            if self.backup:
+                self.backup.written(sequence)
+
+    def on_store_error(self, reason: str) -> None:
+        """The store failed. Nothing is acknowledged any more; the node leaves the ready set and ends."""
+        if self.failed:
+            return
+        self.failed = reason
+        if self.backup and self.backup.attached:
+            self.backup.store_failed(reason)
+        if self.keeper and self.primary:
+            self._host.on_inactive(reason)
+            if len(self.keeper.record.ready) > 1:
+                self.keeper.remove(self._member, self.now)
+            self.keeper.release("", self.now)
+        self._emit(LogLine(f"the store failed: {reason}"))
+        self._emit(Stop(reason))
+
+    def on_checkpoint(self) -> None:
+        """The queue state has been brought forward."""
+        self._checkpointing = False
+        self.replica.checkpoint_written()
+
+    def on_record(self, record: Record | None) -> None:
+        """The record was read."""
+        if self.failed or self.keeper:
+            return
+        if record is None:
+            self._found_cluster()
+        elif self._candidate.observe(record, self.now):
+            self._adopt(record)
+
+    def on_stored(self, record: Record) -> None:
+        """Our compare-and-set has been made, and synced."""
+        if self.keeper:
+            before = self.keeper.record.ready
+            self.keeper.stored(record)
+            if self.backups:
+                self.backups.record_stored(before, self.log_first, self.now)
+            if self.keeper.released:
+                self._step_down("the lease was handed over")
+        else:
+            sent_at = self._candidate.sent_at
+            self._candidate.settled()
+            self._candidate.observe(record, self.now)
+            self._promoted(record, sent_at)
+
+    def on_conflict(self, current: Record | None) -> None:
+        """Our compare-and-set found another version."""
+        if self.keeper:
+            self.keeper.conflict(current)
+            if self.keeper.lost:
+                self._step_down("another node is primary")
+        else:
+            self._candidate.settled()
+        if current is not None and not self.keeper and self._candidate.observe(current, self.now):
+            self._adopt(current)
+
+    def on_cas_failed(self) -> None:
+        """The outcome of our compare-and-set is unknown."""
+        if self.keeper:
+            self.keeper.failed()
+        else:
+            self._candidate.settled()
+
+    def on_log_read(self, node: str, session: int, frames: list[Frame]) -> None:
+        """Frames that ReadLog asked for."""
+        if self.backups:
+            self.backups.log_read(node, session, frames, self.now)
+
+    def on_message(self, node: str, message: Peer) -> None:
+        """A message of a peer. One of a lower generation is refused."""
+        if self.failed:
+            return
+        generation = getattr(message, "generation", self.generation)
+        if generation < self.generation:
+            if not isinstance(message, Refused):
+                self._emit(Send(node, Refused(self.generation, getattr(message, "session", 0), "lower generation")))
+            return
+        if isinstance(message, Probe):
+            self._emit(Send(node, ProbeReply(generation, message.round, self._member, self.replica.tail)))
+        elif isinstance(message, ProbeReply):
+            self._candidate.reply(message)
+        elif self.primary and self.backups:
+            self._to_primary(node, message)
+        elif self.backup and node == self.backup.primary and generation == self.backup.generation:
+            self._to_backup(self.backup, message)
+
+    def promote(self, accept_data_loss: bool) -> str | None:
+        """An operator wants this node to be primary; returns why not, if it cannot be."""
+        record = self.record
+        if self.primary:
+            return "this node is the primary already"
+        if record is None:
+            return "the coordination record has not been read yet"
+        if accept_data_loss:
+            self._candidate.force(self.replica.tail, self.now)
+        elif self.backup and self.state == READY:
+            self._emit(Send(self.backup.primary, Handover(self.generation, self.backup.session)))
+        else:
+            return "only a ready backup can take over without losing data; see --accept-data-loss"
+        return None
+
+    # -- messages by role
+
+    def _to_primary(self, node: str, message: Peer) -> None:
+        assert self.primary and self.backups
+        if message.generation > self.generation:  # type: ignore[union-attr]
+            return  # the record will tell us soon, or the lease runs out
+        if isinstance(message, Ack):
+            self.backups.acknowledged(node, message, self.now)
+        elif isinstance(message, Join):
+            self.backups.join(node, message, self.log_first, self.now)
+        elif isinstance(message, Cancel):
+            self._emit(LogLine(f"{node} cancels transaction {message.tx}: {message.reason}"))
+            self.primary.cancel(message.tx, message.reason)
+        elif isinstance(message, Leave):
+            self.backups.leave(node, message.session, message.reason, self.now)
+        elif isinstance(message, Handover):
+            self._begin_handover(node)
+
+    def _to_backup(self, backup: Backup, message: Peer) -> None:
+        if isinstance(message, Entries):
+            backup.entries(message)
+            if not backup.attached:
+                self._detached(retry_at_once=False)
+        elif isinstance(message, Commit):
+            if backup.attached and message.session == backup.session:
+                backup.commit(message.commit)
+        elif isinstance(message, Follow):
+            if backup.follow(message):
+                self._move("attached")
+                if self._candidate.record and self._member in self._candidate.record.ready:
+                    self._move("granted")
+        elif isinstance(message, Granted):
+            if backup.attached and message.session == backup.session and self.state == CATCHUP:
+                self._move("granted")
+        elif isinstance(message, Refused) and message.session == backup.session and backup.session:
+            self._emit(LogLine(f"{backup.primary} refused: {message.reason}"))
+            self._detached(retry_at_once=False)
+
+    # -- changes of role
+
+    def _adopt(self, record: Record) -> None:
+        """Another version of the record: follow its primary."""
+        if self.state == NODE_TABLE.start:
+            self._move("record read")
+        newer = record.generation > self.generation
+        self.generation = max(self.generation, record.generation)
+        current = self.backup
+        if record.primary is None or record.primary == self._member:
+            if current:
+                self._detached(retry_at_once=True)
+            self.backup = None
+        elif current is None or newer or current.primary != record.primary.node:
+            if current:
+                self._detached(retry_at_once=True)
+            self._emit(LogLine(f"following {record.primary.node}"))
+            self.backup = Backup(
+                record.primary.node, record.generation, self._member, self.replica, self._settings, self._emit
+            )
+        elif self.state == READY and self._member not in record.ready:
+            self._detached(retry_at_once=True)
+        elif self.state == CATCHUP and self._member in record.ready:
+            self._move("granted")
+
+    def _found_cluster(self) -> None:
+        """No record: the node with an empty store founds the cluster; one with data asks an operator."""
+        if self._candidate.in_flight:
+            return
+        if self.replica.tail.sequence:
+            self._emit(Stop("the coordination record is gone but this store holds data; restore the record first"))
+        else:
+            self._candidate.create(self._cluster, self.now)
+
+    def _promoted(self, record: Record, sent_at: float) -> None:
+        if self.state == NODE_TABLE.start:
+            self._move("record read")
+        self.backup = None
+        self.generation = record.generation
+        self._move("promoted")
+        self.keeper = RecordKeeper(record, sent_at, self._member, self._settings, self._emit)
+        self.primary = Primary(
+            self._member.node, record.generation, self.replica, self._host, self._settings, self._emit
+        )
+        self.backups = Backups(
+            self.primary, self.replica, self.keeper, self._settings, self.linked, self._emit, self.now
+        )
+        self.primary.start([m.node for m in record.ready])
+
+    def _activate(self) -> None:
+        assert self.primary
+        self._move("in step")
+        self.primary.serve(self.replica.contents)
+
+    def _step_down(self, reason: str) -> None:
+        """Acknowledge nothing more, close the clients, become a backup again."""
+        assert self.primary and self.keeper
+        self._emit(LogLine(f"stepping down: {reason}"))
+        self._host.on_inactive(reason)
+        record = self.keeper.record
+        self.primary.abandon()
+        self.primary = self.backups = self.keeper = None
+        self._handover = None
+        self._move("stepped down")
+        self._candidate.observe(record, self.now)
+        self._adopt(self._candidate.record or record)
+
+    def _detached(self, retry_at_once: bool) -> None:
+        if self.backup:
+            self.backup.detach(retry_at_once)
+        if self.state in (CATCHUP, READY):
+            self._move("detached")
+
+    # -- handing over
+
+    def _begin_handover(self, node: str) -> None:
+        if self.state == ACTIVE and self.primary and not self._handover:
+            self._emit(LogLine(f"handing over to {node}"))
+            self._handover = node
+            self.primary.serving = False
+            self._host.on_inactive("the primary hands over to another node")
+
+    def _hand_over_if_quiet(self) -> None:
+        """Release the lease when the chosen node has everything that this one has."""
+        if not self._handover or not self.backups or not self.keeper:
+            return
+        session = self.backups.sessions.get(self._handover)
+        if session is None or session.acknowledged >= self.replica.tail.sequence:
+            self.keeper.release(self._handover, self.now)
+
+    # -- housekeeping
+
+    def _checkpoint_if_due(self) -> None:
+        contents, settings = self.replica.contents, self._settings
+        due = self.now - self._checkpoint_at >= settings.checkpoint_every
+        if contents.dirty_bytes < settings.checkpoint_bytes and not due:
+            return
+        if self._checkpointing or contents.applied.sequence == self._checkpointed:
+            return
+        self._checkpointing = True
+        self._checkpoint_at = self.now
+        self._checkpointed = contents.applied.sequence
+        self._emit(WriteCheckpoint(self.replica.checkpoint()))
+
+    def _move(self, event: str) -> None:
+        self.state = NODE_TABLE.next(self.state, event)
+        self._emit(LogLine(f"state {self.state}"))
+
+    def _emit(self, effect: Effect) -> None:
+        self._effects.append(effect)

@@ -1,0 +1,117 @@
+"""RecordKeeper: the primary's hand on the coordination record: its lease, and who is in the ready set.
+
+Only one compare-and-set is on its way at a time. From the sending of an *add* until a later compare-and-set of our own
+has succeeded, the added member counts as ready, whatever a read may show: a change that timed out may still land
+(``add_cas_in_flight``, ``add_cas_times_out_then_lands``). A success settles the matter, since a change that expected an
+earlier version can land no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from ha.coordination import Record
+from ha.settings import Settings
+from txobserver.effects import CompareAndSet
+from txobserver.ids import Member
+
+
+class RecordKeeper:
+    """Keeps the lease and carries out changes of the ready set. Times are the shell's monotonic seconds."""
+
+    def __init__(
+        self, record: Record, sent_at: float, me: Member, settings: Settings, emit: Callable[[CompareAndSet], None]
+    ) -> None:
+        self.record = record
+        self.lost = False
+        self._me = me
+        self._settings = settings
+        self._emit = emit
+        self._lease_until = sent_at + settings.lease_ttl
+        self._sent_at = sent_at
+        self._in_flight: Record | None = None
+        self._unresolved: set[Member] = set()
+        self._adds: set[Member] = set()
+        self._removes: set[Member] = set()
+        self._release: str | None = None
+
+    def holds(self, now: float) -> bool:
+        """Whether the lease certainly still holds."""
+        return not self.lost and self._release is None and now < self._lease_until
+
+    @property
+    def released(self) -> bool:
+        """Whether the lease has been given up, durably."""
+        return self.record.released
+
+    def counted(self) -> set[Member]:
+        """Everyone but us who is, or may be, a member of the ready set."""
+        return (set(self.record.ready) | self._unresolved) - {self._me}
+
+    def is_ready(self, member: Member) -> bool:
+        """Whether the record certainly lists this member."""
+        return member in self.record.ready
+
+    def add(self, member: Member, now: float) -> None:
+        """Take a member into the ready set."""
+        if member not in self.record.ready and member not in self._adds:
+            self._removes.discard(member)
+            self._adds.add(member)
+            self.send_if_due(now)
+
+    def remove(self, member: Member, now: float) -> None:
+        """Take a member out; it counts until that is stored."""
+        self._adds.discard(member)
+        if member in self.counted() and member not in self._removes:
+            self._removes.add(member)
+            self.send_if_due(now)
+
+    def release(self, preferred: str, now: float) -> None:
+        """Give the lease up, so that another can take over at once."""
+        self._release = preferred
+        self.send_if_due(now)
+
+    def send_if_due(self, now: float) -> None:
+        """Send the next change: at once when something is wanted, else when the lease is due to be renewed."""
+        if self._in_flight is not None or self.lost or self.released:
+            return
+        wanted = self._adds or self._removes or self._release is not None
+        if not wanted and now - self._sent_at < self._settings.renew_every:
+            return
+        ready = [m for m in self.record.ready if m not in self._removes]
+        ready += sorted(m for m in self._adds if m not in ready)
+        self._unresolved |= self._adds
+        self._in_flight = msgspec.structs.replace(
+            self.record,
+            version=self.record.version + 1,
+            ready=tuple(ready),
+            released=self._release is not None,
+            preferred=self._release or "",
+        )
+        self._sent_at = now
+        self._emit(CompareAndSet(self.record.version, self._in_flight))
+
+    def stored(self, record: Record) -> None:
+        """Our change has been made, and synced."""
+        sent, self._in_flight = self._in_flight, None
+        if sent is None:
+            return
+        self.record = record
+        self._lease_until = self._sent_at + self._settings.lease_ttl
+        self._unresolved.clear()
+        self._adds -= set(record.ready)
+        self._removes &= set(record.ready)
+
+    def conflict(self, current: Record | None) -> None:
+        """The version had moved: by an earlier change of our own that was thought lost, or by another primary."""
+        self._in_flight = None
+        if current is None or current.primary != self._me or current.generation != self.record.generation:
+            self.lost = True
+        else:
+            self.record = current
+
+    def failed(self) -> None:
+        """The outcome is unknown; the lease runs on and the next change goes out when it is due."""
+        self._in_flight = None

@@ -1,0 +1,216 @@
+"""Replica: one node's copy of the stream, what of it may be applied, and what it leads to.
+
+Events are taken in as they arrive (``receive``) or are made (``append``): they build TxBuffers at once, so that a
+node can vote on a prepare, but touch no queue. Only what has passed the commit point is applied, in stream order, on
+the primary and on backups by the same code; so queues agree wherever positions do (P7), nothing of an undecided
+transaction ever reaches a queue (P9), and a log suffix that must be thrown away was never applied.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from ha.applied import Applied, Silent
+from txobserver.contents import Contents
+from txobserver.events import (
+    Configure,
+    Delivered,
+    Event,
+    GenerationStart,
+    Publish,
+    Purge,
+    Removal,
+    Settle,
+    TxDecision,
+    TxDequeue,
+    TxEnqueue,
+    TxEvent,
+    TxOpen,
+    TxPrepare,
+)
+from txobserver.frames import Frame
+from txobserver.ids import Position, place_of
+from txobserver.store import Base, Checkpoint, Meta
+from txobserver.tx_buffer import TxBuffer
+
+
+class GapInStream(Exception):
+    """A frame does not continue the log."""
+
+
+class Replica:
+    """The stream as this node holds it. Sequences up to ``durable`` are on this node's disk."""
+
+    def __init__(self, base: Base, meta: Meta, transactions: dict[int, list[tuple[int, TxEvent]]]) -> None:
+        self.contents = Contents(base, meta)
+        self.history: list[Position] = list(meta.history)
+        self.tail = meta.applied
+        self.durable = meta.applied.sequence
+        self.resyncing = meta.resyncing
+        self.buffers: dict[int, TxBuffer] = {}
+        self.listener: Applied = Silent()
+        self._unapplied: deque[tuple[int, int, Event]] = deque()
+        self._ended: list[int] = []
+        self._saved_to = meta.applied.sequence
+        for tx, events in transactions.items():
+            for sequence, event in events:
+                self._buffer(tx, sequence, event)
+
+    @property
+    def applied(self) -> Position:
+        """The last applied event."""
+        return self.contents.applied
+
+    def append(self, generation: int, event: Event) -> int:
+        """Take an event made here; returns its sequence."""
+        sequence = self.tail.sequence + 1
+        self._take(generation, sequence, event)
+        return sequence
+
+    def receive(self, frame: Frame) -> list[Event]:
+        """Take the next frame of the stream; returns its events. Raises GapInStream."""
+        if frame.first != self.tail.sequence + 1 or frame.generation < self.tail.generation:
+            raise GapInStream(f"frame {frame.generation}.{frame.first} does not continue {self.tail}")
+        events = frame.events()
+        for offset, event in enumerate(events):
+            self._take(frame.generation, frame.first + offset, event)
+        return events
+
+    def restore(self, frame: Frame) -> None:
+        """Take a frame that the log held at the start; it may begin within what is applied already."""
+        for offset, event in enumerate(frame.events()):
+            if frame.first + offset > self.tail.sequence:
+                self._take(frame.generation, frame.first + offset, event)
+        self.durable = self.tail.sequence
+
+    def truncate(self, last: int) -> None:
+        """Forget everything after sequence ``last``, none of which is applied."""
+        assert last >= self.applied.sequence, "what is applied has passed the commit point and is never cut"
+        while self._unapplied and self._unapplied[-1][0] > last:
+            self._unapplied.pop()
+        self.history = [start for start in self.history if start.sequence <= last]
+        generation = self.history[-1].generation if self.history else 0
+        self.tail = Position(generation, last)
+        self.durable = min(self.durable, last)
+        self.buffers = {tx: buffer for tx, buffer in self.buffers.items() if buffer.truncate(last)}
+
+    def apply(self, commit: int) -> None:
+        """Carry out everything up to sequence ``commit``, in order."""
+        queue, contents = self._unapplied, self.contents
+        while queue and queue[0][0] <= commit:
+            sequence, generation, event = queue.popleft()
+            contents.applied = Position(generation, sequence)
+            _APPLY[type(event)](self, sequence, event)
+
+    def undecided(self) -> list[TxBuffer]:
+        """Transactions without a decision in this log."""
+        return [buffer for buffer in self.buffers.values() if buffer.decided is None]
+
+    def checkpoint(self) -> Checkpoint:
+        """Everything since the last checkpoint, as of ``applied``. Ends with ``checkpoint_written``."""
+        puts, deletes, dropped = self.contents.freeze()
+        last = self.applied.sequence
+        events = [
+            (buffer.tx, sequence, event)
+            for buffer in self.buffers.values()
+            for sequence, event in buffer.since(self._saved_to)
+            if sequence <= last
+        ]
+        self._saved_to = last
+        ended, self._ended = self._ended, []
+        history = [start for start in self.history if start.sequence <= last]
+        meta = self.contents.meta(history, self.resyncing)
+        return Checkpoint(meta, puts, deletes, dropped, events, ended)
+
+    def checkpoint_written(self) -> None:
+        """The base shows the last checkpoint now."""
+        self.contents.thaw()
+
+    def _take(self, generation: int, sequence: int, event: Event) -> None:
+        if not self.history or generation > self.history[-1].generation:
+            self.history.append(Position(generation, sequence))
+        self.tail = Position(generation, sequence)
+        self._unapplied.append((sequence, generation, event))
+        if isinstance(event, TxOpen | TxEnqueue | TxDequeue | TxPrepare | TxDecision):
+            self._buffer(event.tx, sequence, event)
+
+    def _buffer(self, tx: int, sequence: int, event: TxEvent) -> None:
+        if isinstance(event, TxOpen):
+            self.buffers[tx] = TxBuffer(tx, sequence)
+        else:
+            self.buffers[tx].add(sequence, event)
+
+    def _apply_start(self, sequence: int, event: GenerationStart) -> None:
+        """Nothing to do: the generation is in the position."""
+
+    def _apply_configure(self, sequence: int, event: Configure) -> None:
+        contents = self.contents
+        deleted = contents.configuration.apply(event)
+        if deleted is not None:
+            contents.drop_queue(deleted)
+        number = contents.configuration.queue_number(event.name)
+        if number == event.config_id:
+            contents.add_queue(number)
+        self.listener.configured(event)
+
+    def _apply_publish(self, sequence: int, event: Publish) -> None:
+        self._insert(place_of(sequence), event)
+
+    def _insert(self, place: int, event: Publish | TxEnqueue) -> None:
+        for queue in event.queues:
+            if self.contents.insert(queue, place, event.rid, event.message):
+                self.listener.enqueued(queue, place, event.rid, event.message)
+
+    def _apply_settle(self, sequence: int, event: Settle) -> None:
+        self._remove(event)
+
+    def _remove(self, event: Settle | TxDequeue) -> None:
+        remove, queue = self.contents.remove, event.queue
+        gone = [entry for entry in event.entries if remove(queue, entry[0])]
+        if gone:
+            self.listener.removed(queue, gone, Removal(event.reason))
+
+    def _apply_delivered(self, sequence: int, event: Delivered) -> None:
+        self.contents.mark(event.queue, event.place)
+        self.listener.marked(event.queue, event.place)
+
+    def _apply_purge(self, sequence: int, event: Purge) -> None:
+        spared = set(event.spared)
+        doomed = [e for e in self.contents.ids(event.queue) if e[0] <= event.place and e[0] not in spared]
+        for place, _ in doomed:
+            self.contents.remove(event.queue, place)
+        self.listener.purged(event.queue, event.place, event.spared, len(doomed))
+
+    def _apply_tx_event(self, sequence: int, event: TxOpen | TxEnqueue | TxDequeue) -> None:
+        """Nothing to do: the TxBuffer holds it until the decision."""
+
+    def _apply_prepare(self, sequence: int, event: TxPrepare) -> None:
+        self.listener.prepared(event.tx)
+
+    def _apply_decision(self, sequence: int, event: TxDecision) -> None:
+        buffer = self.buffers.pop(event.tx)
+        self._ended.append(event.tx)
+        if event.commit:
+            self.listener.committing(buffer)
+            for place, part in buffer.placed():
+                if isinstance(part, TxEnqueue):
+                    self._insert(place, part)
+                else:
+                    self._remove(part)
+        self.listener.ended(buffer, event.commit)
+
+
+_APPLY: dict[type, Callable[..., None]] = {
+    GenerationStart: Replica._apply_start,
+    Configure: Replica._apply_configure,
+    Publish: Replica._apply_publish,
+    Settle: Replica._apply_settle,
+    Delivered: Replica._apply_delivered,
+    Purge: Replica._apply_purge,
+    TxOpen: Replica._apply_tx_event,
+    TxEnqueue: Replica._apply_tx_event,
+    TxDequeue: Replica._apply_tx_event,
+    TxPrepare: Replica._apply_prepare,
+    TxDecision: Replica._apply_decision,
+}

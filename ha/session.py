@@ -1,0 +1,95 @@
+"""Session: the primary's end of one backup's attachment (seed 003's ReplicatingSubscription, for the whole stream).
+
+It sends the stream from where the backup's log ends, keeps what is in flight bounded, and knows how far the backup
+has acknowledged. What stands on top of it: QueueGuard (does it count?), TxTrackers (may it be ready?).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ha.queue_guard import QueueGuard
+from ha.recent_frames import RecentFrames
+from ha.settings import Settings
+from ha.tx_tracker import TxTrackers
+from ha.wire import Commit, Entries
+from txobserver.effects import Effect, ReadLog, Send
+from txobserver.frames import Frame
+from txobserver.ids import Member
+
+
+class Session:
+    """One attachment. ``acknowledged`` is the sequence up to which the backup is durable in this primary's stream."""
+
+    def __init__(self, member: Member, number: int, generation: int, keep: int, guard: QueueGuard, now: float) -> None:
+        self.member = member
+        self.number = number
+        self.generation = generation
+        self.acknowledged = keep
+        self.guard = guard
+        self.trackers = TxTrackers()
+        self.progress_at = now
+        self._next = keep + 1
+        self._in_flight: list[tuple[int, int]] = []
+        self._bytes = 0
+        self._reading = False
+        self._told = 0
+
+    @property
+    def past_guard(self) -> bool:
+        """Whether the backup takes part: it is waited for before anything is acknowledged."""
+        return self.guard.passed(self.acknowledged)
+
+    @property
+    def lag_bytes(self) -> int:
+        """Bytes that are sent and not acknowledged."""
+        return self._bytes
+
+    def acknowledge(self, sequence: int, now: float) -> bool:
+        """The backup's log is durable up to ``sequence``; returns whether that is news."""
+        if sequence <= self.acknowledged:
+            return False
+        self.acknowledged = sequence
+        self.progress_at = now
+        while self._in_flight and self._in_flight[0][0] <= sequence:
+            self._bytes -= self._in_flight.pop(0)[1]
+        self.trackers.acknowledged(sequence, self.past_guard)
+        return True
+
+    def owes_since(self, tail: int, now: float, timeout: float) -> bool:
+        """Whether something up to ``tail`` has been owed for longer than ``timeout`` without any progress."""
+        if self.acknowledged >= tail:
+            self.progress_at = now
+            return False
+        return now - self.progress_at > timeout
+
+    def pump(self, recent: RecentFrames, durable: int, commit: int, settings: Settings) -> list[Effect]:
+        """What can be sent now: entries up to ``durable``, the primary's own durable tail (persist, then send)."""
+        effects: list[Effect] = []
+        while self._next <= durable and self._bytes < settings.window_bytes and not self._reading:
+            frame = recent.starting_at(self._next)
+            if frame is None:
+                self._reading = True
+                effects.append(ReadLog(self.member.node, self.number, self._next, settings.window_bytes))
+            else:
+                effects.append(self._entries(frame, commit))
+        return effects
+
+    def log_read(self, frames: Iterable[Frame], commit: int) -> list[Effect]:
+        """Frames read from the log for this session."""
+        self._reading = False
+        return [self._entries(frame, commit) for frame in frames if frame.first == self._next]
+
+    def tell_commit(self, commit: int) -> list[Effect]:
+        """The commit point, if no entries carried it yet."""
+        if commit <= self._told:
+            return []
+        self._told = commit
+        return [Send(self.member.node, Commit(self.generation, self.number, commit))]
+
+    def _entries(self, frame: Frame, commit: int) -> Effect:
+        self._next = frame.last + 1
+        self._in_flight.append((frame.last, len(frame.data)))
+        self._bytes += len(frame.data)
+        self._told = max(self._told, commit)
+        return Send(self.member.node, Entries(self.generation, self.number, commit, frame.data))

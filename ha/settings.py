@@ -1,0 +1,29 @@
+"""The limits that the state machines keep, in seconds and bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Timing and sizes of one node. All times are seconds on the shell's monotonic clock.
+
+    ``lease_ttl``: how long a lease holds from before its renewal was sent. ``prepare_timeout``: how long a backup may
+    owe an acknowledgement before it leaves the ready set. ``backup_timeout``: how long a new primary waits for an
+    expected backup. ``link_down_grace``: how long a lost connection may be down before its backup is taken out.
+    """
+
+    lease_ttl: float = 1.0
+    renew_every: float = 0.2
+    prepare_timeout: float = 3.0
+    backup_timeout: float = 5.0
+    link_down_grace: float = 0.2
+    probe_timeout: float = 0.15
+    rejoin_every: float = 0.5
+    min_ready: int = 1
+    window_bytes: int = 8 << 20
+    recent_bytes: int = 64 << 20
+    frame_bytes: int = 4 << 20
+    checkpoint_bytes: int = 64 << 20
+    checkpoint_every: float = 5.0

@@ -1,0 +1,79 @@
+"""TxTracker: holds a joiner back from ``ready`` while it may hold part of a transaction (seed 003).
+
+Promise (P9): no ready backup holds a proper subset of a transaction.
+
+One tracker per (transaction, queue, joiner). It is set at prepare, before the local commit, for every joiner that does
+not take part, and when a joiner connects for each transaction that is closed and has not ended. It is emptied only by
+
+- the joiner's durable acknowledgement of the decision (never by the sending of it: ``tracker_cleared_on_send``),
+- the joiner's durable acknowledgement of a snapshot of that queue, taken after the primary applied the transaction to
+  it (``tracker_for_what_snapshot_already_has``), or of the snapshot as a whole, if a skip kept the message from the
+  joiner's queue stream (``tracker_never_clears``),
+- a rollback, or the deletion of the queue,
+- for a transaction without a decision: the joiner's having passed its guards with the prepare on its disk, which
+  makes it a participant (``prepared_branch_blocks_joiner``).
+"""
+
+from __future__ import annotations
+
+
+class TxTrackers:
+    """All TxTrackers of one joiner: transaction -> the queues in doubt."""
+
+    def __init__(self) -> None:
+        self._queues: dict[int, set[int]] = {}
+        self._decided: dict[int, int] = {}
+        self._prepared: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return sum(len(queues) for queues in self._queues.values())
+
+    @property
+    def clear(self) -> bool:
+        """Whether nothing holds the joiner back."""
+        return not self._queues
+
+    def track(self, tx: int, queues: set[int], prepared: int) -> None:
+        """The joiner does not take part in this closed transaction; its prepare stands at sequence ``prepared``."""
+        if queues:
+            self._queues[tx] = set(queues)
+            self._prepared[tx] = prepared
+
+    def decide(self, tx: int, sequence: int) -> None:
+        """The transaction is decided to commit, at this sequence."""
+        if tx in self._queues:
+            self._decided[tx] = sequence
+
+    def rolled_back(self, tx: int) -> None:
+        """The transaction was aborted: nobody holds anything of it."""
+        self._forget(tx)
+
+    def queue_deleted(self, queue: int) -> None:
+        """Nobody holds anything in this queue any more."""
+        for tx in list(self._queues):
+            self._discard(tx, queue)
+
+    def snapshot_acknowledged(self, queue: int, applied: set[int]) -> None:
+        """The joiner holds, durably, a snapshot of ``queue`` taken after these transactions were applied to it."""
+        for tx in applied & self._queues.keys():
+            self._discard(tx, queue)
+
+    def acknowledged(self, sequence: int, past_guard: bool) -> None:
+        """The joiner's log is durable up to ``sequence``."""
+        for tx in list(self._queues):
+            decided = self._decided.get(tx)
+            if decided is not None:
+                if decided <= sequence:
+                    self._forget(tx)
+            elif past_guard and self._prepared[tx] <= sequence:
+                self._forget(tx)
+
+    def _discard(self, tx: int, queue: int) -> None:
+        self._queues[tx].discard(queue)
+        if not self._queues[tx]:
+            self._forget(tx)
+
+    def _forget(self, tx: int) -> None:
+        self._queues.pop(tx, None)
+        self._decided.pop(tx, None)
+        self._prepared.pop(tx, None)

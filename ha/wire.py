@@ -1,0 +1,237 @@
+"""Messages between nodes. Every one carries the generation; a receiver refuses a lower one (PROTOCOL).
+
+``session`` numbers the attachments of one backup: what belongs to an earlier attachment is ignored.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from txobserver.configuration import Configuration
+from txobserver.events import Message, TxEvent
+from txobserver.ids import Member, Position
+
+WIRE_VERSION = 1
+
+
+class Hello(msgspec.Struct, array_like=True, tag=0):
+    """First message of every connection: who dials. Another version or cluster is refused with a sentence."""
+
+    version: int
+    cluster: str
+    node: str
+
+
+class Probe(msgspec.Struct, array_like=True, tag=1):
+    """A candidate asks a ready member how far its log goes."""
+
+    generation: int
+    round: int
+
+
+class ProbeReply(msgspec.Struct, array_like=True, tag=2):
+    """The position of the last durable event of ``member``."""
+
+    generation: int
+    round: int
+    member: Member
+    tail: Position
+
+
+class Join(msgspec.Struct, array_like=True, tag=3):
+    """A backup asks the primary to be attached, and says truthfully what its log holds."""
+
+    generation: int
+    session: int
+    member: Member
+    history: list[Position]
+    tail: Position
+    applied: int
+    resyncing: bool
+
+
+class Refused(msgspec.Struct, array_like=True, tag=4):
+    """The message that came is of a lower generation, or its sender is no primary's business now."""
+
+    generation: int
+    session: int
+    reason: str
+
+
+class Follow(msgspec.Struct, array_like=True, tag=5):
+    """Attached: cut your log after ``keep``; entries follow from there."""
+
+    generation: int
+    session: int
+    keep: int
+    commit: int
+
+
+class Entries(msgspec.Struct, array_like=True, tag=6):
+    """One frame of the stream, and the commit point."""
+
+    generation: int
+    session: int
+    commit: int
+    frame: bytes
+
+
+class Commit(msgspec.Struct, array_like=True, tag=7):
+    """The commit point, when nothing else carries it."""
+
+    generation: int
+    session: int
+    commit: int
+
+
+class Ack(msgspec.Struct, array_like=True, tag=8):
+    """The backup's log is durable up to ``sequence``. Made from an Acknowledge only."""
+
+    generation: int
+    session: int
+    sequence: int
+
+
+class Cancel(msgspec.Struct, array_like=True, tag=9):
+    """The backup cannot prepare this transaction (prepare: fail)."""
+
+    generation: int
+    session: int
+    tx: int
+    reason: str
+
+
+class Leave(msgspec.Struct, array_like=True, tag=10):
+    """The backup's own store is the reason: take it out of the ready set."""
+
+    generation: int
+    session: int
+    reason: str
+
+
+class Granted(msgspec.Struct, array_like=True, tag=11):
+    """The backup is a member of the ready set."""
+
+    generation: int
+    session: int
+
+
+class ResyncBegin(msgspec.Struct, array_like=True, tag=12):
+    """Catch-up queue by queue begins: drop prepared branches, mark the store, take this configuration."""
+
+    generation: int
+    session: int
+    configuration: Configuration
+
+
+class ResyncStarted(msgspec.Struct, array_like=True, tag=13):
+    """The joiner's store is durably marked as resyncing; snapshots may come."""
+
+    generation: int
+    session: int
+
+
+class QueueSnapshot(msgspec.Struct, array_like=True, tag=14):
+    """The ids in a queue as of ``sequence``, each (place, replication id). Live events follow from there."""
+
+    generation: int
+    session: int
+    queue: int
+    sequence: int
+    ids: list[tuple[int, int]]
+
+
+class Missing(msgspec.Struct, array_like=True, tag=15):
+    """The joiner lacks the messages at these places."""
+
+    generation: int
+    session: int
+    queue: int
+    places: list[int]
+
+
+class QueueContent(msgspec.Struct, array_like=True, tag=16):
+    """Messages that the joiner lacked, each (place, replication id, message); ``more`` while others follow."""
+
+    generation: int
+    session: int
+    queue: int
+    entries: list[tuple[int, int, Message]]
+    more: bool
+
+
+class QueueChange(msgspec.Struct, array_like=True, tag=17):
+    """What happened to a queue behind its snapshot, as the primary's queue saw it."""
+
+    generation: int
+    session: int
+    queue: int
+    added: list[tuple[int, int, Message]]
+    removed: list[int]
+    mark: int
+
+
+class ForwardTx(msgspec.Struct, array_like=True, tag=18):
+    """Events of a tx-queue as they are in the stream, each (sequence, event)."""
+
+    generation: int
+    session: int
+    tx: int
+    events: list[tuple[int, TxEvent]]
+
+
+class SnapshotEnd(msgspec.Struct, array_like=True, tag=19):
+    """The snapshot is whole as of ``position``: it overwrites the joiner's position and configuration."""
+
+    generation: int
+    session: int
+    position: Position
+    history: list[Position]
+    configuration: Configuration
+    marks: list[tuple[int, int]]
+
+
+class Handover(msgspec.Struct, array_like=True, tag=20):
+    """An operator wants the sender to be primary: hand the lease over to it."""
+
+    generation: int
+    session: int
+
+
+Peer = (
+    Hello
+    | Probe
+    | ProbeReply
+    | Join
+    | Refused
+    | Follow
+    | Entries
+    | Commit
+    | Ack
+    | Cancel
+    | Leave
+    | Granted
+    | ResyncBegin
+    | ResyncStarted
+    | QueueSnapshot
+    | Missing
+    | QueueContent
+    | QueueChange
+    | ForwardTx
+    | SnapshotEnd
+    | Handover
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Peer)
+
+
+def encode(message: object) -> bytes:
+    """The bytes of one message, without a length prefix."""
+    return _encoder.encode(message)
+
+
+def decode(data: bytes | memoryview) -> Peer:
+    """The message in these bytes. Raises ValueError (msgspec.DecodeError) for anything else."""
+    message: Peer = _decoder.decode(data)
+    return message
