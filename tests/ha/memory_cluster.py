@@ -1,0 +1,288 @@
+"""Real cores wired together in memory: the default fixture.
+
+Time, the network, the disks and the coordination store do what the test says. By default messages arrive, writes
+complete and compare-and-sets land at the next turn; each can be held back, let go, or lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ha.coordination import CasConflict, MemoryCoordination
+from ha.node_core import NodeCore
+from ha.replica import Replica
+from ha.settings import Settings
+from ha.wire import Ack, decode, encode
+from tests.ha.memory_host import MemoryHost
+from txobserver.effects import (
+    Acknowledge,
+    CompareAndSet,
+    LogLine,
+    Persist,
+    ReadLog,
+    ResetLog,
+    Send,
+    Stop,
+    Truncate,
+    WriteCheckpoint,
+)
+from txobserver.frames import Frame
+from txobserver.ids import Member, Position
+from txobserver.store import MemoryBase
+
+TURN = 0.01
+
+
+class MemoryDisk:
+    """What survives the end of a node's process: the log's frames and the last checkpoint."""
+
+    def __init__(self, incarnation: str) -> None:
+        self.incarnation = incarnation
+        self.frames: list[Frame] = []
+        self.base = MemoryBase()
+
+    @property
+    def log_first(self) -> int:
+        return self.frames[0].first if self.frames else self.base.meta.applied.sequence + 1
+
+
+class MemoryNode:
+    """One node: its core, its disk, and what is under way between them."""
+
+    def __init__(self, cluster: MemoryCluster, name: str, disk: MemoryDisk) -> None:
+        self.cluster = cluster
+        self.name = name
+        self.disk = disk
+        self.host = MemoryHost()
+        self.member = Member(name, disk.incarnation)
+        self.writes: list[Any] = []
+        self.disk_held = False
+        self.disk_error: str | None = None
+        self.lines: list[str] = []
+        self.stopped: str | None = None
+        self.core = self._boot()
+
+    def _boot(self) -> NodeCore:
+        base, frames = self.disk.base, self.disk.frames
+        transactions = {tx: sorted(events.items()) for tx, events in base.transactions.items()}
+        replica = Replica(base, base.meta, transactions)
+        for frame in frames:
+            if frame.last > base.meta.applied.sequence:
+                replica.restore(frame)
+        if frames:
+            replica.durable = frames[-1].last
+        return NodeCore("test", self.member, replica, self.host, self.cluster.settings, self.disk.log_first)
+
+    @property
+    def state(self) -> str:
+        return self.core.state
+
+    def report(self, call: Callable[[], None]) -> None:
+        """Tell the core that something happened, and carry out what it answers."""
+        if self.stopped is not None:
+            return
+        self.core.now = self.cluster.now
+        self.core.wall_ms = int(self.cluster.now * 1000)
+        call()
+        self.core.settle()
+        while effects := self.core.take_effects():
+            for effect in effects:
+                self._carry_out(effect)
+
+    def _carry_out(self, effect: Any) -> None:
+        if isinstance(effect, Persist | Truncate | WriteCheckpoint | ResetLog):
+            self.writes.append(effect)
+        elif isinstance(effect, Send):
+            self.cluster.send(self.name, effect.peer, effect.message)
+        elif isinstance(effect, CompareAndSet):
+            self.cluster.cas.append((self, effect))
+        elif isinstance(effect, ReadLog):
+            frames = [f for f in self.disk.frames if f.first >= effect.first]
+            whole = bool(frames) and frames[0].first == effect.first
+            self.writes.append(("read", effect, frames if whole else []))
+        elif isinstance(effect, LogLine):
+            self.lines.append(effect.text)
+        elif isinstance(effect, Stop):
+            self.stopped = effect.reason
+
+    def do_writes(self) -> None:
+        """The disk completes what it was given."""
+        writes, self.writes = self.writes, []
+        for write in writes:
+            if self.disk_error and not isinstance(write, tuple):
+                self.report(lambda: self.core.on_store_error(str(self.disk_error)))
+            else:
+                self._write(write)
+
+    def _write(self, write: Any) -> None:
+        disk = self.disk
+        if isinstance(write, Persist):
+            disk.frames.append(write.frame)
+            self._acknowledge(write.then)
+            self.report(lambda: self.core.on_durable(write.frame.last))
+        elif isinstance(write, Truncate):
+            disk.frames = [f for f in disk.frames if f.last <= write.last]
+            self._acknowledge(write.then)
+        elif isinstance(write, WriteCheckpoint):
+            disk.base.write(write.checkpoint)
+            self.report(self.core.on_checkpoint)
+        elif isinstance(write, ResetLog):
+            disk.frames = []
+        else:
+            _, effect, frames = write
+            self.report(lambda: self.core.on_log_read(effect.peer, effect.session, frames))
+
+    def _acknowledge(self, then: Acknowledge | None) -> None:
+        if then is not None:
+            self.cluster.send(self.name, then.peer, Ack(then.generation, then.session, then.sequence))
+
+
+class MemoryCluster:
+    """Nodes named a, b, c, …; ``now`` is in seconds."""
+
+    def __init__(self, size: int = 3, **settings: Any) -> None:
+        self.settings = Settings(**settings)
+        self.now = 100.0
+        self.coordination = MemoryCoordination()
+        self.cas: list[tuple[MemoryNode, CompareAndSet]] = []
+        self.cas_held: set[str] = set()
+        self.cut: set[tuple[str, str]] = set()
+        self.held: set[tuple[str, str]] = set()
+        self.wire: list[tuple[str, str, bytes]] = []
+        self.lose: Callable[[str, str, Any], bool] = lambda source, target, message: False
+        self.disks = {name: MemoryDisk(f"{name}1") for name in "abcdefg"[:size]}
+        self.nodes: dict[str, MemoryNode] = {}
+        self.frozen: set[str] = set()
+        for name in self.disks:
+            self.start(name)
+
+    def start(self, name: str, wipe: bool = False) -> MemoryNode:
+        """Start a node on its disk, or on a new one."""
+        if wipe:
+            self.disks[name] = MemoryDisk(self.disks[name].incarnation + "'")
+        node = self.nodes[name] = MemoryNode(self, name, self.disks[name])
+        for other in list(self.nodes):
+            if other != name and (name, other) not in self.cut:
+                self.nodes[other].report(lambda o=other: self.nodes[o].core.on_link(name, True))  # type: ignore[misc]
+                node.report(lambda o=other: node.core.on_link(o, True))  # type: ignore[misc]
+        return node
+
+    def kill(self, name: str) -> None:
+        """SIGKILL: memory, unfinished writes and messages under way are gone."""
+        del self.nodes[name]
+        self.wire = [(s, t, m) for s, t, m in self.wire if name not in (s, t)]
+        self.cas = [(node, effect) for node, effect in self.cas if node.name != name]
+        for node in self.nodes.values():
+            node.report(lambda n=node: n.core.on_link(name, False))  # type: ignore[misc]
+
+    def partition(self, *names: str) -> None:
+        """Cut these nodes off from all others, and from each other nothing."""
+        for one in self.disks:
+            for other in self.disks:
+                if (one in names) != (other in names):
+                    self.cut.add((one, other))
+        self.wire = [(s, t, m) for s, t, m in self.wire if (s, t) not in self.cut]
+        for one, other in self.cut:
+            if one in self.nodes:
+                self.nodes[one].report(lambda o=one, p=other: self.nodes[o].core.on_link(p, False))  # type: ignore[misc]
+
+    def heal(self) -> None:
+        """Every connection comes back."""
+        cut, self.cut = self.cut, set()
+        for one, other in cut:
+            if one in self.nodes and other in self.nodes:
+                self.nodes[one].report(lambda o=one, p=other: self.nodes[o].core.on_link(p, True))  # type: ignore[misc]
+
+    def send(self, source: str, target: str, message: Any) -> None:
+        if target in self.nodes and (source, target) not in self.cut and not self.lose(source, target, message):
+            self.wire.append((source, target, encode(message)))
+
+    def turn(self) -> None:
+        """One turn: writes complete, messages arrive, compare-and-sets land, time passes."""
+        self.now += TURN
+        for node in list(self.nodes.values()):
+            if not node.disk_held and node.name not in self.frozen:
+                node.do_writes()
+        wire, self.wire = self.wire, []
+        for source, target, data in wire:
+            if (source, target) in self.held or target in self.frozen:
+                self.wire.append((source, target, data))
+            elif target in self.nodes:
+                node = self.nodes[target]
+                node.report(lambda n=node, s=source, d=data: n.core.on_message(s, decode(d)))  # type: ignore[misc]
+        self._do_cas()
+        for node in list(self.nodes.values()):
+            if node.name not in self.frozen:
+                record = self.coordination.read()
+                node.report(lambda n=node, r=record: n.core.on_record(r))  # type: ignore[misc]
+                node.report(node.core.tick)
+
+    def _do_cas(self) -> None:
+        cas, self.cas = self.cas, []
+        for node, effect in cas:
+            if node.name in self.cas_held or node.name in self.frozen:
+                self.cas.append((node, effect))
+            else:
+                self.land(node, effect)
+
+    def land(self, node: MemoryNode, effect: CompareAndSet, report: bool = True) -> None:
+        """A compare-and-set reaches the store; ``report`` False loses its answer."""
+        core = node.core
+        try:
+            stored = self.coordination.compare_and_set(effect.expected, effect.record)  # type: ignore[arg-type]
+        except CasConflict as conflict:
+            current = conflict.current
+            if report:
+                node.report(lambda: core.on_conflict(current))
+            return
+        if report:
+            node.report(lambda: core.on_stored(stored))
+
+    def run(self, until: Callable[[], bool], seconds: float = 20.0) -> None:
+        """Turn until the condition holds; fails after this much of the cluster's own time."""
+        end = self.now + seconds
+        while not until():
+            assert self.now < end, f"not reached: {self.describe()}"
+            self.turn()
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self.now + seconds
+        while self.now < end:
+            self.turn()
+
+    @property
+    def primary(self) -> MemoryNode:
+        """The active primary of the greatest generation."""
+        active = [node for node in self.nodes.values() if node.state == "active"]
+        return max(active, key=lambda node: node.core.generation)
+
+    def all_ready(self) -> bool:
+        """One active primary, every other running node ready and listed."""
+        states = sorted(node.state for node in self.nodes.values())
+        record = self.coordination.read()
+        listed = {member.node for member in record.ready} if record else set()
+        return states == ["active"] + ["ready"] * (len(states) - 1) and set(self.nodes) <= listed
+
+    def settled(self) -> MemoryCluster:
+        """Turn until everyone is ready."""
+        self.run(self.all_ready)
+        return self
+
+    def describe(self) -> str:
+        """Every node's state, for failures."""
+        nodes = [f"{n.name}: {n.state} {n.core.replica.tail} applied {n.core.replica.applied}" for n in self.nodes.values()]
+        return f"{self.coordination.record} | " + " | ".join(nodes) + " | " + str([n.lines[-4:] for n in self.nodes.values()])
+
+    def check_agreement(self) -> None:
+        """P7: nodes at the same position have equal digests, and the digests are those of the content."""
+        seen: dict[Position, dict[int, tuple[int, int]]] = {}
+        for node in self.nodes.values():
+            contents = node.core.replica.contents
+            digests = {}
+            for spec in contents.configuration.queues.values():
+                summary = contents.summary(spec.number)
+                assert summary.count == len(contents.ids(spec.number))
+                digests[spec.number] = (summary.count, summary.digest)
+            assert seen.setdefault(contents.applied, digests) == digests, f"disagreement at {contents.applied}"

@@ -1,0 +1,95 @@
+"""A broker in a few lines: it keeps what it was told and nothing else, so tests can ask what a client could have seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from txobserver.configuration import queue_step
+from txobserver.events import Configure, Message, Removal
+from txobserver.ledger import Content, Ledger, pages
+
+
+class MemoryHost:
+    """What is visible at the active primary: queue name -> {place: (rid, body)} in order."""
+
+    def __init__(self) -> None:
+        self.ledger: Ledger | None = None
+        self.content: Content | None = None
+        self.visible: dict[int, dict[int, tuple[int, bytes]]] = {}
+        self.marks: dict[int, int] = {}
+        self.hunger = 0
+        self.closed: list[str] = []
+        self.answers: list[tuple[str, str | None]] = []
+
+    def on_active(self, ledger: Ledger, content: Content) -> None:
+        self.ledger, self.content = ledger, content
+        self.visible = {
+            spec.number: {place: (entry.rid, entry.message.body) for place, entry in pages(content, spec.number)}
+            for spec in content.configuration.queues.values()
+        }
+        self.marks = {number: content.summary(number).mark for number in self.visible}
+
+    def on_inactive(self, reason: str) -> None:
+        self.ledger = self.content = None
+        self.visible = {}
+        self.closed.append(reason)
+
+    def appetite(self, queue: int) -> int:
+        return self.hunger
+
+    def on_configured(self, step: Configure) -> None:
+        assert self.content
+        for spec in self.content.configuration.queues.values():
+            self.visible.setdefault(spec.number, {})
+
+    def on_enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:
+        assert place not in self.visible[queue], "a message entered a queue twice"
+        self.visible[queue][place] = (rid, message.body)
+
+    def on_removed(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
+        for place, rid in entries:
+            assert self.visible[queue].pop(place)[0] == rid
+
+    def on_purged(self, queue: int, place: int, spared: Sequence[int], count: int) -> None:
+        for each in [p for p in self.visible.get(queue, {}) if p <= place and p not in spared]:
+            del self.visible[queue][each]
+
+    def on_mark(self, queue: int, place: int) -> None:
+        self.marks[queue] = max(self.marks.get(queue, 0), place)
+
+    # -- what a client does
+
+    def declare(self, name: str) -> None:
+        assert self.ledger
+        self.ledger.configure(queue_step(name, False, {}), self.note(f"declare {name}"))
+
+    def number(self, name: str) -> int:
+        assert self.content
+        number = self.content.configuration.queue_number(name)
+        assert number is not None
+        return number
+
+    def publish(self, name: str, body: str) -> None:
+        assert self.ledger
+        self.ledger.publish([self.number(name)], text(body), self.note(f"publish {body}"))
+
+    def bodies(self, name: str) -> list[str]:
+        queue = self.visible[self.number(name)]
+        return [queue[place][1].decode() for place in sorted(queue)]
+
+    def entry(self, name: str, body: str) -> tuple[int, int]:
+        found = [(p, rid) for p, (rid, data) in self.visible[self.number(name)].items() if data == body.encode()]
+        return found[0]
+
+    def note(self, label: str):  # type: ignore[no-untyped-def]
+        return lambda error: self.answers.append((label, error))
+
+    def answer(self, label: str) -> str | None:
+        """'ok', the error, or None while there is no answer."""
+        found = [error for known, error in self.answers if known == label]
+        assert len(found) <= 1, "answered twice"
+        return ("ok" if found[0] is None else found[0]) if found else None
+
+
+def text(body: str) -> Message:
+    return Message("", "", b"", body.encode())

@@ -1,0 +1,128 @@
+"""Whole clusters in memory: founding, transactions, failovers in a row, a former primary with a suffix of its own."""
+
+from __future__ import annotations
+
+from tests.ha.memory_cluster import MemoryCluster, MemoryNode
+from tests.ha.memory_host import text
+from txobserver.ledger import Observer
+
+
+def declared(*queues: str, size: int = 3, **settings: float) -> MemoryCluster:
+    """A cluster in which everyone is ready and these queues exist."""
+    cluster = MemoryCluster(size, **settings).settled()
+    host = cluster.primary.host
+    for queue in queues:
+        cluster.primary.report(lambda q=queue: host.declare(q))  # type: ignore[misc]
+    cluster.run(lambda: all(host.answer(f"declare {queue}") == "ok" for queue in queues))
+    return cluster
+
+
+def begin(node: MemoryNode, queues: dict[str, list[str]], acks: dict[str, list[str]] | None = None) -> Observer:
+    """An open transaction that publishes these bodies and acknowledges those messages."""
+    host = node.host
+    assert host.ledger
+    observer = host.ledger.begin()
+    for queue, bodies in queues.items():
+        for body in bodies:
+            node.report(lambda q=queue, b=body: observer.enqueue([host.number(q)], text(b)))  # type: ignore[misc]
+    for queue, bodies in (acks or {}).items():
+        entries = [host.entry(queue, body) for body in bodies]
+        node.report(lambda q=queue, e=entries: observer.dequeue(host.number(q), e))  # type: ignore[misc]
+    return observer
+
+
+def commit(node: MemoryNode, observer: Observer, label: str = "commit") -> None:
+    node.report(lambda: observer.commit(node.host.note(label)))
+
+
+def test_founding_and_joining() -> None:
+    cluster = declared("q")
+    primary = cluster.primary
+    primary.report(lambda: primary.host.publish("q", "m1"))
+    cluster.run(lambda: primary.host.answer("publish m1") == "ok")
+    assert primary.host.bodies("q") == ["m1"]
+    cluster.pause(0.2)
+    cluster.check_agreement()
+    assert len({node.core.replica.applied for node in cluster.nodes.values()}) == 1
+
+
+def test_a_transaction_is_invisible_until_it_is_decided_everywhere() -> None:
+    cluster = declared("q", "r")
+    primary = cluster.primary
+    observer = begin(primary, {"q": ["a", "b"], "r": ["c"]})
+    cluster.pause(0.5)
+    assert primary.host.bodies("q") == [] and primary.host.bodies("r") == []
+    commit(primary, observer)
+    cluster.run(lambda: primary.host.answer("commit") == "ok")
+    assert primary.host.bodies("q") == ["a", "b"] and primary.host.bodies("r") == ["c"]
+    cluster.pause(0.2)
+    cluster.check_agreement()
+    assert all(not node.core.replica.buffers for node in cluster.nodes.values())
+
+
+def test_dequeues_are_part_of_the_transaction() -> None:
+    cluster = declared("q", "r")
+    primary = cluster.primary
+    primary.report(lambda: primary.host.publish("q", "in"))
+    cluster.run(lambda: primary.host.answer("publish in") == "ok")
+    first = begin(primary, {"r": ["x"]}, {"q": ["in"]})
+    primary.report(first.rollback)
+    cluster.pause(0.2)
+    assert primary.host.bodies("q") == ["in"] and primary.host.bodies("r") == []
+    commit(primary, begin(primary, {"r": ["out"]}, {"q": ["in"]}))
+    cluster.run(lambda: primary.host.answer("commit") == "ok")
+    assert primary.host.bodies("q") == [] and primary.host.bodies("r") == ["out"]
+
+
+def test_three_failovers_in_a_row() -> None:
+    cluster = declared("q", "r")
+    for round_number in range(3):
+        primary = cluster.primary
+        done = begin(primary, {"q": [f"q{round_number}"], "r": [f"r{round_number}"]})
+        commit(primary, done)
+        cluster.run(lambda p=primary: p.host.answer("commit") == "ok")  # type: ignore[misc]
+        undecided = begin(primary, {"q": ["lost"], "r": ["lost"]})
+        assert undecided
+        cluster.turn()
+        cluster.kill(primary.name)
+        cluster.run(lambda: any(node.state == "active" for node in cluster.nodes.values()))
+        expected = [str(n) for n in range(round_number + 1)]
+        assert cluster.primary.host.bodies("q") == [f"q{n}" for n in expected]
+        assert cluster.primary.host.bodies("r") == [f"r{n}" for n in expected]
+        cluster.start(primary.name)
+        cluster.settled()
+    cluster.pause(0.2)
+    cluster.check_agreement()
+
+
+def test_a_former_primary_discards_decisions_that_nobody_else_has() -> None:
+    cluster = declared("q")
+    old = cluster.primary
+    cluster.cas_held.add(old.name)
+    cluster.partition(old.name)
+    commit(old, begin(old, {"q": ["alone"]}))
+    cluster.turn()
+    cluster.run(lambda: any(n.state == "active" for n in cluster.nodes.values() if n is not old) and old.state == "joining")
+    assert old.host.answer("commit") is None
+    new = cluster.primary
+    assert new is not old and new.host.bodies("q") == []
+    cluster.cas_held.clear()
+    cluster.heal()
+    cluster.settled()
+    cluster.pause(0.2)
+    cluster.check_agreement()
+    assert new.host.bodies("q") == []
+
+
+def test_killing_all_at_once_loses_nothing_acknowledged() -> None:
+    cluster = declared("q", "r")
+    primary = cluster.primary
+    commit(primary, begin(primary, {"q": ["a"], "r": ["b"]}))
+    cluster.run(lambda: primary.host.answer("commit") == "ok")
+    for name in list(cluster.nodes):
+        cluster.kill(name)
+    for name in cluster.disks:
+        cluster.start(name)
+    cluster.settled()
+    assert cluster.primary.host.bodies("q") == ["a"] and cluster.primary.host.bodies("r") == ["b"]
+    cluster.check_agreement()
