@@ -1,0 +1,1 @@
+"""One node: the asyncio shell around the core, its transport, its coordination store, its configuration."""

@@ -1,0 +1,47 @@
+"""Named points between two durable steps at which a test can end the process as SIGKILL would.
+
+With the environment variable TXHA_CRASH_POINT set to ``name`` or ``name:n``, the process kills itself when it passes that
+point for the n-th time (the first, if n is not given). Without it a crash point costs one comparison.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+CRASH_POINTS: dict[str, str] = {
+    "store.identity-written": "the store's identity is on disk, nothing else is",
+    "segment.created": "a new segment file exists without its header",
+    "segment.header-synced": "a new segment has its header, and no frame",
+    "log.before-write": "a group is about to be written to the log",
+    "log.written": "a group is written and not yet synced",
+    "log.synced": "a group is synced, and nobody has been told",
+    "truncate.segments-removed": "whole segments behind the cut are gone, the last one is not yet cut",
+    "truncate.cut": "the last segment is cut and not yet synced",
+    "reset.segments-removed": "all segments are gone after a snapshot",
+    "checkpoint.before-write": "a checkpoint is about to be written",
+    "checkpoint.before-commit": "a checkpoint is written and not yet committed",
+    "checkpoint.committed": "a checkpoint is on disk, and nobody has been told",
+    "reclaim.segment-removed": "one segment past its retention is gone, others may follow",
+    "cas.before": "a change of the coordination record is about to be made",
+    "cas.committed": "a change of the coordination record is on disk, and nobody has been told",
+}
+
+
+def _armed() -> tuple[str, int]:
+    name, _, count = os.environ.get("TXHA_CRASH_POINT", "").partition(":")
+    if name and name not in CRASH_POINTS:
+        raise ValueError(f"TXHA_CRASH_POINT names no crash point: {name}")
+    return name, int(count or 1)
+
+
+_name, _left = _armed()
+
+
+def crash_point(name: str) -> None:
+    """End this process here if the environment asks for it."""
+    global _left
+    if name == _name:
+        _left -= 1
+        if _left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)

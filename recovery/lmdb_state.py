@@ -1,0 +1,176 @@
+"""The queues' state as of a checkpoint, in LMDB. Every value carries a checksum over its key and itself.
+
+One checkpoint is one LMDB transaction: it is there as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import lmdb
+import msgspec
+
+from recovery.crash_points import crash_point
+from txobserver.events import Message, TxEvent
+from txobserver.store import Checkpoint, Entry, Meta, StoreDamaged, StoreError, StoreFull
+
+FORMAT_VERSION = 1
+MAP_SIZE = 256 << 30
+SLICE = 500
+_ENTRY_KEY = struct.Struct(">IQ")
+_TX_KEY = struct.Struct(">QQ")
+_RID = struct.Struct(">Q")
+_CRC = struct.Struct(">I")
+_META_KEY = b"meta"
+_VERSION_KEY = b"format"
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_message = msgspec.msgpack.Decoder(Message).decode
+_decode_meta = msgspec.msgpack.Decoder(Meta).decode
+_decode_event = msgspec.msgpack.Decoder(TxEvent).decode
+
+
+def sealed(key: bytes, value: bytes) -> bytes:
+    """The value with its checksum in front."""
+    return _CRC.pack(zlib.crc32(value, zlib.crc32(key))) + value
+
+
+def unsealed(key: bytes, data: bytes) -> bytes:
+    """The value, if its checksum matches. Raises StoreDamaged."""
+    value = data[_CRC.size :]
+    if len(data) < _CRC.size or _CRC.unpack_from(data)[0] != zlib.crc32(value, zlib.crc32(key)):
+        raise StoreDamaged(
+            "the queue state is damaged (a checksum does not match); let the node rejoin with a new store"
+        )
+    return value
+
+
+class LmdbState:
+    """Queue contents, meta and open transactions as of the last checkpoint; a ``txobserver.store.Base``."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._env = lmdb.open(str(directory), map_size=MAP_SIZE, max_dbs=3, max_readers=64, mode=0o640)
+            self._entries = self._env.open_db(b"entries")
+            self._transactions = self._env.open_db(b"transactions")
+            self._meta = self._env.open_db(b"meta")
+        except lmdb.Error as error:
+            raise self._explained(error) from error
+        except OSError as error:
+            raise StoreError(f"{directory} cannot be opened: {error.strerror}") from error
+
+    def load(self) -> tuple[Meta, dict[int, list[tuple[int, TxEvent]]]]:
+        """The last checkpoint's meta and the events of transactions open as of it. Raises StoreDamaged, StoreError."""
+        transactions: dict[int, list[tuple[int, TxEvent]]] = {}
+        with self._env.begin() as txn:
+            version = txn.get(_VERSION_KEY, db=self._meta)
+            if version is None:
+                return Meta(), {}
+            if int(version) != FORMAT_VERSION:
+                found = int(version)
+                raise StoreError(
+                    f"{self._directory} has format version {found}; this version of txha reads {FORMAT_VERSION}"
+                )
+            data = txn.get(_META_KEY, db=self._meta)
+            if data is None:
+                raise StoreDamaged(f"{self._directory} holds no checkpoint; let the node rejoin with a new store")
+            meta = _decode_meta(unsealed(_META_KEY, data))
+            for key, value in txn.cursor(db=self._transactions):
+                tx, sequence = _TX_KEY.unpack(key)
+                transactions.setdefault(tx, []).append((sequence, _decode_event(unsealed(key, value))))
+        return meta, transactions
+
+    def get(self, queue: int, place: int) -> Entry | None:
+        """The entry, or None. Raises StoreDamaged."""
+        key = _ENTRY_KEY.pack(queue, place)
+        with self._env.begin(db=self._entries) as txn:
+            data = txn.get(key)
+        return None if data is None else self._entry(key, data)
+
+    def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
+        """Up to ``limit`` (place, entry) above ``after``, in order. Raises StoreDamaged."""
+        found: list[tuple[int, Entry]] = []
+        with self._env.begin(db=self._entries) as txn, txn.cursor() as cursor:
+            more = cursor.set_range(_ENTRY_KEY.pack(queue, after + 1))
+            while more and len(found) < limit:
+                key, data = cursor.item()
+                number, place = _ENTRY_KEY.unpack(key)
+                if number != queue:
+                    break
+                found.append((place, self._entry(key, data)))
+                more = cursor.next()
+        return found
+
+    def ids(self, queue: int) -> Iterator[tuple[int, int]]:
+        """All (place, replication id) of a queue, in order."""
+        after = -1
+        while page := self.page(queue, after, 1000):
+            yield from ((place, entry.rid) for place, entry in page)
+            after = page[-1][0]
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        """Bring the state forward, in one atomic step that is on disk when this returns. Raises StoreError."""
+        crash_point("checkpoint.before-write")
+        try:
+            with self._env.begin(write=True) as txn:
+                self._write(txn, checkpoint)
+                crash_point("checkpoint.before-commit")
+        except lmdb.Error as error:
+            raise self._explained(error) from error
+        crash_point("checkpoint.committed")
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._env.close()
+
+    def _write(self, txn: lmdb.Transaction, checkpoint: Checkpoint) -> None:
+        with txn.cursor(db=self._entries) as cursor:
+            for queue in checkpoint.dropped:
+                self._drop(cursor, queue)
+            for queue, place in checkpoint.deletes:
+                if cursor.set_key(_ENTRY_KEY.pack(queue, place)):
+                    cursor.delete()
+            items = []
+            for queue, place, entry in sorted(checkpoint.puts, key=lambda put: put[:2]):
+                key = _ENTRY_KEY.pack(queue, place)
+                items.append((key, sealed(key, _RID.pack(entry.rid) + _encode(entry.message))))
+                if len(items) == SLICE:
+                    cursor.putmulti(items)
+                    items = []
+            cursor.putmulti(items)
+        self._write_transactions(txn, checkpoint)
+        txn.put(_VERSION_KEY, str(FORMAT_VERSION).encode(), db=self._meta)
+        txn.put(_META_KEY, sealed(_META_KEY, _encode(checkpoint.meta)), db=self._meta)
+
+    def _write_transactions(self, txn: lmdb.Transaction, checkpoint: Checkpoint) -> None:
+        with txn.cursor(db=self._transactions) as cursor:
+            for tx in checkpoint.tx_ended:
+                while cursor.set_range(_TX_KEY.pack(tx, 0)) and _TX_KEY.unpack(cursor.key())[0] == tx:
+                    cursor.delete()
+            for tx, sequence, event in checkpoint.tx_events:
+                key = _TX_KEY.pack(tx, sequence)
+                cursor.put(key, sealed(key, _encode(event)))
+
+    @staticmethod
+    def _drop(cursor: lmdb.Cursor, queue: int) -> None:
+        while cursor.set_range(_ENTRY_KEY.pack(queue, 0)) and _ENTRY_KEY.unpack(cursor.key())[0] == queue:
+            cursor.delete()
+
+    @staticmethod
+    def _entry(key: bytes, data: bytes) -> Entry:
+        value = unsealed(key, data)
+        return Entry(_RID.unpack_from(value)[0], _decode_message(value[_RID.size :]))
+
+    def _explained(self, error: Exception) -> StoreError:
+        text = str(error)
+        if isinstance(error, lmdb.DiskError | lmdb.MapFullError) or "No space" in text or errno.errorcode[28] in text:
+            return StoreFull(f"no space is left for {self._directory}; make room and start the node again")
+        if isinstance(error, lmdb.CorruptedError | lmdb.InvalidError | lmdb.PageNotFoundError):
+            return StoreDamaged(f"{self._directory} is damaged ({text}); let the node rejoin with a new store")
+        return StoreError(f"{self._directory} failed: {text}")

@@ -1,0 +1,251 @@
+"""The stream's own log: append-only segments. It is the truth; everything else follows from it.
+
+Promise: what ``append`` returned from is on disk, whole and in order, and is read back as it was or not at all. After a
+failed write or sync nothing more is accepted: what the kernel has dropped cannot be synced by trying again.
+One thread writes (``recovery.writer``); any thread reads.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from recovery.crash_points import crash_point
+from recovery.files import Files, explain
+from recovery.segment import SegmentInfo, decode_header, encode_header, scan, segment_firsts, segment_path
+from txobserver.frames import Frame, TornFrame
+from txobserver.ids import Position
+from txobserver.store import StoreDamaged, StoreError
+
+INDEX_EVERY = 64 << 10
+
+
+class LogReclaimed(StoreError):
+    """The log no longer holds what was asked for."""
+
+
+class Log:
+    """Segments in ``directory``. ``first`` is the first sequence held; ``tail`` the last position, or that before it."""
+
+    def __init__(
+        self,
+        directory: Path,
+        describe: Callable[[int], SegmentInfo],
+        segment_bytes: int,
+        before: Position,
+        files: Files | None = None,
+    ) -> None:
+        self._directory = directory
+        self._describe = describe
+        self._segment_bytes = segment_bytes
+        self._files = files or Files()
+        self._firsts = segment_firsts(directory)
+        self._index: dict[int, list[tuple[int, int]]] = {}
+        self._descriptor: int | None = None
+        self._size = 0
+        self._broken: StoreError | None = None
+        self.tail = before
+
+    # -- opening
+
+    def recover(self, applied: Position) -> Iterator[Frame]:
+        """Read what stands behind ``applied``, cut a torn tail, be ready to append. Raises StoreDamaged, StoreError."""
+        self.tail = applied
+        self._drop_headless_last()
+        start = bisect_right(self._firsts, applied.sequence + 1) - 1
+        if self._firsts and start < 0:
+            raise StoreDamaged(f"{self._directory} lacks the events between {applied} and {self._firsts[0]}")
+        expected: int | None = None
+        for first in self._firsts[max(start, 0) :]:
+            if expected is not None and first != expected:
+                raise StoreDamaged(f"{self._directory} lacks the events {expected} to {first - 1}")
+            expected = first
+            last = first == self._firsts[-1]
+            end = self._segment_start(first)
+            for offset, frame in scan(segment_path(self._directory, first), whole=not last):
+                if frame.first != expected:
+                    raise StoreDamaged(f"{self._directory} lacks the events {expected} to {frame.first - 1}")
+                self._note(first, frame.first, offset)
+                expected, end = frame.last + 1, offset + len(frame.data)
+                if frame.last > applied.sequence:
+                    self.tail = frame.position
+                    yield frame
+            if last:
+                self._reopen(first, end)
+
+    def _segment_start(self, first: int) -> int:
+        path = segment_path(self._directory, first)
+        with path.open("rb") as file:
+            return decode_header(file.read(4096), path)[1]
+
+    def _drop_headless_last(self) -> None:
+        """A crash between creating a segment and syncing its header leaves a file without a frame."""
+        while self._firsts:
+            path = segment_path(self._directory, self._firsts[-1])
+            try:
+                self._segment_start(self._firsts[-1])
+                return
+            except TornFrame:
+                path.unlink()
+                self._firsts.pop()
+
+    def _reopen(self, first: int, end: int) -> None:
+        """Continue the last segment behind its last whole frame."""
+        path = segment_path(self._directory, first)
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
+            if os.fstat(self._descriptor).st_size > end:
+                os.ftruncate(self._descriptor, end)
+                os.fsync(self._descriptor)
+        except OSError as error:
+            raise explain(error, path) from error
+        self._size = end
+
+    # -- reading
+
+    @property
+    def first(self) -> int:
+        """The first sequence that can be read, one behind the tail when there is none."""
+        return self._firsts[0] if self._firsts else self.tail.sequence + 1
+
+    def read(self, first: int, max_bytes: int) -> list[Frame]:
+        """Frames from the one that begins at ``first``, at least one and about ``max_bytes`` in all.
+
+        Returns nothing when ``first`` lies behind the tail. Raises LogReclaimed or StoreDamaged.
+        """
+        firsts = list(self._firsts)
+        found: list[Frame] = []
+        size = 0
+        for segment in firsts[max(bisect_right(firsts, first) - 1, 0) :]:
+            if not found and segment > first:
+                break
+            try:
+                for _, frame in scan(segment_path(self._directory, segment), self._near(segment, first), whole=False):
+                    if frame.first >= first:
+                        found.append(frame)
+                        size += len(frame.data)
+                        if size >= max_bytes:
+                            return found
+            except FileNotFoundError:
+                raise LogReclaimed(f"the log no longer holds the events before {self.first}") from None
+        if not found and first < self.first:
+            raise LogReclaimed(f"the log no longer holds the events before {self.first}")
+        return found
+
+    def _note(self, segment: int, sequence: int, offset: int) -> None:
+        index = self._index.setdefault(segment, [])
+        if not index or offset - index[-1][1] >= INDEX_EVERY:
+            index.append((sequence, offset))
+
+    def _near(self, segment: int, sequence: int) -> int:
+        index = self._index.get(segment, [])
+        at = bisect_right(index, (sequence, 1 << 62)) - 1
+        return index[at][1] if at >= 0 else 0
+
+    # -- writing (one thread)
+
+    def append(self, frames: list[Frame]) -> None:
+        """Write the frames in one go and sync once. Raises StoreError; then everything after it is refused."""
+        self._guarded(lambda: self._append(frames))
+
+    def truncate(self, last: int, tail: Position) -> None:
+        """Cut everything behind sequence ``last``, durably; ``tail`` is the position of that event."""
+        self._guarded(lambda: self._truncate(last))
+        self.tail = tail
+
+    def reset(self, before: Position) -> None:
+        """Remove every segment, durably; the log continues behind ``before``."""
+        self._guarded(self._reset)
+        self.tail = before
+
+    def reclaim(self, applied: int, older_than: float) -> None:
+        """Remove segments that hold only events up to ``applied`` and were last written before ``older_than`` (epoch s)."""
+        while len(self._firsts) > 1 and self._firsts[1] <= applied + 1:
+            path = segment_path(self._directory, self._firsts[0])
+            if path.stat().st_mtime >= older_than:
+                return
+            self._index.pop(self._firsts.pop(0), None)
+            path.unlink()
+            crash_point("reclaim.segment-removed")
+
+    def close(self) -> None:
+        """Let go of the files."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _guarded(self, action: Callable[[], None]) -> None:
+        if self._broken is not None:
+            raise self._broken
+        try:
+            action()
+        except OSError as error:
+            self._broken = explain(error, self._directory)
+            raise self._broken from error
+
+    def _append(self, frames: list[Frame]) -> None:
+        for frame in frames:
+            if frame.first != self.tail.sequence + 1:
+                raise StoreError(f"frame {frame.first} does not continue the log at {self.tail}")
+            self.tail = frame.position
+        if self._descriptor is None or self._size >= self._segment_bytes:
+            self._roll(frames[0].first)
+        assert self._descriptor is not None
+        crash_point("log.before-write")
+        offset = self._size
+        self._files.write(self._descriptor, [frame.data for frame in frames])
+        crash_point("log.written")
+        self._files.sync(self._descriptor)
+        crash_point("log.synced")
+        for frame in frames:
+            self._note(self._firsts[-1], frame.first, offset)
+            offset += len(frame.data)
+        self._size = offset
+
+    def _roll(self, first: int) -> None:
+        """Begin a new segment; its header is on disk before any frame is."""
+        self.close()
+        path = segment_path(self._directory, first)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o640)
+        crash_point("segment.created")
+        header = encode_header(self._describe(first))
+        self._files.write(self._descriptor, [header])
+        self._files.sync(self._descriptor)
+        self._files.sync_directory(self._directory)
+        crash_point("segment.header-synced")
+        self._size = len(header)
+        self._firsts.append(first)
+
+    def _truncate(self, last: int) -> None:
+        if self.tail.sequence <= last:
+            return
+        self.close()
+        while self._firsts and self._firsts[-1] > last:
+            segment_path(self._directory, self._firsts[-1]).unlink()
+            self._index.pop(self._firsts.pop(), None)
+        self._files.sync_directory(self._directory)
+        crash_point("truncate.segments-removed")
+        if not self._firsts:
+            return
+        first = self._firsts[-1]
+        self._index.pop(first, None)
+        end = self._segment_start(first)
+        for offset, frame in scan(segment_path(self._directory, first), whole=False):
+            if frame.last > last:
+                break
+            end = offset + len(frame.data)
+        self._descriptor = os.open(segment_path(self._directory, first), os.O_RDWR | os.O_APPEND)
+        os.ftruncate(self._descriptor, end)
+        crash_point("truncate.cut")
+        os.fsync(self._descriptor)
+        self._size = end
+
+    def _reset(self) -> None:
+        self.close()
+        for first in reversed(self._firsts):
+            segment_path(self._directory, first).unlink()
+        self._firsts, self._index = [], {}
+        self._files.sync_directory(self._directory)
+        crash_point("reset.segments-removed")

@@ -1,0 +1,123 @@
+"""One segment of the log: a checksummed header, then frames, exactly as they went over the wire.
+
+    offset  size  field
+    0       4     magic "TXSG"
+    4       2     format version
+    6       2     length of the description
+    8       4     crc32 of the description
+    12      …     msgpack map: cluster, node, incarnation, first (sequence of the first event), created (ms since 1970)
+
+A segment is named by its first sequence. ``scan`` never yields a frame whose checksum does not match.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from txobserver.frames import HEADER_SIZE, DamagedFrame, Frame, TornFrame, UnknownFormat, decode_frame, payload_length
+from txobserver.store import StoreDamaged, StoreError
+
+MAGIC = b"TXSG"
+FORMAT_VERSION = 1
+SUFFIX = ".log"
+_HEADER = struct.Struct(">4sHHI")
+_ZEROS_OF_A_TORN_WRITE = 1
+
+
+class SegmentInfo(msgspec.Struct):
+    """What a segment says of itself."""
+
+    cluster: str
+    node: str
+    incarnation: str
+    first: int
+    created: int
+
+
+def segment_path(directory: Path, first: int) -> Path:
+    """Where the segment that begins at this sequence is."""
+    return directory / f"{first:020d}{SUFFIX}"
+
+
+def segment_firsts(directory: Path) -> list[int]:
+    """First sequences of all segments, in order."""
+    return sorted(int(path.stem) for path in directory.glob(f"*{SUFFIX}") if path.stem.isdigit())
+
+
+def encode_header(info: SegmentInfo) -> bytes:
+    """The bytes that a segment begins with."""
+    description = msgspec.msgpack.encode(info)
+    return _HEADER.pack(MAGIC, FORMAT_VERSION, len(description), zlib.crc32(description)) + description
+
+
+def decode_header(data: bytes, path: Path) -> tuple[SegmentInfo, int]:
+    """The description and the offset of the first frame. Raises TornFrame, StoreDamaged or StoreError."""
+    if len(data) < _HEADER.size:
+        raise TornFrame(f"{path} ends within its header")
+    magic, version, length, crc = _HEADER.unpack_from(data)
+    if magic == MAGIC and version != FORMAT_VERSION:
+        raise StoreError(f"{path} has format version {version}; this version of txha reads {FORMAT_VERSION}")
+    description = data[_HEADER.size : _HEADER.size + length]
+    if len(description) < length and magic == MAGIC:
+        raise TornFrame(f"{path} ends within its header")
+    if magic != MAGIC or zlib.crc32(description) != crc:
+        raise StoreDamaged(f"the header of {path} is damaged; restore the file or let the node rejoin with a new store")
+    return msgspec.msgpack.decode(description, type=SegmentInfo), _HEADER.size + length
+
+
+def scan(path: Path, offset: int = 0, whole: bool = True) -> Iterator[tuple[int, Frame]]:
+    """Every (offset, frame) from a frame's offset on; 0 is the first frame.
+
+    Ends silently at a tail that a crash can have left, if ``whole`` is False; else such a tail is damage.
+    Raises StoreDamaged for anything else that is not a frame, StoreError for an unknown format.
+    """
+    with path.open("rb") as file:
+        if offset == 0:
+            _, offset = decode_header(file.read(4096), path)
+        while True:
+            file.seek(offset)
+            data = file.read(HEADER_SIZE)
+            if not data:
+                return
+            if len(data) == HEADER_SIZE and data[:4] == b"TXHA":
+                data += file.read(payload_length(data))
+            try:
+                frame, length = decode_frame(data)
+            except UnknownFormat as error:
+                raise StoreError(f"{path}: {error}") from None
+            except (TornFrame, DamagedFrame) as error:
+                if not whole and _torn(path, offset, error):
+                    return
+                raise StoreDamaged(
+                    f"{path} is damaged at offset {offset}; restore the file or let the node rejoin with a new store"
+                ) from None
+            yield offset, frame
+            offset += length
+
+
+def _torn(path: Path, offset: int, error: Exception) -> bool:
+    """Whether what stands at ``offset`` can be a write that a crash cut short, rather than a damaged record.
+
+    A cut write leaves a file that is too short, or one whose tail was never filled and reads as zeros. A record
+    that is all there and fails its checksum was whole once, and may have been acknowledged.
+    """
+    rest = path.read_bytes()[offset:]
+    if rest.find(b"TXHA", 1) >= 0 and _whole_frame_behind(rest):
+        return False
+    return isinstance(error, TornFrame) or rest[-_ZEROS_OF_A_TORN_WRITE:] == b"\0"
+
+
+def _whole_frame_behind(rest: bytes) -> bool:
+    at = rest.find(b"TXHA", 1)
+    while at >= 0:
+        try:
+            decode_frame(rest, at)
+            return True
+        except (TornFrame, DamagedFrame, UnknownFormat):
+            at = rest.find(b"TXHA", at + 1)
+    return False

@@ -1,0 +1,160 @@
+"""Store: one node's directory. The log in ``log/``, the queue state in ``state/``, its identity, a lock.
+
+The event loop never waits for a sync: the log is written by one thread, checkpoints by another, so that a large
+checkpoint does not delay an acknowledgement. Every report comes back through ``post`` in the order of the calls.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from recovery.files import Files, explain
+from recovery.identity import Identity, check_identity, create_identity, lock_directory
+from recovery.lmdb_state import LmdbState
+from recovery.log import Log
+from recovery.segment import SegmentInfo
+from recovery.worker import Post, Report, Worker
+from txobserver.events import TxEvent
+from txobserver.frames import Frame
+from txobserver.ids import Position
+from txobserver.store import Checkpoint, Meta, StoreError
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class StoreSettings:
+    """How long the log is kept for joiners, audits and the data pipeline, and how large its segments are."""
+
+    retention_seconds: float = 3600.0
+    segment_bytes: int = 64 << 20
+
+
+class Store:
+    """An open store. Raises StoreError (one sentence) where it cannot do what is asked."""
+
+    def __init__(
+        self,
+        directory: Path,
+        identity: Identity,
+        settings: StoreSettings,
+        post: Post,
+        now_ms: Callable[[], int],
+        lock: int,
+        files: Files | None,
+    ) -> None:
+        self.identity = identity
+        self._settings = settings
+        self._now_ms = now_ms
+        self._lock = lock
+        self._directory = directory
+        self.base = LmdbState(directory / "state")
+        self.meta: Meta
+        self.transactions: dict[int, list[tuple[int, TxEvent]]]
+        self.meta, self.transactions = self.base.load()
+        self._log = Log(directory / "log", self._describe, settings.segment_bytes, self.meta.applied, files)
+        self._writer = Worker("log-writer", post)
+        self._keeper = Worker("checkpoint-writer", post)
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        *,
+        cluster: str,
+        node: str,
+        settings: StoreSettings,
+        post: Post,
+        new_incarnation: Callable[[], str],
+        now_ms: Callable[[], int],
+        files: Files | None = None,
+    ) -> Store:
+        """Open the store of this node, or make one in an empty directory. Raises StoreError, and has written nothing."""
+        identity = check_identity(directory, cluster, node)
+        if identity is None and directory.exists() and (directory / "log").exists():
+            raise StoreError(f"{directory} holds a log without {directory / 'identity.json'}; restore that file")
+        try:
+            (directory / "log").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise explain(error, directory) from error
+        lock = lock_directory(directory)
+        try:
+            if identity is None:
+                identity = Identity(FORMAT_VERSION, cluster, node, new_incarnation())
+                create_identity(directory, identity)
+            return cls(directory, identity, settings, post, now_ms, lock, files)
+        except StoreError:
+            os.close(lock)
+            raise
+
+    def suffix(self) -> Iterator[Frame]:
+        """Frames of the log with events behind the last checkpoint. Must be read to its end before anything is written."""
+        if self.meta.resyncing:
+            return iter(())
+        return self._log.recover(self.meta.applied)
+
+    @property
+    def first(self) -> int:
+        """First sequence that the log still holds."""
+        return self._log.first
+
+    @property
+    def tail(self) -> Position:
+        """Position of the last event in the log."""
+        return self._log.tail
+
+    def append(self, frame: Frame, done: Report) -> None:
+        """Write and sync a frame."""
+        self._writer.submit(lambda: self._log.append([frame]), done)
+
+    def truncate(self, last: int, tail: Position, done: Report) -> None:
+        """Cut the log after sequence ``last``; ``tail`` is the position of that event."""
+        self._writer.submit(lambda: self._log.truncate(last, tail), done)
+
+    def reset(self, before: Position, done: Report) -> None:
+        """Begin the log anew behind ``before``."""
+        self._writer.submit(lambda: self._log.reset(before), done)
+
+    def checkpoint(self, checkpoint: Checkpoint, done: Report) -> None:
+        """Bring the queue state forward in one atomic step, then drop segments past their retention."""
+        self._keeper.submit(lambda: self._checkpoint(checkpoint), done)
+
+    def read(self, first: int, max_bytes: int) -> list[Frame]:
+        """Frames from the log, from any thread. Raises LogReclaimed or StoreDamaged."""
+        return self._log.read(first, max_bytes)
+
+    def close(self) -> None:
+        """Finish what was submitted and let go of the directory."""
+        self._writer.stop()
+        self._keeper.stop()
+        self._log.close()
+        self.base.close()
+        os.close(self._lock)
+
+    def _checkpoint(self, checkpoint: Checkpoint) -> None:
+        self.base.write(checkpoint)
+        older_than = self._now_ms() / 1000 - self._settings.retention_seconds
+        if not checkpoint.meta.resyncing:
+            self._log.reclaim(checkpoint.meta.applied.sequence, older_than)
+
+    def _describe(self, first: int) -> SegmentInfo:
+        identity = self.identity
+        return SegmentInfo(identity.cluster, identity.node, identity.incarnation, first, self._now_ms())
+
+
+def wipe(directory: Path) -> None:
+    """Remove a store, so that the node comes back as a new member. The node must not run. Raises StoreError."""
+    lock = lock_directory(directory)
+    try:
+        for part in ("identity.json", "log", "state"):
+            path = directory / part
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+    finally:
+        os.close(lock)

@@ -1,0 +1,43 @@
+"""A thread that carries out jobs in order and reports each back to the event loop."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+from txobserver.store import StoreError
+
+Report = Callable[[StoreError | None], None]
+Post = Callable[[Callable[[], None]], None]
+
+
+class Worker:
+    """Jobs in order, in a thread of its own. ``post`` brings a call back to the event loop."""
+
+    def __init__(self, name: str, post: Post) -> None:
+        self._post = post
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], None], Report] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Callable[[], None], done: Report) -> None:
+        """Carry out ``job`` after all before it, then call ``done`` in the event loop."""
+        self._jobs.put((job, done))
+
+    def stop(self) -> None:
+        """Finish what was submitted, then end the thread."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (item := self._jobs.get()) is not None:
+            job, done = item
+            try:
+                job()
+                outcome: StoreError | None = None
+            except StoreError as error:
+                outcome = error
+            except Exception as error:
+                outcome = StoreError(f"{type(error).__name__}: {error}")
+            self._post(lambda done=done, outcome=outcome: done(outcome))  # type: ignore[misc]
