@@ -89,6 +89,7 @@ class Primary(Applied):
         self.participants: list[str] = [name]
         self.below_min_ready = False
         self.wall_ms = 0
+        self.backlog_bytes = 0
         self.listeners: list[Applied] = []
         self.watcher: TransactionWatcher | None = None
         self._replica = replica
@@ -99,6 +100,7 @@ class Primary(Applied):
         self._group_bytes = 0
         self._group_first = replica.tail.sequence + 1
         self._writing = False
+        self._on_the_way: deque[tuple[int, int]] = deque()
         self._waiting: deque[tuple[int, Done]] = deque()
         self._additions: dict[int, list[int]] = {}
         self._rids = 0
@@ -144,6 +146,7 @@ class Primary(Applied):
         sequence = self._replica.append(self.generation, event)
         self._group.append(event)
         self._group_bytes += size
+        self.backlog_bytes += size
         return sequence
 
     def flush(self) -> None:
@@ -152,6 +155,7 @@ class Primary(Applied):
             return
         self._mark_hungry()
         frame = encode_frame(self.generation, self._group_first, self._group, self.wall_ms)
+        self._on_the_way.append((frame.last, self._group_bytes))
         self._group, self._group_bytes = [], 0
         self._writing = True
         self.recent.add(frame)
@@ -167,6 +171,8 @@ class Primary(Applied):
         if everywhere <= self.commit:
             return
         self.commit = everywhere
+        while self._on_the_way and self._on_the_way[0][0] <= everywhere:
+            self.backlog_bytes -= self._on_the_way.popleft()[1]
         waiting = self._waiting
         self._replica.apply(everywhere)
         while waiting and waiting[0][0] <= everywhere:
@@ -327,6 +333,6 @@ class Primary(Applied):
         if not self.serving:
             return
         for queue, places in additions.items():
-            wanted = self._host.appetite(queue)
+            wanted = self._host.appetite(queue, len(places))
             if wanted > 0:
-                self.append(Delivered(queue, places[min(wanted, len(places)) - 1]))
+                self.append(Delivered(queue, places[wanted - 1]))

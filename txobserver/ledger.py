@@ -104,11 +104,11 @@ class Host(Protocol):
         """No longer: close every client connection, answer nothing that is outstanding, forget every queue."""
         ...
 
-    def appetite(self, queue: int) -> int:
-        """How many more messages than those already in the queue consumers could take right now.
+    def appetite(self, queue: int, offered: int) -> int:
+        """How many of the ``offered`` messages, now on their way into the queue, consumers could take at once.
 
-        Asked for a queue to which a group of events adds messages; the ledger marks that many of them as delivered
-        in the same group, so that handing them out costs no second round.
+        Asked exactly once for each group of events that adds messages to a queue; the ledger marks that many of them
+        as delivered in the same group, so that handing them out costs no second round.
         """
         ...
 

@@ -272,8 +272,15 @@ class MemoryCluster:
 
     def describe(self) -> str:
         """Every node's state, for failures."""
-        nodes = [f"{n.name}: {n.state} {n.core.replica.tail} applied {n.core.replica.applied}" for n in self.nodes.values()]
-        return f"{self.coordination.record} | " + " | ".join(nodes) + " | " + str([n.lines[-4:] for n in self.nodes.values()])
+        nodes = [
+            f"{n.name}: {n.state} {n.core.replica.tail} applied {n.core.replica.applied}" for n in self.nodes.values()
+        ]
+        return (
+            f"{self.coordination.record} | "
+            + " | ".join(nodes)
+            + " | "
+            + str([n.lines[-4:] for n in self.nodes.values()])
+        )
 
     def check_agreement(self) -> None:
         """P7: nodes at the same position have equal digests, and the digests are those of the content."""

@@ -34,8 +34,8 @@ class MemoryHost:
         self.visible = {}
         self.closed.append(reason)
 
-    def appetite(self, queue: int) -> int:
-        return self.hunger
+    def appetite(self, queue: int, offered: int) -> int:
+        return min(self.hunger, offered)
 
     def on_configured(self, step: Configure) -> None:
         assert self.content

@@ -102,7 +102,9 @@ def test_a_former_primary_discards_decisions_that_nobody_else_has() -> None:
     cluster.partition(old.name)
     commit(old, begin(old, {"q": ["alone"]}))
     cluster.turn()
-    cluster.run(lambda: any(n.state == "active" for n in cluster.nodes.values() if n is not old) and old.state == "joining")
+    cluster.run(
+        lambda: any(n.state == "active" for n in cluster.nodes.values() if n is not old) and old.state == "joining"
+    )
     assert old.host.answer("commit") is None
     new = cluster.primary
     assert new is not old and new.host.bodies("q") == []
