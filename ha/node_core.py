@@ -88,7 +88,7 @@ class NodeCore:
         self._checkpoint_if_due()
         if self.keeper and self.backups and self.primary:
             self.keeper.send_if_due(self.now)
-            if not self.keeper.holds(self.now) and not self._handover:
+            if not self.keeper.holds(self.now) and self._handover is None:
                 self._step_down("the lease could not be renewed in time")
                 return
             self.backups.tick(self.now)
@@ -237,6 +237,15 @@ class NodeCore:
             return "only a ready backup can take over without losing data; see --accept-data-loss"
         return None
 
+    def resign(self, reason: str) -> None:
+        """This node is about to stop: if it is primary, close the clients and give the lease up."""
+        if self.primary and self.keeper and not self.failed:
+            self._emit(LogLine(f"resigning: {reason}"))
+            self._handover = ""
+            self.primary.serving = False
+            self._host.on_inactive(reason)
+            self.keeper.release("", self.now)
+
     # -- messages by role
 
     def _to_primary(self, node: str, message: Peer) -> None:
@@ -351,7 +360,7 @@ class NodeCore:
     # -- handing over
 
     def _begin_handover(self, node: str) -> None:
-        if self.state == ACTIVE and self.primary and not self._handover:
+        if self.state == ACTIVE and self.primary and self._handover is None:
             self._emit(LogLine(f"handing over to {node}"))
             self._handover = node
             self.primary.serving = False

@@ -90,10 +90,14 @@ class Replica:
         while self._unapplied and self._unapplied[-1][0] > last:
             self._unapplied.pop()
         self.history = [start for start in self.history if start.sequence <= last]
-        generation = self.history[-1].generation if self.history else 0
-        self.tail = Position(generation, last)
+        self.tail = self.position_of(last)
         self.durable = min(self.durable, last)
         self.buffers = {tx: buffer for tx, buffer in self.buffers.items() if buffer.truncate(last)}
+
+    def position_of(self, sequence: int) -> Position:
+        """The position of an event of this log."""
+        generation = max((s.generation for s in self.history if s.sequence <= sequence), default=0)
+        return Position(generation, sequence)
 
     def apply(self, commit: int) -> None:
         """Carry out everything up to sequence ``commit``, in order."""

@@ -15,11 +15,16 @@ WIRE_VERSION = 1
 
 
 class Hello(msgspec.Struct, array_like=True, tag=0):
-    """First message of every connection: who dials. Another version or cluster is refused with a sentence."""
+    """First message of every connection, both ways: who this is, and where its clients connect.
+
+    Another version or cluster is refused with a sentence.
+    """
 
     version: int
     cluster: str
     node: str
+    amqp_host: str
+    amqp_port: int
 
 
 class Probe(msgspec.Struct, array_like=True, tag=1):

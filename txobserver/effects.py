@@ -44,9 +44,10 @@ class ResetLog(NamedTuple):
 
 
 class WriteCheckpoint(NamedTuple):
-    """Bring the queue state forward in one atomic step; reports ``on_checkpoint``."""
+    """Bring the queue state forward in one atomic step; then acknowledge, if asked, and report ``on_checkpoint``."""
 
     checkpoint: Checkpoint
+    then: Acknowledge | None = None
 
 
 class Send(NamedTuple):

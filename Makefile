@@ -1,0 +1,40 @@
+# txha: `make demo` and `make test` do everything on a machine that has Python 3.11+ with venv and pip, and make.
+PYTHON ?= python3
+VENV := .venv
+STAMP := $(VENV)/.installed
+
+.PHONY: help install demo test lint takeover clean
+
+help: ## Show this help
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+install: $(STAMP) ## Build the locked environment in .venv; the command is .venv/bin/txha
+
+$(STAMP): requirements.lock pyproject.toml
+	@echo "== building the environment in $(VENV) (a minute on a fresh machine)"
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
+
+demo: install ## Kill two primaries under load and print what the clients saw
+	@echo "== demo: three nodes, two kills, every transaction judged from the clients' own records"
+	@$(VENV)/bin/txha demo
+
+test: install lint ## Run the whole suite
+	@echo "== tests"
+	@bash tests/system_packages.sh
+	@$(VENV)/bin/python -m pytest
+
+lint: install ## ruff, mypy strict, import directions
+	@echo "== lint: ruff, mypy, import-linter"
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports
+
+takeover: install ## Distribution of the time to take over, 20 trials
+	@echo "== takeover: SIGKILL of the primary, 20 times"
+	@$(VENV)/bin/txha takeover
+
+clean: ## Remove the environment and all caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

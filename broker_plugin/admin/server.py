@@ -1,0 +1,73 @@
+"""The node's side: listens on a loopback port of its own choice and writes port and token to ``admin.json`` (mode 0600)."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import os
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger("txha.admin")
+FILE = "admin.json"
+MAX_LINE = 1 << 20
+
+Handler = Callable[[dict[str, Any]], Awaitable[Any]]
+
+
+class Refusal(Exception):
+    """A command that cannot be carried out; its sentence goes to the operator."""
+
+
+class AdminServer:
+    """Answers commands with these handlers until it is stopped."""
+
+    def __init__(self, directory: Path, handlers: Mapping[str, Handler]) -> None:
+        self._path = directory / FILE
+        self._handlers = handlers
+        self._token = secrets.token_hex(16)
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        """Listen, then say where."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=MAX_LINE)
+        port = self._server.sockets[0].getsockname()[1]
+        temporary = self._path.with_suffix(".new")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump({"port": port, "token": self._token}, file)
+        temporary.rename(self._path)
+
+    async def stop(self) -> None:
+        """Stop listening; the file goes."""
+        self._path.unlink(missing_ok=True)
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while line := await reader.readline():
+                writer.write(json.dumps(await self._answer(line)).encode() + b"\n")
+                await writer.drain()
+        except (ConnectionError, ValueError) as error:
+            log.debug("an administration connection ended: %s", error)
+        finally:
+            writer.close()
+
+    async def _answer(self, line: bytes) -> dict[str, Any]:
+        try:
+            request = json.loads(line)
+            if not hmac.compare_digest(str(request.get("token", "")), self._token):
+                return {"ok": False, "error": "the token is wrong"}
+            handler = self._handlers.get(str(request.get("command")))
+            if handler is None:
+                return {"ok": False, "error": f"unknown command {request.get('command')!r}"}
+            return {"ok": True, "result": await handler(request.get("arguments") or {})}
+        except Refusal as error:
+            return {"ok": False, "error": str(error)}
+        except (ValueError, AttributeError) as error:
+            return {"ok": False, "error": f"not a request: {error}"}

@@ -1,0 +1,177 @@
+"""``txha``: run nodes and clusters, look at them, hand over, see it all at work."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from broker_plugin.admin.client import AdminError, ask
+from broker_plugin.cli.layout import ClusterError, NodeEntry, read_cluster
+from broker_plugin.node.config import ConfigError, load_config
+from txobserver.store import StoreError
+
+app = typer.Typer(
+    help="txha: broker transactions that no crash can halve. Runs AMQP 0-9-1 nodes that replicate transactions.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+tx = typer.Typer(help="Look at transactions.", no_args_is_help=True)
+app.add_typer(tx, name="tx")
+
+Dir = Annotated[Path, typer.Option("--dir", help="Directory of the cluster (the one given to `txha cluster`).")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+@app.command()
+def node(
+    config: Annotated[Path, typer.Option("--config", help="The node's TOML file.")],
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Override a key, for example timing.lease_ttl=2. May be repeated.")
+    ] = None,
+    with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
+) -> None:
+    """Run one node in the foreground. Ctrl-C or SIGTERM ends it cleanly."""
+    from broker_plugin.node.main import die_with_parent, run_node
+
+    if with_parent:
+        die_with_parent()
+    raise SystemExit(run_node(load_config(config, _pairs(set_ or []))))
+
+
+@app.command()
+def cluster(
+    dir: Dir,
+    nodes: Annotated[int, typer.Option(help="Number of nodes.", min=1, max=9)] = 3,
+    base_port: Annotated[int, typer.Option(help="Node i listens for AMQP on this port + i - 1.")] = 5701,
+    restart: Annotated[bool, typer.Option("--restart", help="Start a node again when its process has died.")] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Override a key for every node, for example min_ready=2.")
+    ] = None,
+) -> None:
+    """Run a local cluster in the foreground, each node a process of its own. An existing directory is resumed."""
+    from broker_plugin.cli.cluster import run_cluster
+
+    raise SystemExit(run_cluster(dir, nodes, base_port, restart, set_ or []))
+
+
+@app.command()
+def status(dir: Dir, as_json: Json = False) -> None:
+    """Show every node: state, generation, transactions, and how far each backup lags."""
+    from broker_plugin.cli.tables import status_table
+
+    found = [_status(entry) for entry in read_cluster(dir)]
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        status_table(found)
+    if all(each["state"] == "down" for each in found):
+        raise SystemExit(1)
+
+
+@app.command()
+def promote(
+    dir: Dir,
+    node: Annotated[str, typer.Argument(help="The node that shall be primary.")],
+    accept_data_loss: Annotated[
+        bool,
+        typer.Option("--accept-data-loss", help="Promote a node that is not in the ready set: what only others hold is lost."),
+    ] = False,
+) -> None:
+    """Hand the primary's role to a ready backup."""
+    ask(_entry(dir, node).directory, "promote", {"accept_data_loss": accept_data_loss})
+    typer.echo(f"{node} is taking over; see `txha status`")
+
+
+@tx.command("list")
+def tx_list(dir: Dir, as_json: Json = False) -> None:
+    """List the transactions that have not ended, as the primary (or else any node) knows them."""
+    from broker_plugin.cli.tables import transactions_table
+
+    found = [_status(entry) for entry in read_cluster(dir)]
+    up = [each for each in found if each["state"] != "down"]
+    if not up:
+        raise ClusterError(f"no node of {dir} answers; start the cluster with `txha cluster --dir {dir}`")
+    best = max(up, key=lambda each: (each["state"] == "active", each["generation"]))
+    rows = ask(_entry(dir, best["name"]).directory, "transactions")
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+    else:
+        transactions_table(best["name"], rows)
+
+
+@app.command()
+def demo(
+    dir: Annotated[Path | None, typer.Option("--dir", help="Keep the nodes' directories here.")] = None,
+    seconds: Annotated[float, typer.Option(help="How long load runs between the kills.")] = 5.0,
+    as_json: Json = False,
+) -> None:
+    """Kill two primaries under transactional load, and prove from the clients' records that nothing was halved."""
+    from broker_plugin.cli.demo import run
+
+    raise SystemExit(run(dir, seconds, as_json))
+
+
+@app.command()
+def takeover(
+    trials: Annotated[int, typer.Option(help="How often the primary is killed.", min=1)] = 20,
+    as_json: Json = False,
+) -> None:
+    """Measure how long clients wait for a survivor after SIGKILL of the primary."""
+    from python_tests.takeover import run
+
+    raise SystemExit(run(trials, as_json))
+
+
+def main() -> None:
+    """The entry point: errors are one sentence on stderr, exit status 2 for what the user can mend."""
+    try:
+        app()
+    except (ConfigError, ClusterError, StoreError) as error:
+        print(f"txha: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except AdminError as error:
+        print(f"txha: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+
+
+def _status(entry: NodeEntry) -> dict[str, Any]:
+    try:
+        answer: dict[str, Any] = ask(entry.directory, "status")
+        return answer
+    except AdminError:
+        return {
+            "name": entry.name,
+            "state": "down",
+            "generation": 0,
+            "ready": False,
+            "open_transactions": 0,
+            "prepared_transactions": 0,
+            "backups": {},
+        }
+
+
+def _entry(dir: Path, name: str) -> NodeEntry:
+    entries = read_cluster(dir)
+    for entry in entries:
+        if entry.name == name:
+            return entry
+    raise ClusterError(f"{dir} has no node {name}; it has {', '.join(entry.name for entry in entries)}")
+
+
+def _pairs(settings: list[str]) -> dict[str, Any]:
+    pairs = {}
+    for setting in settings:
+        key, separator, value = setting.partition("=")
+        if not separator:
+            raise ConfigError(f"--set wants key=value, not {setting!r}")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""What people look at: tables of nodes and transactions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+_COLOURS = {"active": "bold green", "ready": "green", "down": "bold red", "recovering": "yellow"}
+
+
+def status_table(nodes: list[dict[str, Any]]) -> None:
+    """One row a node."""
+    table = Table(title="txha cluster")
+    for column in ("node", "state", "generation", "ready", "position", "open tx", "prepared tx", "backups' lag"):
+        table.add_column(column)
+    for node in nodes:
+        colour = _COLOURS.get(node["state"], "yellow")
+        lag = ", ".join(f"{name} {b['lag_events']} events" for name, b in sorted(node.get("backups", {}).items()))
+        table.add_row(
+            node["name"],
+            f"[{colour}]{node['state']}[/]",
+            str(node["generation"]),
+            "yes" if node["ready"] else "no",
+            node.get("position", ""),
+            str(node["open_transactions"]),
+            str(node["prepared_transactions"]),
+            lag,
+        )
+    Console().print(table)
+
+
+def transactions_table(node: str, rows: list[dict[str, Any]]) -> None:
+    """One row a transaction."""
+    table = Table(title=f"transactions that have not ended, at {node}")
+    for column in ("transaction", "state", "events", "queues", "participants"):
+        table.add_column(column)
+    for row in rows:
+        queues, participants = ", ".join(row["queues"]), ", ".join(row["participants"])
+        table.add_row(row["id"], row["state"], str(row["events"]), queues, participants)
+    Console().print(table)

@@ -1,0 +1,164 @@
+"""Configuration of a node: one model, from a TOML file, the environment (TXHA_…) and flags, the later over the earlier."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from ha.settings import Settings
+
+ENVIRONMENT = "TXHA_"
+_NOT_SETTINGS = {"TXHA_CRASH_POINT", "TXHA_AMQP_URL"}
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; one sentence says why."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Amqp(_Section):
+    """Where and how clients connect."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(5672, ge=1, le=65535)
+    heartbeat: int = Field(60, ge=0, le=65535, description="seconds")
+    frame_max: int = Field(131072, ge=4096)
+    channel_max: int = Field(2047, ge=1, le=65535)
+    max_connections: int = Field(10_000, ge=1)
+    users: dict[str, str] = {"guest": "guest"}
+
+
+class Address(_Section):
+    """Where this node listens for other nodes."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(ge=1, le=65535)
+
+
+class PeerNode(_Section):
+    """Another node of the cluster."""
+
+    name: str = Field(min_length=1)
+    host: str = "127.0.0.1"
+    port: int = Field(ge=1, le=65535)
+
+
+class Timing(_Section):
+    """Seconds."""
+
+    lease_ttl: float = Field(1.0, gt=0)
+    renew_every: float = Field(0.2, gt=0)
+    prepare_timeout: float = Field(3.0, gt=0)
+    backup_timeout: float = Field(5.0, gt=0)
+    link_down_grace: float = Field(0.2, ge=0)
+
+    @model_validator(mode="after")
+    def _renew_in_time(self) -> Timing:
+        if self.renew_every * 2 > self.lease_ttl:
+            raise ValueError("renew_every must be at most half of lease_ttl")
+        return self
+
+
+class StoreConfig(_Section):
+    """The log and the queue state."""
+
+    retention_seconds: float = Field(3600.0, ge=0)
+    segment_bytes: int = Field(64 << 20, ge=4096)
+    checkpoint_bytes: int = Field(64 << 20, ge=4096)
+    checkpoint_seconds: float = Field(5.0, gt=0)
+
+
+class NodeConfig(_Section):
+    """Everything a node needs to know."""
+
+    name: str = Field(min_length=1)
+    cluster: str = Field(min_length=1)
+    dir: Path
+    coordination: Path
+    amqp: Amqp = Amqp()
+    peer: Address
+    peers: list[PeerNode] = []
+    timing: Timing = Timing()
+    store: StoreConfig = StoreConfig()
+    min_ready: int = Field(1, ge=1)
+    backup_clients: Literal["proxy", "refuse"] = "proxy"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> NodeConfig:
+        names = [self.name, *(peer.name for peer in self.peers)]
+        if len(set(names)) != len(names):
+            raise ValueError("every node of a cluster needs a name of its own")
+        if self.min_ready > len(names):
+            raise ValueError(f"min_ready is {self.min_ready} in a cluster of {len(names)}")
+        return self
+
+    def core_settings(self) -> Settings:
+        """What the state machines need of it."""
+        timing, store = self.timing, self.store
+        return Settings(
+            lease_ttl=timing.lease_ttl,
+            renew_every=timing.renew_every,
+            prepare_timeout=timing.prepare_timeout,
+            backup_timeout=timing.backup_timeout,
+            link_down_grace=timing.link_down_grace,
+            min_ready=self.min_ready,
+            checkpoint_bytes=store.checkpoint_bytes,
+            checkpoint_every=store.checkpoint_seconds,
+        )
+
+
+def load_config(
+    path: Path, flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
+) -> NodeConfig:
+    """The configuration of a node. ``flags`` are dotted names (``timing.lease_ttl``). Raises ConfigError."""
+    try:
+        values = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    for name, value in _from_environment(os.environ if environment is None else environment).items():
+        _put(values, name, value)
+    for name, value in (flags or {}).items():
+        _put(values, name, value)
+    try:
+        return NodeConfig.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {_sentence(error)}") from error
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """TXHA_TIMING__LEASE_TTL is timing.lease_ttl."""
+    return {
+        name.removeprefix(ENVIRONMENT).lower().replace("__", "."): value
+        for name, value in environment.items()
+        if name.startswith(ENVIRONMENT) and name not in _NOT_SETTINGS
+    }
+
+
+def _put(values: dict[str, Any], dotted: str, value: Any) -> None:
+    *path, last = dotted.split(".")
+    for part in path:
+        values = values.setdefault(part, {})
+    values[last] = value
+
+
+def _sentence(error: ValidationError) -> str:
+    """The first thing that is wrong, in words."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"unknown key {where!r}"
+    if first["type"] == "missing":
+        return f"key {where!r} is missing"
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {message}" if where else message

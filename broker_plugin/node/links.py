@@ -1,0 +1,191 @@
+"""Connections between nodes: every node dials every other, and sends on the connection that it dialled.
+
+    message: length (4 bytes, big endian), then the msgpack array of ``ha.wire``
+
+The first message of each side is Hello; another wire version or cluster is refused. A peer is *linked* while our
+connection to it stands and it has greeted us on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ha.wire import WIRE_VERSION, Hello, Peer, decode, encode
+
+log = logging.getLogger("txha.links")
+_LENGTH = struct.Struct(">I")
+MAX_MESSAGE = 1 << 30
+FIRST_DELAY, LAST_DELAY = 0.05, 0.5
+
+
+@dataclass(frozen=True)
+class PeerAddress:
+    """Where a peer listens for other nodes."""
+
+    name: str
+    host: str
+    port: int
+
+
+def framed(message: object) -> bytes:
+    """A message with its length in front."""
+    data = encode(message)
+    return _LENGTH.pack(len(data)) + data
+
+
+class PeerProtocol(asyncio.Protocol):
+    """One connection, either way. ``hello`` greets; what comes in goes to ``on_message`` with the name of its sender."""
+
+    def __init__(
+        self,
+        hello: Hello,
+        on_greeted: Callable[[PeerProtocol, Hello], None],
+        on_message: Callable[[str, Peer], None],
+        on_lost: Callable[[PeerProtocol], None],
+    ) -> None:
+        self.peer: str | None = None
+        self.transport: asyncio.Transport | None = None
+        self._hello = hello
+        self._on_greeted = on_greeted
+        self._on_message = on_message
+        self._on_lost = on_lost
+        self._buffer = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Greet."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.write(framed(self._hello))
+
+    def data_received(self, data: bytes) -> None:
+        """Take whole messages out of what came in."""
+        buffer = self._buffer
+        buffer += data
+        at = 0
+        try:
+            while len(buffer) - at >= _LENGTH.size:
+                (length,) = _LENGTH.unpack_from(buffer, at)
+                if length > MAX_MESSAGE:
+                    raise ValueError(f"a message of {length} bytes")
+                if len(buffer) - at - _LENGTH.size < length:
+                    break
+                start = at + _LENGTH.size
+                at = start + length
+                self._take(decode(bytes(memoryview(buffer)[start:at])))
+        except ValueError as error:
+            log.warning("closing the connection with %s: %s", self.peer or "an unknown peer", error)
+            self.close()
+        if at:
+            del buffer[:at]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection has ended."""
+        self.transport = None
+        self._on_lost(self)
+
+    def close(self) -> None:
+        """End the connection."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _take(self, message: Peer) -> None:
+        if self.peer is not None:
+            self._on_message(self.peer, message)
+            return
+        if not isinstance(message, Hello):
+            raise ValueError("it does not greet")
+        if message.version != WIRE_VERSION:
+            raise ValueError(f"it speaks wire version {message.version}; this version of txha speaks {WIRE_VERSION}")
+        if message.cluster != self._hello.cluster:
+            raise ValueError(f"it belongs to cluster {message.cluster}, not to {self._hello.cluster}")
+        self.peer = message.node
+        self._on_greeted(self, message)
+
+
+class Links:
+    """All connections of this node. Callbacks run in the event loop."""
+
+    def __init__(
+        self,
+        hello: Hello,
+        peers: list[PeerAddress],
+        on_link: Callable[[str, bool], None],
+        on_message: Callable[[str, Peer], None],
+    ) -> None:
+        self.hello = hello
+        self.greetings: dict[str, Hello] = {}
+        self._peers = peers
+        self._on_link = on_link
+        self._on_message = on_message
+        self._out: dict[str, PeerProtocol] = {}
+        self._in: set[PeerProtocol] = set()
+        self._server: asyncio.Server | None = None
+        self._dialers: list[asyncio.Task[None]] = []
+        self._stopping = False
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen, and begin to dial. Raises OSError if the port is taken."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._accepted, host, port)
+        self._dialers = [loop.create_task(self._dial(peer)) for peer in self._peers]
+
+    def send(self, peer: str, message: object) -> None:
+        """Send, if the peer is linked; else the message is lost, as it may be on any network."""
+        protocol = self._out.get(peer)
+        if protocol is not None and protocol.transport is not None:
+            protocol.transport.write(framed(message))
+
+    async def stop(self) -> None:
+        """End everything."""
+        self._stopping = True
+        for dialer in self._dialers:
+            dialer.cancel()
+        await asyncio.gather(*self._dialers, return_exceptions=True)
+        if self._server is not None:
+            self._server.close()
+        for protocol in [*self._out.values(), *self._in]:
+            protocol.close()
+
+    def _accepted(self) -> PeerProtocol:
+        protocol = PeerProtocol(self.hello, lambda p, hello: None, self._on_message, self._in.discard)
+        self._in.add(protocol)
+        return protocol
+
+    async def _dial(self, peer: PeerAddress) -> None:
+        """Keep a connection to this peer, for ever."""
+        loop = asyncio.get_running_loop()
+        delay = FIRST_DELAY
+        while True:
+            lost: asyncio.Event = asyncio.Event()
+
+            def greeted(protocol: PeerProtocol, hello: Hello) -> None:
+                if hello.node != peer.name:
+                    log.warning("%s:%s is %s, not %s", peer.host, peer.port, hello.node, peer.name)
+                    protocol.close()
+                    return
+                self._out[peer.name] = protocol
+                self.greetings[peer.name] = hello
+                self._on_link(peer.name, True)
+
+            def gone(protocol: PeerProtocol, lost: asyncio.Event = lost) -> None:
+                lost.set()
+                if self._out.get(peer.name) is protocol:
+                    del self._out[peer.name]
+                    if not self._stopping:
+                        self._on_link(peer.name, False)
+
+            try:
+                await loop.create_connection(
+                    lambda g=greeted, e=gone: PeerProtocol(self.hello, g, lambda p, m: None, e),  # type: ignore[misc]
+                    peer.host,
+                    peer.port,
+                )
+                await lost.wait()
+                delay = FIRST_DELAY
+            except OSError:
+                delay = min(delay * 2, LAST_DELAY)
+            await asyncio.sleep(delay)

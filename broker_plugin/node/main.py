@@ -1,0 +1,248 @@
+"""One node as a process: open the store, wire the parts together, run until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import gc
+import logging
+import secrets
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from broker_plugin.admin.server import AdminServer, Refusal
+from broker_plugin.amqp.server import AmqpServer, AmqpSettings
+from broker_plugin.embedded.broker import Broker
+from broker_plugin.node.config import ConfigError, NodeConfig
+from broker_plugin.node.links import Links, PeerAddress
+from broker_plugin.node.proxy import FrontDoor, PassOn, Refuse, Serve, Verdict
+from broker_plugin.node.record_thread import RecordThread
+from broker_plugin.node.shell import Shell, wall_ms
+from broker_plugin.node.sqlite_coordination import SqliteCoordination
+from broker_plugin.node.status import status, transactions
+from ha.node_core import NodeCore
+from ha.node_state import ACTIVE
+from ha.replica import Replica
+from ha.wire import WIRE_VERSION, Hello
+from recovery.store import Store, StoreSettings
+from txobserver.store import StoreError
+
+log = logging.getLogger("txha.node")
+SWITCH_INTERVAL = 0.0005
+BACKLOG_HIGH, BACKLOG_LOW = 32 << 20, 8 << 20
+
+
+def run_node(config: NodeConfig) -> int:
+    """Run a node in the foreground; returns its exit status. Raises ConfigError before anything is written."""
+    logging.basicConfig(
+        level=config.log_level.upper(),
+        stream=sys.stderr,
+        format=f"%(asctime)s %(levelname)s node={config.name} %(name)s: %(message)s",
+    )
+    # The log's writer thread waits for the interpreter at every step; the default of 5 ms would dominate its latency.
+    sys.setswitchinterval(SWITCH_INTERVAL)
+    return uvloop.run(Node(config).run())
+
+
+class Node:
+    """Everything of one node."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self._config = config
+        self._ended: asyncio.Event = asyncio.Event()
+        self._failure: str | None = None
+        self._waiting: set[FrontDoor] = set()
+        self._verdict_state: object = None
+        self._paused = False
+        self._server: asyncio.Server | None = None
+        self.store: Store
+        self.core: NodeCore
+        self.shell: Shell
+        self.links: Links
+        self.amqp: AmqpServer
+
+    async def run(self) -> int:
+        """Start, wait for a signal or a failure, stop."""
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, self._ended.set)
+        await self._check_ports()
+        self._open_store()
+        try:
+            await self._start()
+            log.info("started with %s at %s", self.store.identity.member, self.core.replica.tail)
+            await self._ended.wait()
+        finally:
+            await self._stop()
+        if self._failure:
+            log.error("%s", self._failure)
+            return 1
+        return 0
+
+    # -- starting
+
+    async def _check_ports(self) -> None:
+        """Find a port in use before anything is written."""
+        loop = asyncio.get_running_loop()
+        for what, host, port in (
+            ("AMQP clients", self._config.amqp.host, self._config.amqp.port),
+            ("other nodes", self._config.peer.host, self._config.peer.port),
+        ):
+            try:
+                server = await loop.create_server(asyncio.Protocol, host, port)
+            except OSError as error:
+                raise ConfigError(
+                    f"cannot listen for {what} on {host}:{port}: {error.strerror or error}; choose another port"
+                ) from error
+            server.close()
+            await server.wait_closed()
+
+    def _open_store(self) -> None:
+        config = self._config
+        loop = asyncio.get_running_loop()
+        try:
+            self.store = Store.open(
+                config.dir,
+                cluster=config.cluster,
+                node=config.name,
+                settings=StoreSettings(config.store.retention_seconds, config.store.segment_bytes),
+                post=lambda call: _post(loop, call),
+                new_incarnation=lambda: secrets.token_hex(4),
+                now_ms=wall_ms,
+            )
+        except StoreError as error:
+            raise ConfigError(str(error)) from error
+
+    async def _start(self) -> None:
+        config = self._config
+        replica = Replica(self.store.base, self.store.meta, self.store.transactions)
+        for frame in self.store.suffix():
+            replica.restore(frame)
+        broker = Broker(unique=lambda: secrets.token_urlsafe(16), schedule=lambda: self.shell.due())
+        self.core = NodeCore(
+            config.cluster, self.store.identity.member, replica, broker, config.core_settings(), self.store.first
+        )
+        coordination = RecordThread(SqliteCoordination(config.coordination, config.cluster))
+        self.shell = Shell(
+            self.core, self.store, coordination, broker.end_of_turn, config.timing.renew_every, self._fail
+        )
+        self.shell.on_turn = self._after_turn
+        self.amqp = AmqpServer(broker, self._amqp_settings(), self.shell.due)
+        hello = Hello(WIRE_VERSION, config.cluster, config.name, config.amqp.host, config.amqp.port)
+        peers = [PeerAddress(peer.name, peer.host, peer.port) for peer in config.peers]
+        self.links = self.shell.links = Links(hello, peers, self.shell.on_link, self.shell.on_message)
+        await self.links.start(config.peer.host, config.peer.port)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: FrontDoor(self._decide, self._waiting), config.amqp.host, config.amqp.port, backlog=1024
+        )
+        self._admin = AdminServer(
+            config.dir, {"status": self._status, "transactions": self._transactions, "promote": self._promote}
+        )
+        await self._admin.start()
+        gc.freeze()
+        self.shell.start()
+
+    def _amqp_settings(self) -> AmqpSettings:
+        amqp = self._config.amqp
+        return AmqpSettings(
+            users=amqp.users,
+            heartbeat=amqp.heartbeat,
+            frame_max=amqp.frame_max,
+            channel_max=amqp.channel_max,
+            max_connections=amqp.max_connections,
+        )
+
+    # -- running
+
+    def _decide(self) -> Verdict:
+        """What becomes of a client's connection."""
+        core = self.core
+        if core.state == ACTIVE and core.primary and core.primary.serving:
+            return Serve(self.amqp.connection_factory)
+        if self._config.backup_clients == "refuse" and core.state != ACTIVE:
+            return Refuse()
+        if core.backup and core.backup.attached:
+            greeting = self.links.greetings.get(core.backup.primary)
+            if greeting is not None:
+                return PassOn(greeting.amqp_host, greeting.amqp_port)
+        return None
+
+    def _after_turn(self) -> None:
+        core = self.core
+        state = (core.state, core.generation, core.backup and core.backup.attached)
+        if state != self._verdict_state:
+            self._verdict_state = state
+            for door in list(self._waiting):
+                door.reconsider()
+        backlog = core.primary.backlog_bytes if core.primary else 0
+        if not self._paused and backlog > BACKLOG_HIGH:
+            self._paused = True
+            self.amqp.pause()
+        elif self._paused and backlog < BACKLOG_LOW:
+            self._paused = False
+            self.amqp.resume()
+
+    def _fail(self, reason: str) -> None:
+        """The core cannot go on: leave time for the last messages, then end."""
+        self._failure = reason
+        asyncio.get_running_loop().call_later(0.3, self._ended.set)
+
+    async def _status(self, arguments: dict[str, Any]) -> Any:
+        return status(self.core, self._config.name)
+
+    async def _transactions(self, arguments: dict[str, Any]) -> Any:
+        return transactions(self.core)
+
+    async def _promote(self, arguments: dict[str, Any]) -> Any:
+        refused: list[str | None] = []
+        self.shell.report(lambda: refused.append(self.core.promote(bool(arguments.get("accept_data_loss")))))
+        if refused[0]:
+            raise Refusal(refused[0])
+        return {}
+
+    # -- stopping
+
+    async def _stop(self) -> None:
+        """Give the lease up, if it is ours, and let go of everything in order."""
+        if hasattr(self, "shell"):
+            if self._failure is None:
+                await self._release()
+            self.shell.stop()
+        for part in ("_admin", "amqp", "links"):
+            if hasattr(self, part):
+                with contextlib.suppress(OSError):
+                    await getattr(self, part).stop()
+        if self._server is not None:
+            self._server.close()
+        self.store.close()
+
+    async def _release(self) -> None:
+        self.shell.report(lambda: self.core.resign("the node is stopping"))
+        for _ in range(50):
+            if self.core.keeper is None:
+                return
+            await asyncio.sleep(0.01)
+
+
+def _post(loop: asyncio.AbstractEventLoop, call: Any) -> None:
+    """Back into the event loop, unless it has ended."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(call)
+
+
+def die_with_parent() -> None:
+    """Linux: be killed when the process that started this one ends, however it ends."""
+    pr_set_pdeathsig = 1
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+def node_directory(root: Path, name: str) -> Path:
+    """Where a node of a local cluster lives."""
+    return root / name

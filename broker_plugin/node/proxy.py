@@ -1,0 +1,172 @@
+"""What a node does with a client's connection: serve it, pass it through to the primary, or refuse it.
+
+A client that comes while no primary is known is kept waiting, with what it has sent so far, until there is one (or
+patience ends); so a take-over looks like a slow connection, not like a refused one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+PATIENCE = 15.0
+
+
+class Serve(NamedTuple):
+    """This node is the active primary: hand the connection to this protocol."""
+
+    factory: Callable[[], asyncio.Protocol]
+
+
+class PassOn(NamedTuple):
+    """The primary listens for clients there."""
+
+    host: str
+    port: int
+
+
+class Refuse(NamedTuple):
+    """Backups refuse clients here."""
+
+
+Verdict = Serve | PassOn | Refuse | None
+
+
+class FrontDoor(asyncio.Protocol):
+    """A client's connection until it is known what becomes of it, and the client's half of a passed-on one."""
+
+    def __init__(self, decide: Callable[[], Verdict], waiting: set[FrontDoor]) -> None:
+        self._decide = decide
+        self._waiting = waiting
+        self._held = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._other: asyncio.Transport | None = None
+        self._dialing = False
+        self._patience: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client connects."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._waiting.add(self)
+        self._patience = asyncio.get_running_loop().call_later(PATIENCE, transport.abort)
+        self.reconsider()
+
+    def data_received(self, data: bytes) -> None:
+        """Pass on, or keep."""
+        if self._other is not None:
+            self._other.write(data)
+        else:
+            self._held += data
+            if len(self._held) > 1 << 20 and self._transport is not None:
+                self._transport.pause_reading()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The client is gone."""
+        self._waiting.discard(self)
+        self._transport = None
+        if self._patience is not None:
+            self._patience.cancel()
+        if self._other is not None:
+            self._other.close()
+
+    def pause_writing(self) -> None:
+        """The client reads slowly: so do we from the primary."""
+        if self._other is not None:
+            self._other.pause_reading()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        if self._other is not None:
+            self._other.resume_reading()
+
+    def reconsider(self) -> None:
+        """Something has changed: is it known now what becomes of this connection?"""
+        if self._transport is None or self._dialing or self._other is not None:
+            return
+        verdict = self._decide()
+        if isinstance(verdict, Serve):
+            self._hand_over(verdict.factory())
+        elif isinstance(verdict, PassOn):
+            self._dialing = True
+            task = asyncio.get_running_loop().create_task(self._dial(verdict))
+            task.add_done_callback(lambda t: None if t.cancelled() else t.exception())
+        elif isinstance(verdict, Refuse):
+            self._transport.abort()
+
+    def _settled(self) -> None:
+        self._waiting.discard(self)
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _hand_over(self, protocol: asyncio.Protocol) -> None:
+        transport, self._transport = self._transport, None
+        assert transport is not None
+        self._settled()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if self._held:
+            protocol.data_received(bytes(self._held))
+        transport.resume_reading()
+
+    async def _dial(self, target: PassOn) -> None:
+        try:
+            other, _ = await asyncio.get_running_loop().create_connection(
+                lambda: PrimarySide(self), target.host, target.port
+            )
+        except OSError:
+            self._dialing = False
+            return
+        self._dialing = False
+        if self._transport is None:
+            other.close()
+            return
+        self._settled()
+        self._other = other
+        other.write(bytes(self._held))
+        self._held.clear()
+        self._transport.resume_reading()
+
+    def from_primary(self, data: bytes) -> None:
+        """Pass on to the client."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def primary_lost(self) -> None:
+        """The primary has closed the connection: so do we."""
+        self._other = None
+        if self._transport is not None:
+            self._transport.close()
+
+    def primary_slow(self, slow: bool) -> None:
+        """The primary reads slowly, or has caught up."""
+        if self._transport is not None:
+            if slow:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+
+class PrimarySide(asyncio.Protocol):
+    """The primary's half of a passed-on connection."""
+
+    def __init__(self, door: FrontDoor) -> None:
+        self._door = door
+
+    def data_received(self, data: bytes) -> None:
+        """Towards the client."""
+        self._door.from_primary(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The primary is gone."""
+        self._door.primary_lost()
+
+    def pause_writing(self) -> None:
+        """The primary reads slowly."""
+        self._door.primary_slow(True)
+
+    def resume_writing(self) -> None:
+        """The primary has caught up."""
+        self._door.primary_slow(False)

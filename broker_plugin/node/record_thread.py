@@ -1,0 +1,75 @@
+"""The coordination store's thread: its calls block, and the event loop never waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from ha.coordination import CasConflict, Coordination, CoordinationError, Record
+
+log = logging.getLogger("txha.coordination")
+
+
+class RecordThread:
+    """One call at a time, in order; answers come back in the event loop."""
+
+    def __init__(self, coordination: Coordination) -> None:
+        self._coordination = coordination
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="coordination")
+        self._reading = False
+        self._complaint = ""
+
+    def read(self, on_record: Callable[[Record | None], None]) -> None:
+        """Read the record, unless a read is on its way already. Errors are logged and the next read tries again."""
+        if self._reading:
+            return
+        self._reading = True
+
+        def done(future: Any) -> None:
+            self._reading = False
+            if self._fine(future):
+                on_record(future.result())
+
+        self._submit(self._coordination.read, done)
+
+    def compare_and_set(
+        self,
+        expected: int,
+        record: Record,
+        stored: Callable[[Record], None],
+        conflict: Callable[[Record | None], None],
+        failed: Callable[[], None],
+    ) -> None:
+        """Change the record; exactly one of the callbacks is called."""
+
+        def done(future: Any) -> None:
+            error = future.exception()
+            if isinstance(error, CasConflict):
+                conflict(error.current)
+            elif self._fine(future):
+                stored(future.result())
+            else:
+                failed()
+
+        self._submit(lambda: self._coordination.compare_and_set(expected, record), done)
+
+    def stop(self) -> None:
+        """Finish what is on its way."""
+        self._executor.shutdown(wait=True)
+
+    def _submit(self, call: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        future = asyncio.get_running_loop().run_in_executor(self._executor, call)
+        future.add_done_callback(lambda f: None if f.cancelled() else done(f))
+
+    def _fine(self, future: Any) -> bool:
+        error = future.exception()
+        text = str(error) if error else ""
+        if text and text != self._complaint:
+            log.error("%s", text)
+        if error is not None and not isinstance(error, CoordinationError):
+            log.error("the coordination store failed unexpectedly", exc_info=error)
+        self._complaint = text
+        return error is None

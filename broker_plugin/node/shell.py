@@ -1,0 +1,225 @@
+"""The asyncio shell: carries out what the core asks, and reports to it what happened.
+
+Everything runs in turns. A report (a message, a completed write, a client's request) only marks the turn as due; when
+all that is at hand has been reported, the turn settles the core, lets the broker hand out messages, and carries out
+the effects in order. So events of many clients share one group, one write and one sync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from broker_plugin.node.links import Links
+from broker_plugin.node.record_thread import RecordThread
+from ha.node_core import NodeCore
+from ha.wire import Ack, Peer
+from recovery.store import Store
+from txobserver.effects import (
+    Acknowledge,
+    CompareAndSet,
+    Effect,
+    LogLine,
+    Persist,
+    ReadLog,
+    ResetLog,
+    Send,
+    Stop,
+    Truncate,
+    WriteCheckpoint,
+)
+from txobserver.frames import Frame
+from txobserver.ids import Position
+from txobserver.store import StoreError
+
+log = logging.getLogger("txha.node")
+TICK = 0.02
+
+
+def now() -> float:
+    """Seconds on a clock that counts suspension (PROTOCOL, "Who is primary")."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970, for people and for retention."""
+    return int(time.time() * 1000)
+
+
+class Shell:
+    """One node's core at work. ``end_of_turn`` is the broker's; ``on_stop`` is called once with the reason, if it must end."""
+
+    def __init__(
+        self,
+        core: NodeCore,
+        store: Store,
+        records: RecordThread,
+        end_of_turn: Callable[[], None],
+        poll_every: float,
+        on_stop: Callable[[str], None],
+    ) -> None:
+        self.core = core
+        self.links: Links | None = None
+        self.on_turn: Callable[[], None] = lambda: None
+        self._store = store
+        self._records = records
+        self._end_of_turn = end_of_turn
+        self._poll_every = poll_every
+        self._on_stop = on_stop
+        self._loop = asyncio.get_running_loop()
+        self._due = False
+        self._polled_at = 0.0
+        self._ticker: asyncio.TimerHandle | None = None
+        self._stopped = False
+
+    def start(self) -> None:
+        """Begin to tick."""
+        self._tick()
+
+    def stop(self) -> None:
+        """No more ticks and turns."""
+        self._stopped = True
+        if self._ticker is not None:
+            self._ticker.cancel()
+
+    # -- reports
+
+    def report(self, call: Callable[[], None]) -> None:
+        """Something happened: tell the core, and settle when all that is at hand has been told."""
+        self._set_clocks()
+        call()
+        self.due()
+
+    def due(self) -> None:
+        """A turn is due."""
+        if not self._due and not self._stopped:
+            self._due = True
+            self._loop.call_soon(self._turn)
+
+    def on_link(self, peer: str, up: bool) -> None:
+        """A connection to a peer came up or went down."""
+        self.report(lambda: self.core.on_link(peer, up))
+
+    def on_message(self, peer: str, message: Peer) -> None:
+        """A message of a peer."""
+        if not self._stopped:
+            self.report(lambda: self.core.on_message(peer, message))
+
+    def _tick(self) -> None:
+        self._ticker = self._loop.call_later(TICK, self._tick)
+        self.report(self.core.tick)
+        if self.core.keeper is None and now() - self._polled_at >= self._poll_every:
+            self._polled_at = now()
+            self._records.read(lambda record: self.report(lambda: self.core.on_record(record)))
+
+    # -- turns
+
+    def _set_clocks(self) -> None:
+        self.core.now = now()
+        self.core.wall_ms = wall_ms()
+
+    def _turn(self) -> None:
+        self._due = False
+        if self._stopped:
+            return
+        self._set_clocks()
+        self.core.settle()
+        self._end_of_turn()
+        self.core.settle()
+        for effect in self.core.take_effects():
+            self._carry_out(effect)
+        self.on_turn()
+
+    def _carry_out(self, effect: Effect) -> None:
+        _CARRY_OUT[type(effect)](self, effect)
+
+    def _persist(self, effect: Persist) -> None:
+        self._store.append(effect.frame, lambda error: self._persisted(effect, error))
+
+    def _persisted(self, effect: Persist, error: StoreError | None) -> None:
+        if error is not None:
+            self._failed(error)
+        else:
+            self._acknowledge(effect.then)
+            self.report(lambda: self.core.on_durable(effect.frame.last))
+
+    def _truncate(self, effect: Truncate) -> None:
+        def done(error: StoreError | None) -> None:
+            if error is not None:
+                self._failed(error)
+            else:
+                self._acknowledge(effect.then)
+
+        self._store.truncate(effect.last, self.core.replica.position_of(effect.last), done)
+
+    def _reset(self, effect: ResetLog) -> None:
+        before = Position(effect.history[-1].generation if effect.history else 0, effect.following - 1)
+        self._store.reset(before, self._failed)
+
+    def _acknowledge(self, then: Acknowledge | None) -> None:
+        if then is not None and self.links is not None:
+            self.links.send(then.peer, Ack(then.generation, then.session, then.sequence))
+
+    def _checkpoint(self, effect: WriteCheckpoint) -> None:
+        def done(error: StoreError | None) -> None:
+            if error is not None:
+                self._failed(error)
+            else:
+                self._acknowledge(effect.then)
+                self.core.log_first = self._store.first
+                self.report(self.core.on_checkpoint)
+
+        self._store.checkpoint(effect.checkpoint, done)
+
+    def _send(self, effect: Send) -> None:
+        if self.links is not None:
+            self.links.send(effect.peer, effect.message)
+
+    def _read_log(self, effect: ReadLog) -> None:
+        future = self._loop.run_in_executor(None, self._store.read, effect.first, effect.max_bytes)
+
+        def done(result: asyncio.Future[list[Frame]]) -> None:
+            error = result.exception()
+            if error is not None:
+                log.warning("%s", error)
+            frames = [] if error is not None else result.result()
+            self.report(lambda: self.core.on_log_read(effect.peer, effect.session, frames))
+
+        future.add_done_callback(done)
+
+    def _compare_and_set(self, effect: CompareAndSet) -> None:
+        record: Any = effect.record
+        self._records.compare_and_set(
+            effect.expected,
+            record,
+            lambda stored: self.report(lambda: self.core.on_stored(stored)),
+            lambda current: self.report(lambda: self.core.on_conflict(current)),
+            lambda: self.report(self.core.on_cas_failed),
+        )
+
+    def _log(self, effect: LogLine) -> None:
+        log.info("generation=%d %s", self.core.generation, effect.text)
+
+    def _stop(self, effect: Stop) -> None:
+        self._on_stop(effect.reason)
+
+    def _failed(self, error: StoreError | None) -> None:
+        if error is not None:
+            text = str(error)
+            self.report(lambda: self.core.on_store_error(text))
+
+
+_CARRY_OUT: dict[type, Callable[..., None]] = {
+    Persist: Shell._persist,
+    Truncate: Shell._truncate,
+    ResetLog: Shell._reset,
+    WriteCheckpoint: Shell._checkpoint,
+    Send: Shell._send,
+    ReadLog: Shell._read_log,
+    CompareAndSet: Shell._compare_and_set,
+    LogLine: Shell._log,
+    Stop: Shell._stop,
+}

@@ -1,0 +1,73 @@
+"""What a node says of itself to its administration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ha.node_core import NodeCore
+from txobserver.ids import id_text
+from txobserver.tx_buffer import TxBuffer
+
+
+def status(core: NodeCore, name: str) -> dict[str, Any]:
+    """Everything that ``txha status`` shows of one node."""
+    replica, record = core.replica, core.record
+    ready = [member.node for member in record.ready] if record else []
+    primary = record.primary.node if record and record.primary else None
+    buffers = list(replica.buffers.values())
+    contents = replica.contents
+    return {
+        "name": name,
+        "state": core.state,
+        "generation": core.generation,
+        "ready": core.state in ("active", "ready") and name in ready,
+        "ready_set": ready,
+        "primary": primary,
+        "position": str(replica.tail),
+        "commit": core.primary.commit if core.primary else replica.applied.sequence,
+        "applied": replica.applied.sequence,
+        "config_id": contents.configuration.last_id,
+        "open_transactions": sum(buffer.prepared is None for buffer in buffers),
+        "prepared_transactions": sum(buffer.prepared is not None for buffer in buffers),
+        "backups": _backups(core),
+        "queues": {
+            spec.name: {
+                "messages": contents.summary(spec.number).count,
+                "digest": f"{contents.summary(spec.number).digest:016x}",
+            }
+            for spec in contents.configuration.queues.values()
+        },
+    }
+
+
+def _backups(core: NodeCore) -> dict[str, Any]:
+    """How far each attached backup lags, in events and in bytes that are sent and not acknowledged."""
+    if core.backups is None or core.keeper is None:
+        return {}
+    tail = core.replica.tail.sequence
+    return {
+        node: {
+            "state": "ready" if core.keeper.is_ready(session.member) else "catchup",
+            "lag_events": tail - session.acknowledged,
+            "lag_bytes": session.lag_bytes,
+            "trackers": len(session.trackers),
+        }
+        for node, session in core.backups.sessions.items()
+    }
+
+
+def transactions(core: NodeCore) -> list[dict[str, Any]]:
+    """Every transaction that has not ended, the oldest first."""
+    names = {spec.number: spec.name for spec in core.replica.contents.configuration.queues.values()}
+    return [_transaction(buffer, names) for buffer in sorted(core.replica.buffers.values(), key=lambda b: b.opened)]
+
+
+def _transaction(buffer: TxBuffer, names: dict[int, str]) -> dict[str, Any]:
+    return {
+        "id": id_text(buffer.tx),
+        "state": buffer.state,
+        "events": len(buffer.events),
+        "queues": sorted(names.get(queue, str(queue)) for queue in buffer.queues()),
+        "opened": buffer.opened,
+        "participants": buffer.participants,
+    }

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Programs that some tests need beyond Python: found, or installed and said so, or one sentence and an error.
+set -euo pipefail
+missing=()
+command -v strace >/dev/null || missing+=(strace)
+[ ${#missing[@]} -eq 0 ] && exit 0
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo "== installing for the tests: ${missing[*]}"
+    apt-get install -y -qq "${missing[@]}" >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq "${missing[@]}" >/dev/null; }
+else
+    echo "The tests need ${missing[*]}; install them with your package manager and run make test again." >&2
+    exit 1
+fi
