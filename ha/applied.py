@@ -24,8 +24,8 @@ class Applied(Protocol):
     def marked(self, queue: int, place: int) -> None:
         """Messages up to ``place`` may be handed out."""
 
-    def purged(self, queue: int, place: int, spared: Sequence[int], count: int) -> None:
-        """A queue was purged up to ``place``."""
+    def purged(self, queue: int, place: int, spared: Sequence[int], places: Sequence[int]) -> None:
+        """A purge up to ``place`` removed the messages at these places."""
 
     def prepared(self, tx: int) -> None:
         """The prepare of a transaction has passed the commit point: every participant has it on disk."""
@@ -52,7 +52,7 @@ class Silent:
     def marked(self, queue: int, place: int) -> None:
         """Nothing."""
 
-    def purged(self, queue: int, place: int, spared: Sequence[int], count: int) -> None:
+    def purged(self, queue: int, place: int, spared: Sequence[int], places: Sequence[int]) -> None:
         """Nothing."""
 
     def prepared(self, tx: int) -> None:

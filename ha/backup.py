@@ -8,10 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ha.queue_replicator import QueueReplicator, SnapshotMismatch
 from ha.replica import GapInStream, Replica
 from ha.settings import Settings
-from ha.wire import Cancel, Entries, Follow, Join, Leave
-from txobserver.effects import Acknowledge, Effect, LogLine, Persist, Send, Truncate
+from ha.wire import (
+    Cancel,
+    Entries,
+    Follow,
+    ForwardTx,
+    Join,
+    Leave,
+    QueueChange,
+    QueueContent,
+    QueueSnapshot,
+    ResyncBegin,
+    SnapshotEnd,
+)
+from txobserver.effects import Acknowledge, Effect, LogLine, Persist, ResetLog, Send, Truncate
 from txobserver.events import Event, TxPrepare
 from txobserver.frames import FrameError, decode_frame
 from txobserver.ids import Member
@@ -28,6 +41,7 @@ class Backup:
         replica: Replica,
         settings: Settings,
         emit: Callable[[Effect], None],
+        checkpoint: Callable[[Acknowledge], None],
     ) -> None:
         self.primary = primary
         self.generation = generation
@@ -39,6 +53,8 @@ class Backup:
         self._emit = emit
         self._asked_at: float | None = None
         self._commit = 0
+        self._checkpoint = checkpoint
+        self._replicator: QueueReplicator | None = None
 
     def tick(self, linked: bool, session: int, now: float) -> None:
         """Ask to be attached, again and again until an answer comes; ``session`` is a number never used before."""
@@ -64,6 +80,7 @@ class Backup:
         """The attachment has ended; ask for another."""
         self.attached = False
         self.session = 0
+        self._replicator = None
         if retry_at_once:
             self._asked_at = None
 
@@ -95,6 +112,54 @@ class Backup:
         self._emit(Persist(frame, self._acknowledge(frame.last)))
         self._vote(events)
         self.commit(message.commit)
+
+    # -- queue by queue
+
+    def resync(self, message: ResyncBegin) -> bool:
+        """The primary's snapshot will overwrite this node; False if this answers nothing that was asked."""
+        if message.session != self.session or self.attached:
+            return False
+        self.attached = True
+        self._emit(LogLine("resynchronising queue by queue"))
+        self._replica.begin_resync()
+        self._replicator = QueueReplicator(self.primary, self.session, self._replica, self._emit)
+        self._checkpoint(self._acknowledge(0))
+        return True
+
+    def replicate(self, message: QueueSnapshot | QueueContent | QueueChange | ForwardTx | SnapshotEnd) -> None:
+        """A part of the snapshot."""
+        replicator = self._replicator
+        if replicator is None or not self._current(message.session):
+            return
+        if isinstance(message, QueueSnapshot):
+            replicator.snapshot(message)
+        elif isinstance(message, QueueContent):
+            replicator.content(message)
+        elif isinstance(message, QueueChange):
+            replicator.change(message)
+        elif isinstance(message, ForwardTx):
+            replicator.forward(message)
+        else:
+            self._end_snapshot(replicator, message)
+
+    def log_reset(self) -> None:
+        """The former log is gone: the snapshot may be made durable, and acknowledged."""
+        if self._replicator is not None:
+            sequence = self._replicator.finish()
+            self._replicator = None
+            self._checkpoint(self._acknowledge(sequence))
+
+    def _end_snapshot(self, replicator: QueueReplicator, message: SnapshotEnd) -> None:
+        try:
+            replicator.end(message)
+        except SnapshotMismatch as error:
+            self._emit(LogLine(f"the snapshot does not match, beginning anew: {error}"))
+            self._emit(Send(self.primary, Leave(self.generation, self.session, str(error))))
+            self.detach(retry_at_once=False)
+        else:
+            self._emit(ResetLog(message.position.sequence + 1, tuple(message.history)))
+
+    # -- the commit point
 
     def commit(self, commit: int) -> None:
         """The commit point has been told: apply what is also durable here."""

@@ -17,13 +17,16 @@ from ha.primary import Primary
 from ha.queue_guard import QueueGuard
 from ha.record_keeper import RecordKeeper
 from ha.replica import Replica
+from ha.resync import Resync
 from ha.session import Session
 from ha.settings import Settings
-from ha.wire import Ack, Follow, Granted, Join, Refused
+from ha.wire import Ack, Follow, Granted, Join, Missing, Refused
 from txobserver.effects import Effect, LogLine, Send
 from txobserver.frames import Frame
 from txobserver.ids import Member
 from txobserver.tx_buffer import TxBuffer
+
+NEVER = 1 << 62
 
 
 class Backups:
@@ -58,7 +61,7 @@ class Backups:
 
         One whose log must be cut first leaves the ready set (``resync_while_in_ready_set``).
         """
-        self.sessions.pop(node, None)
+        self.detach(node, now)
         tail = self._replica.tail.sequence
         common = common_sequence(self._replica.history, tail, join.history, join.tail.sequence)
         undo = common < join.tail.sequence or join.resyncing or common < join.applied
@@ -69,13 +72,25 @@ class Backups:
             return
         self._parked.pop(node, None)
         if join.resyncing or common < join.applied or common + 1 < log_first:
-            self._refuse(node, join.session, f"the log no longer reaches back to {common + 1}")
+            self._resync(node, join, now)
         else:
             self._attach(node, join, common, now)
 
     def _attach(self, node: str, join: Join, common: int, now: float) -> None:
         generation = self._primary.generation
-        session = Session(join.member, join.session, generation, common, QueueGuard(self._replica.tail.sequence), now)
+        session = self._session(node, join, common, QueueGuard(self._replica.tail.sequence), now)
+        self._emit(LogLine(f"backup {node} attached at {common}, guard at {session.guard.at}"))
+        self._emit(Send(node, Follow(generation, join.session, common, self._primary.commit)))
+
+    def _resync(self, node: str, join: Join, now: float) -> None:
+        """The joiner's log does not lead to ours: copy the queues, then follow the stream."""
+        session = self._session(node, join, -1, QueueGuard(NEVER), now)
+        self._emit(LogLine(f"backup {node} resynchronises queue by queue"))
+        session.resync = Resync(node, self._primary.generation, join.session, self._replica, self._emit)
+        self._primary.listeners.append(session.resync)
+
+    def _session(self, node: str, join: Join, keep: int, guard: QueueGuard, now: float) -> Session:
+        session = Session(join.member, join.session, self._primary.generation, keep, guard, now)
         for buffer in self._replica.buffers.values():
             if buffer.prepared is not None:
                 session.trackers.track(buffer.tx, buffer.queues(), buffer.prepared)
@@ -83,8 +98,7 @@ class Backups:
                     session.trackers.decide(buffer.tx, buffer.decided)
         self.sessions[node] = session
         self._absent_since.pop(node, None)
-        self._emit(LogLine(f"backup {node} attached at {common}, guard at {session.guard.at}"))
-        self._emit(Send(node, Follow(generation, join.session, common, self._primary.commit)))
+        return session
 
     def _forget_other_incarnations(self, member: Member, now: float) -> None:
         """A node that comes with a new store is another member (``wiped_disk_is_ready_member``)."""
@@ -102,8 +116,23 @@ class Backups:
         session = self.sessions.get(node)
         if session is None or session.number != ack.session:
             self._refuse(node, ack.session, "this attachment has ended")
-        else:
+        elif session.resync is None:
             session.acknowledge(ack.sequence, now)
+        elif session.resync.ended_at is None:
+            session.progress_at = now
+            session.resync.store_marked()
+        elif ack.sequence == session.resync.ended_at:
+            self._primary.listeners.remove(session.resync)
+            session.stream_from(ack.sequence, QueueGuard(self._replica.tail.sequence))
+            session.trackers.acknowledged(ack.sequence, past_guard=False)
+            session.progress_at = now
+
+    def missing(self, node: str, message: Missing, now: float) -> None:
+        """A joiner says what it lacks."""
+        session = self.sessions.get(node)
+        if session is not None and session.number == message.session and session.resync is not None:
+            session.progress_at = now
+            session.resync.missing(message)
 
     def leave(self, node: str, session_number: int, reason: str, now: float) -> None:
         """A backup's own store is the reason: it fails one transaction, not all that follow."""
@@ -115,8 +144,11 @@ class Backups:
 
     def detach(self, node: str, now: float) -> None:
         """The attachment of this backup has ended."""
-        if self.sessions.pop(node, None) is not None:
+        session = self.sessions.pop(node, None)
+        if session is not None:
             self._absent_since[node] = now
+            if session.resync in self._primary.listeners:
+                self._primary.listeners.remove(session.resync)
         self._parked.pop(node, None)
 
     def log_read(self, node: str, number: int, frames: list[Frame], now: float) -> None:

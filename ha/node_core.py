@@ -24,16 +24,23 @@ from ha.wire import (
     Commit,
     Entries,
     Follow,
+    ForwardTx,
     Granted,
     Handover,
     Join,
     Leave,
+    Missing,
     Peer,
     Probe,
     ProbeReply,
+    QueueChange,
+    QueueContent,
+    QueueSnapshot,
     Refused,
+    ResyncBegin,
+    SnapshotEnd,
 )
-from txobserver.effects import Effect, LogLine, Send, Stop, WriteCheckpoint
+from txobserver.effects import Acknowledge, Effect, LogLine, Send, Stop, WriteCheckpoint
 from txobserver.frames import Frame
 from txobserver.ids import Member
 from txobserver.ledger import Host
@@ -68,6 +75,7 @@ class NodeCore:
         self._checkpoint_at = 0.0
         self._checkpointed = replica.applied.sequence
         self._handover: str | None = None
+        self._wanted: Acknowledge | None = None
 
     # -- what the shell calls
 
@@ -156,6 +164,14 @@ class NodeCore:
         """The queue state has been brought forward."""
         self._checkpointing = False
         self.replica.checkpoint_written()
+        if self._wanted is not None:
+            wanted, self._wanted = self._wanted, None
+            self._request_checkpoint(wanted)
+
+    def on_reset(self) -> None:
+        """The log has been begun anew."""
+        if self.backup:
+            self.backup.log_reset()
 
     def on_record(self, record: Record | None) -> None:
         """The record was read."""
@@ -256,6 +272,8 @@ class NodeCore:
             self.backups.acknowledged(node, message, self.now)
         elif isinstance(message, Join):
             self.backups.join(node, message, self.log_first, self.now)
+        elif isinstance(message, Missing):
+            self.backups.missing(node, message, self.now)
         elif isinstance(message, Cancel):
             self._emit(LogLine(f"{node} cancels transaction {message.tx}: {message.reason}"))
             self.primary.cancel(message.tx, message.reason)
@@ -277,6 +295,13 @@ class NodeCore:
                 self._move("attached")
                 if self._candidate.record and self._member in self._candidate.record.ready:
                     self._move("granted")
+        elif isinstance(message, ResyncBegin):
+            if backup.resync(message):
+                self._move("attached")
+        elif isinstance(message, QueueSnapshot | QueueContent | QueueChange | ForwardTx | SnapshotEnd):
+            backup.replicate(message)
+            if not backup.attached:
+                self._detached(retry_at_once=False)
         elif isinstance(message, Granted):
             if backup.attached and message.session == backup.session and self.state == CATCHUP:
                 self._move("granted")
@@ -302,7 +327,13 @@ class NodeCore:
                 self._detached(retry_at_once=True)
             self._emit(LogLine(f"following {record.primary.node}"))
             self.backup = Backup(
-                record.primary.node, record.generation, self._member, self.replica, self._settings, self._emit
+                record.primary.node,
+                record.generation,
+                self._member,
+                self.replica,
+                self._settings,
+                self._emit,
+                self._request_checkpoint,
             )
         elif self.state == READY and self._member not in record.ready:
             self._detached(retry_at_once=True)
@@ -381,12 +412,19 @@ class NodeCore:
         due = self.now - self._checkpoint_at >= settings.checkpoint_every
         if contents.dirty_bytes < settings.checkpoint_bytes and not due:
             return
-        if self._checkpointing or contents.applied.sequence == self._checkpointed:
+        unchanged = contents.applied.sequence == self._checkpointed and not self.replica.resyncing
+        if not self._checkpointing and not unchanged:
+            self._request_checkpoint(None)
+
+    def _request_checkpoint(self, then: Acknowledge | None) -> None:
+        """Bring the queue state forward now, or as soon as the checkpoint on its way is done."""
+        if self._checkpointing:
+            self._wanted = then
             return
         self._checkpointing = True
         self._checkpoint_at = self.now
-        self._checkpointed = contents.applied.sequence
-        self._emit(WriteCheckpoint(self.replica.checkpoint()))
+        self._checkpointed = self.replica.applied.sequence
+        self._emit(WriteCheckpoint(self.replica.checkpoint(), then))
 
     def _move(self, event: str) -> None:
         self.state = NODE_TABLE.next(self.state, event)

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 
 from ha.applied import Applied, Silent
+from txobserver.configuration import Configuration
 from txobserver.contents import Contents
 from txobserver.events import (
     Configure,
@@ -107,6 +108,34 @@ class Replica:
             contents.applied = Position(generation, sequence)
             _APPLY[type(event)](self, sequence, event)
 
+    def begin_resync(self) -> None:
+        """A primary's snapshot will overwrite this node: its prepared branches and unapplied events are dropped."""
+        self.resyncing = True
+        self._unapplied.clear()
+        self._ended.extend(self.buffers)
+        self.buffers.clear()
+
+    def end_resync(
+        self,
+        position: Position,
+        history: list[Position],
+        configuration: Configuration,
+        transactions: dict[int, list[tuple[int, TxEvent]]],
+    ) -> None:
+        """The snapshot is whole as of ``position``: nothing of the former log counts any more."""
+        contents = self.contents
+        for gone in contents.known_queues() - configuration.numbers():
+            contents.drop_queue(gone)
+        contents.configuration = configuration
+        contents.applied = self.tail = position
+        self.history = list(history)
+        self.durable = position.sequence
+        self.resyncing = False
+        self._saved_to = 0
+        for tx, events in transactions.items():
+            for sequence, event in events:
+                self._buffer(tx, sequence, event)
+
     def undecided(self) -> list[TxBuffer]:
         """Transactions without a decision in this log."""
         return [buffer for buffer in self.buffers.values() if buffer.decided is None]
@@ -184,7 +213,7 @@ class Replica:
         doomed = [e for e in self.contents.ids(event.queue) if e[0] <= event.place and e[0] not in spared]
         for place, _ in doomed:
             self.contents.remove(event.queue, place)
-        self.listener.purged(event.queue, event.place, event.spared, len(doomed))
+        self.listener.purged(event.queue, event.place, event.spared, [place for place, _ in doomed])
 
     def _apply_tx_event(self, sequence: int, event: TxOpen | TxEnqueue | TxDequeue) -> None:
         """Nothing to do: the TxBuffer holds it until the decision."""

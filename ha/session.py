@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from ha.queue_guard import QueueGuard
 from ha.recent_frames import RecentFrames
+from ha.resync import Resync
 from ha.settings import Settings
 from ha.tx_tracker import TxTrackers
 from ha.wire import Commit, Entries
@@ -34,6 +35,7 @@ class Session:
         self._bytes = 0
         self._reading = False
         self._told = 0
+        self.resync: Resync | None = None
 
     @property
     def past_guard(self) -> bool:
@@ -44,6 +46,13 @@ class Session:
     def lag_bytes(self) -> int:
         """Bytes that are sent and not acknowledged."""
         return self._bytes
+
+    def stream_from(self, sequence: int, guard: QueueGuard) -> None:
+        """A snapshot as of ``sequence`` is durable at the joiner: the stream follows from there."""
+        self.resync = None
+        self.acknowledged = sequence
+        self.guard = guard
+        self._next = sequence + 1
 
     def acknowledge(self, sequence: int, now: float) -> bool:
         """The backup's log is durable up to ``sequence``; returns whether that is news."""
@@ -66,6 +75,9 @@ class Session:
     def pump(self, recent: RecentFrames, durable: int, commit: int, settings: Settings) -> list[Effect]:
         """What can be sent now: entries up to ``durable``, the primary's own durable tail (persist, then send)."""
         effects: list[Effect] = []
+        if self.resync is not None:
+            self.resync.flush()
+            return effects
         while self._next <= durable and self._bytes < settings.window_bytes and not self._reading:
             frame = recent.starting_at(self._next)
             if frame is None:
@@ -82,7 +94,7 @@ class Session:
 
     def tell_commit(self, commit: int) -> list[Effect]:
         """The commit point, if no entries carried it yet."""
-        if commit <= self._told:
+        if commit <= self._told or self.resync is not None:
             return []
         self._told = commit
         return [Send(self.member.node, Commit(self.generation, self.number, commit))]

@@ -122,32 +122,29 @@ class Granted(msgspec.Struct, array_like=True, tag=11):
 
 
 class ResyncBegin(msgspec.Struct, array_like=True, tag=12):
-    """Catch-up queue by queue begins: drop prepared branches, mark the store, take this configuration."""
+    """Catch-up queue by queue begins: drop prepared branches, mark the store durably, acknowledge sequence 0."""
 
     generation: int
     session: int
     configuration: Configuration
 
 
-class ResyncStarted(msgspec.Struct, array_like=True, tag=13):
-    """The joiner's store is durably marked as resyncing; snapshots may come."""
-
-    generation: int
-    session: int
-
-
 class QueueSnapshot(msgspec.Struct, array_like=True, tag=14):
-    """The ids in a queue as of ``sequence``, each (place, replication id). Live events follow from there."""
+    """The messages of a queue, each (place, replication id), with places above ``after`` up to ``through``.
+
+    Changes of places up to ``through`` follow live from here on.
+    """
 
     generation: int
     session: int
     queue: int
-    sequence: int
+    after: int
+    through: int
     ids: list[tuple[int, int]]
 
 
 class Missing(msgspec.Struct, array_like=True, tag=15):
-    """The joiner lacks the messages at these places."""
+    """The joiner lacks the messages at these places of the last QueueSnapshot; none: it has all of them."""
 
     generation: int
     session: int
@@ -156,28 +153,26 @@ class Missing(msgspec.Struct, array_like=True, tag=15):
 
 
 class QueueContent(msgspec.Struct, array_like=True, tag=16):
-    """Messages that the joiner lacked, each (place, replication id, message); ``more`` while others follow."""
+    """Messages that the joiner lacked and that are still there, each (place, replication id, message)."""
 
     generation: int
     session: int
     queue: int
     entries: list[tuple[int, int, Message]]
-    more: bool
 
 
 class QueueChange(msgspec.Struct, array_like=True, tag=17):
-    """What happened to a queue behind its snapshot, as the primary's queue saw it."""
+    """What happened live to a queue, as the primary's queue saw it."""
 
     generation: int
     session: int
     queue: int
     added: list[tuple[int, int, Message]]
     removed: list[int]
-    mark: int
 
 
 class ForwardTx(msgspec.Struct, array_like=True, tag=18):
-    """Events of a tx-queue as they are in the stream, each (sequence, event)."""
+    """A tx-queue from its first event, each (sequence, event), for a joiner whose stream begins behind that."""
 
     generation: int
     session: int
@@ -186,14 +181,17 @@ class ForwardTx(msgspec.Struct, array_like=True, tag=18):
 
 
 class SnapshotEnd(msgspec.Struct, array_like=True, tag=19):
-    """The snapshot is whole as of ``position``: it overwrites the joiner's position and configuration."""
+    """The snapshot is whole as of ``position``: it overwrites the joiner's position, history and configuration.
+
+    ``queues`` lists (number, count, digest, mark); a joiner that finds another digest begins anew.
+    """
 
     generation: int
     session: int
     position: Position
     history: list[Position]
     configuration: Configuration
-    marks: list[tuple[int, int]]
+    queues: list[tuple[int, int, int, int]]
 
 
 class Handover(msgspec.Struct, array_like=True, tag=20):
@@ -217,7 +215,6 @@ Peer = (
     | Leave
     | Granted
     | ResyncBegin
-    | ResyncStarted
     | QueueSnapshot
     | Missing
     | QueueContent

@@ -41,6 +41,7 @@ class Contents:
         self._frozen: Layer = {}
         self._dropped: list[int] = []
         self._hidden: set[int] = set()
+        self._reused: set[tuple[int, int]] = set()
         self.dirty_bytes = 0
 
     @property
@@ -76,7 +77,10 @@ class Contents:
         summary = self._summaries.get(queue)
         if summary is None:
             return False
-        self._fresh.setdefault(queue, {})[place] = Entry(rid, message)
+        layer = self._fresh.setdefault(queue, {})
+        if place in layer:
+            self._reused.add((queue, place))
+        layer[place] = Entry(rid, message)
         summary.count += 1
         summary.digest = summary.digest + mix(place, rid) & _MASK
         self.dirty_bytes += len(message.body) + 200
@@ -90,7 +94,10 @@ class Contents:
         layer = self._fresh.setdefault(queue, {})
         entry = layer.get(place)
         if entry is not None:
-            del layer[place]
+            if (queue, place) in self._reused:
+                layer[place] = None  # a resync put it over another message, which a lower layer may still hold
+            else:
+                del layer[place]
         elif place in layer or (entry := self._below(queue, place)) is None:
             return None
         else:
@@ -129,6 +136,21 @@ class Contents:
                 else:
                     found[place] = entry.rid
         return sorted(found.items())
+
+    def ids_between(self, queue: int, after: int, through: int) -> list[tuple[int, int]]:
+        """All (place, replication id) with places above ``after`` and up to ``through``, in order."""
+        found: list[tuple[int, int]] = []
+        while page := self.page(queue, after, 1000):
+            for place, entry in page:
+                if place > through:
+                    return found
+                found.append((place, entry.rid))
+            after = page[-1][0]
+        return found
+
+    def known_queues(self) -> set[int]:
+        """The numbers of all queues that exist."""
+        return set(self._summaries)
 
     def _below(self, queue: int, place: int) -> Entry | None:
         layer = self._frozen.get(queue)

@@ -157,7 +157,14 @@ class Shell:
 
     def _reset(self, effect: ResetLog) -> None:
         before = Position(effect.history[-1].generation if effect.history else 0, effect.following - 1)
-        self._store.reset(before, self._failed)
+
+        def done(error: StoreError | None) -> None:
+            if error is not None:
+                self._failed(error)
+            else:
+                self.report(self.core.on_reset)
+
+        self._store.reset(before, done)
 
     def _acknowledge(self, then: Acknowledge | None) -> None:
         if then is not None and self.links is not None:

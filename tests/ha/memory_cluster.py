@@ -126,9 +126,11 @@ class MemoryNode:
             self._acknowledge(write.then)
         elif isinstance(write, WriteCheckpoint):
             disk.base.write(write.checkpoint)
+            self._acknowledge(write.then)
             self.report(self.core.on_checkpoint)
         elif isinstance(write, ResetLog):
             disk.frames = []
+            self.report(self.core.on_reset)
         else:
             _, effect, frames = write
             self.report(lambda: self.core.on_log_read(effect.peer, effect.session, frames))

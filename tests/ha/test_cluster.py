@@ -128,3 +128,45 @@ def test_killing_all_at_once_loses_nothing_acknowledged() -> None:
     cluster.settled()
     assert cluster.primary.host.bodies("q") == ["a"] and cluster.primary.host.bodies("r") == ["b"]
     cluster.check_agreement()
+
+
+def test_a_node_with_a_new_store_resynchronises_under_load() -> None:
+    cluster = declared("q", "r")
+    primary = cluster.primary
+    for number in range(1200):
+        primary.report(lambda n=number: primary.host.publish("q", f"m{n}"))  # type: ignore[misc]
+    cluster.run(lambda: primary.host.answer("publish m1199") == "ok")
+    away = next(name for name in cluster.nodes if name != primary.name)
+    cluster.kill(away)
+    cluster.run(lambda: len(cluster.coordination.record.ready) == 2)
+    reclaim(cluster, primary)
+    cluster.start(away, wipe=True)
+    long_open = begin(primary, {"q": ["from the first event"], "r": ["too"]})
+    for number in range(40):
+        commit(
+            primary, begin(primary, {"q": [f"live{number}"], "r": [f"r{number}"]}, {"q": [f"m{number}"]}), f"c{number}"
+        )
+        cluster.turn()
+    cluster.settled()
+    assert any("resynchronis" in line for line in cluster.nodes[away].lines)
+    commit(primary, long_open, "long")
+    cluster.run(lambda: primary.host.answer("long") == "ok")
+    cluster.pause(0.3)
+    cluster.check_agreement()
+    for name in [name for name in cluster.nodes if name != away]:
+        cluster.kill(name)
+    cluster.run(lambda: cluster.nodes[away].state == "active")
+    host = cluster.nodes[away].host
+    assert host.bodies("q") == [f"m{n}" for n in range(40, 1200)] + [f"live{n}" for n in range(40)] + [
+        "from the first event"
+    ]
+    assert host.bodies("r") == [f"r{n}" for n in range(40)] + ["too"]
+
+
+def reclaim(cluster: MemoryCluster, node: MemoryNode) -> None:
+    """The retention of everything in this node's log has passed."""
+    cluster.pause(cluster.settings.checkpoint_every + 1)
+    applied = node.disk.base.meta.applied.sequence
+    node.disk.frames = [frame for frame in node.disk.frames if frame.last > applied]
+    node.core.log_first = node.disk.log_first
+    assert node.core.log_first > 1
