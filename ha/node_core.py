@@ -3,11 +3,15 @@
 The node is at any time one of: waiting (no record is known), a backup of the record's primary, a candidate (a backup
 whose record stands still), or the primary. The record decides which; ``_adopt`` is the only place where that changes.
 
+``wake`` is called when events begin to gather, so that a shell calls ``settle`` soon.
+
 Use: set ``now`` (seconds, a clock that counts suspension) and ``wall_ms``, call what happened, then ``settle()``, then
 carry out ``take_effects()`` in order.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from ha.backup import Backup
 from ha.backups import Backups
@@ -54,6 +58,7 @@ class NodeCore:
     ) -> None:
         self.now = 0.0
         self.wall_ms = 0
+        self.wake: Callable[[], None] = lambda: None
         self.state = NODE_TABLE.start
         self.generation = replica.tail.generation
         self.log_first = log_first
@@ -359,6 +364,7 @@ class NodeCore:
         self.primary = Primary(
             self._member.node, record.generation, self.replica, self._host, self._settings, self._emit
         )
+        self.primary.wake = self.wake
         self.backups = Backups(
             self.primary, self.replica, self.keeper, self._settings, self.linked, self._emit, self.now
         )

@@ -89,7 +89,7 @@ class Primary(Applied):
         self.participants: list[str] = [name]
         self.below_min_ready = False
         self.wall_ms = 0
-        self.backlog_bytes = 0
+        self.wake: Callable[[], None] = lambda: None
         self.listeners: list[Applied] = []
         self.watcher: TransactionWatcher | None = None
         self._replica = replica
@@ -97,10 +97,8 @@ class Primary(Applied):
         self._settings = settings
         self._emit = emit
         self._group: list[Event] = []
-        self._group_bytes = 0
         self._group_first = replica.tail.sequence + 1
         self._writing = False
-        self._on_the_way: deque[tuple[int, int]] = deque()
         self._waiting: deque[tuple[int, Done]] = deque()
         self._additions: dict[int, list[int]] = {}
         self._rids = 0
@@ -139,14 +137,13 @@ class Primary(Applied):
 
     # -- the stream
 
-    def append(self, event: Event, size: int = 40) -> int:
+    def append(self, event: Event) -> int:
         """Give the event its position, the next in the stream; it is written with the next group."""
         if not self._group:
             self._group_first = self._replica.tail.sequence + 1
+            self.wake()
         sequence = self._replica.append(self.generation, event)
         self._group.append(event)
-        self._group_bytes += size
-        self.backlog_bytes += size
         return sequence
 
     def flush(self) -> None:
@@ -155,8 +152,7 @@ class Primary(Applied):
             return
         self._mark_hungry()
         frame = encode_frame(self.generation, self._group_first, self._group, self.wall_ms)
-        self._on_the_way.append((frame.last, self._group_bytes))
-        self._group, self._group_bytes = [], 0
+        self._group = []
         self._writing = True
         self.recent.add(frame)
         self._emit(Persist(frame))
@@ -171,8 +167,6 @@ class Primary(Applied):
         if everywhere <= self.commit:
             return
         self.commit = everywhere
-        while self._on_the_way and self._on_the_way[0][0] <= everywhere:
-            self.backlog_bytes -= self._on_the_way.popleft()[1]
         waiting = self._waiting
         self._replica.apply(everywhere)
         while waiting and waiting[0][0] <= everywhere:
@@ -184,7 +178,7 @@ class Primary(Applied):
         """A step of configuration; it gets the next id."""
         self._config_id += 1
         numbered = Configure(self._config_id, step.operation, step.name, step.arguments)
-        self._waiting.append((self.append(numbered, 100 + len(step.arguments)), done))
+        self._waiting.append((self.append(numbered), done))
 
     def publish(self, queues: Sequence[int], message: Message, done: Done | None) -> None:
         """A message outside transactions."""
@@ -192,7 +186,7 @@ class Primary(Applied):
             done(self._too_few())
             return
         event = Publish(self._next_rid(), tuple(queues), message)
-        sequence = self.append(event, len(message.body) + 120)
+        sequence = self.append(event)
         self._added(event.queues, place_of(sequence))
         if done is not None:
             self._waiting.append((sequence, done))
@@ -221,8 +215,7 @@ class Primary(Applied):
 
     def tx_event(self, event: TxEvent) -> bool:
         """Append an event of a tx-queue."""
-        message = getattr(event, "message", None)
-        self.append(event, 120 + (len(message.body) if message is not None else 0))
+        self.append(event)
         return True
 
     def tx_commit(self, tx: int, count: int, done: Done) -> None:

@@ -24,6 +24,5 @@ class Settings:
     min_ready: int = 1
     window_bytes: int = 8 << 20
     recent_bytes: int = 64 << 20
-    frame_bytes: int = 4 << 20
     checkpoint_bytes: int = 64 << 20
     checkpoint_every: float = 5.0

@@ -11,7 +11,7 @@ from txobserver.ledger import Done
 class Decider(Protocol):
     """What it takes to close a tx-queue and to decide."""
 
-    def append(self, event: TxPrepare, size: int = 40) -> int:
+    def append(self, event: TxPrepare) -> int:
         """Give the prepare its position."""
         ...
 

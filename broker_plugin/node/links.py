@@ -13,6 +13,7 @@ import logging
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 from ha.wire import WIRE_VERSION, Hello, Peer, decode, encode
 
@@ -57,8 +58,7 @@ class PeerProtocol(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Greet."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = transport = cast(asyncio.Transport, transport)
         transport.write(framed(self._hello))
 
     def data_received(self, data: bytes) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 import uvloop
 
 from broker_plugin.admin.server import AdminServer, Refusal
-from broker_plugin.amqp.server import AmqpServer, AmqpSettings
-from broker_plugin.embedded.broker import Broker
+from broker_plugin.amqp.server import AmqpServer, embedded_broker
+from broker_plugin.amqp.settings import AmqpSettings
 from broker_plugin.node.config import ConfigError, NodeConfig
 from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.proxy import FrontDoor, PassOn, Refuse, Serve, Verdict
@@ -34,7 +34,6 @@ from txobserver.store import StoreError
 
 log = logging.getLogger("txha.node")
 SWITCH_INTERVAL = 0.0005
-BACKLOG_HIGH, BACKLOG_LOW = 32 << 20, 8 << 20
 
 
 def run_node(config: NodeConfig) -> int:
@@ -58,7 +57,6 @@ class Node:
         self._failure: str | None = None
         self._waiting: set[FrontDoor] = set()
         self._verdict_state: object = None
-        self._paused = False
         self._server: asyncio.Server | None = None
         self.store: Store
         self.core: NodeCore
@@ -123,16 +121,15 @@ class Node:
         replica = Replica(self.store.base, self.store.meta, self.store.transactions)
         for frame in self.store.suffix():
             replica.restore(frame)
-        broker = Broker(unique=lambda: secrets.token_urlsafe(16), schedule=lambda: self.shell.due())
+        broker = embedded_broker()
         self.core = NodeCore(
             config.cluster, self.store.identity.member, replica, broker, config.core_settings(), self.store.first
         )
         coordination = RecordThread(SqliteCoordination(config.coordination, config.cluster))
-        self.shell = Shell(
-            self.core, self.store, coordination, broker.end_of_turn, config.timing.renew_every, self._fail
-        )
+        self.shell = Shell(self.core, self.store, coordination, config.timing.renew_every, self._fail)
         self.shell.on_turn = self._after_turn
-        self.amqp = AmqpServer(broker, self._amqp_settings(), self.shell.due)
+        self.core.wake = self.shell.due
+        self.amqp = AmqpServer(broker, self._amqp_settings())
         hello = Hello(WIRE_VERSION, config.cluster, config.name, config.amqp.host, config.amqp.port)
         peers = [PeerAddress(peer.name, peer.host, peer.port) for peer in config.peers]
         self.links = self.shell.links = Links(hello, peers, self.shell.on_link, self.shell.on_message)
@@ -180,13 +177,6 @@ class Node:
             self._verdict_state = state
             for door in list(self._waiting):
                 door.reconsider()
-        backlog = core.primary.backlog_bytes if core.primary else 0
-        if not self._paused and backlog > BACKLOG_HIGH:
-            self._paused = True
-            self.amqp.pause()
-        elif self._paused and backlog < BACKLOG_LOW:
-            self._paused = False
-            self.amqp.resume()
 
     def _fail(self, reason: str) -> None:
         """The core cannot go on: leave time for the last messages, then end."""

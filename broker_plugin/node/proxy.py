@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 PATIENCE = 15.0
 
@@ -47,8 +47,7 @@ class FrontDoor(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client connects."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = transport = cast(asyncio.Transport, transport)
         self._waiting.add(self)
         self._patience = asyncio.get_running_loop().call_later(PATIENCE, transport.abort)
         self.reconsider()

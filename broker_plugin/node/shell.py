@@ -1,8 +1,7 @@
 """The asyncio shell: carries out what the core asks, and reports to it what happened.
 
 Everything runs in turns. A report (a message, a completed write, a client's request) only marks the turn as due; when
-all that is at hand has been reported, the turn settles the core, lets the broker hand out messages, and carries out
-the effects in order. So events of many clients share one group, one write and one sync.
+all that is at hand has been reported, the turn settles the core and carries out the effects in order. So events of many clients share one group, one write and one sync.
 """
 
 from __future__ import annotations
@@ -50,14 +49,13 @@ def wall_ms() -> int:
 
 
 class Shell:
-    """One node's core at work. ``end_of_turn`` is the broker's; ``on_stop`` is called once with the reason, if it must end."""
+    """One node's core at work. ``on_stop`` is called with the reason if the node must end."""
 
     def __init__(
         self,
         core: NodeCore,
         store: Store,
         records: RecordThread,
-        end_of_turn: Callable[[], None],
         poll_every: float,
         on_stop: Callable[[str], None],
     ) -> None:
@@ -66,7 +64,6 @@ class Shell:
         self.on_turn: Callable[[], None] = lambda: None
         self._store = store
         self._records = records
-        self._end_of_turn = end_of_turn
         self._poll_every = poll_every
         self._on_stop = on_stop
         self._loop = asyncio.get_running_loop()
@@ -126,8 +123,6 @@ class Shell:
         if self._stopped:
             return
         self._set_clocks()
-        self.core.settle()
-        self._end_of_turn()
         self.core.settle()
         for effect in self.core.take_effects():
             self._carry_out(effect)

@@ -1,0 +1,306 @@
+"""One AMQP channel without io: frames in, frames out, in front of the embedded broker's channel.
+
+Requests are answered one after the other: while one waits for the ledger, what the client sends behind it waits too.
+A soft error closes the channel: everything is then ignored until the client's close-ok (AMQP 0-9-1, 1.5.2.5).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from pamqp import base, commands
+
+from broker_plugin.amqp.codec import (
+    ACK,
+    BASIC,
+    BODY,
+    CONTENT_START,
+    FRAME_END,
+    FRAME_START,
+    HEADER,
+    HEADER_FRAME,
+    METHOD,
+    PUBLISH,
+    PublishArguments,
+    decode_ack,
+    decode_method,
+    decode_publish,
+    deliver_prefix,
+    encode_confirm,
+    encode_content,
+    encode_delivery,
+    encode_method,
+    encode_return,
+)
+from broker_plugin.amqp.methods import HANDLERS
+from broker_plugin.embedded.errors import AmqpError, precondition
+from txobserver.events import Message
+
+if TYPE_CHECKING:
+    from broker_plugin.amqp.connection import Connection
+    from broker_plugin.embedded.session import Session
+
+PUBLISH_INDEX = 60 << 16 | 40
+ACK_INDEX = 60 << 16 | 80
+
+
+class AmqpChannel:
+    """Implements ``ChannelOutlet``. ``busy``: a request waits for its answer, and later frames wait for that."""
+
+    def __init__(self, connection: Connection, session: Session, number: int) -> None:
+        self.number = number
+        self.connection = connection
+        self.session = session
+        self.broker = session.broker
+        self.inner = session.open_channel(self)
+        self.busy = False
+        self.closing = False
+        self.last_queue = ""
+        self._backlog: deque[tuple[int, bytes]] = deque()
+        self._handling = False
+        self._method = 0
+        self._prefixes: dict[str, bytes] = {}
+        self._publishing: PublishArguments | None = None
+        self._properties: bytes | None = None
+        self._missing = 0
+        self._pieces: list[bytes] = []
+
+    # -- frames from the client
+
+    def frame(self, kind: int, payload: bytes) -> None:
+        """The next frame of this channel. Raises AmqpError only for what ends the connection."""
+        if self.busy:
+            self._backlog.append((kind, payload))
+            self.connection.waiting_bytes += len(payload)
+            return
+        self._handling = True
+        try:
+            self._dispatch(kind, payload)
+        except AmqpError as error:
+            self.failed(error)
+        finally:
+            self._handling = False
+
+    def _dispatch(self, kind: int, payload: bytes) -> None:
+        if self.closing:
+            self._ignore_until_closed(kind, payload)
+        elif kind == METHOD:
+            if self._publishing is not None:
+                raise AmqpError(505, "expected content header for class 60, got method frame instead", hard=True)
+            if payload.startswith(PUBLISH):
+                self._method = PUBLISH_INDEX
+                self._publishing = self._arguments(payload)
+            elif payload.startswith(ACK):
+                self._method = ACK_INDEX
+                self.inner.ack(*decode_ack(payload))
+            else:
+                self._call(decode_method(payload))
+        elif kind == HEADER:
+            self._content_header(payload)
+        elif kind == BODY:
+            self._content_body(payload)
+        else:
+            raise AmqpError(501, f"frames of type {kind} are not known")
+
+    def _call(self, method: base.Frame) -> None:
+        self._method = method.index
+        handler = HANDLERS.get(method.index)
+        if handler is None:
+            raise AmqpError(540, f"{method.name} is not for a broker", hard=True)
+        handler(self, method)
+
+    def _ignore_until_closed(self, kind: int, payload: bytes) -> None:
+        if kind != METHOD:
+            return
+        if payload.startswith(b"\x00\x14\x00\x29"):
+            self.connection.forget_channel(self)
+        elif payload.startswith(b"\x00\x14\x00\x28"):
+            self.send(encode_method(commands.Channel.CloseOk(), self.number))
+            self.connection.forget_channel(self)
+
+    # -- content
+
+    def whole_publish(self, data: bytes, start: int, stop: int) -> int:
+        """basic.publish at ``data[start:stop]`` with all of its content behind it, if it is there in one body frame.
+
+        Returns the offset behind the content, or 0 if it has to be read frame by frame.
+        """
+        if self.busy or self.closing or self._publishing is not None:
+            return 0
+        at, end, number = stop + 1, len(data), self.number
+        if end - at < 20:
+            return 0
+        size: int
+        length: int
+        kind, channel, size, class_id, _, length = HEADER_FRAME.unpack_from(data, at)
+        header_stop = at + 7 + size
+        after = header_stop + 1
+        if kind != HEADER or channel != number or class_id != BASIC or after > end or data[header_stop] != FRAME_END:
+            return 0
+        body = b""
+        if length:
+            body_start = after + 7
+            after = body_start + length + 1
+            if after > end or length > self.connection.max_payload:
+                return 0
+            kind, channel, size = FRAME_START.unpack_from(data, body_start - 7)
+            if kind != BODY or channel != number or size != length or data[after - 1] != FRAME_END:
+                return 0
+            body = data[body_start : after - 1]
+        self._method = PUBLISH_INDEX
+        self._handling = True
+        try:
+            self._publish(self._arguments(data[start:stop]), data[at + 19 : header_stop], body)
+        except AmqpError as error:
+            self.failed(error)
+        finally:
+            self._handling = False
+        return after
+
+    def _arguments(self, payload: bytes) -> PublishArguments:
+        """What a publish says, remembered per connection: publishers repeat themselves."""
+        known = self.connection.published
+        arguments = known.get(payload)
+        if arguments is None:
+            arguments = decode_publish(payload)
+            if arguments.immediate:
+                raise AmqpError(540, "immediate=true")
+            if len(known) >= 1024:
+                known.clear()
+            known[payload] = arguments
+        return arguments
+
+    def _content_header(self, payload: bytes) -> None:
+        if self._publishing is None or self._properties is not None:
+            raise AmqpError(505, "expected method frame, got content header frame instead", hard=True)
+        if len(payload) < 14:
+            raise AmqpError(502, "content header is cut short")
+        class_id, _, size = CONTENT_START.unpack_from(payload)
+        if class_id != BASIC:
+            raise AmqpError(
+                505, f"expected content header for class 60, got one for class {class_id} instead", hard=True
+            )
+        if size > self.connection.settings.max_message_bytes:
+            limit = self.connection.settings.max_message_bytes
+            raise precondition(f"message size {size} is larger than configured max size {limit}")
+        self._properties = payload[12:]
+        self._missing = size
+        if not size:
+            self._complete()
+
+    def _content_body(self, payload: bytes) -> None:
+        if self._properties is None:
+            raise AmqpError(505, "expected method frame, got content body frame instead", hard=True)
+        self._missing -= len(payload)
+        if self._missing < 0:
+            raise AmqpError(501, "content body is longer than its header says")
+        self._pieces.append(payload)
+        if not self._missing:
+            self._complete()
+
+    def _complete(self) -> None:
+        arguments, properties = self._publishing, self._properties
+        assert arguments is not None and properties is not None
+        body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._drop_content()
+        self._publish(arguments, properties, body)
+
+    def _drop_content(self) -> None:
+        self._publishing = self._properties = None
+        self._pieces = []
+        self._missing = 0
+
+    def _publish(self, arguments: PublishArguments, properties: bytes, body: bytes) -> None:
+        connection = self.connection
+        if properties not in connection.passed_properties:
+            connection.check_properties(properties)
+        self.inner.publish(arguments[0], arguments[1], arguments[2], properties, body)
+
+    # -- answers
+
+    def wait(self) -> None:
+        """A request begins that ``answer`` ends."""
+        self.busy = True
+
+    def answer(self, frame: bytes | None) -> None:
+        """The answer to the request that is waited for (None: it asked for no answer); go on with what waits."""
+        self.busy = False
+        if frame is not None:
+            self.send(frame)
+        if not self._handling:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        backlog, connection = self._backlog, self.connection
+        while backlog and not self.busy:
+            kind, payload = backlog.popleft()
+            connection.waiting_bytes -= len(payload)
+            try:
+                self.frame(kind, payload)
+            except AmqpError as error:
+                connection.fail(error, self._method)
+                return
+        connection.read_on()
+
+    def send(self, frame: bytes) -> None:
+        """A frame to the client."""
+        self.connection.send(frame)
+
+    def expect_deliveries(self, consumer_tag: str) -> None:
+        """A consumer begins."""
+        self._prefixes[consumer_tag] = deliver_prefix(consumer_tag)
+
+    def close(self) -> None:
+        """The client closes the channel, or the connection has ended."""
+        self.inner.close()
+        self._drop_content()
+        self.connection.waiting_bytes -= sum(len(payload) for _, payload in self._backlog)
+        self._backlog.clear()
+
+    # -- ChannelOutlet
+
+    def deliver(self, consumer_tag: str, delivery_tag: int, redelivered: bool, message: Message) -> None:
+        """basic.deliver."""
+        connection = self.connection
+        connection.send(
+            encode_delivery(
+                self.number,
+                self._prefixes[consumer_tag],
+                delivery_tag,
+                redelivered,
+                connection.origin(message.exchange, message.routing_key),
+                (message.properties, message.body),
+                connection.frame_max,
+            )
+        )
+
+    def returned(self, code: int, text: str, message: Message) -> None:
+        """basic.return."""
+        origin = self.connection.origin(message.exchange, message.routing_key)
+        self.send(encode_return(self.number, code, text, origin))
+        self.send(encode_content(self.number, message.properties, message.body, self.connection.frame_max))
+
+    def confirmed(self, delivery_tag: int, multiple: bool, accepted: bool) -> None:
+        """basic.ack or basic.nack."""
+        self.send(encode_confirm(self.number, delivery_tag, multiple, accepted))
+
+    def cancelled(self, consumer_tag: str) -> None:
+        """basic.cancel, if the client said that it understands it."""
+        if self.connection.client_can("consumer_cancel_notify"):
+            self.send(encode_method(commands.Basic.Cancel(consumer_tag, True), self.number))
+
+    def failed(self, error: AmqpError) -> None:
+        """Close the channel, or for a hard error the connection."""
+        if error.hard:
+            self.connection.fail(error, self._method)
+            return
+        if self.closing:
+            return
+        self.closing = True
+        self.busy = False
+        self.inner.close()
+        self._drop_content()
+        self.send(self.connection.close_frame(commands.Channel.Close, error, self._method, self.number))
+        if not self._handling:
+            self._go_on()

@@ -1,0 +1,54 @@
+"""SASL PLAIN and AMQPLAIN (RabbitMQ, "Authentication mechanisms")."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pamqp import decode
+
+MECHANISMS = "AMQPLAIN PLAIN"
+
+
+class Credentials(NamedTuple):
+    """What a client says that it is."""
+
+    user: str
+    password: str
+
+
+def read_credentials(mechanism: str, response: bytes) -> Credentials | None:
+    """The credentials in a client's response, or None if it holds none that can be read."""
+    if mechanism == "PLAIN":
+        return _plain(response)
+    return _amqplain(response) if mechanism == "AMQPLAIN" else None
+
+
+def _plain(response: bytes) -> Credentials | None:
+    parts = response.split(b"\0")
+    if len(parts) != 3:
+        return None
+    try:
+        return Credentials(parts[1].decode(), parts[2].decode())
+    except UnicodeDecodeError:
+        return None
+
+
+def _amqplain(response: bytes) -> Credentials | None:
+    """A field table without the length in front of it."""
+    try:
+        _, table = decode.field_table(len(response).to_bytes(4, "big") + response)
+    except (ValueError, IndexError):
+        return None
+    user, password = table.get("LOGIN"), table.get("PASSWORD")
+    if isinstance(user, str) and isinstance(password, str):
+        return Credentials(user, password)
+    return None
+
+
+def allowed(users: Mapping[str, str], credentials: Credentials) -> bool:
+    """Whether user and password are right. Takes the same time for every wrong password."""
+    expected = users.get(credentials.user)
+    given = credentials.password.encode()
+    return hmac.compare_digest(given, (expected or "").encode()) and expected is not None

@@ -1,0 +1,226 @@
+"""The AMQP listener: asyncio protocols around the connections. Works on asyncio's own loop and on uvloop.
+
+Everything that a turn of the event loop brings for a client is written with one call. A connection is not read while
+it is congested (``Connection.congested``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ipaddress
+import uuid
+from collections.abc import Callable
+from typing import cast
+
+from broker_plugin.amqp.connection import Connection
+from broker_plugin.amqp.settings import AmqpSettings
+from broker_plugin.embedded.broker import Broker
+from broker_plugin.embedded.durable_queue import WindowLimits
+
+TICK = 0.5
+"""Seconds between looks at the clock."""
+
+
+def unique_name() -> str:
+    """A text that is given once, as RabbitMQ makes them."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+
+
+def embedded_broker(limits: WindowLimits | None = None) -> Broker:
+    """A broker whose turns are those of the event loop that runs when it is used."""
+
+    def schedule() -> None:
+        asyncio.get_running_loop().call_soon(broker.end_of_turn)
+
+    broker = Broker(schedule, unique_name, limits or WindowLimits())
+    return broker
+
+
+class AmqpProtocol(asyncio.Protocol):
+    """One client's socket. Implements ``Wire``."""
+
+    def __init__(self, server: AmqpServer) -> None:
+        self._server = server
+        self._transport: asyncio.Transport | None = None
+        self._flushing = False
+        self._reading = True
+        self.connection: Connection | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected."""
+        self._transport = cast(asyncio.Transport, transport)
+        if not self._server.admit(self):
+            self._transport.abort()
+            return
+        settings = self._server.settings
+        self._transport.set_write_buffer_limits(high=settings.output_bytes)
+        peer = transport.get_extra_info("peername")
+        self.connection = Connection(self._server.broker, settings, self, f"{peer[0]}:{peer[1]}" if peer else "")
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the client."""
+        connection = self.connection
+        if connection is not None:
+            connection.receive(data)
+            self._server.on_activity()
+            if connection.congested or self._server.paused:
+                self._set_reading(False)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The socket is closed."""
+        self._server.discharge(self)
+        self._transport = None
+        if self.connection is not None:
+            self.connection.end()
+            self._server.on_activity()
+
+    def pause_writing(self) -> None:
+        """The client does not take what is sent."""
+        if self.connection is not None:
+            self.connection.set_writable(False)
+            self._set_reading(False)
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        if self.connection is not None:
+            self.connection.set_writable(True)
+
+    def wake(self) -> None:
+        """Write what there is when the turn ends."""
+        if not self._flushing:
+            self._flushing = True
+            self._server.loop.call_soon(self._flush)
+
+    def read_on(self) -> None:
+        """Read again, if nothing is in the way."""
+        if self.connection is None or self._reading or self._server.paused:
+            return
+        if not self.connection.congested:
+            self._set_reading(True)
+
+    def abort(self) -> None:
+        """Drop the client."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _flush(self) -> None:
+        self._flushing = False
+        connection, transport = self.connection, self._transport
+        if connection is None or transport is None:
+            return
+        data = connection.take_output()
+        if data:
+            transport.write(data)
+        if connection.ended:
+            transport.close()
+        elif transport.get_write_buffer_size() <= self._server.settings.output_bytes:
+            connection.set_writable(True)
+
+    def _set_reading(self, reading: bool) -> None:
+        if self._transport is None or reading == self._reading or self._transport.is_closing():
+            return
+        self._reading = reading
+        if reading:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
+
+
+class AmqpServer:
+    """Serves a broker's clients. ``start`` listens itself; a node shell may use ``connection_factory`` instead.
+
+    ``on_activity`` is called whenever a client has asked something of the broker, so that the ledger is looked after.
+    """
+
+    def __init__(
+        self, broker: Broker, settings: AmqpSettings, on_activity: Callable[[], object] = lambda: None
+    ) -> None:
+        self.broker = broker
+        self.settings = settings
+        self.on_activity = on_activity
+        self.paused = False
+        self._protocols: set[AmqpProtocol] = set()
+        self._listener: asyncio.Server | None = None
+        self._ticker: asyncio.TimerHandle | None = None
+        self._blocked: str | None = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that runs."""
+        return asyncio.get_running_loop()
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on; the configured one while nothing is."""
+        if self._listener is None or not self._listener.sockets:
+            return self.settings.port
+        return int(self._listener.sockets[0].getsockname()[1])
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._protocols)
+
+    def connection_factory(self) -> asyncio.Protocol:
+        """The protocol for one accepted client, for ``loop.create_server`` or a socket that was accepted elsewhere.
+
+        Heartbeats run from the first client on.
+        """
+        if self._ticker is None:
+            self._ticker = self.loop.call_later(TICK, self._tick)
+        return AmqpProtocol(self)
+
+    async def start(self) -> None:
+        """Listen. OSError if the port is taken, ValueError if the address is not a loopback address."""
+        host = self.settings.host
+        if not ipaddress.ip_address(host).is_loopback:
+            raise ValueError(f"{host} is not a loopback address; clients are served on loopback only")
+        self._listener = await self.loop.create_server(self.connection_factory, host, self.settings.port)
+
+    async def stop(self) -> None:
+        """Listen no more and drop every client."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+            self._ticker = None
+        for protocol in list(self._protocols):
+            protocol.abort()
+        if self._listener is not None:
+            self._listener.close()
+            await self._listener.wait_closed()
+            self._listener = None
+
+    def pause(self) -> None:
+        """Read from no client: more is on its way to the disks than should be."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """Read again."""
+        self.paused = False
+        for protocol in self._protocols:
+            protocol.read_on()
+
+    def block(self, reason: str | None) -> None:
+        """Take no more publishes for this reason (None: take them again); clients are told."""
+        self._blocked = reason
+        for protocol in self._protocols:
+            if protocol.connection is not None:
+                protocol.connection.block(reason)
+
+    def admit(self, protocol: AmqpProtocol) -> bool:
+        """Whether one more client is served."""
+        if len(self._protocols) >= self.settings.max_connections:
+            return False
+        self._protocols.add(protocol)
+        return True
+
+    def discharge(self, protocol: AmqpProtocol) -> None:
+        """A client has gone."""
+        self._protocols.discard(protocol)
+
+    def _tick(self) -> None:
+        now = self.loop.time()
+        self._ticker = self.loop.call_later(TICK, self._tick)
+        for protocol in list(self._protocols):
+            if protocol.connection is not None:
+                protocol.connection.tick(now)

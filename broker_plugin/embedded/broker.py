@@ -1,0 +1,153 @@
+"""The broker of one node: the Host that the ledger talks to, and the entry for client connections.
+
+It serves only between ``on_active`` and ``on_inactive``. What is durable it holds as the ledger tells it; nothing of
+it survives the end of its being active.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from broker_plugin.embedded.binding_operations import BindingOperations
+from broker_plugin.embedded.durable_queue import DurableQueue, WindowLimits
+from broker_plugin.embedded.errors import AmqpError
+from broker_plugin.embedded.exchange_operations import ExchangeOperations
+from broker_plugin.embedded.local_queue import LocalQueue
+from broker_plugin.embedded.name_locks import NameLocks
+from broker_plugin.embedded.outlet import ConnectionOutlet
+from broker_plugin.embedded.queue import Queue
+from broker_plugin.embedded.queue_operations import QueueOperations, check_access
+from broker_plugin.embedded.replicated import Replicated
+from broker_plugin.embedded.session import Session
+from broker_plugin.embedded.topology import Topology
+from broker_plugin.embedded.turn import Turn
+from txobserver.events import Configure, Message, Removal
+from txobserver.ledger import Content, Ledger
+
+
+class Broker:
+    """Implements ``txobserver.ledger.Host``.
+
+    ``schedule`` is called when there is work for the end of the event loop's turn; ``end_of_turn`` must be called
+    then. ``unique`` makes a text that is given once, for names of the broker's making.
+    """
+
+    def __init__(
+        self,
+        schedule: Callable[[], object],
+        unique: Callable[[], str],
+        limits: WindowLimits = WindowLimits(),  # noqa: B008 -- immutable
+    ) -> None:
+        self.turn = Turn(schedule)
+        self.unique_name = unique
+        self.queue_operations = QueueOperations(self)
+        self.exchange_operations = ExchangeOperations(self)
+        self.binding_operations = BindingOperations(self)
+        self._limits = limits
+        self._sessions: set[Session] = set()
+        self._ledger: Ledger | None = None
+        self._forget_everything()
+
+    def end_of_turn(self) -> None:
+        """Hand out, settle and answer what the turn has brought. Raises StoreDamaged."""
+        self.turn.run()
+
+    def _forget_everything(self) -> None:
+        self.topology = Topology()
+        self.locks = NameLocks()
+        self.numbered: dict[int, DurableQueue] = {}
+        self._replicated: Replicated | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether clients are served."""
+        return self._ledger is not None
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger of the active primary. 320 if this node is not it."""
+        if self._ledger is None:
+            raise AmqpError(320, "this node is not the primary")
+        return self._ledger
+
+    # -- connections
+
+    def connect(self, outlet: ConnectionOutlet) -> Session:
+        """A client connection. 320 if this node does not serve clients."""
+        if self._ledger is None:
+            raise AmqpError(320, "this node is not the primary")
+        session = Session(self, outlet)
+        self._sessions.add(session)
+        return session
+
+    def disconnect(self, session: Session) -> None:
+        """A connection has ended."""
+        self._sessions.discard(session)
+
+    def accessible_queue(self, name: str, session: Session) -> Queue:
+        """The queue. 404 if there is none, 405 if it is another connection's."""
+        queue = self.topology.queue(name)
+        check_access(queue, session)
+        return queue
+
+    def drop_local_queue(self, queue: LocalQueue) -> None:
+        """An exclusive queue goes with its connection."""
+        self.queue_operations.drop_local(queue)
+
+    def consumer_left(self, queue: Queue) -> None:
+        """A consumer of this queue was cancelled or has gone."""
+        self.queue_operations.consumer_left(queue)
+
+    # -- Host
+
+    def on_active(self, ledger: Ledger, content: Content) -> None:
+        """This node is the active primary: serve clients from ``content``."""
+        self._forget_everything()
+        self._ledger = ledger
+        self._replicated = Replicated(self, ledger, content, self._limits)
+        self._replicated.load()
+
+    def on_inactive(self, reason: str) -> None:
+        """No longer: close every client, answer nothing that is outstanding, forget every queue."""
+        self._ledger = None
+        sessions, self._sessions = self._sessions, set()
+        for queue in self.topology.queues.values():
+            queue.deleted = True
+        for session in sessions:
+            session.abandon()
+            session.outlet.force_close(AmqpError(320, reason))
+        self._forget_everything()
+
+    def appetite(self, queue: int, offered: int) -> int:
+        """How many of the ``offered`` messages, on their way into the queue, consumers could take at once."""
+        there = self.numbered.get(queue)
+        return there.appetite(offered) if there is not None else 0
+
+    def on_configured(self, step: Configure) -> None:
+        """A configuration step has been applied."""
+        if self._replicated is not None:
+            self._replicated.apply(step)
+
+    def on_enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:
+        """A message is now in the queue."""
+        there = self.numbered.get(queue)
+        if there is not None:
+            there.enqueued(place, rid, message)
+
+    def on_removed(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
+        """Messages have left the queue."""
+        there = self.numbered.get(queue)
+        if there is not None:
+            there.removed(entries)
+
+    def on_purged(self, queue: int, place: int, spared: Sequence[int], count: int) -> None:
+        """Messages have left the queue."""
+        there = self.numbered.get(queue)
+        if there is not None:
+            there.purged(spared, count)
+
+    def on_mark(self, queue: int, place: int) -> None:
+        """Messages up to ``place`` may be handed out."""
+        there = self.numbered.get(queue)
+        if there is not None:
+            there.marked(place)

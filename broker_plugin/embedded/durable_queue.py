@@ -1,0 +1,226 @@
+"""A replicated queue as its primary serves it: a window on the store, which alone holds everything.
+
+Promise: messages go out in order of their places, none before the ledger has told of its mark, and memory holds a
+bounded number of them, whatever the queue holds.
+
+Algorithm: the *window* is the beginning of what has never been handed out. While it is *complete* it holds all of that,
+and new messages join it; when it is full they do not, and it is filled again from ``Content.page`` when it runs
+short. What was handed out is known by place and id only; if it is given back, it waits in a heap before the window
+(all its places are lower) and its message is read again when its turn comes. The count of what is ready is the queue's
+count less what is out, so it costs nothing to ask. No operation costs in proportion to the queue's depth.
+
+Messages that the mark of an earlier generation covers may have been handed out then: they go out as redelivered
+(PROTOCOL, "Failover"; P3). What this generation marked and did not hand out does not.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from broker_plugin.embedded.queue import UNLIMITED, Queue, Taken
+from broker_plugin.embedded.turn import Turn
+from txobserver.configuration import QueueSpec
+from txobserver.events import Message, Removal
+from txobserver.ledger import Content, Done, Ledger
+
+HIGHEST_PLACE = (1 << 63) - 1
+FIRST_PAGE = 64
+"""Messages read at first; how many are read next follows from their size."""
+
+
+class WindowLimits(NamedTuple):
+    """How much of a queue's beginning is kept in memory: whichever limit is reached first."""
+
+    messages: int = 4000
+    bytes: int = 8 << 20
+
+
+class DurableQueue(Queue):
+    """One replicated queue. The calls ``enqueued``, ``removed``, ``purged`` and ``marked`` come from the ledger."""
+
+    durable = True
+
+    def __init__(self, spec: QueueSpec, turn: Turn, ledger: Ledger, content: Content, limits: WindowLimits) -> None:
+        super().__init__(spec.name, spec.auto_delete, spec.arguments, turn)
+        self.number = spec.number
+        self._ledger = ledger
+        self._content = content
+        self._limits = limits
+        summary = content.summary(spec.number)
+        self.total = summary.count
+        self.mark = self._asked = self._old_mark = summary.mark
+        self.removed_count = 0
+        self._complete = not summary.count
+        self._window: deque[tuple[int, int, Message]] = deque()
+        self._window_bytes = 0
+        self._cursor = -1
+        self._out: dict[int, int] = {}
+        self._returned: list[tuple[int, int]] = []
+        self._settled: dict[Removal, list[tuple[int, int]]] = {}
+        self._promises: deque[int] = deque()
+        self._promised = 0
+
+    @property
+    def ready(self) -> int:
+        return self.total - len(self._out)
+
+    # -- told by the ledger
+
+    def enqueued(self, place: int, rid: int, message: Message) -> None:
+        """A message has entered the queue, behind all others."""
+        self.total += 1
+        if self._complete and place > self._cursor:
+            if len(self._window) < self._limits.messages and self._window_bytes < self._limits.bytes:
+                self._window.append((place, rid, message))
+                self._window_bytes += len(message.body)
+                self._cursor = place
+            else:
+                self._complete = False
+        if not self._woken and (self.consumers or self._getters):
+            self.wake()
+
+    def removed(self, entries: Sequence[tuple[int, int]]) -> None:
+        """Messages have left the queue."""
+        self.total -= len(entries)
+        out = self._out
+        for place, rid in entries:
+            if out.pop(place, None) is None:
+                self._forget(place, rid)
+
+    def purged(self, spared: Sequence[int], count: int) -> None:
+        """All but ``spared`` have left the queue."""
+        self.total -= count
+        self.removed_count = count
+        kept = set(spared)
+        self._window.clear()
+        self._window_bytes = 0
+        self._complete = True
+        self._returned = [entry for entry in self._returned if entry[0] in kept]
+        heapq.heapify(self._returned)
+        self._out = {place: rid for place, rid in self._out.items() if place in kept}
+
+    def marked(self, place: int) -> None:
+        """Messages up to ``place`` may be handed out."""
+        if place > self.mark:
+            self.mark = place
+            self._asked = max(self._asked, place)
+        if self._promises:
+            self._promised -= self._promises.popleft()
+        self.wake()
+
+    def appetite(self, offered: int) -> int:
+        """How many of ``offered`` messages could be handed out, beside those that are there or promised already."""
+        if self._held:
+            return 0
+        wanted = min(self.wanted() - self.ready - self._promised, offered)
+        if wanted <= 0:
+            return 0
+        self._promises.append(wanted)
+        self._promised += wanted
+        return wanted
+
+    # -- asked by channels
+
+    def settle(self, places: Sequence[int], reason: Removal) -> None:
+        if self.deleted:
+            return
+        if not self._settled:
+            self._turn.later(self._flush)
+        settled = self._settled.setdefault(reason, [])
+        for place in places:
+            rid = self._out.get(place)
+            if rid is not None:
+                settled.append((place, rid))
+
+    def entries(self, places: Sequence[int]) -> list[tuple[int, int]]:
+        """(place, replication id) of messages that are out and still in the queue."""
+        return [(place, self._out[place]) for place in places if place in self._out]
+
+    def give_back(self, places: Sequence[int]) -> None:
+        for place in places:
+            rid = self._out.pop(place, None)
+            if rid is not None:
+                heapq.heappush(self._returned, (place, rid))
+        self.wake()
+
+    def purge(self, done: Done) -> None:
+        """Ask that everything that is in nobody's hands leaves the queue.
+
+        That is all that stands before the purge in the stream: nothing is handed out until then (``hold``).
+        """
+        self._ledger.purge(self.number, HIGHEST_PLACE, list(self._out), done)
+
+    def drop(self) -> None:
+        super().drop()
+        self._window.clear()
+        self._returned.clear()
+        self._out.clear()
+
+    # -- inside
+
+    def _flush(self) -> None:
+        settled, self._settled = self._settled, {}
+        if not self.deleted:
+            for reason, entries in settled.items():
+                if entries:
+                    self._ledger.settle(self.number, entries, reason)
+
+    def _take(self) -> Taken | None:
+        while self._returned:
+            place, rid = heapq.heappop(self._returned)
+            entry = self._content.get(self.number, place)
+            if entry is not None:
+                self._out[place] = rid
+                return place, True, entry.message
+        if not self._window and not self._complete:
+            self._fill()
+        if not self._window or self._window[0][0] > self.mark:
+            return None
+        place, rid, message = self._window.popleft()
+        self._window_bytes -= len(message.body)
+        self._out[place] = rid
+        return place, place <= self._old_mark, message
+
+    def _prepare(self) -> None:
+        """Read on before the window is empty, and ask for leave to hand out what is wanted next."""
+        wanted = self.wanted()
+        if not wanted:
+            return
+        limits = self._limits
+        if not self._complete and len(self._window) * 2 < limits.messages and self._window_bytes * 2 < limits.bytes:
+            self._fill()
+        if self._window:
+            last = self._window[min(wanted, len(self._window)) - 1][0]
+            if last > self._asked:
+                self._asked = last
+                self._promises.append(0)
+                self._ledger.mark(self.number, last)
+
+    def _fill(self) -> None:
+        """Read the window full from the store. It is complete when the store has no more."""
+        limits, window, size = self._limits, self._window, FIRST_PAGE
+        while not self._complete and len(window) < limits.messages and self._window_bytes < limits.bytes:
+            size = min(size, limits.messages - len(window))
+            page = self._content.page(self.number, self._cursor, size)
+            for place, entry in page:
+                window.append((place, entry.rid, entry.message))
+                self._window_bytes += len(entry.message.body)
+                self._cursor = place
+            self._complete = len(page) < size
+            mean = self._window_bytes // max(1, len(window)) + 1
+            size = max(1, (limits.bytes - self._window_bytes) // mean)
+
+    def _forget(self, place: int, rid: int) -> None:
+        """A message left the queue though nobody held it."""
+        if (place, rid) in self._returned:
+            self._returned.remove((place, rid))
+            heapq.heapify(self._returned)
+        for index, entry in enumerate(self._window):
+            if entry[0] >= place:
+                if entry[0] == place:
+                    del self._window[index]
+                    self._window_bytes -= len(entry[2].body)
+                return

@@ -1,0 +1,68 @@
+"""Errors as AMQP clients see them: a reply code and RabbitMQ's reply text."""
+
+from __future__ import annotations
+
+NAMES = {
+    311: "CONTENT_TOO_LARGE",
+    312: "NO_ROUTE",
+    320: "CONNECTION_FORCED",
+    403: "ACCESS_REFUSED",
+    404: "NOT_FOUND",
+    405: "RESOURCE_LOCKED",
+    406: "PRECONDITION_FAILED",
+    501: "FRAME_ERROR",
+    502: "SYNTAX_ERROR",
+    503: "COMMAND_INVALID",
+    504: "CHANNEL_ERROR",
+    505: "UNEXPECTED_FRAME",
+    506: "RESOURCE_ERROR",
+    530: "NOT_ALLOWED",
+    540: "NOT_IMPLEMENTED",
+    541: "INTERNAL_ERROR",
+}
+SOFT = frozenset({311, 403, 404, 405, 406})
+"""Codes that end only the channel (AMQP 0-9-1, "Constants")."""
+
+
+class AmqpError(Exception):
+    """What a client did cannot be done. ``hard`` errors end the connection, the others only the channel."""
+
+    def __init__(self, code: int, text: str, hard: bool | None = None) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+        self.hard = code not in SOFT if hard is None else hard
+
+    @property
+    def reply_text(self) -> str:
+        """The text as RabbitMQ writes it: ``NAME - text``."""
+        return f"{NAMES[self.code]} - {self.text}"
+
+
+def located(kind: str, name: str) -> str:
+    """How RabbitMQ names an exchange or queue in its texts. There is one virtual host."""
+    return f"{kind} '{name}' in vhost '/'"
+
+
+def not_found(kind: str, name: str) -> AmqpError:
+    """404 for an exchange or queue that is not there."""
+    return AmqpError(404, f"no {located(kind, name)}")
+
+
+def locked(queue: str) -> AmqpError:
+    """405 for an exclusive queue of another connection."""
+    return AmqpError(
+        405,
+        f"cannot obtain exclusive access to locked {located('queue', queue)}. It could be originally declared on"
+        " another connection or the exclusive property value does not match that of the original declaration.",
+    )
+
+
+def refused(text: str) -> AmqpError:
+    """403."""
+    return AmqpError(403, text)
+
+
+def precondition(text: str) -> AmqpError:
+    """406."""
+    return AmqpError(406, text)
