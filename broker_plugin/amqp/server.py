@@ -18,6 +18,8 @@ from broker_plugin.amqp.settings import AmqpSettings
 from broker_plugin.embedded.broker import Broker
 from broker_plugin.embedded.durable_queue import WindowLimits
 
+__all__ = ["AmqpServer", "AmqpSettings", "embedded_broker", "unique_name"]
+
 TICK = 0.5
 """Seconds between looks at the clock."""
 

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker_plugin.embedded.queue import UNLIMITED, Queue, Taken
+from broker_plugin.embedded.queue import Queue, Taken
 from broker_plugin.embedded.turn import Turn
 from txobserver.configuration import QueueSpec
 from txobserver.events import Message, Removal

@@ -1,0 +1,236 @@
+"""A ledger in memory: one node that is its own ready set. What is asked becomes visible only at ``commit``."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from txobserver.contents import Contents
+from txobserver.events import (
+    Configure,
+    Delivered,
+    Event,
+    Message,
+    Publish,
+    Purge,
+    Removal,
+    Settle,
+    TxDecision,
+    TxDequeue,
+    TxEnqueue,
+    TxEvent,
+    TxPrepare,
+)
+from txobserver.ids import generated_id, place_of
+from txobserver.ledger import Done, Host
+from txobserver.observer import TransactionObserver, TransactionObserverFactory
+from txobserver.store import MemoryBase, Meta
+from txobserver.tx_buffer import TxBuffer
+
+Pending = tuple[int, Event, Done | None]
+
+
+class LocalLedger:
+    """Implements ``Ledger`` and ``TxSink``. ``on_append`` is called when something waits for ``commit``.
+
+    With ``refuse`` set to a sentence, publishes with a confirm, configuration and commits are refused with it.
+    """
+
+    def __init__(self, generation: int = 1, base: MemoryBase | None = None, meta: Meta | None = None) -> None:
+        self.contents = Contents(base or MemoryBase(), meta or Meta())
+        self.refuse: str | None = None
+        self.on_append: Callable[[], object] = lambda: None
+        self.log: list[Event] = []
+        self._generation = generation
+        self._host: Host | None = None
+        self._sequence = self.contents.applied.sequence
+        self._pending: deque[Pending] = deque()
+        self._group_start = 0
+        self._additions: dict[int, list[int]] = {}
+        self._buffers: dict[int, TxBuffer] = {}
+        self._rids = 0
+        self._config_id = self.contents.configuration.last_id
+        self._factory = TransactionObserverFactory(generation, self, self._next_rid)
+
+    def serve(self, host: Host) -> None:
+        """Make the host active."""
+        self._host = host
+        host.on_active(self, self.contents)
+
+    def successor(self) -> LocalLedger:
+        """The ledger of the next generation, with all that was applied."""
+        puts, deletes, dropped = self.contents.freeze()
+        meta = self.contents.meta([])
+        base = self.contents._base
+        assert isinstance(base, MemoryBase)
+        for queue in dropped:
+            base.queues.pop(queue, None)
+        for queue, place in deletes:
+            base.queues.get(queue, {}).pop(place, None)
+        for queue, place, entry in puts:
+            base.queues.setdefault(queue, {})[place] = entry
+        return LocalLedger(self._generation + 1, base, meta)
+
+    @property
+    def waiting(self) -> int:
+        """How many events wait for the commit point."""
+        return len(self._pending)
+
+    # -- Ledger
+
+    def configure(self, step: Configure, done: Done) -> None:
+        if self.refuse:
+            done(self.refuse)
+            return
+        self._config_id += 1
+        self._append(Configure(self._config_id, step.operation, step.name, step.arguments), done)
+
+    def publish(self, queues: Sequence[int], message: Message, done: Done | None) -> None:
+        if self.refuse and done is not None:
+            done(self.refuse)
+            return
+        sequence = self._append(Publish(self._next_rid(), tuple(queues), message), done)
+        for queue in queues:
+            self._additions.setdefault(queue, []).append(place_of(sequence))
+
+    def settle(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
+        self._append(Settle(queue, list(entries), int(reason)))
+
+    def purge(self, queue: int, place: int, spared: Sequence[int], done: Done) -> None:
+        self._append(Purge(queue, place, list(spared)), done)
+
+    def mark(self, queue: int, place: int) -> None:
+        self._append(Delivered(queue, place))
+
+    def begin(self) -> TransactionObserver:
+        return self._factory.begin()
+
+    # -- TxSink
+
+    def tx_event(self, event: TxEvent) -> bool:
+        sequence = self._append(event)
+        if event.tx in self._buffers:
+            self._buffers[event.tx].add(sequence, event)
+        else:
+            self._buffers[event.tx] = TxBuffer(event.tx, sequence)
+        return True
+
+    def tx_commit(self, tx: int, count: int, done: Done) -> None:
+        if self.refuse:
+            self.tx_rollback(tx)
+            done(self.refuse)
+            return
+        self.tx_event(TxPrepare(tx, count, []))
+        sequence = self._append(TxDecision(tx, True), done)
+        buffer = self._buffers[tx]
+        buffer.add(sequence, TxDecision(tx, True))
+        for place, event in buffer.placed():
+            if isinstance(event, TxEnqueue):
+                for queue in event.queues:
+                    self._additions.setdefault(queue, []).append(place)
+
+    def tx_rollback(self, tx: int) -> None:
+        self._append(TxDecision(tx, False))
+
+    # -- the commit point
+
+    def flush(self) -> None:
+        """End the group that is being gathered: mark what consumers can take of it."""
+        additions, self._additions = self._additions, {}
+        for queue, places in additions.items():
+            wanted = self._host.appetite(queue, len(places)) if self._host else 0
+            if wanted > 0:
+                self._append(Delivered(queue, places[min(wanted, len(places)) - 1]))
+
+    def commit(self, events: int | None = None) -> None:
+        """Everything asked so far (or that many events) passes the commit point: apply it, tell the host, answer."""
+        self.flush()
+        dones: list[Done] = []
+        for _ in range(len(self._pending) if events is None else events):
+            sequence, event, done = self._pending.popleft()
+            self._apply(sequence, event)
+            self.log.append(event)
+            if done is not None:
+                dones.append(done)
+        for done in dones:
+            done(None)
+
+    def commit_all(self) -> None:
+        """Commit until nothing waits."""
+        while self._pending or self._additions:
+            self.commit()
+
+    def lose(self) -> None:
+        """What has not passed the commit point is lost; its outcome is never told."""
+        self._pending.clear()
+        self._additions.clear()
+
+    def _append(self, event: Event, done: Done | None = None) -> int:
+        self._sequence += 1
+        self._pending.append((self._sequence, event, done))
+        if len(self._pending) == 1:
+            self.on_append()
+        return self._sequence
+
+    def _apply(self, sequence: int, event: Event) -> None:
+        host, contents = self._host, self.contents
+        assert host is not None
+        contents.applied = contents.applied._replace(generation=self._generation, sequence=sequence)
+        if isinstance(event, Publish):
+            self._insert(place_of(sequence), event)
+        elif isinstance(event, Settle):
+            self._remove(event)
+        elif isinstance(event, Delivered):
+            contents.mark(event.queue, event.place)
+            host.on_mark(event.queue, event.place)
+        elif isinstance(event, Configure):
+            self._configure(event)
+        elif isinstance(event, Purge):
+            spared = set(event.spared)
+            doomed = [p for p, _ in contents.ids(event.queue) if p <= event.place and p not in spared]
+            for place in doomed:
+                contents.remove(event.queue, place)
+            host.on_purged(event.queue, event.place, event.spared, len(doomed))
+        elif isinstance(event, TxDecision):
+            self._decide(event)
+
+    def _insert(self, place: int, event: Publish | TxEnqueue) -> None:
+        assert self._host is not None
+        for queue in event.queues:
+            if self.contents.insert(queue, place, event.rid, event.message):
+                self._host.on_enqueued(queue, place, event.rid, event.message)
+
+    def _remove(self, event: Settle | TxDequeue) -> None:
+        assert self._host is not None
+        gone = [entry for entry in event.entries if self.contents.remove(event.queue, entry[0])]
+        if gone:
+            self._host.on_removed(event.queue, gone, Removal(event.reason))
+
+    def _configure(self, step: Configure) -> None:
+        assert self._host is not None
+        configuration = self.contents.configuration
+        deleted = configuration.apply(step)
+        if deleted is not None:
+            self.contents.drop_queue(deleted)
+        if configuration.queue_number(step.name) == step.config_id:
+            self.contents.add_queue(step.config_id)
+        self._host.on_configured(step)
+
+    def _decide(self, event: TxDecision) -> None:
+        buffer = self._buffers.pop(event.tx)
+        if event.commit:
+            for place, part in buffer.placed():
+                if isinstance(part, TxEnqueue):
+                    self._insert(place, part)
+                else:
+                    self._remove(part)
+
+    def _next_rid(self) -> int:
+        self._rids += 1
+        return generated_id(self._generation, self._rids)
+
+
+def commit_each_turn(ledger: LocalLedger, schedule: Callable[[Callable[[], None]], object]) -> None:
+    """Let everything pass the commit point one turn of the event loop after it was asked."""
+    ledger.on_append = partial(schedule, ledger.commit_all)
