@@ -4,8 +4,8 @@ It attaches joiners, sends them the stream, says up to where the stream is durab
 the silent and the gone out of the ready set, and grants ``ready``.
 
 Who counts: every member that the record lists or may list (RecordKeeper), and every joiner past its QueueGuard. A
-member that is listed and not attached holds everything up: that is the wait of a new primary for its expected backups, and
-it ends with the member attached and in step, or out of the ready set.
+member that is listed and not attached holds everything up: that is the wait of a new primary for its expected backups,
+and it ends with the member attached and in step, or out of the ready set.
 """
 
 from __future__ import annotations

@@ -70,9 +70,8 @@ class Candidate:
         record = self.record
         if record is None or self.in_flight or not self.may_stand(record) or not self._vacant(record, now):
             return
-        if self._asked_at is None:
-            if now >= self._rest_until:
-                self._ask(record, linked, now)
+        if self._asked_at is None and now >= self._rest_until:
+            self._ask(record, linked, now)
         if self._asked_at is None:
             return
         if self._asked <= self._replies.keys() or now - self._asked_at >= self._settings.probe_timeout:

@@ -1,7 +1,7 @@
 """Named points between two durable steps at which a test can end the process as SIGKILL would.
 
-With the environment variable TXHA_CRASH_POINT set to ``name`` or ``name:n``, the process kills itself when it passes that
-point for the n-th time (the first, if n is not given). Without it a crash point costs one comparison.
+With the environment variable TXHA_CRASH_POINT set to ``name`` or ``name:n``, the process kills itself when it passes
+that point for the n-th time (the first, if n is not given). Without it a crash point costs one comparison.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class LogReclaimed(StoreError):
 
 
 class Log:
-    """Segments in ``directory``. ``first`` is the first sequence held; ``tail`` the last position, or that before it."""
+    """Segments in ``directory``. ``tail`` is the last position held, or the one before the first."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class Log:
         self.tail = before
 
     def reclaim(self, applied: int, older_than: float) -> None:
-        """Remove segments that hold only events up to ``applied`` and were last written before ``older_than`` (epoch s)."""
+        """Remove segments of events up to ``applied`` that were last written before ``older_than`` (seconds since 1970)."""
         while len(self._firsts) > 1 and self._firsts[1] <= applied + 1:
             path = segment_path(self._directory, self._firsts[0])
             if path.stat().st_mtime >= older_than:

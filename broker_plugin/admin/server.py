@@ -1,4 +1,4 @@
-"""The node's side: listens on a loopback port of its own choice and writes port and token to ``admin.json`` (mode 0600)."""
+"""The node's side: listens on a loopback port of its own choice, and says in ``admin.json`` (mode 0600) which."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from typing import IO, Any
 from broker_plugin.admin.client import AdminError, ask
 from broker_plugin.cli.layout import (
     CLUSTER_FILE,
-    COORDINATION_FILE,
     CONFIG_FILE,
+    COORDINATION_FILE,
     LOG_FILE,
     ClusterError,
     NodeEntry,

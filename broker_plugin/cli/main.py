@@ -79,7 +79,9 @@ def promote(
     node: Annotated[str, typer.Argument(help="The node that shall be primary.")],
     accept_data_loss: Annotated[
         bool,
-        typer.Option("--accept-data-loss", help="Promote a node that is not in the ready set: what only others hold is lost."),
+        typer.Option(
+            "--accept-data-loss", help="Promote it even if it is not ready: what only other nodes hold is lost."
+        ),
     ] = False,
 ) -> None:
     """Hand the primary's role to a ready backup."""

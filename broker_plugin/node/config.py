@@ -1,4 +1,4 @@
-"""Configuration of a node: one model, from a TOML file, the environment (TXHA_…) and flags, the later over the earlier."""
+"""Configuration of a node: one model, from a TOML file, the environment (TXHA_…) and flags; the later wins."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def framed(message: object) -> bytes:
 
 
 class PeerProtocol(asyncio.Protocol):
-    """One connection, either way. ``hello`` greets; what comes in goes to ``on_message`` with the name of its sender."""
+    """One connection, either way. What comes in goes to ``on_message`` with the name of its sender."""
 
     def __init__(
         self,

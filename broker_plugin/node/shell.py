@@ -1,7 +1,8 @@
 """The asyncio shell: carries out what the core asks, and reports to it what happened.
 
 Everything runs in turns. A report (a message, a completed write, a client's request) only marks the turn as due; when
-all that is at hand has been reported, the turn settles the core and carries out the effects in order. So events of many clients share one group, one write and one sync.
+all that is at hand has been reported, the turn settles the core and carries out the effects in order. So events of
+many clients share one group, one write and one sync.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A broker in a few lines: it keeps what it was told and nothing else, so tests can ask what a client could have seen."""
+"""A broker in a few lines: it keeps what it was told, so tests can ask what a client could have seen."""
 
 from __future__ import annotations
 

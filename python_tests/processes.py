@@ -1,0 +1,153 @@
+"""A local cluster as a user runs it: ``txha cluster`` and ``txha node`` as processes, seen from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+START_SECONDS = 30.0
+
+
+def free_base_port(count: int) -> int:
+    """The first of ``count`` neighbouring loopback ports that nobody listens on."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            base = int(probe.getsockname()[1])
+        if base + count < 65536 and all(_free(base + offset) for offset in range(count)):
+            return base
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+class LocalCluster:
+    """Three nodes (by default) below ``directory``. A context manager: everything it started is ended with it."""
+
+    def __init__(
+        self, directory: Path, nodes: int = 3, *options: str, environment: dict[str, str] | None = None
+    ) -> None:
+        self.directory = directory
+        self.count = nodes
+        self.base_port = free_base_port(nodes)
+        self._options = options
+        self._environment = {**os.environ, **(environment or {})}
+        self._supervisor: subprocess.Popen[str] | None = None
+        self._extra: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def ports(self) -> list[int]:
+        """The AMQP ports of all nodes."""
+        return [self.base_port + index for index in range(self.count)]
+
+    def __enter__(self) -> LocalCluster:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> LocalCluster:
+        """Start, and wait for ``cluster ready``. Raises RuntimeError if that does not come."""
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        log = self.directory.with_name(self.directory.name + ".err")
+        with log.open("ab") as errors:
+            self._supervisor = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "broker_plugin.cli.main", "cluster", "--dir", str(self.directory)),
+                    *("--nodes", str(self.count), "--base-port", str(self.base_port), *self._options),
+                ],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=self._environment,
+            )
+        assert self._supervisor.stdout is not None
+        line = self._supervisor.stdout.readline()
+        if line.strip() != "cluster ready":
+            self.stop()
+            raise RuntimeError(f"the cluster did not start: {log.read_text()[-500:]}")
+        return self
+
+    def stop(self) -> None:
+        """End every process, cleanly if possible."""
+        processes = [p for p in (self._supervisor, *self._extra.values()) if p is not None]
+        for process in processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._supervisor, self._extra = None, {}
+
+    def status(self) -> list[dict[str, Any]]:
+        """What ``txha status --json`` says."""
+        answer = subprocess.run(
+            [sys.executable, "-m", "broker_plugin.cli.main", "status", "--dir", str(self.directory), "--json"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return list(json.loads(answer.stdout)) if answer.stdout.strip() else []
+
+    def primary(self) -> str | None:
+        """The name of the active primary."""
+        active = [node for node in self.status() if node["state"] == "active"]
+        return max(active, key=lambda node: node["generation"])["name"] if active else None
+
+    def state(self, name: str) -> str:
+        """The state of one node."""
+        return next((node["state"] for node in self.status() if node["name"] == name), "down")
+
+    def pid(self, name: str) -> int:
+        """The process of a node. Raises LookupError if it does not run."""
+        extra = self._extra.get(name)
+        if extra is not None and extra.poll() is None:
+            return extra.pid
+        for node in json.loads((self.directory / "cluster.json").read_text())["nodes"]:
+            if node["name"] == name and node["pid"] is not None:
+                return int(node["pid"])
+        raise LookupError(f"{name} does not run")
+
+    def kill(self, name: str) -> float:
+        """SIGKILL; returns the monotonic time of it."""
+        pid = self.pid(name)
+        os.kill(pid, signal.SIGKILL)
+        return time.monotonic()
+
+    def start_node(self, name: str, environment: dict[str, str] | None = None) -> None:
+        """Start one node again, by itself."""
+        directory = self.directory / name
+        with (directory / "node.log").open("ab") as log:
+            self._extra[name] = subprocess.Popen(
+                [sys.executable, "-m", "broker_plugin.cli.main", "node", "--config", str(directory / "node.toml")],
+                stdout=log,
+                stderr=log,
+                env={**self._environment, **(environment or {})},
+            )
+
+    def wait_state(self, name: str, state: str, seconds: float = START_SECONDS) -> None:
+        """Wait until a node is in this state. Raises TimeoutError."""
+        deadline = time.monotonic() + seconds
+        while self.state(name) != state:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{name} is {self.state(name)} and not {state} after {seconds:.0f} s")
+            time.sleep(0.05)
