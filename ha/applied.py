@@ -15,6 +15,9 @@ class Applied(Protocol):
     def configured(self, step: Configure) -> None:
         """A configuration step."""
 
+    def queue_deleted(self, queue: int) -> None:
+        """A queue was deleted, with all it held."""
+
     def enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:
         """A message entered a queue."""
 
@@ -41,6 +44,9 @@ class Silent:
     """A listener that does nothing: a backup has nobody to tell."""
 
     def configured(self, step: Configure) -> None:
+        """Nothing."""
+
+    def queue_deleted(self, queue: int) -> None:
         """Nothing."""
 
     def enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:

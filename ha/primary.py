@@ -260,6 +260,11 @@ class Primary(Applied):
         if self.serving:
             self._host.on_configured(step)
 
+    def queue_deleted(self, queue: int) -> None:
+        """Nobody holds anything of it any more."""
+        if self.watcher:
+            self.watcher.queue_deleted(queue)
+
     def enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:
         """Tell the broker."""
         for listener in self.listeners:

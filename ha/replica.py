@@ -182,6 +182,7 @@ class Replica:
         deleted = contents.configuration.apply(event)
         if deleted is not None:
             contents.drop_queue(deleted)
+            self.listener.queue_deleted(deleted)
         number = contents.configuration.queue_number(event.name)
         if number == event.config_id:
             contents.add_queue(number)

@@ -6,9 +6,9 @@ One tracker per (transaction, queue, joiner). It is set at prepare, before the l
 not take part, and when a joiner connects for each transaction that is closed and has not ended. It is emptied only by
 
 - the joiner's durable acknowledgement of the decision (never by the sending of it: ``tracker_cleared_on_send``),
-- the joiner's durable acknowledgement of a snapshot of that queue, taken after the primary applied the transaction to
-  it (``tracker_for_what_snapshot_already_has``), or of the snapshot as a whole, if a skip kept the message from the
-  joiner's queue stream (``tracker_never_clears``),
+- the joiner's durable acknowledgement of a snapshot that was cut behind the decision: it is the acknowledgement of
+  the cut's position (``tracker_never_clears``; for a transaction that had ended before the joiner connected there is no
+  tracker at all, ``tracker_for_what_snapshot_already_has``),
 - a rollback, or the deletion of the queue,
 - for a transaction without a decision: the joiner's having passed its guards with the prepare on its disk, which
   makes it a participant (``prepared_branch_blocks_joiner``).
@@ -51,11 +51,6 @@ class TxTrackers:
     def queue_deleted(self, queue: int) -> None:
         """Nobody holds anything in this queue any more."""
         for tx in list(self._queues):
-            self._discard(tx, queue)
-
-    def snapshot_acknowledged(self, queue: int, applied: set[int]) -> None:
-        """The joiner holds, durably, a snapshot of ``queue`` taken after these transactions were applied to it."""
-        for tx in applied & self._queues.keys():
             self._discard(tx, queue)
 
     def acknowledged(self, sequence: int, past_guard: bool) -> None:

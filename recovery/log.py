@@ -161,7 +161,7 @@ class Log:
         self.tail = before
 
     def reclaim(self, applied: int, older_than: float) -> None:
-        """Remove segments of events up to ``applied`` that were last written before ``older_than`` (seconds since 1970)."""
+        """Remove segments of events up to ``applied``, last written before ``older_than`` (seconds since 1970)."""
         while len(self._firsts) > 1 and self._firsts[1] <= applied + 1:
             path = segment_path(self._directory, self._firsts[0])
             if path.stat().st_mtime >= older_than:

@@ -73,7 +73,7 @@ class Store:
         now_ms: Callable[[], int],
         files: Files | None = None,
     ) -> Store:
-        """Open the store of this node, or make one in an empty directory. Raises StoreError; then nothing is written."""
+        """Open the store of this node, or make one in an empty directory. On StoreError nothing is written."""
         identity = check_identity(directory, cluster, node)
         if identity is None and directory.exists() and (directory / "log").exists():
             raise StoreError(f"{directory} holds a log without {directory / 'identity.json'}; restore that file")
@@ -92,7 +92,7 @@ class Store:
             raise
 
     def suffix(self) -> Iterator[Frame]:
-        """Frames of the log with events behind the last checkpoint; to be read to the end before anything is written."""
+        """Frames of the log with events behind the last checkpoint; to be read to the end before any write."""
         if self.meta.resyncing:
             return iter(())
         return self._log.recover(self.meta.applied)

@@ -43,6 +43,10 @@ class MemoryDisk:
         self.base = MemoryBase()
 
     @property
+    def durable(self) -> int:
+        return self.frames[-1].last if self.frames else self.base.meta.applied.sequence
+
+    @property
     def log_first(self) -> int:
         return self.frames[0].first if self.frames else self.base.meta.applied.sequence + 1
 
@@ -61,6 +65,7 @@ class MemoryNode:
         self.disk_error: str | None = None
         self.lines: list[str] = []
         self.stopped: str | None = None
+        self.host.on_ok = lambda label: cluster.check_durable(self, label)
         self.core = self._boot()
 
     def _boot(self) -> NodeCore:
@@ -110,7 +115,7 @@ class MemoryNode:
         """The disk completes what it was given."""
         writes, self.writes = self.writes, []
         for write in writes:
-            if self.disk_error and not isinstance(write, tuple):
+            if self.disk_error and isinstance(write, Persist | Truncate | WriteCheckpoint | ResetLog):
                 self.report(lambda: self.core.on_store_error(str(self.disk_error)))
             else:
                 self._write(write)
@@ -122,6 +127,8 @@ class MemoryNode:
             self._acknowledge(write.then)
             self.report(lambda: self.core.on_durable(write.frame.last))
         elif isinstance(write, Truncate):
+            if disk.frames and disk.frames[-1].last > write.last:
+                self.cluster.check_not_ready(self, "cuts its log")
             disk.frames = [f for f in disk.frames if f.last <= write.last]
             self._acknowledge(write.then)
         elif isinstance(write, WriteCheckpoint):
@@ -129,6 +136,7 @@ class MemoryNode:
             self._acknowledge(write.then)
             self.report(self.core.on_checkpoint)
         elif isinstance(write, ResetLog):
+            self.cluster.check_not_ready(self, "throws its log away")
             disk.frames = []
             self.report(self.core.on_reset)
         else:
@@ -283,6 +291,19 @@ class MemoryCluster:
             + " | "
             + str([n.lines[-4:] for n in self.nodes.values()])
         )
+
+    def check_durable(self, node: MemoryNode, label: str) -> None:
+        """P2, P11: what is answered ok is on the disk of every member of the ready set, as the store has it now."""
+        assert node.core.primary and self.coordination.record
+        for member in self.coordination.record.ready:
+            disk = self.disks[member.node]
+            if disk.incarnation == member.incarnation:
+                assert disk.durable >= node.core.primary.commit, f"{label} answered, and {member} has it not on disk"
+
+    def check_not_ready(self, node: MemoryNode, what: str) -> None:
+        """P6: nothing in the store of a member of the ready set is undone or overwritten."""
+        record = self.coordination.record
+        assert record is None or node.member not in record.ready, f"{node.name} {what} while it is a ready member"
 
     def check_agreement(self) -> None:
         """P7: nodes at the same position have equal digests, and the digests are those of the content."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from txobserver.configuration import queue_step
 from txobserver.events import Configure, Message, Removal
@@ -20,6 +20,7 @@ class MemoryHost:
         self.hunger = 0
         self.closed: list[str] = []
         self.answers: list[tuple[str, str | None]] = []
+        self.on_ok: Callable[[str], None] = lambda label: None
 
     def on_active(self, ledger: Ledger, content: Content) -> None:
         self.ledger, self.content = ledger, content
@@ -82,7 +83,12 @@ class MemoryHost:
         return found[0]
 
     def note(self, label: str):  # type: ignore[no-untyped-def]
-        return lambda error: self.answers.append((label, error))
+        def done(error: str | None) -> None:
+            self.answers.append((label, error))
+            if error is None:
+                self.on_ok(label)
+
+        return done
 
     def answer(self, label: str) -> str | None:
         """'ok', the error, or None while there is no answer."""

@@ -3,36 +3,7 @@
 from __future__ import annotations
 
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
-from tests.ha.memory_host import text
-from txobserver.ledger import Observer
-
-
-def declared(*queues: str, size: int = 3, **settings: float) -> MemoryCluster:
-    """A cluster in which everyone is ready and these queues exist."""
-    cluster = MemoryCluster(size, **settings).settled()
-    host = cluster.primary.host
-    for queue in queues:
-        cluster.primary.report(lambda q=queue: host.declare(q))  # type: ignore[misc]
-    cluster.run(lambda: all(host.answer(f"declare {queue}") == "ok" for queue in queues))
-    return cluster
-
-
-def begin(node: MemoryNode, queues: dict[str, list[str]], acks: dict[str, list[str]] | None = None) -> Observer:
-    """An open transaction that publishes these bodies and acknowledges those messages."""
-    host = node.host
-    assert host.ledger
-    observer = host.ledger.begin()
-    for queue, bodies in queues.items():
-        for body in bodies:
-            node.report(lambda q=queue, b=body: observer.enqueue([host.number(q)], text(b)))  # type: ignore[misc]
-    for queue, bodies in (acks or {}).items():
-        entries = [host.entry(queue, body) for body in bodies]
-        node.report(lambda q=queue, e=entries: observer.dequeue(host.number(q), e))  # type: ignore[misc]
-    return observer
-
-
-def commit(node: MemoryNode, observer: Observer, label: str = "commit") -> None:
-    node.report(lambda: observer.commit(node.host.note(label)))
+from tests.ha.steps import begin, commit, declared
 
 
 def test_founding_and_joining() -> None:
