@@ -44,7 +44,7 @@ from ha.wire import (
     ResyncBegin,
     SnapshotEnd,
 )
-from txobserver.effects import Acknowledge, Effect, LogLine, Send, Stop, WriteCheckpoint
+from txobserver.effects import Acknowledge, CompareAndSet, Effect, LogLine, Send, Stop, WriteCheckpoint
 from txobserver.frames import Frame
 from txobserver.ids import Member
 from txobserver.ledger import Host
@@ -187,37 +187,39 @@ class NodeCore:
         elif self._candidate.observe(record, self.now):
             self._adopt(record)
 
-    def on_stored(self, record: Record) -> None:
-        """Our compare-and-set has been made, and synced."""
-        if self.keeper:
+    def on_stored(self, asked: CompareAndSet, record: Record) -> None:
+        """Our compare-and-set has been made, and synced. One that was sent in a role given up since is only read."""
+        if self.keeper and self.keeper.in_flight is asked:
             before = self.keeper.record.ready
             self.keeper.stored(record)
             if self.backups:
                 self.backups.record_stored(before, self.log_first, self.now)
             if self.keeper.released:
                 self._step_down("the lease was handed over")
-        else:
+        elif self._candidate.in_flight is asked:
             sent_at = self._candidate.sent_at
             self._candidate.settled()
             self._candidate.observe(record, self.now)
             self._promoted(record, sent_at)
+        else:
+            self.on_record(record)
 
-    def on_conflict(self, current: Record | None) -> None:
+    def on_conflict(self, asked: CompareAndSet, current: Record | None) -> None:
         """Our compare-and-set found another version."""
-        if self.keeper:
+        if self.keeper and self.keeper.in_flight is asked:
             self.keeper.conflict(current)
             if self.keeper.lost:
                 self._step_down("another node is primary")
-        else:
+        elif self._candidate.in_flight is asked:
             self._candidate.settled()
         if current is not None and not self.keeper and self._candidate.observe(current, self.now):
             self._adopt(current)
 
-    def on_cas_failed(self) -> None:
+    def on_cas_failed(self, asked: CompareAndSet) -> None:
         """The outcome of our compare-and-set is unknown."""
-        if self.keeper:
+        if self.keeper and self.keeper.in_flight is asked:
             self.keeper.failed()
-        else:
+        elif self._candidate.in_flight is asked:
             self._candidate.settled()
 
     def on_log_read(self, node: str, session: int, frames: list[Frame]) -> None:

@@ -99,6 +99,7 @@ class Primary(Applied):
         self._group: list[Event] = []
         self._group_first = replica.tail.sequence + 1
         self._writing = False
+        self._abandoned = False
         self._waiting: deque[tuple[int, Done]] = deque()
         self._additions: dict[int, list[int]] = {}
         self._rids = 0
@@ -131,6 +132,7 @@ class Primary(Applied):
     def abandon(self) -> None:
         """No longer primary: what was never written is forgotten."""
         self.serving = False
+        self._abandoned = True
         self._replica.listener = Silent()
         if self._group:
             self._replica.truncate(self._group_first - 1)
@@ -138,7 +140,12 @@ class Primary(Applied):
     # -- the stream
 
     def append(self, event: Event) -> int:
-        """Give the event its position, the next in the stream; it is written with the next group."""
+        """Give the event its position, the next in the stream; it is written with the next group.
+
+        A primary that has been abandoned takes nothing: late calls of clients that are being closed have no effect.
+        """
+        if self._abandoned:
+            return 0
         if not self._group:
             self._group_first = self._replica.tail.sequence + 1
             self.wake()
@@ -220,6 +227,8 @@ class Primary(Applied):
 
     def tx_commit(self, tx: int, count: int, done: Done) -> None:
         """Close the tx-queue and prepare."""
+        if self._abandoned:
+            return
         if self.below_min_ready:
             self.tx_rollback(tx)
             done(self._too_few())

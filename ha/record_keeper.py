@@ -31,7 +31,7 @@ class RecordKeeper:
         self._emit = emit
         self._lease_until = sent_at + settings.lease_ttl
         self._sent_at = sent_at
-        self._in_flight: Record | None = None
+        self.in_flight: CompareAndSet | None = None
         self._unresolved: set[Member] = set()
         self._adds: set[Member] = set()
         self._removes: set[Member] = set()
@@ -75,7 +75,7 @@ class RecordKeeper:
 
     def send_if_due(self, now: float) -> None:
         """Send the next change: at once when something is wanted, else when the lease is due to be renewed."""
-        if self._in_flight is not None or self.lost or self.released:
+        if self.in_flight is not None or self.lost or self.released:
             return
         wanted = self._adds or self._removes or self._release is not None
         if not wanted and now - self._sent_at < self._settings.renew_every:
@@ -83,7 +83,7 @@ class RecordKeeper:
         ready = [m for m in self.record.ready if m not in self._removes]
         ready += sorted(m for m in self._adds if m not in ready)
         self._unresolved |= self._adds
-        self._in_flight = msgspec.structs.replace(
+        wished = msgspec.structs.replace(
             self.record,
             version=self.record.version + 1,
             ready=tuple(ready),
@@ -91,13 +91,12 @@ class RecordKeeper:
             preferred=self._release or "",
         )
         self._sent_at = now
-        self._emit(CompareAndSet(self.record.version, self._in_flight))
+        self.in_flight = CompareAndSet(self.record.version, wished)
+        self._emit(self.in_flight)
 
     def stored(self, record: Record) -> None:
         """Our change has been made, and synced."""
-        sent, self._in_flight = self._in_flight, None
-        if sent is None:
-            return
+        self.in_flight = None
         self.record = record
         self._lease_until = self._sent_at + self._settings.lease_ttl
         self._unresolved.clear()
@@ -106,7 +105,7 @@ class RecordKeeper:
 
     def conflict(self, current: Record | None) -> None:
         """The version had moved: by an earlier change of our own that was thought lost, or by another primary."""
-        self._in_flight = None
+        self.in_flight = None
         if current is None or current.primary != self._me or current.generation != self.record.generation:
             self.lost = True
         else:
@@ -114,4 +113,4 @@ class RecordKeeper:
 
     def failed(self) -> None:
         """The outcome is unknown; the lease runs on and the next change goes out when it is due."""
-        self._in_flight = None
+        self.in_flight = None

@@ -198,9 +198,9 @@ class Shell:
         self._records.compare_and_set(
             effect.expected,
             record,
-            lambda stored: self.report(lambda: self.core.on_stored(stored)),
-            lambda current: self.report(lambda: self.core.on_conflict(current)),
-            lambda: self.report(self.core.on_cas_failed),
+            lambda stored: self.report(lambda: self.core.on_stored(effect, stored)),
+            lambda current: self.report(lambda: self.core.on_conflict(effect, current)),
+            lambda: self.report(lambda: self.core.on_cas_failed(effect)),
         )
 
     def _log(self, effect: LogLine) -> None:

@@ -157,6 +157,7 @@ class MemoryCluster:
         self.coordination = MemoryCoordination()
         self.cas: list[tuple[MemoryNode, CompareAndSet]] = []
         self.cas_held: set[str] = set()
+        self.late: list[tuple[MemoryNode, CompareAndSet]] = []
         self.cut: set[tuple[str, str]] = set()
         self.held: set[tuple[str, str]] = set()
         self.wire: list[tuple[str, str, bytes]] = []
@@ -229,6 +230,8 @@ class MemoryCluster:
                 node.report(node.core.tick)
 
     def _do_cas(self) -> None:
+        while self.late:
+            self.land(*self.late.pop(), report=False)
         cas, self.cas = self.cas, []
         for node, effect in cas:
             if node.name in self.cas_held or node.name in self.frozen:
@@ -244,10 +247,10 @@ class MemoryCluster:
         except CasConflict as conflict:
             current = conflict.current
             if report:
-                node.report(lambda: core.on_conflict(current))
+                node.report(lambda: core.on_conflict(effect, current))
             return
         if report:
-            node.report(lambda: core.on_stored(stored))
+            node.report(lambda: core.on_stored(effect, stored))
 
     def run(self, until: Callable[[], bool], seconds: float = 20.0) -> None:
         """Turn until the condition holds; fails after this much of the cluster's own time."""

@@ -87,7 +87,7 @@ def test_add_cas_times_out_then_lands() -> None:
     hold_the_add(cluster, primary, joiner)
     cut(cluster, primary, joiner)
     node, add = cluster.cas.pop(0)
-    primary.report(primary.core.on_cas_failed)
+    primary.report(lambda: primary.core.on_cas_failed(add))
     commit(primary, begin_t(primary))
     cluster.pause(0.3)
     assert primary.host.answer("commit") is None, "the add that timed out may still land"
