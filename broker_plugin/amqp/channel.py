@@ -87,7 +87,7 @@ class AmqpChannel:
             self._ignore_until_closed(kind, payload)
         elif kind == METHOD:
             if self._publishing is not None:
-                raise AmqpError(505, "expected content header for class 60, got method frame instead", hard=True)
+                raise self._unexpected()
             if payload.startswith(PUBLISH):
                 self._method = PUBLISH_INDEX
                 self._publishing = self._arguments(payload)
@@ -107,7 +107,7 @@ class AmqpChannel:
         self._method = method.index
         handler = HANDLERS.get(method.index)
         if handler is None:
-            raise AmqpError(540, f"{method.name} is not for a broker", hard=True)
+            raise AmqpError(503, "unimplemented method")
         handler(self, method)
 
     def _ignore_until_closed(self, kind: int, payload: bytes) -> None:
@@ -173,7 +173,7 @@ class AmqpChannel:
 
     def _content_header(self, payload: bytes) -> None:
         if self._publishing is None or self._properties is not None:
-            raise AmqpError(505, "expected method frame, got content header frame instead", hard=True)
+            raise self._unexpected()
         if len(payload) < 14:
             raise AmqpError(502, "content header is cut short")
         class_id, _, size = CONTENT_START.unpack_from(payload)
@@ -191,13 +191,22 @@ class AmqpChannel:
 
     def _content_body(self, payload: bytes) -> None:
         if self._properties is None:
-            raise AmqpError(505, "expected method frame, got content body frame instead", hard=True)
+            raise self._unexpected()
         self._missing -= len(payload)
         if self._missing < 0:
             raise AmqpError(501, "content body is longer than its header says")
         self._pieces.append(payload)
         if not self._missing:
             self._complete()
+
+    def _unexpected(self) -> AmqpError:
+        """505 for a frame of another kind than the one that must come now."""
+        if self._publishing is None:
+            self._method = 0
+            return AmqpError(505, "expected method frame, got non method frame instead")
+        if self._properties is None:
+            return AmqpError(505, "expected content header for class 60, got non content header frame instead")
+        return AmqpError(505, "expected content body, got non content body frame instead")
 
     def _complete(self) -> None:
         arguments, properties = self._publishing, self._properties

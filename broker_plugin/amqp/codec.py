@@ -28,6 +28,7 @@ _RETURN = b"\x00\x3c\x00\x32"
 _DELIVER = b"\x00\x3c\x00\x3c"
 _GET_OK = b"\x00\x3c\x00\x47"
 _NACK = b"\x00\x3c\x00\x78"
+_OPEN_OK = b"\x00\x14\x00\x0b"
 _DECLARE_OK = b"\x00\x32\x00\x0b"
 
 FRAME_START = struct.Struct(">BHI")
@@ -178,6 +179,11 @@ def encode_return(channel: int, code: int, text: str, origin: bytes) -> bytes:
 def encode_confirm(channel: int, tag: int, multiple: bool, accepted: bool) -> bytes:
     """basic.ack or basic.nack from the broker."""
     return _ANSWER.pack(METHOD, channel, 13, ACK if accepted else _NACK, tag, multiple, FRAME_END)
+
+
+def encode_open_ok(channel: int) -> bytes:
+    """channel.open-ok, whose only field is reserved and empty."""
+    return _method_frame(channel, _OPEN_OK + b"\0\0\0\0")
 
 
 def encode_declare_ok(channel: int, queue: str, messages: int, consumers: int) -> bytes:

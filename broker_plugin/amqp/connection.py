@@ -25,6 +25,7 @@ from broker_plugin.amqp.codec import (
     PublishArguments,
     decode_method,
     encode_method,
+    encode_open_ok,
     short_string,
 )
 from broker_plugin.amqp.handshake import CLOSED, CLOSING, CONNECTION_TABLE, OPEN, LoginRefused
@@ -70,6 +71,7 @@ class Connection:
         self._channels: dict[int, AmqpChannel] = {}
         self._capabilities: Mapping[str, Any] = {}
         self._partial = b""
+        self._current = 0
         self._output: list[bytes] = []
         self._output_bytes = 0
         self._writable = True
@@ -91,7 +93,7 @@ class Connection:
             if self.state not in (CLOSED, handshake.AWAIT_HEADER):
                 at = self._read_frames(data, at)
         except AmqpError as error:
-            self.fail(error, 0)
+            self.fail(error, self._current)
             return
         self._partial = data[at:]
 
@@ -137,6 +139,7 @@ class Connection:
 
     def _frame(self, kind: int, number: int, payload: bytes) -> None:
         """A frame of the connection itself, or of a channel that is not open."""
+        self._current = int.from_bytes(payload[:4], "big") if kind == METHOD else 0
         if kind == HEARTBEAT:
             if number:
                 raise AmqpError(501, "heartbeats belong to channel 0")
@@ -162,7 +165,7 @@ class Connection:
             )
         assert self._session is not None
         self._channels[number] = AmqpChannel(self, self._session, number)
-        self.send(encode_method(commands.Channel.OpenOk(), number))
+        self.send(encode_open_ok(number))
 
     # -- channel 0
 
@@ -183,7 +186,7 @@ class Connection:
         elif isinstance(method, commands.Connection.UpdateSecret) and self.state == OPEN:
             self.send(encode_method(commands.Connection.UpdateSecretOk(), 0))
         else:
-            raise AmqpError(503, f"{method.name} does not come in state '{self.state}'")
+            raise AmqpError(504, f"unexpected method in connection state {handshake.SHOWN[self.state]}")
 
     def _start_ok(self, method: commands.Connection.StartOk) -> None:
         self._capabilities = handshake.capabilities(method)

@@ -31,6 +31,9 @@ CONNECTION_TABLE: Table[str, str] = Table(
     },
 )
 
+SHOWN = {AWAIT_START_OK: "starting", AWAIT_TUNE_OK: "tuning", AWAIT_OPEN: "opening", OPEN: "running"}
+"""What RabbitMQ calls these states in its texts."""
+
 SERVER_PROPERTIES: Mapping[str, Any] = {
     "product": "txha",
     "version": "0.1.0",

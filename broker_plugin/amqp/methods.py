@@ -125,7 +125,7 @@ def _queue_declare(channel: AmqpChannel, method: Queue.Declare) -> None:
     reply = partial(_queue_declared, channel, method.nowait)
     channel.wait()
     if method.passive:
-        operations.declare_passive(channel.inner, queue_name(channel, method.queue), reply)
+        operations.declare_passive(channel.inner, name(method.queue), reply)
         return
     request = QueueDeclare(
         name(method.queue), method.durable, method.exclusive, method.auto_delete, plain(method.arguments)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from broker_plugin.amqp.codec import SyntaxProblem, decode_properties
 from broker_plugin.embedded.errors import precondition
 
@@ -26,7 +28,7 @@ _LAYOUT = (
     (1 << 3, _SHORT),  # app-id
     (1 << 2, _SHORT),  # cluster-id
 )
-MAX_EXPIRATION = (1 << 32) - 1
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class PropertyCheck:
@@ -80,10 +82,18 @@ class PropertyCheck:
         values = decode_properties(properties)
         if values.user_id and values.user_id != self._user:
             raise precondition(f"user_id property set to '{values.user_id}' but authenticated user was '{self._user}'")
-        expiration = values.expiration
-        if expiration is None:
+        if values.expiration is not None:
+            self._check_expiration(values.expiration)
+
+    @staticmethod
+    def _check_expiration(text: str) -> None:
+        number = _INTEGER.match(text)
+        if number is None:
+            problem = "no_integer"
+        elif number.end() < len(text):
+            problem = f'{{leftover_string,"{text[number.end() :]}"}}'
+        elif int(text) < 0:
+            problem = f"{{value_negative,{int(text)}}}"
+        else:
             return
-        if not expiration.isascii() or not expiration.isdigit():
-            raise precondition(f"invalid expiration '{expiration}': {{\"no_integer\",{expiration!r}}}")
-        if int(expiration) > MAX_EXPIRATION:
-            raise precondition(f"invalid expiration '{expiration}': {{value_too_big,{expiration}}}")
+        raise precondition(f"invalid expiration '{text}': {problem}")

@@ -53,7 +53,8 @@ class BindingOperations:
 
     def unbind(self, channel: Channel, request: BindRequest, reply: Reply) -> None:
         """Remove a binding; one that is not there is no error."""
-        known = self._broker.topology.known(self._binding(channel, request))
+        wanted = self._binding(channel, request, must_exist=False)
+        known = self._broker.topology.known(wanted)
         if known is None:
             reply()
         elif known.durable:
@@ -81,20 +82,20 @@ class BindingOperations:
         """404 if one of the ends was deleted while the binding was on its way."""
         self._binding(channel, request)
 
-    def _binding(self, channel: Channel, request: BindRequest) -> Binding:
+    def _binding(self, channel: Channel, request: BindRequest, must_exist: bool = True) -> Binding:
         """The binding that is meant. 404 if an end is missing, 403 for the default exchange, 405 if locked."""
         source, destination, to_queue, key, arguments = request
         topology = self._broker.topology
         check_not_default(source)
         if not to_queue:
             check_not_default(destination)
-        durable = topology.exchange(source).durable
-        if to_queue:
-            queue = topology.queue(destination)
-            check_access(queue, channel.session)
-            durable = durable and isinstance(queue, DurableQueue)
-        else:
-            durable = durable and topology.exchange(destination).durable
+        if to_queue and destination in topology.queues:
+            check_access(topology.queues[destination], channel.session)
+        durable = must_exist and topology.exchange(source).durable
+        if must_exist and to_queue:
+            durable = isinstance(topology.queue(destination), DurableQueue) and durable
+        elif must_exist:
+            durable = topology.exchange(destination).durable and durable
         return binding(source, Destination(to_queue, destination), key, arguments, durable)
 
 

@@ -133,7 +133,11 @@ class Channel:
     def consumer_gone(self, consumer: Consumer) -> None:
         """The queue of this consumer was deleted."""
         del self.consumers[consumer.tag]
-        self.outlet.cancelled(consumer.tag)
+        self._broker.turn.later(partial(self._tell_cancelled, consumer.tag))
+
+    def _tell_cancelled(self, tag: str) -> None:
+        if not self.closed:
+            self.outlet.cancelled(tag)
 
     def get(self, name: str, no_ack: bool, reply: Callable[[Got | None], None]) -> None:
         """basic.get; None if the queue is empty."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from broker_plugin.embedded.errors import located, precondition
+from broker_plugin.embedded.errors import located, precondition, type_name
 
 QUEUE_ARGUMENTS = (
     "x-expires",
@@ -47,7 +47,12 @@ def check_arguments(
     """406 if one of the arguments that count differs."""
     for key in keys:
         wanted, there = received.get(key), current.get(key)
-        if type(wanted) is not type(there) or wanted != there:
+        if type(wanted) is type(there):
+            if wanted != there:
+                raise precondition(
+                    f"inequivalent arg '{key}' for {located(kind, name)}: received '{wanted}' but current is '{there}'"
+                )
+        else:
             raise precondition(
                 f"inequivalent arg '{key}' for {located(kind, name)}:"
                 f" received {_described(wanted)} but current is {_described(there)}"
@@ -58,15 +63,4 @@ def _described(value: object) -> str:
     if value is None:
         return "none"
     shown = str(value).lower() if isinstance(value, bool) else str(value)
-    return f"the value '{shown}' of type '{_TYPES.get(type(value), type(value).__name__)}'"
-
-
-_TYPES = {
-    str: "longstr",
-    bytes: "longstr",
-    int: "signedint",
-    bool: "bool",
-    float: "double",
-    dict: "table",
-    list: "array",
-}
+    return f"the value '{shown}' of type '{type_name(value)}'"

@@ -66,3 +66,20 @@ def refused(text: str) -> AmqpError:
 def precondition(text: str) -> AmqpError:
     """406."""
     return AmqpError(406, text)
+
+
+_TYPES: dict[type, str] = {
+    bool: "bool",
+    int: "signedint",
+    float: "double",
+    str: "longstr",
+    bytes: "binary",
+    dict: "table",
+    list: "array",
+    type(None): "void",
+}
+
+
+def type_name(value: object) -> str:
+    """How RabbitMQ calls the type of an argument. (It tells the sizes of numbers apart; here they are one.)"""
+    return _TYPES.get(type(value), "timestamp")

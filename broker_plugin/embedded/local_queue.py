@@ -1,4 +1,4 @@
-"""A queue of this node's memory: not durable, exclusive, or both. It ends when the node is no longer primary."""
+"""A queue of this node's memory: not durable, or exclusive. It ends when the node is no longer primary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LocalQueue(Queue):
-    """``durable`` is what the declaration said; RabbitMQ's durable exclusive queues end with their connection too."""
+    """A queue whose messages are here and nowhere else."""
 
     def __init__(
         self,
@@ -25,10 +25,8 @@ class LocalQueue(Queue):
         arguments: Mapping[str, Any],
         turn: Turn,
         owner: Session | None = None,
-        durable: bool = False,
     ) -> None:
         super().__init__(name, auto_delete, arguments, turn, owner)
-        self.durable = durable
         self._last = 0
         self._fresh: deque[tuple[int, Message]] = deque()
         self._returned: list[tuple[int, Message]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker_plugin.embedded.errors import AmqpError, located, precondition
+from broker_plugin.embedded.errors import located, precondition, type_name
 
 if TYPE_CHECKING:
     from broker_plugin.embedded.queue_operations import QueueDeclare
@@ -14,13 +14,9 @@ MAX_EXPIRY = (1 << 32) - 1
 """RabbitMQ's greatest time in milliseconds."""
 
 
-def _type_of(value: object) -> str:
-    return "bool" if isinstance(value, bool) else "longstr" if isinstance(value, str | bytes) else type(value).__name__
-
-
 def _number(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{{unacceptable_type,{_type_of(value)}}}")
+        raise ValueError(f'"expected integer, got {type_name(value)}"')
     return value
 
 
@@ -43,7 +39,7 @@ def _positive_expiry(value: object, arguments: Mapping[str, Any]) -> None:
 
 def _text(value: object, arguments: Mapping[str, Any]) -> None:
     if not isinstance(value, str):
-        raise ValueError(f"{{unacceptable_type,{_type_of(value)}}}")
+        raise ValueError(f"{{unacceptable_type,{type_name(value)}}}")
 
 
 def _dead_letter_key(value: object, arguments: Mapping[str, Any]) -> None:
@@ -60,13 +56,20 @@ def _overflow(value: object, arguments: Mapping[str, Any]) -> None:
 
 def _flag(value: object, arguments: Mapping[str, Any]) -> None:
     if not isinstance(value, bool):
-        raise ValueError(f"{{unacceptable_type,{_type_of(value)}}}")
+        raise ValueError(f"{{unacceptable_type,{type_name(value)}}}")
 
 
 def _mode(value: object, arguments: Mapping[str, Any]) -> None:
     _text(value, arguments)
     if value not in ("default", "lazy"):
-        raise ValueError("invalid_queue_mode")
+        raise ValueError(f"\"unsupported queue mode '{value}'\"")
+
+
+def _kind(value: object, arguments: Mapping[str, Any]) -> None:
+    """Every durable queue is replicated, so a classic and a quorum queue are the same here."""
+    _text(value, arguments)
+    if value not in ("classic", "quorum"):
+        raise ValueError(f"\"unsupported queue type '{value}'\"")
 
 
 def _max_priority(value: object, arguments: Mapping[str, Any]) -> None:
@@ -78,26 +81,40 @@ def _max_priority(value: object, arguments: Mapping[str, Any]) -> None:
 _CHECKS: dict[str, Callable[[object, Mapping[str, Any]], None]] = {
     "x-expires": _positive_expiry,
     "x-message-ttl": _expiry,
-    "x-dead-letter-exchange": _text,
     "x-dead-letter-routing-key": _dead_letter_key,
     "x-max-length": _not_negative,
     "x-max-length-bytes": _not_negative,
     "x-max-priority": _max_priority,
     "x-overflow": _overflow,
+    "x-queue-type": _kind,
     "x-queue-mode": _mode,
     "x-single-active-consumer": _flag,
 }
 
 
 def check_queue_arguments(request: QueueDeclare) -> None:
-    """406 for an argument that RabbitMQ would refuse; 540 for a queue type that is not kept here."""
+    """406 for an argument that RabbitMQ would refuse, and for queue types that there are not here."""
     arguments = request.arguments
+    exchange = arguments.get("x-dead-letter-exchange", "")
+    if not isinstance(exchange, str):
+        raise precondition(
+            f"invalid type '{type_name(exchange)}' for arg 'x-dead-letter-exchange' in {located('queue', request.name)}"
+        )
+    if arguments.get("x-queue-type") == "quorum":
+        _check_quorum(request)
     for name, check in _CHECKS.items():
         if name in arguments:
             try:
                 check(arguments[name], arguments)
             except ValueError as error:
                 raise precondition(f"invalid arg '{name}' for {located('queue', request.name)}: {error}") from None
-    kind = arguments.get("x-queue-type", "classic")
-    if kind not in ("classic", "quorum"):
-        raise AmqpError(540, f"queues of type {kind!r} are not available", hard=True)
+
+
+def _check_quorum(request: QueueDeclare) -> None:
+    for flag, refused in (
+        ("exclusive-owner", request.exclusive),
+        ("auto-delete", request.auto_delete),
+        ("non-durable", not request.durable),
+    ):
+        if refused:
+            raise precondition(f"invalid property '{flag}' for {located('queue', request.name)}")

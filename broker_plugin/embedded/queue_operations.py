@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class QueueDeclare(NamedTuple):
-    """A declaration; ``name`` "" asks for a name of the broker's making."""
+    """A declaration; ``name`` "" asks for a name of the broker's making. An exclusive queue is never durable."""
 
     name: str
     durable: bool = False
@@ -65,6 +65,8 @@ class QueueOperations:
         """queue.declare; the answer comes when the queue is durable wherever that counts."""
         if request.name.startswith("amq."):
             raise refused(f"queue name '{request.name}' contains reserved prefix 'amq.*'")
+        if request.exclusive:
+            request = request._replace(durable=False)
         if not request.name:
             request = request._replace(name=f"amq.gen-{self._broker.unique_name()}")
         operation = partial(channel.attempt, partial(self._declare, channel, request, reply))
@@ -97,9 +99,9 @@ class QueueOperations:
         self._broker.locks.release(key)
 
     def _add_local(self, session: Session, request: QueueDeclare) -> LocalQueue:
-        name, durable, exclusive, auto_delete, arguments = request
+        name, _, exclusive, auto_delete, arguments = request
         owner = session if exclusive else None
-        queue = LocalQueue(name, auto_delete, arguments, self._broker.turn, owner, durable)
+        queue = LocalQueue(name, auto_delete, arguments, self._broker.turn, owner)
         self._broker.topology.add_queue(queue)
         if owner is not None:
             owner.exclusive[name] = queue
@@ -166,10 +168,9 @@ class QueueOperations:
     def forget(self, queue: Queue) -> None:
         """A queue is gone: its bindings go, its consumers are told."""
         sources = self._broker.topology.remove_queue(queue.name)
-        consumers = list(queue.consumers)
-        queue.drop()
-        for consumer in consumers:
+        for consumer in list(queue.consumers):
             consumer.channel.consumer_gone(consumer)
+        queue.drop()
         self._broker.exchange_operations.lost_bindings(sources)
 
     def consumer_left(self, queue: Queue) -> None:

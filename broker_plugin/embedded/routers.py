@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from broker_plugin.embedded.errors import precondition
+from broker_plugin.embedded.errors import precondition, type_name
 from broker_plugin.embedded.topic import TopicTrie
 
 
@@ -114,9 +114,9 @@ def check_headers_binding(arguments: Mapping[str, Any]) -> None:
     """406 for an x-match that no headers exchange knows."""
     mode = arguments.get("x-match", "all")
     if not isinstance(mode, str):
-        raise precondition(f"Invalid x-match field type {type(mode).__name__} (value {mode!r}); expected longstr")
+        raise precondition(f"Invalid x-match field type {type_name(mode)} (value {mode}); expected longstr")
     if mode not in MATCH_MODES:
-        raise precondition(f'Invalid x-match field value <<"{mode}">>; expected all or any')
+        raise precondition(f'Invalid x-match field value <<"{mode}">>; expected all, any, all-with-x, or any-with-x')
 
 
 def headers_match(pattern: Mapping[str, Any], headers: Mapping[str, Any]) -> bool:
