@@ -142,12 +142,14 @@ class Backup:
         else:
             self._end_snapshot(replicator, message)
 
-    def log_reset(self) -> None:
-        """The former log is gone: the snapshot may be made durable, and acknowledged."""
-        if self._replicator is not None:
-            sequence = self._replicator.finish()
-            self._replicator = None
-            self._checkpoint(self._acknowledge(sequence))
+    def log_reset(self) -> int | None:
+        """The former log is gone: the snapshot may be made durable, and acknowledged. Returns its sequence."""
+        if self._replicator is None:
+            return None
+        sequence = self._replicator.finish()
+        self._replicator = None
+        self._checkpoint(self._acknowledge(sequence))
+        return sequence
 
     def _end_snapshot(self, replicator: QueueReplicator, message: SnapshotEnd) -> None:
         try:

@@ -50,6 +50,7 @@ class Backups:
         self._linked = linked
         self._emit = emit
         self._parked: dict[str, Join] = {}
+        self._must_resync: set[Member] = set()
         self._absent_since: dict[str, float] = {m.node: now for m in keeper.counted()}
         self._since = now
         primary.watcher = self
@@ -64,14 +65,15 @@ class Backups:
         self.detach(node, now)
         tail = self._replica.tail.sequence
         common = common_sequence(self._replica.history, tail, join.history, join.tail.sequence)
-        undo = common < join.tail.sequence or join.resyncing or common < join.applied
+        undo_applied = join.resyncing or common < join.applied
+        undo = undo_applied or common < join.tail.sequence or join.member in self._must_resync
         self._forget_other_incarnations(join.member, now)
         if undo and join.member in self._keeper.counted():
             self._parked[node] = join
             self._keeper.remove(join.member, now)
             return
         self._parked.pop(node, None)
-        if join.resyncing or common < join.applied or common + 1 < log_first:
+        if undo_applied or common + 1 < log_first or join.member in self._must_resync:
             self._resync(node, join, now)
         else:
             self._attach(node, join, common, now)
@@ -84,6 +86,7 @@ class Backups:
 
     def _resync(self, node: str, join: Join, now: float) -> None:
         """The joiner's log does not lead to ours: copy the queues, then follow the stream."""
+        self._must_resync.discard(join.member)
         session = self._session(node, join, -1, QueueGuard(NEVER), now)
         self._emit(LogLine(f"backup {node} resynchronises queue by queue"))
         session.resync = Resync(node, self._primary.generation, join.session, self._replica, self._emit)
@@ -160,6 +163,7 @@ class Backups:
             for effect in session.log_read(frames, self._primary.commit):
                 self._emit(effect)
         else:
+            self._must_resync.add(session.member)
             self._refuse(node, number, "the log no longer holds what comes next")
             self.detach(node, now)
 

@@ -175,8 +175,8 @@ class NodeCore:
 
     def on_reset(self) -> None:
         """The log has been begun anew."""
-        if self.backup:
-            self.backup.log_reset()
+        if self.backup and (sequence := self.backup.log_reset()) is not None:
+            self.log_first = sequence + 1
 
     def on_record(self, record: Record | None) -> None:
         """The record was read."""

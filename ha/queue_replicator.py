@@ -63,6 +63,9 @@ class QueueReplicator:
             if (found.count, found.digest) != (count, digest):
                 raise SnapshotMismatch(f"queue {number} holds {found.count} messages where the primary has {count}")
             contents.mark(number, mark)
+        forwarded = [(each.tx, len(each.events)) for each in self._forwarded]
+        if forwarded != message.transactions:
+            raise SnapshotMismatch(f"{len(forwarded)} open transactions came, {len(message.transactions)} were sent")
         self._end = message
 
     def finish(self) -> int:

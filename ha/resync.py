@@ -118,16 +118,22 @@ class Resync(Silent):
         replica, contents = self._replica, self._replica.contents
         self.flush()
         end = replica.applied
+        transactions = []
         for buffer in replica.buffers.values():
             events = [(sequence, event) for sequence, event in buffer.since(0) if sequence <= end.sequence]
             if events:
+                transactions.append((buffer.tx, len(events)))
                 self._send(ForwardTx(self._generation, self._session, buffer.tx, events))
         queues = []
         for number in sorted(contents.configuration.numbers()):
             summary = contents.summary(number)
             queues.append((number, summary.count, summary.digest, summary.mark))
         history = [start for start in replica.history if start.sequence <= end.sequence]
-        self._send(SnapshotEnd(self._generation, self._session, end, history, contents.configuration, queues))
+        self._send(
+            SnapshotEnd(
+                self._generation, self._session, end, history, contents.configuration, queues, transactions
+            )
+        )
         self.ended_at = end.sequence
         self._subscriptions.clear()
         self._walking = None

@@ -183,7 +183,8 @@ class ForwardTx(msgspec.Struct, array_like=True, tag=18):
 class SnapshotEnd(msgspec.Struct, array_like=True, tag=19):
     """The snapshot is whole as of ``position``: it overwrites the joiner's position, history and configuration.
 
-    ``queues`` lists (number, count, digest, mark); a joiner that finds another digest begins anew.
+    ``queues`` lists (number, count, digest, mark), ``transactions`` (tx, number of events sent); a joiner that finds
+    anything else begins anew.
     """
 
     generation: int
@@ -192,6 +193,7 @@ class SnapshotEnd(msgspec.Struct, array_like=True, tag=19):
     history: list[Position]
     configuration: Configuration
     queues: list[tuple[int, int, int, int]]
+    transactions: list[tuple[int, int]]
 
 
 class Handover(msgspec.Struct, array_like=True, tag=20):

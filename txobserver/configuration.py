@@ -92,6 +92,10 @@ class Configuration(msgspec.Struct):
         """The numbers of all durable queues."""
         return {spec.number for spec in self.queues.values()}
 
+    def copy(self) -> Configuration:
+        """The same configuration, independent of this one."""
+        return Configuration(self.last_id, dict(self.queues), dict(self.exchanges), list(self.bindings))
+
     def apply(self, step: Configure) -> int | None:
         """Carry out one step; returns the number of the queue that it deleted, if it deleted one.
 

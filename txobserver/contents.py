@@ -34,9 +34,9 @@ class Contents:
 
     def __init__(self, base: Base, meta: Meta) -> None:
         self._base = base
-        self._configuration = meta.configuration
+        self._configuration = meta.configuration.copy()
         self.applied = meta.applied
-        self._summaries = dict(meta.summaries)
+        self._summaries = _copies(meta.summaries)
         self._fresh: Layer = {}
         self._frozen: Layer = {}
         self._dropped: list[int] = []
@@ -204,11 +204,9 @@ class Contents:
 
     def meta(self, history: list[Position], resyncing: bool = False) -> Meta:
         """A copy of everything that a checkpoint keeps beside messages and transactions."""
-        copies = {queue: QueueSummary(s.count, s.digest, s.mark) for queue, s in self._summaries.items()}
-        configuration = Configuration(
-            self._configuration.last_id,
-            dict(self._configuration.queues),
-            dict(self._configuration.exchanges),
-            list(self._configuration.bindings),
-        )
-        return Meta(self.applied, list(history), configuration, copies, resyncing)
+        configuration = self._configuration.copy()
+        return Meta(self.applied, list(history), configuration, _copies(self._summaries), resyncing)
+
+
+def _copies(summaries: dict[int, QueueSummary]) -> dict[int, QueueSummary]:
+    return {queue: QueueSummary(s.count, s.digest, s.mark) for queue, s in summaries.items()}

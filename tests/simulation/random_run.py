@@ -245,10 +245,14 @@ class RandomRun:
         for name in cluster.disks:
             if name not in cluster.nodes:
                 cluster.start(name)
-        cluster.run(cluster.all_ready, seconds=60)
+        cluster.run(self._calm, seconds=60)
         cluster.pause(0.5)
-        cluster.run(cluster.all_ready, seconds=60)
-        cluster.pause(0.5)
+        cluster.run(self._calm, seconds=60)
+
+    def _calm(self) -> bool:
+        """Everyone is ready and in step; what a lost acknowledgement held up has been resolved by a timeout."""
+        nodes = self.cluster.nodes.values()
+        return self.cluster.all_ready() and len({n.core.replica.applied for n in nodes}) == 1
 
     def _judge(self) -> None:
         cluster = self.cluster
