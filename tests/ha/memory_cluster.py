@@ -69,7 +69,8 @@ class MemoryNode:
         self.core = self._boot()
 
     def _boot(self) -> NodeCore:
-        base, frames = self.disk.base, self.disk.frames
+        base = self.disk.base
+        frames = [] if base.meta.resyncing else self.disk.frames
         transactions = {tx: sorted(events.items()) for tx, events in base.transactions.items()}
         replica = Replica(base, base.meta, transactions)
         for frame in frames:
