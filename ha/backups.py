@@ -194,10 +194,10 @@ class Backups:
             for effect in session.pump(primary.recent, durable, primary.commit, self._settings):
                 self._emit(effect)
 
-    def tell_commit(self) -> None:
+    def tell_commit(self, now: float) -> None:
         """Carry the commit point to backups that no entries carried it to."""
         for session in self.sessions.values():
-            for effect in session.tell_commit(self._primary.commit):
+            for effect in session.tell_commit(self._primary.commit, now):
                 self._emit(effect)
 
     def grant(self, now: float) -> None:

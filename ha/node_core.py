@@ -105,7 +105,7 @@ class NodeCore:
                 self._step_down("the lease could not be renewed in time")
                 return
             self.backups.tick(self.now)
-            self.backups.tell_commit()
+            self.backups.tell_commit(self.now)
             self._hand_over_if_quiet()
             return
         self._candidate.tick(self.replica.tail, self.linked, self.now)

@@ -130,9 +130,7 @@ class Resync(Silent):
             queues.append((number, summary.count, summary.digest, summary.mark))
         history = [start for start in replica.history if start.sequence <= end.sequence]
         self._send(
-            SnapshotEnd(
-                self._generation, self._session, end, history, contents.configuration, queues, transactions
-            )
+            SnapshotEnd(self._generation, self._session, end, history, contents.configuration, queues, transactions)
         )
         self.ended_at = end.sequence
         self._subscriptions.clear()

@@ -18,6 +18,8 @@ from txobserver.effects import Effect, ReadLog, Send
 from txobserver.frames import Frame
 from txobserver.ids import Member
 
+HEARTBEAT_SECONDS = 1.0
+
 
 class Session:
     """One attachment. ``acknowledged`` is the sequence up to which the backup is durable in this primary's stream."""
@@ -35,6 +37,7 @@ class Session:
         self._bytes = 0
         self._reading = False
         self._told = 0
+        self._told_at = now
         self.resync: Resync | None = None
 
     @property
@@ -92,11 +95,11 @@ class Session:
         self._reading = False
         return [self._entries(frame, commit) for frame in frames if frame.first == self._next]
 
-    def tell_commit(self, commit: int) -> list[Effect]:
-        """The commit point, if no entries carried it yet."""
-        if commit <= self._told or self.resync is not None:
+    def tell_commit(self, commit: int, now: float) -> list[Effect]:
+        """The commit point, if no entries carried it yet, and once in a while in any case."""
+        if self.resync is not None or (commit <= self._told and now - self._told_at < HEARTBEAT_SECONDS):
             return []
-        self._told = commit
+        self._told, self._told_at = commit, now
         return [Send(self.member.node, Commit(self.generation, self.number, commit))]
 
     def _entries(self, frame: Frame, commit: int) -> Effect:

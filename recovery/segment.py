@@ -19,7 +19,16 @@ from pathlib import Path
 
 import msgspec
 
-from txobserver.frames import HEADER_SIZE, DamagedFrame, Frame, TornFrame, UnknownFormat, decode_frame, payload_length
+from txobserver.frames import (
+    HEADER_SIZE,
+    MAX_PAYLOAD,
+    DamagedFrame,
+    Frame,
+    TornFrame,
+    UnknownFormat,
+    decode_frame,
+    payload_length,
+)
 from txobserver.store import StoreDamaged, StoreError
 
 MAGIC = b"TXSG"
@@ -63,7 +72,7 @@ def decode_header(data: bytes, path: Path) -> tuple[SegmentInfo, int]:
     if magic == MAGIC and version != FORMAT_VERSION:
         raise StoreError(f"{path} has format version {version}; this version of txha reads {FORMAT_VERSION}")
     description = data[_HEADER.size : _HEADER.size + length]
-    if len(description) < length and magic == MAGIC:
+    if len(description) < length and magic == MAGIC and b"TXHA" not in data:
         raise TornFrame(f"{path} ends within its header")
     if magic != MAGIC or zlib.crc32(description) != crc:
         raise StoreDamaged(f"the header of {path} is damaged; restore the file or let the node rejoin with a new store")
@@ -85,7 +94,7 @@ def scan(path: Path, offset: int = 0, whole: bool = True) -> Iterator[tuple[int,
             if not data:
                 return
             if len(data) == HEADER_SIZE and data[:4] == b"TXHA":
-                data += file.read(payload_length(data))
+                data += file.read(min(payload_length(data), MAX_PAYLOAD))
             try:
                 frame, length = decode_frame(data)
             except UnknownFormat as error:

@@ -1,18 +1,19 @@
 """Frames: how a group of events stands in the log and on the wire, the same bytes in both.
 
-One frame is one group commit: a fixed header and a msgpack array of events. The checksum covers the header
-behind it and the payload, so a torn write or a flipped bit is found before anything is decoded.
+One frame is one group commit: a fixed header and a msgpack array of events. Header and payload have a checksum each,
+so a flipped bit is found before anything is decoded, and a damaged length is not taken for a torn write.
 
     offset  size  field
     0       4     magic "TXHA"
     4       2     format version
     6       2     flags (0)
     8       4     payload length in bytes
-    12      4     crc32 of bytes 16.. to the end of the frame
+    12      4     crc32 of the payload
     16      8     generation
     24      8     sequence of the first event
     32      4     number of events
     36      8     time of writing, milliseconds since 1970 (for people and retention; nothing decides by it)
+    44      4     crc32 of bytes 0 to 43
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from txobserver.ids import Position
 MAGIC = b"TXHA"
 FORMAT_VERSION = 1
 MAX_PAYLOAD = 1 << 30
-_PREFIX = struct.Struct(">4sHHII")
-_REST = struct.Struct(">QQIQ")
-HEADER_SIZE = _PREFIX.size + _REST.size
+_HEADER = struct.Struct(">4sHHIIQQIQ")
+_CRC = struct.Struct(">I")
+HEADER_SIZE = _HEADER.size + _CRC.size
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Event])
@@ -82,10 +83,9 @@ class Frame:
 def encode_frame(generation: int, first: int, events: list[Event], time_ms: int) -> Frame:
     """One frame for these events, whose sequences run from ``first``."""
     payload = _encoder.encode(events)
-    rest = _REST.pack(generation, first, len(events), time_ms)
-    crc = zlib.crc32(payload, zlib.crc32(rest))
-    prefix = _PREFIX.pack(MAGIC, FORMAT_VERSION, 0, len(payload), crc)
-    return Frame(generation, first, len(events), time_ms, b"".join((prefix, rest, payload)))
+    count, crc = len(events), zlib.crc32(payload)
+    header = _HEADER.pack(MAGIC, FORMAT_VERSION, 0, len(payload), crc, generation, first, count, time_ms)
+    return Frame(generation, first, count, time_ms, b"".join((header, _CRC.pack(zlib.crc32(header)), payload)))
 
 
 def decode_frame(data: bytes | memoryview, offset: int = 0) -> tuple[Frame, int]:
@@ -96,23 +96,23 @@ def decode_frame(data: bytes | memoryview, offset: int = 0) -> tuple[Frame, int]
     available = len(data) - offset
     if available < HEADER_SIZE:
         raise TornFrame(f"{available} bytes at offset {offset} are less than a frame header")
-    magic, version, _flags, length, crc = _PREFIX.unpack_from(data, offset)
+    header = bytes(data[offset : offset + _HEADER.size])
+    magic, version, _flags, length, crc, generation, first, count, time_ms = _HEADER.unpack(header)
     if magic != MAGIC:
         raise DamagedFrame(f"no frame begins at offset {offset}")
     if version != FORMAT_VERSION:
         raise UnknownFormat(f"format version {version} at offset {offset}; this version reads {FORMAT_VERSION}")
+    if _CRC.unpack_from(data, offset + _HEADER.size)[0] != zlib.crc32(header) or length > MAX_PAYLOAD:
+        raise DamagedFrame(f"the header of the frame at offset {offset} is damaged")
     end = offset + HEADER_SIZE + length
-    if length > MAX_PAYLOAD:
-        raise DamagedFrame(f"the frame at offset {offset} claims {length} bytes")
     if end > len(data):
         raise TornFrame(f"the frame at offset {offset} needs {end - len(data)} bytes more")
     whole = bytes(data[offset:end])
-    if zlib.crc32(memoryview(whole)[_PREFIX.size :]) != crc:
+    if zlib.crc32(memoryview(whole)[HEADER_SIZE:]) != crc:
         raise DamagedFrame(f"the checksum of the frame at offset {offset} does not match")
-    generation, first, count, time_ms = _REST.unpack_from(whole, _PREFIX.size)
     return Frame(generation, first, count, time_ms, whole), end
 
 
 def payload_length(header: bytes | memoryview) -> int:
     """Length in bytes of the payload behind this frame header (at least HEADER_SIZE bytes of it)."""
-    return int(_PREFIX.unpack_from(header)[3])
+    return int(_HEADER.unpack_from(header)[3])

@@ -314,6 +314,8 @@ class MemoryCluster:
         seen: dict[Position, dict[int, tuple[int, int]]] = {}
         for node in self.nodes.values():
             contents = node.core.replica.contents
+            if node.core.replica.resyncing:
+                continue
             digests = {}
             for spec in contents.configuration.queues.values():
                 summary = contents.summary(spec.number)

@@ -1,0 +1,65 @@
+"""Frames, stores and a loop-less ``post`` for tests of the store."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from pathlib import Path
+
+from recovery.files import Files
+from recovery.log import Log
+from recovery.segment import SegmentInfo
+from recovery.store import Store, StoreSettings
+from txobserver.events import Message, Publish
+from txobserver.frames import Frame, encode_frame
+from txobserver.ids import Position
+from txobserver.store import StoreError
+
+
+def message(body: str) -> Message:
+    return Message("", "key", b"\x00\x00", body.encode())
+
+
+def frame(first: int, count: int = 3, generation: int = 1, size: int = 10) -> Frame:
+    events = [Publish(first + n, (1,), message(f"{first + n}".ljust(size, "."))) for n in range(count)]
+    return encode_frame(generation, first, list(events), 1000 * first)
+
+
+def describe(first: int) -> SegmentInfo:
+    return SegmentInfo("cluster", "node", "incarnation", first, 0)
+
+
+def open_log(directory: Path, segment_bytes: int = 1 << 20, files: Files | None = None) -> tuple[Log, list[Frame]]:
+    directory.mkdir(exist_ok=True)
+    log = Log(directory, describe, segment_bytes, Position(0, 0), files)
+    return log, list(log.recover(Position(0, 0)))
+
+
+class Posts:
+    """Runs what the store's threads report, when the test asks for it."""
+
+    def __init__(self) -> None:
+        self.queue: queue.Queue[Callable[[], None]] = queue.Queue()
+        self.outcomes: list[StoreError | None] = []
+
+    def done(self, outcome: StoreError | None) -> None:
+        self.outcomes.append(outcome)
+
+    def wait(self, count: int = 1) -> list[StoreError | None]:
+        """The outcomes of the next ``count`` reports."""
+        self.outcomes = []
+        while len(self.outcomes) < count:
+            self.queue.get(timeout=20)()
+        return self.outcomes
+
+
+def open_store(directory: Path, posts: Posts, node: str = "node", cluster: str = "cluster", **settings: float) -> Store:
+    return Store.open(
+        directory,
+        cluster=cluster,
+        node=node,
+        settings=StoreSettings(**settings),  # type: ignore[arg-type]
+        post=posts.queue.put,
+        new_incarnation=lambda: "incarnation",
+        now_ms=lambda: 5_000,
+    )

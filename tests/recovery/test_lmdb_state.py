@@ -1,0 +1,120 @@
+"""The queue state: a checkpoint is there as a whole, and a flipped bit is never served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recovery.lmdb_state import LmdbState
+from tests.recovery.helpers import message
+from txobserver.contents import Contents
+from txobserver.events import TxEnqueue, TxOpen
+from txobserver.ids import Position
+from txobserver.store import Checkpoint, Entry, MemoryBase, Meta, StoreDamaged, StoreError
+
+
+def checkpoint(*puts: tuple[int, int, str], deletes: tuple[tuple[int, int], ...] = ()) -> Checkpoint:
+    entries = [(queue, place, Entry(place + 1000, message(body))) for queue, place, body in puts]
+    return Checkpoint(Meta(applied=Position(1, 7)), entries, list(deletes), [], [], [])
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    state = LmdbState(tmp_path)
+    state.write(checkpoint((1, 5, "a"), (1, 6, "b"), (2, 5, "c")))
+    state.write(checkpoint((1, 9, "d"), deletes=((1, 5),)))
+    state.close()
+    state = LmdbState(tmp_path)
+    meta, _ = state.load()
+    assert meta.applied == Position(1, 7)
+    assert [(place, entry.message.body) for place, entry in state.page(1, -1, 10)] == [(6, b"b"), (9, b"d")]
+    assert state.get(1, 5) is None and list(state.ids(2)) == [(5, 1005)]
+    assert [place for place, _ in state.page(1, 6, 10)] == [9]
+
+
+def test_dropped_queues_and_transactions(tmp_path: Path) -> None:
+    state = LmdbState(tmp_path)
+    opened, enqueued = TxOpen(77), TxEnqueue(77, 1, (1,), message("x"))
+    state.write(checkpoint((1, 5, "a"), (2, 5, "b"))._replace(tx_events=[(77, 3, opened), (77, 4, enqueued)]))
+    assert state.load()[1] == {77: [(3, opened), (4, enqueued)]}
+    state.write(checkpoint((1, 6, "new"))._replace(dropped=[1], tx_ended=[77]))
+    assert [place for place, _ in state.page(1, -1, 10)] == [6] and state.load()[1] == {}
+    assert [place for place, _ in state.page(2, -1, 10)] == [5]
+
+
+def test_every_flipped_byte_of_a_value_is_found(tmp_path: Path) -> None:
+    state = LmdbState(tmp_path / "a")
+    state.write(checkpoint((1, 5, "a message that can be recognised")))
+    state.close()
+    data = (tmp_path / "a" / "data.mdb").read_bytes()
+    at = data.index(b"a message that can")
+    for offset in range(at - 16, at + 32):
+        directory = tmp_path / f"b{offset}"
+        directory.mkdir()
+        (directory / "data.mdb").write_bytes(data[:offset] + bytes([data[offset] ^ 4]) + data[offset + 1 :])
+        damaged = LmdbState(directory)
+        with pytest.raises(StoreDamaged):
+            damaged.get(1, 5)
+        with pytest.raises(StoreDamaged):
+            damaged.page(1, -1, 10)
+        damaged.close()
+
+
+def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
+    state = LmdbState(tmp_path)
+    state.write(checkpoint())
+    with state._env.begin(write=True) as txn:
+        txn.put(b"format", b"99", db=state._meta)
+    with pytest.raises(StoreError, match="format version 99; this version of txha reads 1"):
+        state.load()
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("insert"), st.integers(1, 3), st.integers(0, 200)),
+        st.tuples(st.just("remove"), st.integers(1, 3), st.integers(0, 200)),
+        st.tuples(st.just("drop"), st.integers(1, 3), st.just(0)),
+        st.tuples(st.just("freeze"), st.just(0), st.just(0)),
+        st.tuples(st.just("written"), st.just(0), st.just(0)),
+    ),
+    max_size=80,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps)
+def test_contents_show_the_same_whatever_checkpoint_is_on_its_way(script: list[tuple[str, int, int]]) -> None:
+    """Against a plain dictionary; places rise as in the stream, and a dropped queue never comes back."""
+    base = MemoryBase()
+    contents = Contents(base, Meta())
+    model: dict[int, dict[int, int]] = {1: {}, 2: {}, 3: {}}
+    for queue in model:
+        contents.add_queue(queue)
+    frozen: Checkpoint | None = None
+    place = 0
+    for step, queue, number in script:
+        if step == "insert" and queue in model:
+            place += 1
+            contents.insert(queue, place, number, message("x"))
+            model[queue][place] = number
+        elif step == "remove" and model.get(queue):
+            victim = list(model[queue])[number % len(model[queue])]
+            assert contents.remove(queue, victim) is not None
+            assert contents.remove(queue, victim) is None
+            del model[queue][victim]
+        elif step == "drop" and queue in model:
+            contents.drop_queue(queue)
+            del model[queue]
+        elif step == "freeze" and frozen is None:
+            puts, deletes, dropped = contents.freeze()
+            frozen = Checkpoint(contents.meta([]), puts, deletes, dropped, [], [])
+        elif step == "written" and frozen is not None:
+            base.write(frozen)
+            contents.thaw()
+            frozen = None
+        for each, expected in model.items():
+            assert [(p, e.rid) for p, e in contents.page(each, -1, 1000)] == sorted(expected.items())
+            assert contents.ids(each) == sorted(expected.items())
+            assert contents.summary(each).count == len(expected)

@@ -1,0 +1,178 @@
+"""The log: what was appended is read back as it was, or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from recovery.files import Files
+from recovery.log import LogReclaimed
+from recovery.segment import segment_firsts, segment_path
+from tests.recovery.helpers import frame, open_log
+from txobserver.ids import Position
+from txobserver.store import StoreDamaged, StoreError, StoreFull
+
+
+def filled(directory: Path, frames: int = 4, segment_bytes: int = 1 << 20) -> Path:
+    """A log of frames of three events; returns its last segment."""
+    log, _ = open_log(directory, segment_bytes)
+    for number in range(frames):
+        log.append([frame(1 + 3 * number)])
+    log.close()
+    return segment_path(directory, segment_firsts(directory)[-1])
+
+
+def test_what_is_appended_is_found_again(tmp_path: Path) -> None:
+    filled(tmp_path / "log")
+    log, found = open_log(tmp_path / "log")
+    assert [f.first for f in found] == [1, 4, 7, 10] and log.tail == Position(1, 12)
+    log.append([frame(13)])
+    assert [f.first for f in log.read(7, 1)] == [7]
+    assert [f.first for f in log.read(7, 1 << 20)] == [7, 10, 13]
+    assert log.read(16, 1) == []
+
+
+def test_segments_roll_and_are_read_across(tmp_path: Path) -> None:
+    filled(tmp_path / "log", 10, segment_bytes=300)
+    assert len(segment_firsts(tmp_path / "log")) > 3
+    log, found = open_log(tmp_path / "log", 300)
+    assert [f.first for f in found] == list(range(1, 31, 3))
+    assert [f.first for f in log.read(1, 1 << 20)] == list(range(1, 31, 3))
+
+
+def test_a_torn_tail_is_cut_at_every_byte(tmp_path: Path) -> None:
+    last = filled(tmp_path / "log")
+    whole = last.read_bytes()
+    begin = whole.rindex(b"TXHA")
+    for end in range(begin, len(whole)):
+        last.write_bytes(whole[:end])
+        log, found = open_log(tmp_path / "log")
+        log.close()
+        assert [f.first for f in found] == [1, 4, 7], f"cut at {end}"
+        assert last.stat().st_size == begin
+    assert open_log(tmp_path / "log")[0].tail == Position(1, 9)
+
+
+def test_a_tail_of_zeros_is_torn_too(tmp_path: Path) -> None:
+    last = filled(tmp_path / "log")
+    whole = last.read_bytes()
+    last.write_bytes(whole[:-20] + bytes(20))
+    assert [f.first for f in open_log(tmp_path / "log")[1]] == [1, 4, 7]
+
+
+def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
+    """Not one is served, and none but at the very end could be taken for a torn tail."""
+    last = filled(tmp_path / "log", 3)
+    whole = last.read_bytes()
+    for at in range(len(whole)):
+        last.write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+        with pytest.raises((StoreDamaged, StoreError)):
+            open_log(tmp_path / "log")
+        assert last.stat().st_size == len(whole), "nothing was cut"
+
+
+def test_a_bit_flipped_while_it_runs_is_found_by_the_next_read(tmp_path: Path) -> None:
+    last = filled(tmp_path / "log")
+    log, _ = open_log(tmp_path / "log")
+    whole = bytearray(last.read_bytes())
+    whole[whole.index(b"TXHA") + 60] ^= 1
+    last.write_bytes(whole)
+    with pytest.raises(StoreDamaged, match="damaged at offset"):
+        log.read(1, 1 << 20)
+
+
+def test_a_missing_segment_is_found(tmp_path: Path) -> None:
+    filled(tmp_path / "log", 10, segment_bytes=300)
+    firsts = segment_firsts(tmp_path / "log")
+    segment_path(tmp_path / "log", firsts[1]).unlink()
+    with pytest.raises(StoreDamaged, match="lacks the events"):
+        open_log(tmp_path / "log", 300)
+
+
+def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
+    last = filled(tmp_path / "log")
+    data = bytearray(last.read_bytes())
+    data[5] = 9
+    last.write_bytes(data)
+    with pytest.raises(StoreError, match="format version 9; this version of txha reads 1"):
+        open_log(tmp_path / "log")
+
+
+@pytest.mark.parametrize("last", [0, 3, 6, 9, 12, 15, 21, 27])
+def test_truncate_is_durable_and_the_log_goes_on(tmp_path: Path, last: int) -> None:
+    filled(tmp_path / "log", 9, segment_bytes=300)
+    log, _ = open_log(tmp_path / "log", 300)
+    log.truncate(last, Position(1, last))
+    log.append([frame(last + 1, generation=2)])
+    log.close()
+    log, found = open_log(tmp_path / "log", 300)
+    assert [f.first for f in found] == [*range(1, last, 3), last + 1]
+    assert log.tail == Position(2, last + 3)
+
+
+def test_reset_begins_anew(tmp_path: Path) -> None:
+    filled(tmp_path / "log", 9, segment_bytes=300)
+    log, _ = open_log(tmp_path / "log", 300)
+    log.reset(Position(3, 100))
+    log.append([frame(101, generation=3)])
+    assert log.first == 101 and segment_firsts(tmp_path / "log") == [101]
+
+
+def test_a_frame_that_does_not_continue_is_refused(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path / "log")
+    log.append([frame(1)])
+    with pytest.raises(StoreError, match="does not continue"):
+        log.append([frame(5)])
+
+
+def test_reclaiming_takes_whole_old_segments_only(tmp_path: Path) -> None:
+    filled(tmp_path / "log", 10, segment_bytes=300)
+    log, _ = open_log(tmp_path / "log", 300)
+    firsts = segment_firsts(tmp_path / "log")
+    for first in firsts[:3]:
+        os.utime(segment_path(tmp_path / "log", first), (1, 1))
+    log.reclaim(applied=firsts[2] - 1, older_than=1000)
+    assert log.first == firsts[2], "the third holds an event that is not applied"
+    log.reclaim(applied=30, older_than=1000)
+    assert log.first == firsts[3], "the fourth is not old"
+    with pytest.raises(LogReclaimed, match="no longer holds"):
+        log.read(1, 1 << 20)
+
+
+class FailingFiles(Files):
+    """Fails at the n-th sync or write."""
+
+    def __init__(self, syncs: int = -1, writes: int = -1, error: int = errno.EIO) -> None:
+        self.syncs, self.writes, self.error = syncs, writes, error
+
+    def sync(self, descriptor: int) -> None:
+        self.syncs -= 1
+        if self.syncs == 0:
+            raise OSError(self.error, os.strerror(self.error))
+        super().sync(descriptor)
+
+    def write(self, descriptor: int, buffers: Sequence[bytes]) -> None:
+        self.writes -= 1
+        if self.writes == 0:
+            raise OSError(self.error, os.strerror(self.error))
+        super().write(descriptor, buffers)
+
+
+def test_after_a_failed_sync_nothing_more_is_accepted(tmp_path: Path) -> None:
+    files = FailingFiles(syncs=3)
+    log, _ = open_log(tmp_path / "log", files=files)
+    log.append([frame(1)])
+    for first in (4, 7):
+        with pytest.raises(StoreError, match=r"[Ii]nput/output"):
+            log.append([frame(first)])
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS])
+def test_full_and_read_only_say_so(tmp_path: Path, error: int) -> None:
+    log, _ = open_log(tmp_path / "log", files=FailingFiles(writes=2, error=error))
+    with pytest.raises(StoreFull, match="start"):
+        log.append([frame(1)])

@@ -1,0 +1,87 @@
+"""Frames: what goes in comes out, and nothing else ever does."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from txobserver.events import (
+    Configure,
+    Delivered,
+    Event,
+    GenerationStart,
+    Message,
+    Publish,
+    Purge,
+    Settle,
+    TxDecision,
+    TxDequeue,
+    TxEnqueue,
+    TxOpen,
+    TxPrepare,
+)
+from txobserver.frames import (
+    HEADER_SIZE,
+    DamagedFrame,
+    FrameError,
+    TornFrame,
+    UnknownFormat,
+    decode_frame,
+    encode_frame,
+)
+
+number = st.integers(0, 2**63 - 1)
+entries = st.lists(st.tuples(number, number), max_size=4)
+queues = st.lists(number, max_size=4).map(tuple)
+messages = st.builds(Message, st.text(), st.text(), st.binary(), st.binary())
+events = st.one_of(
+    st.builds(GenerationStart, number, st.text(), st.lists(st.text(), max_size=3)),
+    st.builds(Configure, number, st.text(), st.text(), st.binary()),
+    st.builds(Publish, number, queues, messages),
+    st.builds(Settle, number, entries, number),
+    st.builds(Delivered, number, number),
+    st.builds(Purge, number, number, st.lists(number, max_size=4)),
+    st.builds(TxOpen, number),
+    st.builds(TxEnqueue, number, number, queues, messages),
+    st.builds(TxDequeue, number, number, entries, number),
+    st.builds(TxPrepare, number, number, st.lists(st.text(), max_size=3)),
+    st.builds(TxDecision, number, st.booleans()),
+)
+
+
+@given(st.lists(events, min_size=1, max_size=6), number, st.integers(0, 2**62), st.integers(0, 2**50))
+def test_round_trip(group: list[Event], generation: int, first: int, time_ms: int) -> None:
+    frame = encode_frame(generation, first, group, time_ms)
+    found, end = decode_frame(b"before" + frame.data + b"behind", 6)
+    assert found == frame and end == 6 + len(frame.data)
+    assert found.events() == group and found.last == first + len(group) - 1
+
+
+def one() -> bytes:
+    return encode_frame(1, 1, [TxOpen(5), TxDecision(5, True)], 9).data
+
+
+def test_every_shorter_prefix_is_torn() -> None:
+    data = one()
+    for end in range(len(data)):
+        with pytest.raises(TornFrame):
+            decode_frame(data[:end])
+
+
+def test_every_flipped_bit_is_found() -> None:
+    data = one()
+    for at in range(len(data) * 8):
+        flipped = bytearray(data)
+        flipped[at // 8] ^= 1 << at % 8
+        with pytest.raises(FrameError) as found:
+            decode_frame(bytes(flipped))
+        assert found.type in (DamagedFrame, UnknownFormat), "a damaged length is no torn write"
+
+
+def test_an_unknown_version_is_refused_in_words() -> None:
+    data = bytearray(one())
+    data[5] = 7
+    with pytest.raises(UnknownFormat, match=r"format version 7 .* this version reads 1"):
+        decode_frame(bytes(data))
+    assert len(data) > HEADER_SIZE

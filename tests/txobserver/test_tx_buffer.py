@@ -1,0 +1,122 @@
+"""TxBuffer and TransactionObserver, one rule a test."""
+
+from __future__ import annotations
+
+import pytest
+
+from txobserver.events import Message, TxDecision, TxDequeue, TxEnqueue, TxEvent, TxOpen, TxPrepare
+from txobserver.ids import place_of
+from txobserver.observer import TransactionObserverFactory
+from txobserver.table import IllegalTransition
+from txobserver.tx_buffer import ABORTED, COMMITTED, OPEN, PREPARED, TxBuffer
+
+MESSAGE = Message("", "k", b"", b"x")
+
+
+def buffer() -> TxBuffer:
+    built = TxBuffer(7, 1)
+    built.add(2, TxEnqueue(7, 100, (1, 2), MESSAGE))
+    built.add(4, TxDequeue(7, 3, [(9, 9)], 1))
+    return built
+
+
+def test_states() -> None:
+    built = buffer()
+    assert built.state == OPEN and not built.complete
+    built.add(5, TxPrepare(7, 2, ["a"]))
+    assert built.state == PREPARED and built.complete
+    built.add(6, TxDecision(7, True))
+    assert built.state == COMMITTED and built.queues() == {1, 2, 3}
+    assert [place for place, _ in built.placed()] == [place_of(6, 0), place_of(6, 1)]
+
+
+def test_a_missing_event_makes_it_incomplete() -> None:
+    built = buffer()
+    built.add(5, TxPrepare(7, 3, ["a"]))
+    assert not built.complete
+
+
+@pytest.mark.parametrize("event", [TxDecision(7, True), TxOpen(7)])
+def test_what_cannot_come_while_open(event: TxEvent) -> None:
+    with pytest.raises(IllegalTransition):
+        buffer().add(5, event)
+
+
+@pytest.mark.parametrize("event", [TxEnqueue(7, 1, (1,), MESSAGE), TxPrepare(7, 2, []), TxDequeue(7, 1, [], 1)])
+def test_a_closed_tx_queue_takes_nothing(event: TxEvent) -> None:
+    built = buffer()
+    built.add(5, TxPrepare(7, 2, ["a"]))
+    with pytest.raises(IllegalTransition):
+        built.add(6, event)
+
+
+def test_an_open_one_can_be_aborted() -> None:
+    built = buffer()
+    built.add(5, TxDecision(7, False))
+    assert built.state == ABORTED
+
+
+@pytest.mark.parametrize(
+    ("last", "state", "events"), [(6, COMMITTED, 2), (5, PREPARED, 2), (4, OPEN, 2), (3, OPEN, 1), (1, OPEN, 0)]
+)
+def test_truncate(last: int, state: str, events: int) -> None:
+    built = buffer()
+    built.add(5, TxPrepare(7, 2, ["a"]))
+    built.add(6, TxDecision(7, True))
+    assert built.truncate(last)
+    assert built.state == state and len(built.events) == events
+
+
+def test_truncate_before_its_opening_leaves_nothing() -> None:
+    assert not buffer().truncate(0)
+
+
+def test_since_gives_what_rebuilds_it() -> None:
+    built = buffer()
+    built.add(5, TxPrepare(7, 2, ["a"]))
+    again = TxBuffer(7, 1)
+    for sequence, event in list(built.since(0))[1:]:
+        again.add(sequence, event)
+    assert again.events == built.events and again.state == PREPARED
+    assert [sequence for sequence, _ in built.since(2)] == [4, 5]
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.events: list[TxEvent] = []
+        self.ended: list[tuple[str, int]] = []
+
+    def tx_event(self, event: TxEvent) -> bool:
+        self.events.append(event)
+        return True
+
+    def tx_commit(self, tx: int, count: int, done: object) -> None:
+        self.ended.append(("commit", count))
+
+    def tx_rollback(self, tx: int) -> None:
+        self.ended.append(("rollback", tx))
+
+
+def test_the_observer_opens_its_tx_queue_with_the_first_event() -> None:
+    sink = Sink()
+    factory = TransactionObserverFactory(3, sink, lambda: 1)
+    observer = factory.begin()
+    assert sink.events == []
+    observer.enqueue([1], MESSAGE)
+    assert [type(event) for event in sink.events] == [TxOpen, TxEnqueue]
+    observer.commit(lambda error: None)
+    assert sink.ended == [("commit", 1)]
+    with pytest.raises(ValueError, match="has ended"):
+        observer.enqueue([1], MESSAGE)
+
+
+def test_an_empty_transaction_costs_nothing() -> None:
+    sink, answers = Sink(), []
+    TransactionObserverFactory(3, sink, lambda: 1).begin().commit(answers.append)
+    assert answers == [None] and sink.events == [] and sink.ended == []
+
+
+def test_transaction_ids_differ_between_generations() -> None:
+    first = TransactionObserverFactory(3, Sink(), lambda: 1)
+    second = TransactionObserverFactory(4, Sink(), lambda: 1)
+    assert len({first.begin().tx, first.begin().tx, second.begin().tx, second.begin().tx}) == 4
