@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from python_tests.aio_clients import AioWorkers
 from python_tests.history import History
-from python_tests.judge import Verdict, judge
+from python_tests.judge import Verdict, judge, takeover
 from python_tests.pika_clients import (
     INPUT,
     OUTPUTS,
@@ -38,15 +38,13 @@ class Load:
     ahead: int = 100
 
 
-class Failover:
-    """Runs the scenario on a cluster that is ready. ``say`` gets one line of progress at a time."""
+class Clients:
+    """Feeder, workers on pika and aio-pika, consumers and a counter, all at work on one cluster."""
 
-    def __init__(self, cluster: LocalCluster, load: Load, say: Callable[[str], None]) -> None:
+    def __init__(self, ports: Sequence[int], load: Load) -> None:
         self.history = History()
-        self.in_flight: list[int] = []
-        self._cluster = cluster
-        self._say = say
-        ports, history = cluster.ports, self.history
+        self._ports = list(ports)
+        history = self.history
         self._feeder = Feeder(ports, history, load.ahead)
         self._workers = [
             Worker(f"pika{n}", ports, history, load.think, load.rollback) for n in range(load.pika_workers)
@@ -54,11 +52,52 @@ class Failover:
         self._aio = AioWorkers(ports, history, load.aio_connections, load.aio_channels, load.think, load.rollback)
         self._probes = [*(Consumer(queue, ports, history) for queue in OUTPUTS), Counter(ports, history)]
 
-    def run(self, seconds: float) -> Verdict:
-        """Load, kill, load, return, kill, load, drain; ``seconds`` of load in each phase."""
-        declare(self._cluster.ports)
+    def start(self) -> None:
+        """Make the queues and begin."""
+        declare(self._ports)
         for client in (self._feeder, *self._workers, self._aio, *self._probes):
             client.start()
+
+    def wait_committed(self, count: int, seconds: float = 20.0) -> None:
+        """Wait for so many more commits. Raises TimeoutError."""
+        goal = self.history.committed() + count
+        wait_until(lambda: self.history.committed() >= goal, seconds, f"{count} more commits")
+
+    def drain(self) -> Verdict:
+        """No more inputs; work off what is there; consume until every queue is empty; judge. Raises TimeoutError."""
+        self._stop(self._feeder)
+        wait_until(lambda: remaining(self._ports)[INPUT] == 0 and not self.history.in_flight(), 30, "an empty input")
+        for worker in self._workers:
+            worker.stopping.set()
+        self._aio.stopping.set()
+        for each in self._workers:
+            each.join(15)
+        self._aio.join(15)
+        wait_until(lambda: not any(remaining(self._ports).values()), 20, "empty queues")
+        time.sleep(0.5)
+        for probe in self._probes:
+            self._stop(probe)
+        return judge(self.history, OUTPUTS)
+
+    @staticmethod
+    def _stop(client: Client) -> None:
+        client.stopping.set()
+        client.join(10)
+
+
+class Failover:
+    """Runs the scenario on a cluster that is ready. ``say`` gets one line of progress at a time."""
+
+    def __init__(self, cluster: LocalCluster, load: Load, say: Callable[[str], None]) -> None:
+        self.clients = Clients(cluster.ports, load)
+        self.history = self.clients.history
+        self.in_flight: list[int] = []
+        self._cluster = cluster
+        self._say = say
+
+    def run(self, seconds: float) -> Verdict:
+        """Load, kill, load, return, load, kill, load, drain; ``seconds`` of load in each phase."""
+        self.clients.start()
         self._load(seconds)
         first = self._kill()
         self._load(seconds)
@@ -69,8 +108,8 @@ class Failover:
         self._load(seconds)
         self._kill()
         self._load(seconds)
-        self._drain()
-        return judge(self.history, OUTPUTS)
+        self._say("draining")
+        return self.clients.drain()
 
     def _load(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -84,36 +123,9 @@ class Failover:
         assert name is not None, "there is no primary to kill"
         wait_until(lambda: self.history.in_flight() >= IN_FLIGHT, 10, f"{IN_FLIGHT} transactions in flight")
         self.in_flight.append(self.history.in_flight())
-        self.history.kills.append(self._cluster.kill(name))
+        killed = self._cluster.kill(name)
+        self.history.kills.append(killed)
         self._say(f"SIGKILL of the primary {name} with {self.in_flight[-1]} transactions in flight")
-        killed = self.history.kills[-1]
-        wait_until(
-            lambda: any(a.commit_sent and a.commit_sent > killed and a.outcome == "ok" for a in self.history.attempts),
-            20,
-            "a commit on a survivor",
-        )
+        wait_until(lambda: takeover(self.history, killed) is not None, 20, "a commit on a survivor")
         self._say(f"a survivor commits, {time.monotonic() - killed:.2f} s after the kill")
         return name
-
-    def _drain(self) -> None:
-        """No more inputs; work off what is there; consume until every queue is empty."""
-        self._say("draining")
-        self._stop(self._feeder)
-        wait_until(
-            lambda: remaining(self._cluster.ports)[INPUT] == 0 and not self.history.in_flight(), 30, "an empty input"
-        )
-        for worker in self._workers:
-            worker.stopping.set()
-        self._aio.stopping.set()
-        for each in self._workers:
-            each.join(15)
-        self._aio.join(15)
-        wait_until(lambda: not any(remaining(self._cluster.ports).values()), 20, "empty queues")
-        time.sleep(0.5)
-        for probe in self._probes:
-            self._stop(probe)
-
-    @staticmethod
-    def _stop(client: Client) -> None:
-        client.stopping.set()
-        client.join(10)

@@ -58,7 +58,7 @@ def judge(history: History, outputs: Sequence[str]) -> Verdict:
     _judge_inputs(verdict, history, seen, outputs)
     _judge_order(verdict, history, attempts)
     _judge_counts(verdict, history)
-    verdict.takeovers = [_takeover(history, at) for at in history.kills]
+    verdict.takeovers = [takeover(history, at) for at in history.kills]
     return verdict
 
 
@@ -134,7 +134,7 @@ def _judge_counts(verdict: Verdict, history: History) -> None:
             verdict.miscounted.append(f"{count.queue} counted {count.messages} when {at} commits had been sent")
 
 
-def _takeover(history: History, killed: float) -> float | None:
+def takeover(history: History, killed: float) -> float | None:
     """Seconds from a kill to the first commit that was sent after it and answered ok."""
     times = [
         attempt.answered - killed

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -120,8 +121,10 @@ class LocalCluster:
     def pid(self, name: str) -> int:
         """The process of a node. Raises LookupError if it does not run."""
         extra = self._extra.get(name)
-        if extra is not None and extra.poll() is None:
-            return extra.pid
+        if extra is not None:
+            if extra.poll() is None:
+                return extra.pid
+            raise LookupError(f"{name} does not run")
         for node in json.loads((self.directory / "cluster.json").read_text())["nodes"]:
             if node["name"] == name and node["pid"] is not None:
                 return int(node["pid"])
@@ -131,14 +134,21 @@ class LocalCluster:
         """SIGKILL; returns the monotonic time of it."""
         pid = self.pid(name)
         os.kill(pid, signal.SIGKILL)
-        return time.monotonic()
+        killed = time.monotonic()
+        if name in self._extra:
+            self._extra[name].wait()
+        return killed
 
-    def start_node(self, name: str, environment: dict[str, str] | None = None) -> None:
-        """Start one node again, by itself."""
+    def start_node(self, name: str, environment: dict[str, str] | None = None, settings: Sequence[str] = ()) -> None:
+        """Start one node again, by itself, with ``settings`` as ``--set`` takes them."""
         directory = self.directory / name
+        options = [word for setting in settings for word in ("--set", setting)]
         with (directory / "node.log").open("ab") as log:
             self._extra[name] = subprocess.Popen(
-                [sys.executable, "-m", "broker_plugin.cli.main", "node", "--config", str(directory / "node.toml")],
+                [
+                    *(sys.executable, "-m", "broker_plugin.cli.main", "node"),
+                    *("--config", str(directory / "node.toml"), *options),
+                ],
                 stdout=log,
                 stderr=log,
                 env={**self._environment, **(environment or {})},

@@ -1,0 +1,1 @@
+"""What ``tx`` promises a client, through pika and aio-pika."""

@@ -1,0 +1,109 @@
+"""Real processes and real clients: everybody killed at once, processes that stop for a while, a resumed cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pika
+import pytest
+
+from python_tests.failover import Clients, Load
+from python_tests.pika_clients import wait_until
+from python_tests.processes import LocalCluster
+
+LOAD = Load(pika_workers=6, aio_connections=2, aio_channels=4, think=0.02)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path):  # type: ignore[no-untyped-def]
+    with LocalCluster(tmp_path / "cluster") as running:
+        yield running
+
+
+def all_ready(cluster: LocalCluster) -> bool:
+    return sorted(node["state"] for node in cluster.status()) == ["active", "ready", "ready"]
+
+
+def test_sigkill_of_all_nodes_at_once_loses_nothing(cluster: LocalCluster) -> None:
+    clients = Clients(cluster.ports, LOAD)
+    clients.start()
+    clients.wait_committed(100)
+    names = [node["name"] for node in cluster.status()]
+    for name in names:
+        cluster.kill(name)
+    for name in names:
+        cluster.start_node(name)
+    clients.wait_committed(100, 40)
+    verdict = clients.drain()
+    assert not verdict.broken and verdict.committed >= 200
+
+
+def test_a_stopped_primary_answers_nothing_when_it_wakes(cluster: LocalCluster) -> None:
+    """SIGSTOP for longer than the lease: a survivor takes over, the sleeper steps down and follows."""
+    clients = Clients(cluster.ports, LOAD)
+    clients.start()
+    clients.wait_committed(50)
+    sleeper = cluster.primary()
+    assert sleeper is not None
+    pid = cluster.pid(sleeper)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: cluster.primary() not in (None, sleeper), 15, "another primary")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: all_ready(cluster), 20, "everyone ready")
+    clients.wait_committed(50)
+    assert not clients.drain().broken
+
+
+def test_a_stopped_backup_holds_nobody_up_for_longer_than_prepare_timeout(cluster: LocalCluster) -> None:
+    clients = Clients(cluster.ports, LOAD)
+    clients.start()
+    clients.wait_committed(50)
+    sleeper = next(node["name"] for node in cluster.status() if node["state"] == "ready")
+    pid = cluster.pid(sleeper)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        clients.wait_committed(100, 20)
+        primary = next(node for node in cluster.status() if node["state"] == "active")
+        assert sleeper not in primary["ready_set"]
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: all_ready(cluster), 20, "everyone ready")
+    assert not clients.drain().broken
+
+
+def test_the_same_command_resumes_the_cluster_with_its_data(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path / "cluster")
+    with cluster, pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", cluster.ports[1])) as connection:
+        channel = connection.channel()
+        channel.queue_declare("kept", durable=True)
+        channel.tx_select()
+        for number in range(20):
+            channel.basic_publish("", "kept", f"{number}".encode())
+        channel.tx_commit()
+    began = time.monotonic()
+    with cluster, pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", cluster.ports[0])) as connection:
+        channel = connection.channel()
+        assert channel.queue_declare("kept", passive=True).method.message_count == 20
+        found = [channel.basic_get("kept", auto_ack=True)[2] for _ in range(20)]
+        assert found == [f"{number}".encode() for number in range(20)]
+        assert time.monotonic() > began
+
+
+def test_promote_hands_over(cluster: LocalCluster) -> None:
+    import subprocess
+    import sys
+
+    clients = Clients(cluster.ports, LOAD)
+    clients.start()
+    clients.wait_committed(50)
+    chosen = next(node["name"] for node in cluster.status() if node["state"] == "ready")
+    command = [sys.executable, "-m", "broker_plugin.cli.main", "promote", "--dir", str(cluster.directory), chosen]
+    assert subprocess.run(command, check=False).returncode == 0
+    wait_until(lambda: cluster.primary() == chosen and all_ready(cluster), 15, "the chosen node as primary")
+    clients.wait_committed(50)
+    assert not clients.drain().broken
