@@ -20,6 +20,9 @@ DELETE_EXCHANGE = "exchange.delete"
 BIND = "bind"
 UNBIND = "unbind"
 
+PREDECLARED = "amq."
+"""Exchanges whose names begin so are always there; clients cannot declare them, and no step names them."""
+
 
 class QueueSpec(msgspec.Struct, array_like=True):
     """A durable queue. ``number`` is the config_id of its declaration and names it in every event."""
@@ -134,7 +137,13 @@ class Configuration(msgspec.Struct):
 
     def _bind(self, spec: BindingSpec, bind: bool) -> None:
         known = spec in self.bindings
-        if bind and not known and (not spec.to_queue or spec.destination in self.queues):
+        if bind and not known and self._has_ends(spec):
             self.bindings.append(spec)
         elif not bind and known:
             self.bindings.remove(spec)
+
+    def _has_ends(self, spec: BindingSpec) -> bool:
+        """Whether both ends are there: one may have been deleted while the binding was on its way."""
+        ends = (spec.source,) if spec.to_queue else (spec.source, spec.destination)
+        exchanges = all(name in self.exchanges or name.startswith(PREDECLARED) for name in ends)
+        return exchanges and (not spec.to_queue or spec.destination in self.queues)

@@ -20,6 +20,7 @@ from broker_plugin.amqp.codec import (
     FRAME_START,
     HEADER,
     HEADER_FRAME,
+    HEARTBEAT,
     METHOD,
     PUBLISH,
     PublishArguments,
@@ -32,6 +33,7 @@ from broker_plugin.amqp.codec import (
     encode_delivery,
     encode_method,
     encode_return,
+    frame_problem,
 )
 from broker_plugin.amqp.methods import HANDLERS
 from broker_plugin.embedded.errors import AmqpError, precondition
@@ -95,16 +97,17 @@ class AmqpChannel:
                 self._method = ACK_INDEX
                 self.inner.ack(*decode_ack(payload))
             else:
+                self._method = int.from_bytes(payload[:4], "big")
                 self._call(decode_method(payload))
         elif kind == HEADER:
             self._content_header(payload)
         elif kind == BODY:
             self._content_body(payload)
         else:
-            raise AmqpError(501, f"frames of type {kind} are not known")
+            self._method = 0
+            raise AmqpError(505 if kind == HEARTBEAT else 501, frame_problem(kind, payload))
 
     def _call(self, method: base.Frame) -> None:
-        self._method = method.index
         handler = HANDLERS.get(method.index)
         if handler is None:
             raise AmqpError(503, "unimplemented method")

@@ -59,17 +59,28 @@ class SyntaxProblem(AmqpError):
 
 
 def decode_method(payload: bytes) -> base.Frame:
-    """Any method frame's payload, by pamqp. 502 if it does not decode, 540 for a method that nobody knows."""
+    """Any method frame's payload, by pamqp. 501 if it does not decode, 503 for a method that nobody knows."""
     index = int.from_bytes(payload[:4], "big")
     kind = commands.INDEX_MAPPING.get(index)
     if kind is None:
-        raise AmqpError(540, f"unknown method {index >> 16}.{index & 0xFFFF}")
+        raise AmqpError(503, f"unknown method {index >> 16}.{index & 0xFFFF}")
     method: base.Frame = kind()
     try:
         method.unmarshal(payload[4:])
     except Exception as error:
-        raise SyntaxProblem(f"cannot decode {method.name}: {error}") from None
+        raise AmqpError(501, f"cannot decode {octets(payload[4:])}: {error}") from None
     return method
+
+
+def octets(data: bytes) -> str:
+    """Bytes as RabbitMQ's texts show them, 16 at most."""
+    return f"<<{','.join(map(str, data[:16]))}>>"
+
+
+def frame_problem(kind: int, payload: bytes) -> str:
+    """A frame as RabbitMQ's texts show it."""
+    which = "all octets" if len(payload) <= 16 else "first 16 octets"
+    return f"type {kind}, {which} = {octets(payload)}"
 
 
 def decode_publish(payload: bytes) -> PublishArguments:

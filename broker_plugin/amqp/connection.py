@@ -14,8 +14,10 @@ from pamqp import base, commands
 from broker_plugin.amqp import handshake
 from broker_plugin.amqp.channel import AmqpChannel
 from broker_plugin.amqp.codec import (
+    BODY,
     FRAME_END,
     FRAME_START,
+    HEADER,
     HEARTBEAT,
     HEARTBEAT_FRAME,
     METHOD,
@@ -26,6 +28,7 @@ from broker_plugin.amqp.codec import (
     decode_method,
     encode_method,
     encode_open_ok,
+    frame_problem,
     short_string,
 )
 from broker_plugin.amqp.handshake import CLOSED, CLOSING, CONNECTION_TABLE, OPEN, LoginRefused
@@ -72,6 +75,7 @@ class Connection:
         self._capabilities: Mapping[str, Any] = {}
         self._partial = b""
         self._current = 0
+        self._channel_max = settings.channel_max
         self._output: list[bytes] = []
         self._output_bytes = 0
         self._writable = True
@@ -117,11 +121,14 @@ class Connection:
             start = at + 7
             stop = start + size
             if size > self.max_payload:
+                self._current = 0
                 raise AmqpError(501, f"a frame of {size + OVERHEAD} bytes is larger than frame_max {self.frame_max}")
             if stop >= end:
                 break
             if data[stop] != FRAME_END:
-                raise AmqpError(501, f"a frame of type {kind} does not end as it should")
+                self._current = 0
+                problem = frame_problem(kind, data[start:stop])
+                raise AmqpError(501, f"{problem}: {{invalid_frame_end_marker,{data[stop]}}}")
             at = stop + 1
             channel = channels.get(number)
             if channel is not None:
@@ -142,10 +149,12 @@ class Connection:
         self._current = int.from_bytes(payload[:4], "big") if kind == METHOD else 0
         if kind == HEARTBEAT:
             if number:
-                raise AmqpError(501, "heartbeats belong to channel 0")
+                raise AmqpError(505, frame_problem(kind, payload))
+        elif kind not in (METHOD, HEADER, BODY):
+            raise AmqpError(501, f"{frame_problem(kind, payload)}: unknown_frame")
         elif number == 0:
             if kind != METHOD:
-                raise AmqpError(503, "only methods are sent on channel 0")
+                raise AmqpError(505, frame_problem(kind, payload))
             self._method(decode_method(payload))
         elif self.state == OPEN:
             self._open_channel(kind, number, payload)
@@ -157,8 +166,8 @@ class Connection:
             if payload.startswith(b"\x00\x14\x00\x29"):
                 return
             raise AmqpError(504, "expected 'channel.open'")
-        limit = self.settings.channel_max
-        if number > limit or len(self._channels) >= limit:
+        limit = self._channel_max
+        if len(self._channels) >= limit:
             raise AmqpError(
                 530,
                 f"number of channels opened ({len(self._channels)}) has reached the negotiated channel_max ({limit})",
@@ -193,6 +202,7 @@ class Connection:
         try:
             user = handshake.login(method, self.settings.users)
         except LoginRefused:
+            self._current = 0
             if not self.client_can("authentication_failure_close"):
                 self.end()
                 return
@@ -207,6 +217,7 @@ class Connection:
         self.frame_max = method.frame_max
         self.max_payload = method.frame_max - OVERHEAD if method.frame_max else 0xFFFFFFFF
         self.heartbeats.interval = method.heartbeat
+        self._channel_max = method.channel_max
         self._move("tune-ok")
 
     def _open(self, method: commands.Connection.Open) -> None:
@@ -284,11 +295,11 @@ class Connection:
 
     # -- time
 
-    def tick(self, now: float) -> None:
-        """Time passes: heartbeats, and the end of clients that are silent."""
+    def tick(self, now: float, reading: bool = True) -> None:
+        """Time passes: heartbeats, and the end of clients that are silent although they are read."""
         if self.state == CLOSED:
             return
-        if self.heartbeats.is_late(now, reading=not self.congested):
+        if self.heartbeats.is_late(now, reading):
             self.end()
         elif self.heartbeats.is_due(now):
             self.send(HEARTBEAT_FRAME)

@@ -47,6 +47,7 @@ class AmqpProtocol(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._flushing = False
         self._reading = True
+        self._ended_at: float | None = None
         self.connection: Connection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -100,6 +101,18 @@ class AmqpProtocol(asyncio.Protocol):
             return
         if not self.connection.congested:
             self._set_reading(True)
+
+    def tick(self, now: float) -> None:
+        """Time passes. A client that does not take our last words is dropped without them."""
+        connection = self.connection
+        if connection is None:
+            return
+        if not connection.ended:
+            connection.tick(now, self._reading)
+        elif self._ended_at is None:
+            self._ended_at = now
+        elif now - self._ended_at > self._server.settings.handshake_timeout:
+            self.abort()
 
     def abort(self) -> None:
         """Drop the client."""
@@ -224,5 +237,4 @@ class AmqpServer:
         now = self.loop.time()
         self._ticker = self.loop.call_later(TICK, self._tick)
         for protocol in list(self._protocols):
-            if protocol.connection is not None:
-                protocol.connection.tick(now)
+            protocol.tick(now)

@@ -43,7 +43,7 @@ class Channel:
         self.session = session
         self.outlet = outlet
         self.closed = False
-        self.flowing = True
+        self.flowing = session.flowing
         self.consumers: dict[str, Consumer] = {}
         self.unacked: dict[int, Held] = {}
         self.last_tag = 0

@@ -19,6 +19,7 @@ class Session:
         self.outlet = outlet
         self.exclusive: dict[str, LocalQueue] = {}
         self.in_flight = 0
+        self.flowing = True
         self.relief_at: int | None = None
         self.broker = broker
         self._channels: set[Channel] = set()
@@ -35,6 +36,7 @@ class Session:
 
     def set_flowing(self, flowing: bool) -> None:
         """Whether the client takes what is sent to it; if not, its consumers are passed over."""
+        self.flowing = flowing
         for channel in self._channels:
             channel.set_flowing(flowing)
 

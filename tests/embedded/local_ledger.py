@@ -73,9 +73,9 @@ class LocalLedger:
         return LocalLedger(self._generation + 1, base, meta)
 
     @property
-    def waiting(self) -> int:
-        """How many events wait for the commit point."""
-        return len(self._pending)
+    def busy(self) -> bool:
+        """Whether anything waits for the commit point."""
+        return bool(self._pending)
 
     # -- Ledger
 
