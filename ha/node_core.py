@@ -13,38 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ha import wire
 from ha.backup import Backup
 from ha.backups import Backups
 from ha.candidate import Candidate
+from ha.checkpointing import Checkpointing
 from ha.coordination import Record
 from ha.node_state import ACTIVE, CATCHUP, NODE_TABLE, READY, RECOVERING
 from ha.primary import Primary
 from ha.record_keeper import RecordKeeper
 from ha.replica import Replica
 from ha.settings import Settings
-from ha.wire import (
-    Ack,
-    Cancel,
-    Commit,
-    Entries,
-    Follow,
-    ForwardTx,
-    Granted,
-    Handover,
-    Join,
-    Leave,
-    Missing,
-    Peer,
-    Probe,
-    ProbeReply,
-    QueueChange,
-    QueueContent,
-    QueueSnapshot,
-    Refused,
-    ResyncBegin,
-    SnapshotEnd,
-)
-from txobserver.effects import Acknowledge, CompareAndSet, Effect, LogLine, Send, Stop, WriteCheckpoint
+from txobserver.effects import CompareAndSet, Effect, LogLine, Send, Stop
 from txobserver.frames import Frame
 from txobserver.ids import Member
 from txobserver.ledger import Host
@@ -76,11 +56,8 @@ class NodeCore:
         self._effects: list[Effect] = []
         self._candidate = Candidate(member, settings, self._emit)
         self._sessions = 0
-        self._checkpointing = False
-        self._checkpoint_at = 0.0
-        self._checkpointed = replica.applied.sequence
+        self._checkpointing = Checkpointing(replica, settings, self._emit)
         self._handover: str | None = None
-        self._wanted: Acknowledge | None = None
 
     # -- what the shell calls
 
@@ -98,7 +75,7 @@ class NodeCore:
         """Time has passed."""
         if self.failed:
             return
-        self._checkpoint_if_due()
+        self._checkpointing.tick(self.now)
         if self.keeper and self.backups and self.primary:
             self.keeper.send_if_due(self.now)
             if not self.keeper.holds(self.now) and self._handover is None:
@@ -167,11 +144,7 @@ class NodeCore:
 
     def on_checkpoint(self) -> None:
         """The queue state has been brought forward."""
-        self._checkpointing = False
-        self.replica.checkpoint_written()
-        if self._wanted is not None:
-            wanted, self._wanted = self._wanted, None
-            self._request_checkpoint(wanted)
+        self._checkpointing.written()
 
     def on_reset(self) -> None:
         """The log has been begun anew."""
@@ -227,18 +200,20 @@ class NodeCore:
         if self.backups:
             self.backups.log_read(node, session, frames, self.now)
 
-    def on_message(self, node: str, message: Peer) -> None:
+    def on_message(self, node: str, message: wire.Peer) -> None:
         """A message of a peer. One of a lower generation is refused."""
         if self.failed:
             return
         generation = getattr(message, "generation", self.generation)
         if generation < self.generation:
-            if not isinstance(message, Refused):
-                self._emit(Send(node, Refused(self.generation, getattr(message, "session", 0), "lower generation")))
+            if not isinstance(message, wire.Refused):
+                self._emit(
+                    Send(node, wire.Refused(self.generation, getattr(message, "session", 0), "lower generation"))
+                )
             return
-        if isinstance(message, Probe):
-            self._emit(Send(node, ProbeReply(generation, message.round, self._member, self.replica.tail)))
-        elif isinstance(message, ProbeReply):
+        if isinstance(message, wire.Probe):
+            self._emit(Send(node, wire.ProbeReply(generation, message.round, self._member, self.replica.tail)))
+        elif isinstance(message, wire.ProbeReply):
             self._candidate.reply(message)
         elif self.primary and self.backups:
             self._to_primary(node, message)
@@ -255,7 +230,7 @@ class NodeCore:
         if accept_data_loss:
             self._candidate.force(self.replica.tail, self.now)
         elif self.backup and self.state == READY:
-            self._emit(Send(self.backup.primary, Handover(self.generation, self.backup.session)))
+            self._emit(Send(self.backup.primary, wire.Handover(self.generation, self.backup.session)))
         else:
             return "only a ready backup can take over without losing data; see --accept-data-loss"
         return None
@@ -271,48 +246,50 @@ class NodeCore:
 
     # -- messages by role
 
-    def _to_primary(self, node: str, message: Peer) -> None:
+    def _to_primary(self, node: str, message: wire.Peer) -> None:
         assert self.primary and self.backups
         if message.generation > self.generation:  # type: ignore[union-attr]
             return  # the record will tell us soon, or the lease runs out
-        if isinstance(message, Ack):
+        if isinstance(message, wire.Ack):
             self.backups.acknowledged(node, message, self.now)
-        elif isinstance(message, Join):
+        elif isinstance(message, wire.Join):
             self.backups.join(node, message, self.log_first, self.now)
-        elif isinstance(message, Missing):
+        elif isinstance(message, wire.Missing):
             self.backups.missing(node, message, self.now)
-        elif isinstance(message, Cancel):
+        elif isinstance(message, wire.Cancel):
             self._emit(LogLine(f"{node} cancels transaction {message.tx}: {message.reason}"))
             self.primary.cancel(message.tx, message.reason)
-        elif isinstance(message, Leave):
+        elif isinstance(message, wire.Leave):
             self.backups.leave(node, message.session, message.reason, self.now)
-        elif isinstance(message, Handover):
+        elif isinstance(message, wire.Handover):
             self._begin_handover(node)
 
-    def _to_backup(self, backup: Backup, message: Peer) -> None:
-        if isinstance(message, Entries):
+    def _to_backup(self, backup: Backup, message: wire.Peer) -> None:
+        if isinstance(message, wire.Entries):
             backup.entries(message)
             if not backup.attached:
                 self._detached(retry_at_once=False)
-        elif isinstance(message, Commit):
+        elif isinstance(message, wire.Commit):
             if backup.attached and message.session == backup.session:
                 backup.commit(message.commit)
-        elif isinstance(message, Follow):
+        elif isinstance(message, wire.Follow):
             if backup.follow(message):
                 self._move("attached")
                 if self._candidate.record and self._member in self._candidate.record.ready:
                     self._move("granted")
-        elif isinstance(message, ResyncBegin):
+        elif isinstance(message, wire.ResyncBegin):
             if backup.resync(message):
                 self._move("attached")
-        elif isinstance(message, QueueSnapshot | QueueContent | QueueChange | ForwardTx | SnapshotEnd):
+        elif isinstance(
+            message, wire.QueueSnapshot | wire.QueueContent | wire.QueueChange | wire.ForwardTx | wire.SnapshotEnd
+        ):
             backup.replicate(message)
             if not backup.attached:
                 self._detached(retry_at_once=False)
-        elif isinstance(message, Granted):
+        elif isinstance(message, wire.Granted):
             if backup.attached and message.session == backup.session and self.state == CATCHUP:
                 self._move("granted")
-        elif isinstance(message, Refused) and message.session == backup.session and backup.session:
+        elif isinstance(message, wire.Refused) and message.session == backup.session and backup.session:
             self._emit(LogLine(f"{backup.primary} refused: {message.reason}"))
             self._detached(retry_at_once=False)
 
@@ -340,7 +317,7 @@ class NodeCore:
                 self.replica,
                 self._settings,
                 self._emit,
-                self._request_checkpoint,
+                self._checkpointing.demand,
             )
         elif self.state == READY and self._member not in record.ready:
             self._detached(retry_at_once=True)
@@ -412,27 +389,6 @@ class NodeCore:
         session = self.backups.sessions.get(self._handover)
         if session is None or session.acknowledged >= self.replica.tail.sequence:
             self.keeper.release(self._handover, self.now)
-
-    # -- housekeeping
-
-    def _checkpoint_if_due(self) -> None:
-        contents, settings = self.replica.contents, self._settings
-        due = self.now - self._checkpoint_at >= settings.checkpoint_every
-        if contents.dirty_bytes < settings.checkpoint_bytes and not due:
-            return
-        unchanged = contents.applied.sequence == self._checkpointed and not self.replica.resyncing
-        if not self._checkpointing and not unchanged:
-            self._request_checkpoint(None)
-
-    def _request_checkpoint(self, then: Acknowledge | None) -> None:
-        """Bring the queue state forward now, or as soon as the checkpoint on its way is done."""
-        if self._checkpointing:
-            self._wanted = then
-            return
-        self._checkpointing = True
-        self._checkpoint_at = self.now
-        self._checkpointed = self.replica.applied.sequence
-        self._emit(WriteCheckpoint(self.replica.checkpoint(), then))
 
     def _move(self, event: str) -> None:
         self.state = NODE_TABLE.next(self.state, event)

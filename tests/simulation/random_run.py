@@ -139,7 +139,8 @@ class RandomRun:
     # -- what breaks
 
     def _faults(self) -> list[Callable[[], None]]:
-        return [self._kill, self._restart, self._restart, self._freeze, self._thaw, self._cut, self._heal_links] + [
+        return [
+            *(self._kill, self._restart, self._restart, self._freeze, self._thaw, self._cut, self._heal_links),
             self._hold_cas,
             self._free_cas,
             self._lose_cas,

@@ -1,0 +1,51 @@
+"""When the queue state is brought forward, and which acknowledgements wait for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ha.replica import Replica
+from ha.settings import Settings
+from txobserver.effects import Acknowledge, Effect, WriteCheckpoint
+
+
+class Checkpointing:
+    """One checkpoint at a time: after so many bytes of change, after so long, or on demand. Times are seconds."""
+
+    def __init__(self, replica: Replica, settings: Settings, emit: Callable[[Effect], None]) -> None:
+        self._replica = replica
+        self._settings = settings
+        self._emit = emit
+        self._running = False
+        self._began_at = 0.0
+        self._applied = replica.applied.sequence
+        self._wanted: Acknowledge | None = None
+
+    def tick(self, now: float) -> None:
+        """Begin one if it is due and there is something to write."""
+        replica, settings = self._replica, self._settings
+        large = replica.contents.dirty_bytes >= settings.checkpoint_bytes
+        changed = replica.applied.sequence != self._applied or replica.resyncing
+        if changed and not self._running and (large or now - self._began_at >= settings.checkpoint_every):
+            self._began_at = now
+            self._begin(None)
+
+    def demand(self, then: Acknowledge) -> None:
+        """Write one, now or after the one on its way, and acknowledge when it is durable."""
+        if self._running:
+            self._wanted = then
+        else:
+            self._begin(then)
+
+    def written(self) -> None:
+        """The one on its way is on disk."""
+        self._running = False
+        self._replica.checkpoint_written()
+        if self._wanted is not None:
+            wanted, self._wanted = self._wanted, None
+            self._begin(wanted)
+
+    def _begin(self, then: Acknowledge | None) -> None:
+        self._running = True
+        self._applied = self._replica.applied.sequence
+        self._emit(WriteCheckpoint(self._replica.checkpoint(), then))

@@ -1,0 +1,78 @@
+"""Configuration: every mistake is one clear sentence, and the later source wins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker_plugin.node.config import ConfigError, load_config
+
+GOOD = """
+name = "node-1"
+cluster = "c"
+dir = "{dir}"
+coordination = "{dir}/c.sqlite"
+[peer]
+port = 7001
+[[peers]]
+name = "node-2"
+port = 7002
+"""
+
+
+def write(tmp_path: Path, extra: str = "", text: str = GOOD) -> Path:
+    path = tmp_path / "node.toml"
+    path.write_text(text.replace("{dir}", str(tmp_path / "node")) + extra)
+    return path
+
+
+def test_defaults(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path), environment={})
+    assert config.amqp.port == 5672 and config.amqp.host == "127.0.0.1"
+    assert config.peer.host == "127.0.0.1" and config.min_ready == 1
+    settings = config.core_settings()
+    assert (settings.lease_ttl, settings.prepare_timeout) == (config.timing.lease_ttl, config.timing.prepare_timeout)
+
+
+def test_flags_over_environment_over_file(tmp_path: Path) -> None:
+    path = write(tmp_path, "[timing]\nlease_ttl = 3\nrenew_every = 0.1\n")
+    environment = {"TXHA_TIMING__LEASE_TTL": "4", "TXHA_MIN_READY": "2", "PATH": "x"}
+    assert load_config(path, environment={}).timing.lease_ttl == 3
+    assert load_config(path, environment=environment).timing.lease_ttl == 4
+    config = load_config(path, {"timing.lease_ttl": "5"}, environment)
+    assert config.timing.lease_ttl == 5 and config.min_ready == 2 and config.timing.renew_every == 0.1
+
+
+@pytest.mark.parametrize(
+    ("extra", "sentence"),
+    [
+        ("[amqp]\nprot = 1\n", "unknown key 'amqp.prot'"),
+        ("[amqp]\nport = 70000\n", "amqp.port: Input should be less than or equal to 65535"),
+        ("[timing]\nlease_ttl = 0.3\n", "renew_every must be at most half of lease_ttl"),
+        ("[timing]\nlease_ttl = 'soon'\n", "timing.lease_ttl: Input should be a valid number"),
+        ("[[peers]]\nname = 'node-1'\nport = 7003\n", "needs a name of its own"),
+        ("[[peers]]\nname = 'node-3'\n", "key 'peers.1.port' is missing"),
+        ("[store]\nretention_seconds = -1\n", "store.retention_seconds"),
+        ("what is this", "is not valid TOML"),
+    ],
+)
+def test_one_sentence_for_each_mistake(tmp_path: Path, extra: str, sentence: str) -> None:
+    with pytest.raises(ConfigError) as found:
+        load_config(write(tmp_path, extra), environment={})
+    assert sentence in str(found.value) and "\n" not in str(found.value)
+
+
+def test_an_unknown_variable_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="unknown key 'speed'"):
+        load_config(write(tmp_path), environment={"TXHA_SPEED": "high"})
+
+
+def test_a_cluster_cannot_need_more_ready_nodes_than_it_has(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="min_ready is 3 in a cluster of 2"):
+        load_config(write(tmp_path), {"min_ready": "3"}, {})
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read"):
+        load_config(tmp_path / "nowhere.toml", environment={})

@@ -1,0 +1,112 @@
+"""The coordination record in SQLite: compare-and-set between processes, synced before it is reported."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker_plugin.node.sqlite_coordination import SqliteCoordination
+from ha.coordination import CasConflict, CoordinationError, Record
+from txobserver.ids import Member
+
+ROOT = Path(__file__).parents[2]
+A, B = Member("a", "1"), Member("b", "1")
+
+
+def record(generation: int = 1, *ready: Member) -> Record:
+    return Record("c", 0, generation, A, ready or (A,))
+
+
+def test_versions_rise_by_one_and_a_stale_one_is_told_the_current(tmp_path: Path) -> None:
+    one, two = SqliteCoordination(tmp_path / "r", "c"), SqliteCoordination(tmp_path / "r", "c")
+    assert one.read() is None
+    first = one.compare_and_set(0, record())
+    assert first.version == 1 and two.read() == first
+    second = two.compare_and_set(1, record(1, A, B))
+    assert second.version == 2
+    with pytest.raises(CasConflict) as conflict:
+        one.compare_and_set(1, record(9))
+    assert conflict.value.current == second
+    with pytest.raises(CasConflict):
+        one.compare_and_set(0, record(9))
+    assert one.read() == second
+
+
+def test_one_of_many_processes_wins_each_version(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from tests.node.test_sqlite_coordination import *\n"
+        "store, won = SqliteCoordination(Path(sys.argv[1]), 'c'), 0\n"
+        "while (now := store.read().version) < 150:\n"
+        "    try: store.compare_and_set(now, record()); won += 1\n"
+        "    except (CasConflict, CoordinationError): pass\n"
+        "print(won)\n"
+    )
+    SqliteCoordination(tmp_path / "r", "c").compare_and_set(0, record())
+    command = [sys.executable, "-c", code, str(tmp_path / "r")]
+    running = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    won = sum(int(process.communicate(timeout=60)[0]) for process in running)
+    found = SqliteCoordination(tmp_path / "r", "c").read()
+    assert found is not None and found.version == won + 1
+
+
+def test_another_cluster_s_file_is_refused(tmp_path: Path) -> None:
+    SqliteCoordination(tmp_path / "r", "c").compare_and_set(0, record())
+    with pytest.raises(CoordinationError, match="belongs to cluster c, not to cluster d"):
+        SqliteCoordination(tmp_path / "r", "d").read()
+
+
+def test_an_unknown_format_and_a_damaged_file_are_refused(tmp_path: Path) -> None:
+    SqliteCoordination(tmp_path / "r", "c").compare_and_set(0, record())
+    with sqlite3.connect(tmp_path / "r") as connection:
+        connection.execute("PRAGMA user_version=7")
+    with pytest.raises(CoordinationError, match="format version 7"):
+        SqliteCoordination(tmp_path / "r", "c").read()
+    (tmp_path / "d").write_bytes(b"this is no database" * 100)
+    with pytest.raises(CoordinationError, match="failed"):
+        SqliteCoordination(tmp_path / "d", "c").read()
+
+
+def test_a_locked_store_fails_and_does_not_hang(tmp_path: Path) -> None:
+    store = SqliteCoordination(tmp_path / "r", "c")
+    store.compare_and_set(0, record())
+    blocker = sqlite3.connect(tmp_path / "r", isolation_level=None)
+    blocker.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(CoordinationError, match="locked"):
+        store.compare_and_set(1, record())
+    blocker.execute("ROLLBACK")
+    assert store.compare_and_set(1, record()).version == 2
+
+
+def test_store_forgets_removal(tmp_path: Path) -> None:
+    """A removal that was reported is on disk: between the write of the record and the report stands a sync of it."""
+    code = (
+        "import sys, os; from pathlib import Path\n"
+        "from tests.node.test_sqlite_coordination import *\n"
+        "store = SqliteCoordination(Path(sys.argv[1]), 'c')\n"
+        "store.compare_and_set(0, record(1, A, B)); os.write(1, b'REPORTED'); store.compare_and_set(1, record(1, A))\n"
+        "os.write(1, b'REPORTED')\n"
+    )
+    trace = tmp_path / "trace"
+    command = ["strace", "-f", "-y", "-o", str(trace), "-e", "trace=pwrite64,write,fdatasync,fsync,unlink"]
+    subprocess.run([*command, sys.executable, "-c", code, str(tmp_path / "r")], check=True, cwd=ROOT)
+    steps = []
+    for line in trace.read_text().splitlines():
+        if "pwrite64" in line and "/r>" in line:
+            steps.append("written")
+        elif "sync(" in line and "/r>" in line:
+            steps.append("synced")
+        elif "unlink(" in line:
+            steps.append("journal gone")
+        elif "sync(" in line and "journal" not in line:
+            steps.append("directory synced")
+        elif "REPORTED" in line:
+            steps.append("reported")
+    last = steps[steps.index("reported") + 1 :]
+    last = last[last.index("written") :]
+    order = [last.index(step) for step in ("written", "synced", "journal gone", "directory synced", "reported")]
+    assert order == sorted(order), last
