@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from pamqp import base, commands, frame, header
+from pamqp import base, commands, frame
 
 from broker_plugin.embedded.errors import AmqpError
 
@@ -201,13 +201,3 @@ def encode_declare_ok(channel: int, queue: str, messages: int, consumers: int) -
     """queue.declare-ok. (pamqp refuses names that RabbitMQ allows.)"""
     counts = struct.pack(">II", min(messages, 0xFFFFFFFF), consumers)
     return _method_frame(channel, b"".join((_DECLARE_OK, short_string(queue), counts)))
-
-
-def decode_properties(properties: bytes) -> commands.Basic.Properties:
-    """Message properties from their raw form, by pamqp. 502 if they do not decode."""
-    content = header.ContentHeader()
-    try:
-        content.unmarshal(CONTENT_START.pack(BASIC, 0, 0) + properties)
-    except Exception as error:
-        raise SyntaxProblem(f"cannot decode message properties: {error}") from None
-    return content.properties

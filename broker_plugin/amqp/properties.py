@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from broker_plugin.amqp.codec import SyntaxProblem, decode_properties
+from pamqp import decode
+
+from broker_plugin.amqp.codec import SyntaxProblem
 from broker_plugin.embedded.errors import precondition
 
 HEADERS = 1 << 13
@@ -42,48 +44,18 @@ class PropertyCheck:
         """502 if the properties are malformed, 406 for a wrong user-id or expiration (RabbitMQ's texts)."""
         if properties in self.passed:
             return
-        flags = self._walk(properties)
-        if flags & (EXPIRATION | USER_ID):
-            self._check_values(properties)
+        values = _walk(properties)
+        if headers := values.get(HEADERS):
+            _check_table(headers)
+        user = values.get(USER_ID)
+        if user and user != self._user.encode():
+            shown = user.decode(errors="replace")
+            raise precondition(f"user_id property set to '{shown}' but authenticated user was '{self._user}'")
+        if (expiration := values.get(EXPIRATION)) is not None:
+            self._check_expiration(expiration.decode(errors="replace"))
         if len(self.passed) >= 256:
             self.passed.clear()
         self.passed.add(properties)
-
-    def _walk(self, properties: bytes) -> int:
-        """Whether the property list has the length that its flags say; returns the flags."""
-        size = len(properties)
-        if size < 2:
-            raise SyntaxProblem("message properties are cut short")
-        flags = properties[0] << 8 | properties[1]
-        if flags & 3:
-            raise SyntaxProblem(f"message properties have unknown flags {flags:#06x}")
-        at = 2
-        try:
-            for flag, kind in _LAYOUT:
-                if not flags & flag:
-                    continue
-                if kind == _SHORT:
-                    at += 1 + properties[at]
-                elif kind == _OCTET:
-                    at += 1
-                elif kind == _LONG_LONG:
-                    at += 8
-                else:
-                    at += 4 + int.from_bytes(properties[at : at + 4], "big")
-        except IndexError:
-            at = size + 1
-        if at != size:
-            raise SyntaxProblem("message properties have another length than their flags say")
-        if flags & HEADERS:
-            decode_properties(properties)
-        return flags
-
-    def _check_values(self, properties: bytes) -> None:
-        values = decode_properties(properties)
-        if values.user_id and values.user_id != self._user:
-            raise precondition(f"user_id property set to '{values.user_id}' but authenticated user was '{self._user}'")
-        if values.expiration is not None:
-            self._check_expiration(values.expiration)
 
     @staticmethod
     def _check_expiration(text: str) -> None:
@@ -97,3 +69,37 @@ class PropertyCheck:
         else:
             return
         raise precondition(f"invalid expiration '{text}': {problem}")
+
+
+def _walk(properties: bytes) -> dict[int, bytes]:
+    """The values that are looked at, by flag. 502 unless the list has exactly the length that its flags say."""
+    size = len(properties)
+    if size < 2:
+        raise SyntaxProblem("message properties are cut short")
+    flags = properties[0] << 8 | properties[1]
+    if flags & 3:
+        raise SyntaxProblem(f"message properties have unknown flags {flags:#06x}")
+    at = 2
+    values: dict[int, bytes] = {}
+    for flag, kind in _LAYOUT:
+        if flags & flag:
+            start = at
+            if kind == _SHORT:
+                start += 1
+                at = start + (properties[at] if at < size else 0)
+            elif kind == _TABLE:
+                at += 4 + int.from_bytes(properties[at : at + 4], "big")
+            else:
+                at += 1 if kind == _OCTET else 8
+            if flag & (HEADERS | EXPIRATION | USER_ID):
+                values[flag] = properties[start:at]
+    if at != size:
+        raise SyntaxProblem("message properties have another length than their flags say")
+    return values
+
+
+def _check_table(data: bytes) -> None:
+    try:
+        decode.field_table(data)
+    except Exception as error:
+        raise SyntaxProblem(f"cannot decode message headers: {error}") from None

@@ -67,8 +67,7 @@ class Transaction:
         """The commit is done: the same for this node's own queues, and for what goes back to its queue."""
         for route, message in self._local:
             for local in route.local:
-                if not local.deleted:
-                    local.enqueue(message)
+                local.enqueue(message)
         for _, (queue, place, consumer), reason in self.settled:
             if reason is None:
                 queue.give_back((place,))

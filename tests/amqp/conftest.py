@@ -59,9 +59,23 @@ class Served:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
 
+    def serve(self, ledger: LocalLedger) -> None:
+        """In the server's loop: be the primary with this ledger."""
+        self.ledger = ledger
+        commit_each_turn(ledger, self.loop.call_soon)
+        ledger.serve(self.broker)
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Until it holds in the server's loop, looking once per turn."""
+        asyncio.run_coroutine_threadsafe(self._until(condition), self.loop).result(10)
+
+    @staticmethod
+    async def _until(condition: Callable[[], bool]) -> None:
+        while not condition():
+            await asyncio.sleep(0)
+
     async def _start(self) -> None:
-        commit_each_turn(self.ledger, self.loop.call_soon)
-        self.ledger.serve(self.broker)
+        self.serve(self.ledger)
         await self.server.start()
 
 

@@ -84,6 +84,19 @@ def test_declared_while_it_is_deleted(harness: Harness) -> None:
     assert two.answers[0].messages == 0 and two.drain("q") == []
 
 
+def test_many_wait_for_one_name(harness: Harness) -> None:
+    clients = [harness.client() for _ in range(5)]
+    counts: list[int] = []
+    clients[0].ask_declare("q")
+    harness.broker.queue_operations.delete(clients[1].channel, "q", False, False, counts.append)
+    clients[2].ask_declare("q", auto_delete=True)
+    harness.broker.queue_operations.delete(clients[3].channel, "q", False, False, counts.append)
+    clients[4].ask_declare("q", durable=False)
+    harness.settle()
+    assert counts == [0, 0] and all(len(clients[each].answers) == 1 for each in (0, 2, 4))
+    assert isinstance(harness.broker.topology.queues["q"], LocalQueue)
+
+
 def test_refused_declaration(harness: Harness) -> None:
     client = harness.client()
     harness.ledger.refuse = "too few nodes are ready"
@@ -101,6 +114,20 @@ def test_delete_counts_what_was_there_in_the_end(harness: Harness) -> None:
     harness.broker.queue_operations.delete(client.channel, "q", False, False, counts.append)
     harness.settle()
     assert counts == [2]
+
+
+def test_nothing_is_handed_out_while_a_queue_is_deleted(harness: Harness) -> None:
+    client, consumer = harness.client(), harness.client()
+    client.declare("q")
+    client.publish("q", b"1")
+    held = client.get("q")
+    assert held is not None
+    client.channel.reject(held.delivery_tag, False, True)
+    counts: list[int] = []
+    harness.broker.queue_operations.delete(client.channel, "q", False, False, counts.append)
+    consumer.channel.consume("q", "c", False, False, {})
+    harness.settle()
+    assert counts == [1] and consumer.deliveries == [] and consumer.cancelled_tags == ["c"]
 
 
 def test_unacked_messages_of_a_deleted_queue(harness: Harness) -> None:
@@ -126,6 +153,18 @@ def test_auto_delete_queue_declared_again_keeps_the_new_one(harness: Harness) ->
     client.ask_declare("q", auto_delete=True)
     harness.settle()
     assert "q" in harness.broker.topology.queues and client.errors == []
+
+
+def test_auto_delete_queue_with_a_new_consumer_stays(harness: Harness) -> None:
+    client = harness.client()
+    client.declare("q", auto_delete=True)
+    client.channel.consume("q", "c", False, False, {})
+    counts: list[int] = []
+    harness.broker.queue_operations.purge(client.channel, "q", counts.append)
+    client.channel.cancel("c")
+    client.channel.consume("q", "d", False, False, {})
+    harness.settle()
+    assert counts == [0] and "q" in harness.broker.topology.queues and client.cancelled_tags == []
 
 
 def test_exclusive_queues_end_with_their_connection(harness: Harness) -> None:
@@ -188,11 +227,18 @@ def test_routes_follow_every_change(harness: Harness) -> None:
     client.publish("k", b"2", exchange="amq.direct", mandatory=True)
     harness.settle()
     assert client.drain("q") == [b"2"]
+    request = BindRequest("amq.direct", "q", True, "k")
+    harness.broker.binding_operations.unbind(client.channel, request, lambda: None)
+    harness.settle()
+    client.publish("k", b"unbound", exchange="amq.direct", mandatory=True)
+    bind(harness, client, "amq.direct", "q", "k")
+    harness.settle()
+    client.publish("k", b"bound again", exchange="amq.direct", mandatory=True)
     harness.broker.queue_operations.delete(client.channel, "q", False, False, lambda count: None)
     harness.settle()
     client.publish("k", b"3", exchange="amq.direct", mandatory=True)
     client.publish("q", b"4", mandatory=True)
-    assert client.returns == [b"1", b"3", b"4"]
+    assert client.returns == [b"1", b"unbound", b"3", b"4"]
 
 
 def test_auto_delete_exchange_goes_through_the_stream(harness: Harness) -> None:

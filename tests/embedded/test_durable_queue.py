@@ -94,6 +94,16 @@ class TestVisibility:
         marks = [event.place for event in harness.ledger.log if isinstance(event, Delivered)]
         assert len(marks) == 1 and client.bodies == [b"a"]
 
+    def test_a_mark_is_asked_for_once(self, harness: Harness, client: Client) -> None:
+        client.publish("q", b"1", b"2")
+        harness.settle()
+        client.channel.consume("q", "c", False, False, {})
+        for _ in range(3):
+            queue_of(harness).wake()
+            harness.turn()
+        harness.settle()
+        assert len([event for event in harness.ledger.log if isinstance(event, Delivered)]) == 1
+
     def test_get_waits_for_the_mark(self, harness: Harness, client: Client) -> None:
         client.publish("q", b"1")
         harness.settle()
@@ -220,6 +230,31 @@ class TestPurge:
         client.publish("q", b"3")
         harness.settle()
         assert consumer.bodies == [b"3"]
+
+    def test_what_may_be_handed_out_is_not_meanwhile(self, harness: Harness, client: Client) -> None:
+        client.publish("q", b"1")
+        client.channel.reject(got(client.get("q")).delivery_tag, False, True)
+        counts: list[int] = []
+        harness.broker.queue_operations.purge(client.channel, "q", counts.append)
+        consumer = harness.client()
+        consumer.channel.consume("q", "c", False, False, {})
+        harness.turn()
+        assert consumer.deliveries == [], "its mark was told long ago"
+        harness.settle()
+        assert counts == [1] and consumer.deliveries == []
+
+    def test_what_arrives_meanwhile_is_not_marked(self, harness: Harness, client: Client) -> None:
+        counts: list[int] = []
+        harness.broker.queue_operations.purge(client.channel, "q", counts.append)
+        consumer = harness.client()
+        consumer.channel.consume("q", "c", False, False, {})
+        client.publish("q", b"1")
+        harness.turn()
+        harness.ledger.commit(2)
+        assert not any(isinstance(event, Delivered) for event in harness.ledger.log)
+        assert not harness.ledger.busy
+        harness.settle()
+        assert consumer.bodies == [b"1"]
 
     def test_with_a_window_that_is_not_complete(self) -> None:
         harness = Harness(WindowLimits(2, 1000))

@@ -1,0 +1,414 @@
+"""The connection without io: bytes in any pieces, errors, heartbeats, and when not to read."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pamqp import body, commands, decode, encode, frame, header
+from pamqp.commands import Basic, Channel, Confirm, Queue, Tx
+
+from broker_plugin.amqp.connection import Connection
+from broker_plugin.amqp.settings import AmqpSettings
+from tests.amqp.raw_client import DEFAULT_PROPERTIES, show
+from tests.embedded.harness import Harness
+
+HEADER = b"AMQP\x00\x00\x09\x01"
+
+
+class Wire:
+    """Counts what it is told."""
+
+    def __init__(self) -> None:
+        self.wakes = 0
+        self.resumed = 0
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def read_on(self) -> None:
+        self.resumed += 1
+
+
+class Peer:
+    """A client of one connection; ``frames`` are what it was sent since it last looked."""
+
+    def __init__(self, harness: Harness | None = None, **settings: Any) -> None:
+        self.harness = harness or Harness()
+        self.wire = Wire()
+        self.connection = Connection(self.harness.broker, AmqpSettings(**settings), self.wire)
+
+    def send(self, channel: int, *values: Any) -> None:
+        self.connection.receive(b"".join(frame.marshal(value, channel) for value in values))
+
+    def frames(self) -> list[str]:
+        data, found = self.connection.take_output(), []
+        while data:
+            size, channel, value = frame.unmarshal(data)
+            found.append(show((channel, value)))
+            data = data[size:]
+        return found
+
+    def start_ok(self, password: str = "guest", properties: Any = DEFAULT_PROPERTIES, **more: Any) -> None:
+        values = {"mechanism": "PLAIN", "response": f"\0guest\0{password}", "locale": "en_US", **more}
+        self.connection.receive(HEADER)
+        self.connection.take_output()
+        self.send(0, commands.Connection.StartOk(properties, **values))
+
+    def open(self, heartbeat: int = 0, frame_max: int = 4096) -> Peer:
+        self.start_ok()
+        self.send(0, commands.Connection.TuneOk(2047, frame_max, heartbeat), commands.Connection.Open("/"))
+        self.send(1, Channel.Open())
+        self.connection.take_output()
+        return self
+
+    def settle(self) -> None:
+        self.harness.settle()
+
+
+def publish(queue: str, data: bytes, frame_max: int = 4096) -> bytes:
+    """A publish as bytes, its body cut as the frame size wants it."""
+    frames = [Basic.Publish(0, "", queue), header.ContentHeader(0, len(data), Basic.Properties(delivery_mode=2))]
+    step = frame_max - 8
+    frames += [body.ContentBody(data[at : at + step]) for at in range(0, len(data), step)]
+    return b"".join(frame.marshal(each, 1) for each in frames)
+
+
+class TestPieces:
+    """A stream means the same in whatever pieces it comes."""
+
+    STREAM = b"".join(
+        (
+            HEADER,
+            frame.marshal(commands.Connection.StartOk({}, "PLAIN", "\0guest\0guest", "en_US"), 0),
+            frame.marshal(commands.Connection.TuneOk(2047, 4096, 0), 0),
+            frame.marshal(commands.Connection.Open("/"), 0),
+            frame.marshal(Channel.Open(), 1),
+            frame.marshal(Queue.Declare(queue="q", durable=True), 1),
+            frame.marshal(Confirm.Select(), 1),
+            publish("q", b""),
+            publish("q", b"small"),
+            publish("q", b"x" * 4088),
+            publish("q", b"large" * 2000),
+            b"\x08\x00\x00\x00\x00\x00\x00\xce",
+            publish("nobody", b"lost"),
+            frame.marshal(Basic.Consume(queue="q", consumer_tag="c", no_ack=True), 1),
+        )
+    )
+
+    @staticmethod
+    def play(pieces: list[bytes]) -> bytes:
+        peer = Peer()
+        for piece in pieces:
+            peer.connection.receive(piece)
+        peer.settle()
+        return peer.connection.take_output()
+
+    def test_whole(self) -> None:
+        assert b"large" * 800 in self.play([self.STREAM])
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.lists(st.integers(1, len(STREAM) - 1), max_size=20))
+    def test_any_pieces(self, cuts: list[int]) -> None:
+        edges = [0, *sorted(cuts), len(self.STREAM)]
+        pieces = [self.STREAM[a:b] for a, b in pairwise(edges)]
+        assert self.play(pieces) == self.play([self.STREAM])
+
+    def test_byte_by_byte(self) -> None:
+        assert self.play([bytes((each,)) for each in self.STREAM]) == self.play([self.STREAM])
+
+
+class TestHandshake:
+    def test_another_protocol_is_answered_with_ours(self) -> None:
+        peer = Peer()
+        peer.connection.receive(b"GET / HTTP/1.1\r\n")
+        assert peer.connection.take_output() == HEADER and peer.connection.ended
+
+    def test_wrong_password(self) -> None:
+        peer = Peer()
+        peer.start_ok("wrong")
+        (close,) = peer.frames()
+        assert "reply_code=403" in close and "Login was refused using authentication mechanism PLAIN" in close
+        peer.send(0, commands.Connection.CloseOk())
+        assert peer.connection.ended
+
+    def test_wrong_password_of_a_client_that_understands_no_close(self) -> None:
+        peer = Peer()
+        peer.start_ok("wrong", {})
+        assert peer.frames() == [] and peer.connection.ended
+
+    @pytest.mark.parametrize("response", ["", "guest", "\0guest", "\0guest\0guest\0more", "\0\0", "\0nobody\0"])
+    def test_malformed_plain(self, response: str) -> None:
+        peer = Peer()
+        peer.start_ok(response=response)
+        assert "reply_code=403" in peer.frames()[0]
+
+    def test_amqplain(self) -> None:
+        table = encode.field_table({"LOGIN": "guest", "PASSWORD": "guest"})[4:].decode("latin-1")
+        peer = Peer()
+        peer.start_ok(mechanism="AMQPLAIN", response=table)
+        assert "Connection.Tune" in peer.frames()[0]
+
+    def test_unknown_mechanism(self) -> None:
+        peer = Peer()
+        peer.start_ok(mechanism="EXTERNAL")
+        assert "unknown authentication mechanism 'EXTERNAL'" in peer.frames()[0]
+
+    @pytest.mark.parametrize(
+        ("channel_max", "frame_max", "text"),
+        [
+            (2047, 100, "negotiated frame_max = 100 is lower than the minimum allowed value (4096)"),
+            (2047, 200_000, "negotiated frame_max = 200000 is higher than the maximum allowed value (131072)"),
+            (0, 4096, "negotiated channel_max = 0 (no limit) is higher than the maximum allowed value (2047)"),
+        ],
+    )
+    def test_limits(self, channel_max: int, frame_max: int, text: str) -> None:
+        peer = Peer()
+        peer.start_ok()
+        peer.connection.take_output()
+        peer.send(0, commands.Connection.TuneOk(channel_max, frame_max, 0))
+        assert text in peer.frames()[0]
+
+    def test_unknown_vhost(self) -> None:
+        peer = Peer()
+        peer.start_ok()
+        peer.connection.take_output()
+        peer.send(0, commands.Connection.TuneOk(2047, 4096, 0), commands.Connection.Open("elsewhere"))
+        assert "reply_code=530" in peer.frames()[0]
+
+    def test_not_the_primary(self) -> None:
+        peer = Peer()
+        peer.harness.broker.on_inactive("another node is the primary")
+        peer.start_ok()
+        peer.send(0, commands.Connection.TuneOk(2047, 4096, 0), commands.Connection.Open("/"))
+        assert "reply_code=320" in peer.frames()[-1]
+
+    def test_what_the_server_says_of_itself(self) -> None:
+        peer = Peer()
+        peer.connection.receive(HEADER)
+        _, _, start = frame.unmarshal(peer.connection.take_output())
+        assert isinstance(start, commands.Connection.Start)
+        assert start.mechanisms == "AMQPLAIN PLAIN"
+        capabilities = start.server_properties["capabilities"]
+        assert isinstance(capabilities, dict) and capabilities["publisher_confirms"] is True
+        decode.field_table(encode.field_table(start.server_properties))
+
+
+class TestErrors:
+    def test_frame_that_is_too_large(self) -> None:
+        peer = Peer().open(frame_max=4096)
+        peer.connection.receive(b"\x03\x00\x01\x00\x00\x0f\xf9x")
+        assert "reply_code=501" in peer.frames()[0]
+
+    def test_frame_without_its_end(self) -> None:
+        peer = Peer().open()
+        peer.connection.receive(b"\x01\x00\x01\x00\x00\x00\x04\x00\x14\x00\x0aX")
+        (close,) = peer.frames()
+        assert "type 1, all octets = <<0,20,0,10>>: {invalid_frame_end_marker,88}" in close
+
+    def test_unknown_frame_type(self) -> None:
+        peer = Peer().open()
+        peer.connection.receive(b"\x07\x00\x00\x00\x00\x00\x00\xce")
+        assert "type 7, all octets = <<>>: unknown_frame" in peer.frames()[0]
+
+    def test_arguments_that_do_not_decode(self) -> None:
+        peer = Peer().open()
+        peer.connection.receive(b"\x01\x00\x01\x00\x00\x00\x06\x00\x32\x00\x0a\x00\x00\xce")
+        (close,) = peer.frames()
+        assert "reply_code=501" in close and "class_id=50 method_id=10" in close
+
+    def test_body_longer_than_its_header_says(self) -> None:
+        peer = Peer().open()
+        peer.send(1, Basic.Publish(0, "", "q"), header.ContentHeader(0, 2, Basic.Properties()))
+        peer.send(1, body.ContentBody(b"three"))
+        assert "reply_code=501" in peer.frames()[0]
+
+    def test_message_that_is_too_large(self) -> None:
+        peer = Peer(max_message_bytes=10).open()
+        peer.send(1, Basic.Publish(0, "", "q"), header.ContentHeader(0, 11, Basic.Properties()))
+        (close,) = peer.frames()
+        assert "1 Channel.Close" in close and "message size 11 is larger than configured max size 10" in close
+
+    def test_too_many_channels(self) -> None:
+        peer = Peer()
+        peer.start_ok()
+        peer.send(0, commands.Connection.TuneOk(1, 4096, 0), commands.Connection.Open("/"))
+        peer.send(1, Channel.Open())
+        peer.connection.take_output()
+        peer.send(2, Channel.Open())
+        assert "number of channels opened (1) has reached the negotiated channel_max (1)" in peer.frames()[0]
+
+    def test_after_a_hard_error_everything_is_ignored_but_its_end(self) -> None:
+        peer = Peer().open()
+        peer.send(1, Channel.Open())
+        assert "reply_code=504" in peer.frames()[0]
+        peer.send(1, Queue.Declare(queue="q"))
+        peer.send(7, Channel.Open())
+        peer.settle()
+        assert peer.frames() == [] and not peer.connection.ended
+        peer.send(0, commands.Connection.CloseOk())
+        assert peer.connection.ended
+
+    def test_after_a_soft_error_the_channel_is_deaf_until_close_ok(self) -> None:
+        peer = Peer().open()
+        peer.send(1, Queue.Declare(queue="nowhere", passive=True), Queue.Declare(queue="q"))
+        assert ["Channel.Close" in each for each in peer.frames()] == [True]
+        peer.send(1, Channel.CloseOk(), Channel.Open(), Basic.Qos(0, 1))
+        assert peer.frames() == ["1 Channel.OpenOk channel_id=''", "1 Basic.QosOk"]
+
+    def test_what_waits_behind_a_failed_request_is_ignored(self) -> None:
+        peer = Peer().open()
+        peer.send(1, Tx.Select())
+        peer.send(1, Queue.Declare(queue="q", durable=True))
+        peer.settle()
+        peer.connection.receive(publish("q", b"m"))
+        peer.harness.ledger.refuse = "too few nodes are ready"
+        peer.connection.take_output()
+        real, peer.harness.ledger.tx_commit = peer.harness.ledger.tx_commit, lambda tx, count, done: late.append(done)  # type: ignore[method-assign]
+        late: list[Any] = []
+        peer.send(1, Tx.Commit(), Queue.Declare(queue="r", durable=True), Channel.Close(200, "bye", 0, 0))
+        assert peer.frames() == [] and peer.connection.waiting_bytes > 0
+        late[0]("the transaction was rolled back")
+        close, close_ok = peer.frames()
+        assert "reply_code=406" in close and "class_id=90 method_id=20" in close
+        assert close_ok == "1 Channel.CloseOk"
+        assert peer.connection.waiting_bytes == 0
+        peer.harness.ledger.tx_commit = real  # type: ignore[method-assign]
+
+
+class TestOrder:
+    def test_requests_are_answered_in_order(self) -> None:
+        peer = Peer().open()
+        peer.send(1, Queue.Declare(queue="q", durable=True, nowait=True))
+        peer.connection.receive(publish("q", b"m"))
+        peer.send(1, Basic.Get(queue="q", no_ack=True), Basic.Qos(0, 1), Queue.Declare(queue="q", passive=True))
+        peer.settle()
+        names = [each.split(" ")[1] for each in peer.frames()]
+        assert names == ["Basic.GetOk", "content", "body", "Basic.QosOk", "Queue.DeclareOk"]
+
+    def test_another_channel_need_not_wait(self) -> None:
+        peer = Peer().open()
+        peer.send(1, Queue.Declare(queue="q", durable=True))
+        peer.send(2, Channel.Open(), Basic.Qos(0, 1))
+        assert [each.split(" ")[1] for each in peer.frames()] == ["Channel.OpenOk", "Basic.QosOk"]
+
+
+class TestNotReading:
+    """When nothing more should be read from a client."""
+
+    def test_too_much_in_flight(self) -> None:
+        peer = Peer(in_flight_bytes=5000).open()
+        peer.send(1, Queue.Declare(queue="q", durable=True))
+        peer.settle()
+        assert not peer.connection.congested
+        peer.connection.receive(publish("q", b"x" * 4000) * 2)
+        assert peer.connection.congested
+        before = peer.wire.resumed
+        peer.settle()
+        assert not peer.connection.congested and peer.wire.resumed > before
+
+    def test_too_much_waits_behind_a_request(self) -> None:
+        peer = Peer(waiting_bytes=5000).open()
+        peer.send(1, Queue.Declare(queue="q", durable=True))
+        peer.connection.receive(publish("q", b"x" * 4000) * 2)
+        assert peer.connection.congested
+        peer.settle()
+        assert not peer.connection.congested
+
+    def test_too_much_to_send(self) -> None:
+        """Deliveries stop when the client does not take them, and go on when it does."""
+        peer = Peer(output_bytes=10_000).open()
+        peer.send(1, Queue.Declare(queue="q"))
+        peer.connection.receive(publish("q", b"x" * 4000) * 10)
+        peer.send(1, Basic.Consume(queue="q", consumer_tag="c", no_ack=True))
+        peer.settle()
+        assert peer.connection.congested
+        received, rounds = 0, 0
+        while data := peer.connection.take_output():
+            assert len(data) < 20_000
+            received += data.count(b"x" * 4000)
+            rounds += 1
+            peer.connection.set_writable(True)
+            peer.settle()
+        assert received == 10 and rounds > 2
+
+    def test_blocked_publishers(self) -> None:
+        peer = Peer().open()
+        peer.connection.block("a disk is full")
+        assert peer.frames() == ["0 Connection.Blocked reason='a disk is full'"]
+        assert not peer.connection.congested, "it has published nothing"
+        peer.connection.receive(publish("q", b"m"))
+        assert peer.connection.congested
+        peer.connection.block(None)
+        assert peer.frames() == ["0 Connection.Unblocked"] and not peer.connection.congested
+
+
+class TestTime:
+    def test_heartbeats_are_sent_when_nothing_else_is(self) -> None:
+        peer = Peer().open(heartbeat=10)
+        sent = []
+        for second in range(20):
+            peer.connection.receive(b"\x08\x00\x00\x00\x00\x00\x00\xce")
+            peer.connection.tick(float(second))
+            sent.append(peer.connection.take_output())
+        assert [second for second, data in enumerate(sent) if data] == [5, 11, 17]
+
+    def test_a_silent_client_is_given_up(self) -> None:
+        peer = Peer().open(heartbeat=10)
+        for second in range(21):
+            peer.connection.tick(float(second))
+            assert not peer.connection.ended
+        peer.connection.tick(21.0)
+        assert peer.connection.ended
+
+    def test_a_client_that_is_not_read_is_not_silent(self) -> None:
+        peer = Peer().open(heartbeat=10)
+        for second in range(60):
+            peer.connection.tick(float(second), reading=False)
+        assert not peer.connection.ended
+
+    def test_no_heartbeat_no_end(self) -> None:
+        peer = Peer().open(heartbeat=0)
+        for second in range(0, 1000, 10):
+            peer.connection.tick(float(second))
+        assert not peer.connection.ended and peer.frames() == []
+
+    def test_the_handshake_takes_only_so_long(self) -> None:
+        peer = Peer(handshake_timeout=10.0)
+        peer.connection.receive(HEADER)
+        peer.connection.tick(0.0)
+        peer.connection.tick(10.5)
+        assert peer.connection.ended
+
+    def test_close_ok_is_not_waited_for_for_ever(self) -> None:
+        peer = Peer(handshake_timeout=10.0).open()
+        peer.send(1, Channel.Open())
+        peer.connection.tick(0.0)
+        peer.connection.tick(10.5)
+        assert peer.connection.ended
+
+
+class TestEnd:
+    def test_no_longer_the_primary(self) -> None:
+        peer = Peer().open()
+        peer.send(1, Queue.Declare(queue="q", durable=True))
+        peer.harness.broker.on_inactive("the lease is lost")
+        (close,) = peer.frames()
+        assert "reply_code=320" in close and "CONNECTION_FORCED - the lease is lost" in close
+        assert peer.connection.ended
+        peer.connection.receive(publish("q", b"late"))
+        peer.connection.end()
+        assert peer.frames() == []
+
+    def test_a_lost_connection_gives_back_what_it_held(self) -> None:
+        peer = Peer().open()
+        peer.send(1, Queue.Declare(queue="q", durable=True))
+        peer.connection.receive(publish("q", b"m"))
+        peer.send(1, Basic.Get(queue="q"))
+        peer.settle()
+        peer.connection.end()
+        peer.settle()
+        assert peer.harness.client().drain("q") == [b"m"]
