@@ -139,18 +139,24 @@ class LocalCluster:
             self._extra[name].wait()
         return killed
 
-    def start_node(self, name: str, environment: dict[str, str] | None = None, settings: Sequence[str] = ()) -> None:
-        """Start one node again, by itself, with ``settings`` as ``--set`` takes them."""
+    def start_node(
+        self,
+        name: str,
+        environment: dict[str, str] | None = None,
+        settings: Sequence[str] = (),
+        log: Path | None = None,
+    ) -> None:
+        """Start one node again, by itself, with ``settings`` as ``--set`` takes them; ``log`` gets what it says."""
         directory = self.directory / name
         options = [word for setting in settings for word in ("--set", setting)]
-        with (directory / "node.log").open("ab") as log:
+        with (log or directory / "node.log").open("ab") as output:
             self._extra[name] = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "broker_plugin.cli.main", "node"),
                     *("--config", str(directory / "node.toml"), *options),
                 ],
-                stdout=log,
-                stderr=log,
+                stdout=output,
+                stderr=output,
                 env={**self._environment, **(environment or {})},
             )
 
