@@ -1,0 +1,61 @@
+"""The diagrams in docs/protocol.md are those of the tables that the code runs on."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "protocol.md"
+
+
+def _load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("diagrams", ROOT / "docs" / "diagrams.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+diagrams = _load()
+
+
+def _table_names() -> set[str]:
+    """Names given to ``Table(...)`` anywhere in the code."""
+    found = set()
+    for package in ("txobserver", "ha", "recovery", "broker_plugin"):
+        for path in (ROOT / package).rglob("*.py"):
+            text = path.read_text()
+            if "from txobserver.table import" not in text:
+                continue
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Table":
+                    name = node.args[0]
+                    assert isinstance(name, ast.Constant), f"{path}: the name of a table is written out"
+                    found.add(name.value)
+    return found
+
+
+def test_the_page_shows_the_tables() -> None:
+    text = PAGE.read_text()
+    assert diagrams.drawn(text) == text, "run: python docs/diagrams.py"
+
+
+def test_every_table_of_the_code_is_on_the_page() -> None:
+    shown = [match["name"] for match in diagrams.MARKED.finditer(PAGE.read_text())]
+    assert sorted(shown) == sorted(_table_names())
+    assert sorted(shown) == sorted(diagrams.TABLES)
+
+
+@pytest.mark.parametrize("name", sorted(diagrams.TABLES))
+def test_a_table_that_changes_changes_its_diagram(name: str) -> None:
+    table = diagrams.TABLES[name]
+    text = diagrams.diagram(table)
+    for move in table.moves:
+        fewer = replace(table, moves={each: after for each, after in table.moves.items() if each != move})
+        assert diagrams.diagram(fewer) != text, f"{move} is not in the diagram"
