@@ -24,7 +24,7 @@ from ha.primary import Primary
 from ha.record_keeper import RecordKeeper
 from ha.replica import Replica
 from ha.settings import Settings
-from txobserver.effects import CompareAndSet, Effect, LogLine, Send, Stop
+from txobserver.effects import CompareAndSet, Effect, LogLine, ReadRecord, Send, Stop
 from txobserver.frames import Frame
 from txobserver.ids import Member
 from txobserver.ledger import Host
@@ -211,6 +211,8 @@ class NodeCore:
                     Send(node, wire.Refused(self.generation, getattr(message, "session", 0), "lower generation"))
                 )
             return
+        if generation > self.generation and not self.primary:
+            self._emit(ReadRecord())
         if isinstance(message, wire.Probe):
             self._emit(Send(node, wire.ProbeReply(generation, message.round, self._member, self.replica.tail)))
         elif isinstance(message, wire.ProbeReply):
@@ -348,6 +350,8 @@ class NodeCore:
             self.primary, self.replica, self.keeper, self._settings, self.linked, self._emit, self.now
         )
         self.primary.start([m.node for m in record.ready])
+        for node in sorted(self.linked):
+            self._emit(Send(node, wire.Promoted(self.generation)))
 
     def _activate(self) -> None:
         assert self.primary

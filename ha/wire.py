@@ -196,6 +196,12 @@ class SnapshotEnd(msgspec.Struct, array_like=True, tag=19):
     transactions: list[tuple[int, int]]
 
 
+class Promoted(msgspec.Struct, array_like=True, tag=21):
+    """The sender is primary of this generation: whoever knows a lower one reads the record."""
+
+    generation: int
+
+
 class Handover(msgspec.Struct, array_like=True, tag=20):
     """An operator wants the sender to be primary: hand the lease over to it."""
 
@@ -224,6 +230,7 @@ Peer = (
     | ForwardTx
     | SnapshotEnd
     | Handover
+    | Promoted
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -22,7 +22,7 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[int]]:
     if url:
         yield [urlsplit(url).port or 5672]
     else:
-        with LocalCluster(tmp_path_factory.mktemp("suite") / "cluster") as cluster:
+        with LocalCluster(tmp_path_factory.mktemp("suite") / "cluster", 3, "--set", "timing.lease_ttl=5") as cluster:
             yield cluster.ports
 
 

@@ -73,6 +73,10 @@ class CompareAndSet(NamedTuple):
     record: object
 
 
+class ReadRecord(NamedTuple):
+    """Read the coordination record now, not at the next turn of polling; reports ``on_record``."""
+
+
 class LogLine(NamedTuple):
     """One line for people: a state change with node, generation and transaction."""
 
@@ -85,4 +89,4 @@ class Stop(NamedTuple):
     reason: str
 
 
-Effect = Persist | Truncate | ResetLog | WriteCheckpoint | Send | ReadLog | CompareAndSet | LogLine | Stop
+Effect = Persist | Truncate | ResetLog | WriteCheckpoint | Send | ReadLog | ReadRecord | CompareAndSet | LogLine | Stop

@@ -27,7 +27,7 @@ from broker_plugin.cli.layout import (
     read_cluster,
     write_cluster,
 )
-from broker_plugin.node.config import load_config
+from broker_plugin.node.config import load_config, parse_settings
 
 GRACE_SECONDS = 5.0
 POLL_SECONDS = 0.1
@@ -134,9 +134,7 @@ class Supervisor:
             )
             entry.directory.mkdir(exist_ok=True)
             (entry.directory / CONFIG_FILE).write_text(text)
-            from broker_plugin.cli.main import _pairs
-
-            load_config(entry.directory / CONFIG_FILE, _pairs(self._settings))
+            load_config(entry.directory / CONFIG_FILE, parse_settings(self._settings))
 
     def _write(self) -> None:
         write_cluster(self._directory, self._identifier, self._entries)

@@ -11,7 +11,7 @@ import typer
 
 from broker_plugin.admin.client import AdminError, ask
 from broker_plugin.cli.layout import ClusterError, NodeEntry, read_cluster
-from broker_plugin.node.config import ConfigError, load_config
+from broker_plugin.node.config import ConfigError, load_config, parse_settings
 from txobserver.store import StoreError
 
 app = typer.Typer(
@@ -40,7 +40,7 @@ def node(
 
     if with_parent:
         die_with_parent()
-    raise SystemExit(run_node(load_config(config, _pairs(set_ or []))))
+    raise SystemExit(run_node(load_config(config, parse_settings(set_ or []))))
 
 
 @app.command()
@@ -163,16 +163,6 @@ def _entry(dir: Path, name: str) -> NodeEntry:
         if entry.name == name:
             return entry
     raise ClusterError(f"{dir} has no node {name}; it has {', '.join(entry.name for entry in entries)}")
-
-
-def _pairs(settings: list[str]) -> dict[str, Any]:
-    pairs = {}
-    for setting in settings:
-        key, separator, value = setting.partition("=")
-        if not separator:
-            raise ConfigError(f"--set wants key=value, not {setting!r}")
-        pairs[key.strip()] = value.strip()
-    return pairs
 
 
 if __name__ == "__main__":

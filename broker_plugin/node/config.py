@@ -136,6 +136,17 @@ def load_config(
         raise ConfigError(f"{path}: {_sentence(error)}") from error
 
 
+def parse_settings(settings: list[str]) -> dict[str, Any]:
+    """``key=value`` texts as ``load_config`` takes flags. Raises ConfigError."""
+    pairs = {}
+    for setting in settings:
+        key, separator, value = setting.partition("=")
+        if not separator:
+            raise ConfigError(f"--set wants key=value, not {setting!r}")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """TXHA_TIMING__LEASE_TTL is timing.lease_ttl."""
     return {

@@ -25,6 +25,7 @@ from txobserver.effects import (
     LogLine,
     Persist,
     ReadLog,
+    ReadRecord,
     ResetLog,
     Send,
     Stop,
@@ -110,8 +111,7 @@ class Shell:
         self._ticker = self._loop.call_later(TICK, self._tick)
         self.report(self.core.tick)
         if self.core.keeper is None and now() - self._polled_at >= self._poll_every:
-            self._polled_at = now()
-            self._records.read(lambda record: self.report(lambda: self.core.on_record(record)))
+            self._read_record(ReadRecord())
 
     # -- turns
 
@@ -193,6 +193,10 @@ class Shell:
 
         future.add_done_callback(done)
 
+    def _read_record(self, effect: ReadRecord) -> None:
+        self._polled_at = now()
+        self._records.read(lambda record: self.report(lambda: self.core.on_record(record)))
+
     def _compare_and_set(self, effect: CompareAndSet) -> None:
         record: Any = effect.record
         self._records.compare_and_set(
@@ -222,6 +226,7 @@ _CARRY_OUT: dict[type, Callable[..., None]] = {
     WriteCheckpoint: Shell._checkpoint,
     Send: Shell._send,
     ReadLog: Shell._read_log,
+    ReadRecord: Shell._read_record,
     CompareAndSet: Shell._compare_and_set,
     LogLine: Shell._log,
     Stop: Shell._stop,

@@ -105,7 +105,9 @@ def test_base_port_in_use(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
-    with LocalCluster(tmp_path_factory.mktemp("cli") / "cluster", 3, "--restart") as running:
+    with LocalCluster(
+        tmp_path_factory.mktemp("cli") / "cluster", 3, "--restart", "--set", "timing.lease_ttl=5"
+    ) as running:
         yield running
 
 
@@ -156,6 +158,21 @@ def test_restart_updates_cluster_json(cluster: LocalCluster) -> None:
             return
         time.sleep(0.1)
     raise AssertionError(f"{backup} was not started again")
+
+
+def test_backups_refuse_clients_where_they_are_told_to(tmp_path: Path) -> None:
+    import pika
+    from pika.exceptions import AMQPConnectionError
+
+    with LocalCluster(tmp_path / "cluster", 2, "--set", "backup_clients=refuse") as cluster:
+        primary = cluster.primary()
+        for index, port in enumerate(cluster.ports):
+            parameters = pika.ConnectionParameters("127.0.0.1", port)
+            if f"node-{index + 1}" == primary:
+                pika.BlockingConnection(parameters).close()
+            else:
+                with pytest.raises(AMQPConnectionError):
+                    pika.BlockingConnection(parameters)
 
 
 def test_promote_of_an_unknown_node(cluster: LocalCluster) -> None:

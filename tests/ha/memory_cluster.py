@@ -21,6 +21,7 @@ from txobserver.effects import (
     LogLine,
     Persist,
     ReadLog,
+    ReadRecord,
     ResetLog,
     Send,
     Stop,
@@ -107,6 +108,8 @@ class MemoryNode:
             frames = [f for f in self.disk.frames if f.first >= effect.first]
             whole = bool(frames) and frames[0].first == effect.first
             self.writes.append(("read", effect, frames if whole else []))
+        elif isinstance(effect, ReadRecord):
+            pass  # it is read at every turn
         elif isinstance(effect, LogLine):
             self.lines.append(effect.text)
         elif isinstance(effect, Stop):

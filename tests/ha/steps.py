@@ -41,6 +41,15 @@ def commit(node: MemoryNode, observer: Observer, label: str = "commit") -> None:
     node.report(lambda: observer.commit(node.host.note(label)))
 
 
+T = (("q", "t"), ("r", "t"))
+"""The messages of the transaction that most schedules are about."""
+
+
+def begin_t(node: MemoryNode) -> Observer:
+    """That transaction, open."""
+    return begin(node, {"q": ["t"], "r": ["t"]})
+
+
 def publish(node: MemoryNode, queue: str, body: str) -> None:
     node.report(lambda: node.host.publish(queue, body))
 

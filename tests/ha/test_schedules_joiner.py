@@ -8,9 +8,11 @@ from ha.wire import Ack, QueueContent, QueueSnapshot, SnapshotEnd, decode
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.memory_host import text
 from tests.ha.steps import (
+    T,
     answered,
     backups_of,
     begin,
+    begin_t,
     commit,
     decided,
     declared,
@@ -20,12 +22,6 @@ from tests.ha.steps import (
     whole_or_absent,
 )
 from txobserver.configuration import delete_queue_step
-
-T = (("q", "t"), ("r", "t"))
-
-
-def begin_t(node: MemoryNode):  # type: ignore[no-untyped-def]
-    return begin(node, {"q": ["t"], "r": ["t"]})
 
 
 def without_one(messages: int = 0) -> tuple[MemoryCluster, MemoryNode, MemoryNode, str]:

@@ -12,9 +12,11 @@ from typing import Any
 from ha.node_core import NodeCore
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.steps import (
+    T,
     answered,
     backups_of,
     begin,
+    begin_t,
     commit,
     declared,
     publish,
@@ -23,12 +25,6 @@ from tests.ha.steps import (
 )
 from txobserver.events import Delivered
 from txobserver.ids import generation_of
-
-T = (("q", "t"), ("r", "t"))
-
-
-def begin_t(node: MemoryNode):  # type: ignore[no-untyped-def]
-    return begin(node, {"q": ["t"], "r": ["t"]})
 
 
 def adding(cluster: MemoryCluster, joiner: MemoryNode) -> bool:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ha.wire import Ack, Cancel
-from tests.ha.memory_cluster import MemoryNode
 from tests.ha.steps import (
+    T,
     answered,
     backups_of,
     begin,
+    begin_t,
     carrying,
     commit,
     decided,
@@ -20,12 +21,6 @@ from tests.ha.steps import (
     whole_or_absent,
 )
 from txobserver.events import TxDecision, TxPrepare
-
-T = (("q", "t"), ("r", "t"))
-
-
-def begin_t(node: MemoryNode):  # type: ignore[no-untyped-def]
-    return begin(node, {"q": ["t"], "r": ["t"]})
 
 
 def test_two_streams() -> None:
