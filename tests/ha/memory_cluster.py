@@ -304,8 +304,8 @@ class MemoryCluster:
         assert node.core.primary and self.coordination.record
         for member in self.coordination.record.ready:
             disk = self.disks[member.node]
-            if disk.incarnation == member.incarnation:
-                assert disk.durable >= node.core.primary.commit, f"{label} answered, and {member} has it not on disk"
+            assert disk.incarnation == member.incarnation, f"{label} answered with {member} listed, which is gone"
+            assert disk.durable >= node.core.primary.commit, f"{label} answered, and {member} has it not on disk"
 
     def check_not_ready(self, node: MemoryNode, what: str) -> None:
         """P6: nothing in the store of a member of the ready set is undone or overwritten."""
