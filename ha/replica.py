@@ -142,7 +142,7 @@ class Replica:
 
     def checkpoint(self) -> Checkpoint:
         """Everything since the last checkpoint, as of ``applied``. Ends with ``checkpoint_written``."""
-        puts, deletes, dropped = self.contents.freeze()
+        changes, dropped = self.contents.freeze()
         last = self.applied.sequence
         events = [
             (buffer.tx, sequence, event)
@@ -154,7 +154,7 @@ class Replica:
         ended, self._ended = self._ended, []
         history = [start for start in self.history if start.sequence <= last]
         meta = self.contents.meta(history, self.resyncing)
-        return Checkpoint(meta, puts, deletes, dropped, events, ended)
+        return Checkpoint(meta, changes, dropped, events, ended)
 
     def checkpoint_written(self) -> None:
         """The base shows the last checkpoint now."""

@@ -133,20 +133,26 @@ class LmdbState:
         with txn.cursor(db=self._entries) as cursor:
             for queue in checkpoint.dropped:
                 self._drop(cursor, queue)
-            for queue, place in checkpoint.deletes:
-                if cursor.set_key(_ENTRY_KEY.pack(queue, place)):
-                    cursor.delete()
-            items = []
-            for queue, place, entry in sorted(checkpoint.puts, key=lambda put: put[:2]):
-                key = _ENTRY_KEY.pack(queue, place)
+            for queue in sorted(checkpoint.changes):
+                self._write_queue(cursor, queue, checkpoint.changes[queue])
+        self._write_transactions(txn, checkpoint)
+        txn.put(_VERSION_KEY, str(FORMAT_VERSION).encode(), db=self._meta)
+        txn.put(_META_KEY, sealed(_META_KEY, _encode(checkpoint.meta)), db=self._meta)
+
+    @staticmethod
+    def _write_queue(cursor: lmdb.Cursor, queue: int, changed: dict[int, Entry | None]) -> None:
+        """In order of places, in slices, so that the interpreter is never held for long."""
+        items = []
+        for place in sorted(changed):
+            entry, key = changed[place], _ENTRY_KEY.pack(queue, place)
+            if entry is not None:
                 items.append((key, sealed(key, _RID.pack(entry.rid) + _encode(entry.message))))
                 if len(items) == SLICE:
                     cursor.putmulti(items)
                     items = []
-            cursor.putmulti(items)
-        self._write_transactions(txn, checkpoint)
-        txn.put(_VERSION_KEY, str(FORMAT_VERSION).encode(), db=self._meta)
-        txn.put(_META_KEY, sealed(_META_KEY, _encode(checkpoint.meta)), db=self._meta)
+            elif cursor.set_key(key):
+                cursor.delete()
+        cursor.putmulti(items)
 
     def _write_transactions(self, txn: lmdb.Transaction, checkpoint: Checkpoint) -> None:
         with txn.cursor(db=self._transactions) as cursor:

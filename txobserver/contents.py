@@ -14,10 +14,7 @@ from itertools import islice
 from txobserver.configuration import Configuration
 from txobserver.events import Message
 from txobserver.ids import Position
-from txobserver.store import Base, Entry, Meta, QueueSummary
-
-Layer = dict[int, dict[int, Entry | None]]
-"""queue -> place -> entry, or None where an entry of a lower layer was removed"""
+from txobserver.store import Base, Changes, Entry, Meta, QueueSummary
 
 _MASK = (1 << 64) - 1
 
@@ -37,8 +34,8 @@ class Contents:
         self._configuration = meta.configuration.copy()
         self.applied = meta.applied
         self._summaries = _copies(meta.summaries)
-        self._fresh: Layer = {}
-        self._frozen: Layer = {}
+        self._fresh: Changes = {}
+        self._frozen: Changes = {}
         self._dropped: list[int] = []
         self._hidden: set[int] = set()
         self._reused: set[tuple[int, int]] = set()
@@ -181,21 +178,13 @@ class Contents:
         assert entry is not None
         return place, entry
 
-    def freeze(self) -> tuple[list[tuple[int, int, Entry]], list[tuple[int, int]], list[int]]:
-        """Begin a checkpoint: (puts, deletes, dropped queues) since the last. Ends with ``thaw``."""
+    def freeze(self) -> tuple[Changes, list[int]]:
+        """Begin a checkpoint: (changes, dropped queues) since the last. Costs nothing; ends with ``thaw``."""
         assert not self._frozen, "a checkpoint is being written already"
         self._frozen, self._fresh = self._fresh, {}
         dropped, self._dropped = self._dropped, []
-        puts: list[tuple[int, int, Entry]] = []
-        deletes: list[tuple[int, int]] = []
-        for queue, layer in self._frozen.items():
-            for place, entry in layer.items():
-                if entry is None:
-                    deletes.append((queue, place))
-                else:
-                    puts.append((queue, place, entry))
         self.dirty_bytes = 0
-        return puts, deletes, dropped
+        return self._frozen, dropped
 
     def thaw(self) -> None:
         """The checkpoint has been written: the base shows it now."""

@@ -28,8 +28,8 @@ class StoreDamaged(StoreError):
     """A checksum does not match: the store must not be served."""
 
 
-class Entry(NamedTuple):
-    """A message in a queue."""
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """A message in a queue. Millions may be in memory, so the collector does not look at them."""
 
     rid: int
     message: Message
@@ -61,16 +61,18 @@ class Meta(msgspec.Struct):
     resyncing: bool = False
 
 
+Changes = dict[int, dict[int, Entry | None]]
+"""queue -> place -> the entry that is there now, or None where one was removed"""
+
+
 class Checkpoint(NamedTuple):
     """Everything that changed since the last checkpoint; written in one atomic step."""
 
     meta: Meta
-    puts: list[tuple[int, int, Entry]]
-    """(queue, place, entry)"""
-    deletes: list[tuple[int, int]]
-    """(queue, place)"""
+    changes: Changes
+    """Nobody changes it while it is written, so a thread may read it."""
     dropped: list[int]
-    """Queues of which nothing remains. Carried out before ``puts``."""
+    """Queues of which nothing remains. Carried out before ``changes``."""
     tx_events: list[tuple[int, int, TxEvent]]
     """(transaction, sequence, event) of transactions that are open as of ``meta.applied``"""
     tx_ended: list[int]
@@ -116,10 +118,13 @@ class MemoryBase:
         """Bring the base forward."""
         for queue in checkpoint.dropped:
             self.queues.pop(queue, None)
-        for queue, place in checkpoint.deletes:
-            self.queues.get(queue, {}).pop(place, None)
-        for queue, place, entry in checkpoint.puts:
-            self.queues.setdefault(queue, {})[place] = entry
+        for queue, changed in checkpoint.changes.items():
+            content = self.queues.setdefault(queue, {})
+            for place, entry in changed.items():
+                if entry is None:
+                    content.pop(place, None)
+                else:
+                    content[place] = entry
         for tx in checkpoint.tx_ended:
             self.transactions.pop(tx, None)
         for tx, sequence, event in checkpoint.tx_events:

@@ -25,7 +25,7 @@ from txobserver.events import (
 from txobserver.ids import generated_id, place_of
 from txobserver.ledger import Done, Host
 from txobserver.observer import TransactionObserver, TransactionObserverFactory
-from txobserver.store import MemoryBase, Meta
+from txobserver.store import Checkpoint, MemoryBase, Meta
 from txobserver.tx_buffer import TxBuffer
 
 Pending = tuple[int, Event, Done | None]
@@ -60,16 +60,11 @@ class LocalLedger:
 
     def successor(self) -> LocalLedger:
         """The ledger of the next generation, with all that was applied."""
-        puts, deletes, dropped = self.contents.freeze()
+        changes, dropped = self.contents.freeze()
         meta = self.contents.meta([])
         base = self.contents._base
         assert isinstance(base, MemoryBase)
-        for queue in dropped:
-            base.queues.pop(queue, None)
-        for queue, place in deletes:
-            base.queues.get(queue, {}).pop(place, None)
-        for queue, place, entry in puts:
-            base.queues.setdefault(queue, {})[place] = entry
+        base.write(Checkpoint(meta, changes, dropped, [], []))
         return LocalLedger(self._generation + 1, base, meta)
 
     @property

@@ -13,12 +13,16 @@ from tests.recovery.helpers import message
 from txobserver.contents import Contents
 from txobserver.events import TxEnqueue, TxOpen
 from txobserver.ids import Position
-from txobserver.store import Checkpoint, Entry, MemoryBase, Meta, StoreDamaged, StoreError
+from txobserver.store import Changes, Checkpoint, Entry, MemoryBase, Meta, StoreDamaged, StoreError
 
 
 def checkpoint(*puts: tuple[int, int, str], deletes: tuple[tuple[int, int], ...] = ()) -> Checkpoint:
-    entries = [(queue, place, Entry(place + 1000, message(body))) for queue, place, body in puts]
-    return Checkpoint(Meta(applied=Position(1, 7)), entries, list(deletes), [], [], [])
+    changes: Changes = {}
+    for queue, place, body in puts:
+        changes.setdefault(queue, {})[place] = Entry(place + 1000, message(body))
+    for queue, place in deletes:
+        changes.setdefault(queue, {})[place] = None
+    return Checkpoint(Meta(applied=Position(1, 7)), changes, [], [], [])
 
 
 def test_round_trip(tmp_path: Path) -> None:
@@ -108,8 +112,8 @@ def test_contents_show_the_same_whatever_checkpoint_is_on_its_way(script: list[t
             contents.drop_queue(queue)
             del model[queue]
         elif step == "freeze" and frozen is None:
-            puts, deletes, dropped = contents.freeze()
-            frozen = Checkpoint(contents.meta([]), puts, deletes, dropped, [], [])
+            changes, dropped = contents.freeze()
+            frozen = Checkpoint(contents.meta([]), changes, dropped, [], [])
         elif step == "written" and frozen is not None:
             base.write(frozen)
             contents.thaw()

@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def meta_at(sequence: int) -> Checkpoint:
-    entries = [(1, n, Entry(n, message(f"{n}"))) for n in range(1, sequence + 1)]
-    return Checkpoint(Meta(applied=Position(1, sequence)), entries, [], [], [], [])
+    entries: dict[int, Entry | None] = {n: Entry(n, message(f"{n}")) for n in range(1, sequence + 1)}
+    return Checkpoint(Meta(applied=Position(1, sequence)), {1: entries}, [], [], [])
 
 
 def test_a_restart_replays_from_the_checkpoint(tmp_path: Path) -> None:
