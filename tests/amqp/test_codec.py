@@ -19,7 +19,7 @@ NAMES = st.text("abcXYZ019-_.:@#,/+ ", max_size=127)
 KEYS = st.text(max_size=60)
 CHANNELS = st.integers(1, 65535)
 TAGS = st.integers(0, (1 << 63) - 1)
-BODIES = st.binary(max_size=300)
+BODIES = st.binary(max_size=300) | st.binary(min_size=50, max_size=300)
 TEXTS = st.text(min_size=1, max_size=40)
 VALUES = st.recursive(
     st.one_of(st.booleans(), st.integers(-(1 << 63), (1 << 63) - 1), st.text(max_size=9), st.none()),

@@ -117,6 +117,17 @@ class TestPieces:
         pieces = [self.STREAM[a:b] for a, b in pairwise(edges)]
         assert self.play(pieces) == self.play([self.STREAM])
 
+    def test_a_body_in_two_frames_that_looks_like_one(self) -> None:
+        """The octet where a single body frame would end happens to be a frame end."""
+        peer = Peer().open()
+        peer.send(1, Queue.Declare(queue="q", durable=True))
+        peer.settle()
+        data = b"ab" + b"\xce" * 8
+        first, second = body.ContentBody(data[:2]), body.ContentBody(data[2:])
+        peer.send(1, Basic.Publish(0, "", "q"), header.ContentHeader(0, 10, Basic.Properties()), first, second)
+        peer.settle()
+        assert peer.harness.client().drain("q") == [data]
+
     def test_byte_by_byte(self) -> None:
         assert self.play([bytes((each,)) for each in self.STREAM]) == self.play([self.STREAM])
 
@@ -252,6 +263,33 @@ class TestErrors:
         peer.send(0, commands.Connection.CloseOk())
         assert peer.connection.ended
 
+    def test_what_is_malformed_after_a_hard_error_is_ignored_too(self) -> None:
+        peer = Peer().open()
+        peer.send(1, Channel.Open())
+        peer.connection.take_output()
+        peer.connection.receive(b"\x01\x00\x01\x00\x00\x00\x04\x00\x14\x00\x0aX")
+        assert peer.frames() == []
+
+    def test_nothing_behind_a_hard_error_is_carried_out(self) -> None:
+        """Also when it waited behind a request together with what caused the error."""
+        peer = Peer().open()
+        peer.send(1, Queue.Declare(queue="q", durable=True), Channel.Open())
+        peer.connection.receive(publish("q", b"behind"))
+        peer.send(1, Queue.Declare(queue="r", durable=True))
+        peer.settle()
+        assert ["reply_code=504" in each for each in peer.frames()] == [False, True]
+        assert set(peer.harness.broker.topology.queues) == {"q"}
+        assert peer.harness.client().count("q") == 0
+
+    def test_no_publish_on_a_channel_that_failed(self) -> None:
+        peer = Peer().open()
+        peer.send(1, Queue.Declare(queue="q", durable=True))
+        peer.settle()
+        peer.send(1, Basic.Ack(7, False))
+        peer.connection.receive(publish("q", b"late"))
+        peer.settle()
+        assert peer.harness.client().count("q") == 0
+
     def test_after_a_soft_error_the_channel_is_deaf_until_close_ok(self) -> None:
         peer = Peer().open()
         peer.send(1, Queue.Declare(queue="nowhere", passive=True), Queue.Declare(queue="q"))
@@ -315,8 +353,10 @@ class TestNotReading:
         peer.send(1, Queue.Declare(queue="q", durable=True))
         peer.connection.receive(publish("q", b"x" * 4000) * 2)
         assert peer.connection.congested
-        peer.settle()
-        assert not peer.connection.congested
+        before = peer.wire.resumed
+        peer.harness.broker.end_of_turn()
+        peer.harness.ledger.commit()
+        assert not peer.connection.congested and peer.wire.resumed > before
 
     def test_too_much_to_send(self) -> None:
         """Deliveries stop when the client does not take them, and go on when it does."""

@@ -9,7 +9,8 @@ import pytest
 from pamqp import body, commands, frame, header
 from pamqp.commands import Basic, Channel, Queue
 
-from broker_plugin.amqp.server import AmqpServer, embedded_broker
+from broker_plugin.amqp.connection import Connection
+from broker_plugin.amqp.server import AmqpProtocol, AmqpServer, embedded_broker
 from broker_plugin.amqp.settings import AmqpSettings
 from tests.amqp.conftest import Served
 from tests.amqp.raw_client import RawClient
@@ -59,6 +60,92 @@ def test_a_slow_reader_costs_bounded_memory(served: Served) -> None:
     answer = client.next()
     assert answer is not None and isinstance(answer[1], Channel.OpenOk), "it is read again"
     client.close()
+
+
+class FakeTransport(asyncio.Transport):
+    """Remembers whether it is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reading = True
+        self.written = b""
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.high = high
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+
+class TestReading:
+    """When the transport is read, and that the ledger is looked after."""
+
+    @pytest.fixture
+    def activities(self) -> list[str]:
+        return []
+
+    @pytest.fixture
+    def server(self, activities: list[str]) -> AmqpServer:
+        return AmqpServer(embedded_broker(), AmqpSettings(), lambda: activities.append("asked"))
+
+    async def test_not_while_the_server_is_paused(self, server: AmqpServer) -> None:
+        protocol, transport = AmqpProtocol(server), FakeTransport()
+        protocol.connection_made(transport)
+        server.pause()
+        protocol.data_received(b"AMQP")
+        assert not transport.reading
+        server.resume()
+        assert transport.reading
+
+    async def test_not_while_the_connection_is_congested(
+        self, server: AmqpServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        protocol, transport = AmqpProtocol(server), FakeTransport()
+        protocol.connection_made(transport)
+        congested = [True]
+        monkeypatch.setattr(Connection, "congested", property(lambda connection: congested[0]))
+        protocol.data_received(b"AMQP")
+        assert not transport.reading
+        server.pause()
+        congested[0] = False
+        protocol.read_on()
+        assert not transport.reading, "the server is paused still"
+        server.resume()
+        assert transport.reading
+
+    async def test_the_ledger_is_looked_after(self, server: AmqpServer, activities: list[str]) -> None:
+        protocol = AmqpProtocol(server)
+        protocol.connection_made(FakeTransport())
+        protocol.data_received(b"AMQP")
+        assert activities == ["asked"]
+        protocol.connection_lost(None)
+        assert activities == ["asked", "asked"]
+
+
+def test_a_lost_client_gives_back_what_it_held(served: Served) -> None:
+    client, other = RawClient(served.port), RawClient(served.port)
+    one = (Basic.Publish(0, "", "q"), header.ContentHeader(0, 1, Basic.Properties()), body.ContentBody(b"m"))
+    client.send(1, Channel.Open(), Queue.Declare(queue="q", durable=True), *one, Basic.Get(queue="q"))
+    answers = [client.next() for _ in range(5)]
+    assert answers[2] is not None and isinstance(answers[2][1], Basic.GetOk)
+    client.close()
+    served.wait_for(lambda: served.server.connections == 1)
+    other.send(1, Channel.Open(), Basic.Get(queue="q"))
+    answers = [other.next() for _ in range(2)]
+    assert answers[1] is not None and answers[1][1].redelivered is True
+    other.close()
 
 
 def test_paused(served: Served) -> None:
