@@ -26,7 +26,7 @@ from ha.replica import Replica
 from ha.settings import Settings
 from txobserver.effects import CompareAndSet, Effect, LogLine, ReadRecord, Send, Stop
 from txobserver.frames import Frame
-from txobserver.ids import Member
+from txobserver.ids import Member, id_text
 from txobserver.ledger import Host
 
 
@@ -259,7 +259,7 @@ class NodeCore:
         elif isinstance(message, wire.Missing):
             self.backups.missing(node, message, self.now)
         elif isinstance(message, wire.Cancel):
-            self._emit(LogLine(f"{node} cancels transaction {message.tx}: {message.reason}"))
+            self._emit(LogLine(f"transaction={id_text(message.tx)} is cancelled by {node}: {message.reason}"))
             self.primary.cancel(message.tx, message.reason)
         elif isinstance(message, wire.Leave):
             self.backups.leave(node, message.session, message.reason, self.now)

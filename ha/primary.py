@@ -31,7 +31,7 @@ from ha.recent_frames import RecentFrames
 from ha.replica import Replica
 from ha.settings import Settings
 from ha.transactions import Transactions
-from txobserver.effects import Effect, Persist
+from txobserver.effects import Effect, LogLine, Persist
 from txobserver.events import (
     Configure,
     Delivered,
@@ -47,7 +47,7 @@ from txobserver.events import (
     TxEvent,
 )
 from txobserver.frames import encode_frame
-from txobserver.ids import generated_id, place_of
+from txobserver.ids import generated_id, id_text, place_of
 from txobserver.ledger import Content, Done, Host
 from txobserver.observer import TransactionObserver, TransactionObserverFactory
 from txobserver.tx_buffer import TxBuffer
@@ -115,6 +115,7 @@ class Primary(Applied):
         """Open the generation: its first event, and the abort of every transaction that has no decision."""
         self.append(GenerationStart(self.generation, self.name, list(expected)))
         for buffer in sorted(self._replica.undecided(), key=lambda each: each.tx):
+            self._emit(LogLine(f"transaction={id_text(buffer.tx)} has no decision in this log: aborted at failover"))
             self.append(TxDecision(buffer.tx, False))
         self._opened_to = self._replica.tail.sequence
 

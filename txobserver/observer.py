@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from txobserver.events import Message, Removal, TxDequeue, TxEnqueue, TxEvent, TxOpen
-from txobserver.ids import MAX_TRANSACTION_EVENTS, generated_id
+from txobserver.ids import MAX_TRANSACTION_EVENTS, generated_id, id_text
 from txobserver.ledger import Done
 
 
@@ -63,7 +63,7 @@ class TransactionObserver:
 
     def _append(self, event: TxEvent) -> None:
         if self._closed:
-            raise ValueError(f"transaction {self.tx} has ended and takes no more events")
+            raise ValueError(f"transaction {id_text(self.tx)} has ended and takes no more events")
         if not self._count:
             self._sink.tx_event(TxOpen(self.tx))
         self._count += 1
@@ -72,7 +72,7 @@ class TransactionObserver:
 
     def _close(self) -> None:
         if self._closed:
-            raise ValueError(f"transaction {self.tx} has ended already")
+            raise ValueError(f"transaction {id_text(self.tx)} has ended already")
         self._closed = True
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from txobserver.events import TxDecision, TxDequeue, TxEnqueue, TxEvent, TxOpen, TxPrepare
-from txobserver.ids import place_of
+from txobserver.ids import id_text, place_of
 from txobserver.table import IllegalTransition, Table
 
 OPEN, PREPARED, COMMITTED, ABORTED = "open", "prepared", "committed", "aborted"
@@ -61,7 +61,7 @@ class TxBuffer:
             self.state = TX_TABLE.next(self.state, "commit" if event.commit else "abort")
             self.decided = sequence
         else:
-            raise IllegalTransition(f"transaction {self.tx} was opened twice")
+            raise IllegalTransition(f"transaction {id_text(self.tx)} was opened twice")
 
     def truncate(self, last: int) -> bool:
         """Forget what came after sequence ``last``; returns whether anything of the transaction remains."""
