@@ -1,0 +1,87 @@
+"""What the documents say can be checked: links lead somewhere, named tests exist, keys and defaults are the code's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from broker_plugin.node.config import NodeConfig
+from recovery.crash_points import CRASH_POINTS
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OPERATIONS = ROOT / "docs" / "operations.md"
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def _defined_tests() -> set[str]:
+    found = set()
+    for folder in ("tests", "python_tests"):
+        for path in (ROOT / folder).rglob("test_*.py"):
+            found.update(re.findall(r"def (test_\w+)", path.read_text()))
+            found.add(path.stem)
+    return found
+
+
+def _defaults(model: type[BaseModel], prefix: str = "") -> dict[str, object]:
+    """Every key of the configuration with its default; ... where it is required."""
+    found: dict[str, object] = {}
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            found.update(_defaults(kind, f"{prefix}{name}."))
+        else:
+            found[prefix + name] = ... if field.is_required() else field.default
+    return found
+
+
+def _rows(heading: str) -> dict[str, str]:
+    """First and second cell of the table below a heading of the operations page."""
+    text = OPERATIONS.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return dict(re.findall(r"^\| `([\w.-]+)` \| ([^|]*?) \|", text, re.MULTILINE))
+
+
+def _shown(value: object) -> str:
+    if value is ...:
+        return "(required)"
+    if isinstance(value, dict):
+        return "`{" + ", ".join(f'{key} = "{each}"' for key, each in value.items()) + "}`"
+    return f"`{value}`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        there = (page.parent / name).resolve() if name else page
+        assert there.exists(), f"{target} leads nowhere"
+        assert not anchor or anchor in _anchors(there), f"{target} has no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_is_named_exists(page: Path) -> None:
+    tests = _defined_tests()
+    for name in re.findall(r"`([^`\n]+)`", page.read_text()):
+        if re.fullmatch(r"test_\w+", name):
+            assert name in tests, f"there is no {name}"
+        elif re.fullmatch(r"(txobserver|ha|recovery|broker_plugin|tests|python_tests)/[\w/.]*", name):
+            assert (ROOT / name).exists(), f"there is no {name}"
+
+
+def test_every_key_and_its_default() -> None:
+    wanted = {key: _shown(value) for key, value in _defaults(NodeConfig).items()}
+    assert _rows("Configuration") == wanted
+
+
+def test_every_crash_point() -> None:
+    assert _rows("Crash points") == CRASH_POINTS
