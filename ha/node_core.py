@@ -3,10 +3,8 @@
 The node is at any time one of: waiting (no record is known), a backup of the record's primary, a candidate (a backup
 whose record stands still), or the primary. The record decides which; ``_adopt`` is the only place where that changes.
 
-``wake`` is called when events begin to gather, so that a shell calls ``settle`` soon.
-
 Use: set ``now`` (seconds, a clock that counts suspension) and ``wall_ms``, call what happened, then ``settle()``, then
-carry out ``take_effects()`` in order.
+carry out ``take_effects()`` in order. ``wake`` is called when events begin to gather: ``settle`` is due soon.
 """
 
 from __future__ import annotations
@@ -55,8 +53,8 @@ class NodeCore:
         self._settings = settings
         self._effects: list[Effect] = []
         self._candidate = Candidate(member, settings, self._emit)
-        self._sessions = 0
         self._checkpointing = Checkpointing(replica, settings, self._emit)
+        self._sessions = 0
         self._handover: str | None = None
 
     # -- what the shell calls

@@ -36,7 +36,6 @@ class RandomRun:
     """One run. ``faults`` is how often something breaks, per turn."""
 
     seed: int
-    size: int = 3
     turns: int = 400
     faults: float = 0.04
     attempts: list[Attempt] = field(default_factory=list)
@@ -47,7 +46,9 @@ class RandomRun:
     def run(self) -> MemoryCluster:
         """The run, then healing, then the judgement. Raises AssertionError with the journal's end."""
         self.random = random.Random(self.seed)
-        self.cluster = MemoryCluster(self.size, checkpoint_every=0.5).settled()
+        size = self.random.choice([2, 3, 3, 4, 5])
+        min_ready = self.random.choice([1, 1, 2])
+        self.cluster = MemoryCluster(size, checkpoint_every=0.5, min_ready=min_ready).settled()
         host = self.cluster.primary.host
         for queue in QUEUES:
             self.cluster.primary.report(lambda q=queue: host.declare(q))  # type: ignore[misc]
