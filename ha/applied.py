@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from txobserver.events import Configure, Message, Removal
 from txobserver.tx_buffer import TxBuffer
 
 
-class Applied(Protocol):
-    """Told of each applied event, in stream order, after the contents have changed."""
+class Applied:
+    """Told of each applied event, in stream order, after the contents have changed. This one does nothing with it."""
 
     def configured(self, step: Configure) -> None:
         """A configuration step."""
@@ -38,34 +37,3 @@ class Applied(Protocol):
 
     def ended(self, buffer: TxBuffer, committed: bool) -> None:
         """A transaction has been applied to every queue here, or was aborted."""
-
-
-class Silent:
-    """A listener that does nothing: a backup has nobody to tell."""
-
-    def configured(self, step: Configure) -> None:
-        """Nothing."""
-
-    def queue_deleted(self, queue: int) -> None:
-        """Nothing."""
-
-    def enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:
-        """Nothing."""
-
-    def removed(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
-        """Nothing."""
-
-    def marked(self, queue: int, place: int) -> None:
-        """Nothing."""
-
-    def purged(self, queue: int, place: int, spared: Sequence[int], places: Sequence[int]) -> None:
-        """Nothing."""
-
-    def prepared(self, tx: int) -> None:
-        """Nothing."""
-
-    def committing(self, buffer: TxBuffer) -> None:
-        """Nothing."""
-
-    def ended(self, buffer: TxBuffer, committed: bool) -> None:
-        """Nothing."""

@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ha.applied import Applied, Silent
+from ha.applied import Applied
 from ha.recent_frames import RecentFrames
 from ha.replica import Replica
 from ha.settings import Settings
@@ -134,7 +134,7 @@ class Primary(Applied):
         """No longer primary: what was never written is forgotten."""
         self.serving = False
         self._abandoned = True
-        self._replica.listener = Silent()
+        self._replica.listener = Applied()
         if self._group:
             self._replica.truncate(self._group_first - 1)
 

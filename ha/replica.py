@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from ha.applied import Applied, Silent
+from ha.applied import Applied
 from txobserver.configuration import Configuration
 from txobserver.contents import Contents
 from txobserver.events import (
@@ -50,7 +50,7 @@ class Replica:
         self.durable = meta.applied.sequence
         self.resyncing = meta.resyncing
         self.buffers: dict[int, TxBuffer] = {}
-        self.listener: Applied = Silent()
+        self.listener: Applied = Applied()
         self._unapplied: deque[tuple[int, int, Event]] = deque()
         self._ended: list[int] = []
         self._saved_to = meta.applied.sequence

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from ha.applied import Silent
+from ha.applied import Applied
 from ha.replica import Replica
 from ha.replicating_subscription import ReplicatingSubscription
 from ha.wire import ForwardTx, Missing, QueueChange, QueueContent, QueueSnapshot, ResyncBegin, SnapshotEnd
@@ -25,7 +25,7 @@ from txobserver.effects import Effect, Send
 from txobserver.events import Configure, Message, Removal
 
 
-class Resync(Silent):
+class Resync(Applied):
     """One joiner's snapshot in the making; it listens to what the primary applies."""
 
     def __init__(
