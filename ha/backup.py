@@ -22,7 +22,7 @@ from ha.wire import (
     QueueContent,
     QueueSnapshot,
     ResyncBegin,
-    SnapshotEnd,
+    SnapshotPart,
 )
 from txobserver.effects import Acknowledge, Effect, LogLine, Persist, ResetLog, Send, Truncate
 from txobserver.events import Event, TxPrepare
@@ -126,7 +126,7 @@ class Backup:
         self._checkpoint(self._acknowledge(0))
         return True
 
-    def replicate(self, message: QueueSnapshot | QueueContent | QueueChange | ForwardTx | SnapshotEnd) -> None:
+    def replicate(self, message: SnapshotPart) -> None:
         """A part of the snapshot."""
         replicator = self._replicator
         if replicator is None or not self._current(message.session):

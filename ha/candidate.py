@@ -35,6 +35,8 @@ class Candidate:
         self._asked: set[str] = set()
         self._replies: dict[str, Position] = {}
         self._rest_until = 0.0
+        self._forcing_at: float | None = None
+        self._heard = 0
 
     def observe(self, record: Record, now: float) -> bool:
         """A read of the record; returns whether it is another version than before."""
@@ -50,10 +52,23 @@ class Candidate:
         record = Record(cluster, 1, 1, self._me, (self._me,))
         self._propose(CompareAndSet(0, record), now)
 
-    def force(self, tail: Position, now: float) -> None:
-        """An operator accepts the loss of what only other nodes hold: ready = {self}, above every known generation."""
+    def force(self, linked: Collection[str], now: float) -> None:
+        """An operator accepts the loss of what only other nodes hold: ask whoever can be reached for its generation."""
         assert self.record is not None
-        generation = max(self.record.generation, tail.generation, *(p.generation for p in self._replies.values()))
+        self._forcing_at = now
+        self._heard = self.record.generation
+        for node in sorted(linked):
+            self._emit(Send(node, Probe(self.record.generation, self._round)))
+
+    def heard(self, generation: int) -> None:
+        """Somebody knows this generation."""
+        self._heard = max(self._heard, generation)
+
+    def _force(self, tail: Position, now: float) -> None:
+        """ready = {self}, in a generation above every reachable one."""
+        assert self.record is not None
+        self._forcing_at = None
+        generation = max(self.record.generation, tail.generation, self._heard)
         record = msgspec.structs.replace(
             self.record,
             version=self.record.version + 1,
@@ -68,7 +83,13 @@ class Candidate:
     def tick(self, tail: Position, linked: Collection[str], now: float) -> None:
         """Ask, wait for replies, propose, as far as each may be done now."""
         record = self.record
-        if record is None or self.in_flight or not self.may_stand(record) or not self._vacant(record, now):
+        if (
+            self._forcing_at is not None
+            and not self.in_flight
+            and now - self._forcing_at >= self._settings.probe_timeout
+        ):
+            self._force(tail, now)
+        if record is None or self.in_flight or not self.may_stand(record) or not self.vacant(record, now):
             return
         if self._asked_at is None and now >= self._rest_until:
             self._ask(record, linked, now)
@@ -103,7 +124,8 @@ class Candidate:
         ours = rank(self._me.node, tail)
         return all(rank(node, position) < ours for node, position in self._replies.items())
 
-    def _vacant(self, record: Record, now: float) -> bool:
+    def vacant(self, record: Record, now: float) -> bool:
+        """Whether the record has certainly no primary any more."""
         if record.released and record.preferred in ("", self._me.node):
             return True
         return now - self._seen_at >= self._settings.lease_ttl

@@ -71,11 +71,12 @@ class NodeCore:
 
     def tick(self) -> None:
         """Time has passed."""
+        if self.keeper:
+            self.keeper.send_if_due(self.now)
         if self.failed:
             return
         self._checkpointing.tick(self.now)
         if self.keeper and self.backups and self.primary:
-            self.keeper.send_if_due(self.now)
             if not self.keeper.holds(self.now) and self._handover is None:
                 self._step_down("the lease could not be renewed in time")
                 return
@@ -134,9 +135,7 @@ class NodeCore:
             self.backup.store_failed(reason)
         if self.keeper and self.primary:
             self._host.on_inactive(reason)
-            if len(self.keeper.record.ready) > 1:
-                self.keeper.remove(self._member, self.now)
-            self.keeper.release("", self.now)
+            self.keeper.release("", self.now, leave=True)
         self._emit(LogLine(f"the store failed: {reason}"))
         self._emit(Stop(reason))
 
@@ -210,6 +209,7 @@ class NodeCore:
                 )
             return
         if generation > self.generation and not self.primary:
+            self._candidate.heard(generation)
             self._emit(ReadRecord())
         if isinstance(message, wire.Probe):
             self._emit(Send(node, wire.ProbeReply(generation, message.round, self._member, self.replica.tail)))
@@ -228,7 +228,9 @@ class NodeCore:
         if record is None:
             return "the coordination record has not been read yet"
         if accept_data_loss:
-            self._candidate.force(self.replica.tail, self.now)
+            if not self._candidate.vacant(record, self.now):
+                return "the primary is alive; hand over with a ready backup instead of losing data"
+            self._candidate.force(self.linked, self.now)
         elif self.backup and self.state == READY:
             self._emit(Send(self.backup.primary, wire.Handover(self.generation, self.backup.session)))
         else:
@@ -238,10 +240,7 @@ class NodeCore:
     def resign(self, reason: str) -> None:
         """This node is about to stop: if it is primary, close the clients and give the lease up."""
         if self.primary and self.keeper and not self.failed:
-            self._emit(LogLine(f"resigning: {reason}"))
-            self._handover = ""
-            self.primary.serving = False
-            self._host.on_inactive(reason)
+            self._quiesce(self.primary, "", f"resigning: {reason}")
             self.keeper.release("", self.now)
 
     # -- messages by role
@@ -249,7 +248,7 @@ class NodeCore:
     def _to_primary(self, node: str, message: wire.Peer) -> None:
         assert self.primary and self.backups
         if message.generation > self.generation:  # type: ignore[union-attr]
-            return  # the record will tell us soon, or the lease runs out
+            return  # the record will tell us soon
         if isinstance(message, wire.Ack):
             self.backups.acknowledged(node, message, self.now)
         elif isinstance(message, wire.Join):
@@ -280,9 +279,7 @@ class NodeCore:
         elif isinstance(message, wire.ResyncBegin):
             if backup.resync(message):
                 self._move("attached")
-        elif isinstance(
-            message, wire.QueueSnapshot | wire.QueueContent | wire.QueueChange | wire.ForwardTx | wire.SnapshotEnd
-        ):
+        elif isinstance(message, wire.SnapshotPart):
             backup.replicate(message)
             if not backup.attached:
                 self._detached(retry_at_once=False)
@@ -379,10 +376,14 @@ class NodeCore:
 
     def _begin_handover(self, node: str) -> None:
         if self.state == ACTIVE and self.primary and self._handover is None:
-            self._emit(LogLine(f"handing over to {node}"))
-            self._handover = node
-            self.primary.serving = False
-            self._host.on_inactive("the primary hands over to another node")
+            self._quiesce(self.primary, node, f"handing over to {node}")
+
+    def _quiesce(self, primary: Primary, successor: str, reason: str) -> None:
+        """Close the clients and take nothing more, but stay primary until the lease is given up."""
+        self._emit(LogLine(reason))
+        self._handover = successor
+        primary.serving = False
+        self._host.on_inactive(reason)
 
     def _hand_over_if_quiet(self) -> None:
         """Release the lease when the chosen node has everything that this one has."""

@@ -36,6 +36,7 @@ class RecordKeeper:
         self._adds: set[Member] = set()
         self._removes: set[Member] = set()
         self._release: str | None = None
+        self._leave = False
 
     def holds(self, now: float) -> bool:
         """Whether the lease certainly still holds."""
@@ -68,9 +69,10 @@ class RecordKeeper:
             self._removes.add(member)
             self.send_if_due(now)
 
-    def release(self, preferred: str, now: float) -> None:
-        """Give the lease up, so that another can take over at once."""
+    def release(self, preferred: str, now: float, leave: bool = False) -> None:
+        """Give the lease up, so that another can take over at once; ``leave`` the ready set too, if it has others."""
         self._release = preferred
+        self._leave = leave
         self.send_if_due(now)
 
     def send_if_due(self, now: float) -> None:
@@ -82,6 +84,8 @@ class RecordKeeper:
             return
         ready = [m for m in self.record.ready if m not in self._removes]
         ready += sorted(m for m in self._adds if m not in ready)
+        if self._leave and len(ready) > 1:
+            ready.remove(self._me)
         self._unresolved |= self._adds
         wished = msgspec.structs.replace(
             self.record,

@@ -35,7 +35,7 @@ class Probe(msgspec.Struct, array_like=True, tag=1):
 
 
 class ProbeReply(msgspec.Struct, array_like=True, tag=2):
-    """The position of the last durable event of ``member``."""
+    """The position of the last event in the log of ``member``, synced or about to be."""
 
     generation: int
     round: int
@@ -194,6 +194,9 @@ class SnapshotEnd(msgspec.Struct, array_like=True, tag=19):
     configuration: Configuration
     queues: list[tuple[int, int, int, int]]
     transactions: list[tuple[int, int]]
+
+
+SnapshotPart = QueueSnapshot | QueueContent | QueueChange | ForwardTx | SnapshotEnd
 
 
 class Promoted(msgspec.Struct, array_like=True, tag=21):

@@ -26,8 +26,8 @@ from txobserver.frames import (
     Frame,
     TornFrame,
     UnknownFormat,
+    bytes_behind,
     decode_frame,
-    payload_length,
 )
 from txobserver.store import StoreDamaged, StoreError
 
@@ -35,7 +35,6 @@ MAGIC = b"TXSG"
 FORMAT_VERSION = 1
 SUFFIX = ".log"
 _HEADER = struct.Struct(">4sHHI")
-_ZEROS_OF_A_TORN_WRITE = 1
 
 
 class SegmentInfo(msgspec.Struct):
@@ -94,7 +93,7 @@ def scan(path: Path, offset: int = 0, whole: bool = True) -> Iterator[tuple[int,
             if not data:
                 return
             if len(data) == HEADER_SIZE and data[:4] == b"TXHA":
-                data += file.read(min(payload_length(data), MAX_PAYLOAD))
+                data += file.read(min(bytes_behind(data), MAX_PAYLOAD + 1))
             try:
                 frame, length = decode_frame(data)
             except UnknownFormat as error:
@@ -113,12 +112,13 @@ def _torn(path: Path, offset: int, error: Exception) -> bool:
     """Whether what stands at ``offset`` can be a write that a crash cut short, rather than a damaged record.
 
     A cut write leaves a file that is too short, or one whose tail was never filled and reads as zeros. A record
-    that is all there and fails its checksum was whole once, and may have been acknowledged.
+    that is all there up to its last byte, which is never zero, and fails its checksum was whole once, and may have been
+    acknowledged.
     """
     rest = path.read_bytes()[offset:]
     if rest.find(b"TXHA", 1) >= 0 and _whole_frame_behind(rest):
         return False
-    return isinstance(error, TornFrame) or rest[-_ZEROS_OF_A_TORN_WRITE:] == b"\0"
+    return isinstance(error, TornFrame) or rest[-1:] == b"\0"
 
 
 def _whole_frame_behind(rest: bytes) -> bool:

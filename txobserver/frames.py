@@ -14,6 +14,8 @@ so a flipped bit is found before anything is decoded, and a damaged length is no
     32      4     number of events
     36      8     time of writing, milliseconds since 1970 (for people and retention; nothing decides by it)
     44      4     crc32 of bytes 0 to 43
+    48      …     payload
+    end     1     0xA5: a file that ends in zeros was cut short, one that ends in this byte was whole once
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ MAX_PAYLOAD = 1 << 30
 _HEADER = struct.Struct(">4sHHIIQQIQ")
 _CRC = struct.Struct(">I")
 HEADER_SIZE = _HEADER.size + _CRC.size
+TRAILER = b"\xa5"
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Event])
@@ -76,7 +79,7 @@ class Frame:
 
     def events(self) -> list[Event]:
         """The events in order, decoded anew at each call."""
-        events: list[Event] = _decoder.decode(memoryview(self.data)[HEADER_SIZE:])
+        events: list[Event] = _decoder.decode(memoryview(self.data)[HEADER_SIZE : -len(TRAILER)])
         return events
 
 
@@ -85,7 +88,7 @@ def encode_frame(generation: int, first: int, events: list[Event], time_ms: int)
     payload = _encoder.encode(events)
     count, crc = len(events), zlib.crc32(payload)
     header = _HEADER.pack(MAGIC, FORMAT_VERSION, 0, len(payload), crc, generation, first, count, time_ms)
-    return Frame(generation, first, count, time_ms, b"".join((header, _CRC.pack(zlib.crc32(header)), payload)))
+    return Frame(generation, first, count, time_ms, b"".join((header, _CRC.pack(zlib.crc32(header)), payload, TRAILER)))
 
 
 def decode_frame(data: bytes | memoryview, offset: int = 0) -> tuple[Frame, int]:
@@ -104,15 +107,15 @@ def decode_frame(data: bytes | memoryview, offset: int = 0) -> tuple[Frame, int]
         raise UnknownFormat(f"format version {version} at offset {offset}; this version reads {FORMAT_VERSION}")
     if _CRC.unpack_from(data, offset + _HEADER.size)[0] != zlib.crc32(header) or length > MAX_PAYLOAD:
         raise DamagedFrame(f"the header of the frame at offset {offset} is damaged")
-    end = offset + HEADER_SIZE + length
+    end = offset + HEADER_SIZE + length + len(TRAILER)
     if end > len(data):
         raise TornFrame(f"the frame at offset {offset} needs {end - len(data)} bytes more")
     whole = bytes(data[offset:end])
-    if zlib.crc32(memoryview(whole)[HEADER_SIZE:]) != crc:
+    if whole[-1:] != TRAILER or zlib.crc32(memoryview(whole)[HEADER_SIZE : -len(TRAILER)]) != crc:
         raise DamagedFrame(f"the checksum of the frame at offset {offset} does not match")
     return Frame(generation, first, count, time_ms, whole), end
 
 
-def payload_length(header: bytes | memoryview) -> int:
-    """Length in bytes of the payload behind this frame header (at least HEADER_SIZE bytes of it)."""
-    return int(_HEADER.unpack_from(header)[3])
+def bytes_behind(header: bytes | memoryview) -> int:
+    """How many bytes belong to a frame behind its header (at least HEADER_SIZE bytes of which are given)."""
+    return len(TRAILER) + int(_HEADER.unpack_from(header)[3])

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ha.candidate import Candidate
+from ha.coordination import Record
 from ha.node_core import NodeCore
+from ha.settings import Settings
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.steps import (
     T,
@@ -23,8 +26,9 @@ from tests.ha.steps import (
     survivors_agree,
     whole_or_absent,
 )
+from txobserver.effects import Send
 from txobserver.events import Delivered
-from txobserver.ids import generation_of
+from txobserver.ids import Member, Position, generation_of
 
 
 def adding(cluster: MemoryCluster, joiner: MemoryNode) -> bool:
@@ -309,6 +313,24 @@ def test_accept_data_loss_makes_the_last_node_primary() -> None:
     cluster.start(other.name)
     survivors_agree(cluster)
     assert cluster.primary.host.bodies("q") == []
+
+
+def test_accept_data_loss_is_refused_while_a_primary_is_alive() -> None:
+    cluster = declared("q")
+    backup = backups_of(cluster)[0]
+    assert "alive" in (backup.core.promote(True) or "")
+
+
+def test_accept_data_loss_takes_a_generation_above_every_reachable_one() -> None:
+    """The record was restored from an old copy; a node that can be reached knows a later generation."""
+    emitted: list[Any] = []
+    candidate = Candidate(Member("a", "1"), Settings(), emitted.append)
+    candidate.observe(Record("c", 5, 2, None, ()), 0.0)
+    candidate.force(["b"], 10.0)
+    assert [type(effect) for effect in emitted] == [Send], "it asks first"
+    candidate.heard(7)
+    candidate.tick(Position(2, 9), ["b"], 10.5)
+    assert emitted[-1].record.generation == 8 and emitted[-1].record.ready == (Member("a", "1"),)
 
 
 def test_handover() -> None:

@@ -143,6 +143,7 @@ def test_decision_sync_fails() -> None:
     cluster.run(lambda: primary.stopped is not None)
     assert primary.host.answer("commit") is None, "unanswered: the outcome is unknown"
     assert primary.host.closed
+    cluster.run(lambda: primary.member not in cluster.coordination.record.ready)
     cluster.kill(primary.name)
     cluster.run(lambda: any(n.state == "active" for n in cluster.nodes.values()))
     whole_or_absent(cluster, *T)

@@ -13,6 +13,8 @@ from recovery.files import Files
 from recovery.log import LogReclaimed
 from recovery.segment import segment_firsts, segment_path
 from tests.recovery.helpers import frame, open_log
+from txobserver.events import Delivered
+from txobserver.frames import encode_frame
 from txobserver.ids import Position
 from txobserver.store import StoreDamaged, StoreError, StoreFull
 
@@ -73,6 +75,20 @@ def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
         with pytest.raises((StoreDamaged, StoreError)):
             open_log(tmp_path / "log")
         assert last.stat().st_size == len(whole), "nothing was cut"
+
+
+def test_a_flipped_bit_in_a_record_that_ends_in_zeros_is_no_torn_tail(tmp_path: Path) -> None:
+    """The last event is a mark, whose place ends in zero bits; it may have been acknowledged."""
+    log, _ = open_log(tmp_path / "log")
+    log.append([encode_frame(1, 1, [Delivered(1, 5 << 20)], 0)])
+    log.close()
+    last = segment_path(tmp_path / "log", 1)
+    whole = last.read_bytes()
+    for at in range(whole.index(b"TXHA"), len(whole)):
+        last.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises((StoreDamaged, StoreError)):
+            open_log(tmp_path / "log")
+        assert last.stat().st_size == len(whole)
 
 
 def test_a_bit_flipped_while_it_runs_is_found_by_the_next_read(tmp_path: Path) -> None:
