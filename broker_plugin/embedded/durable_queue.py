@@ -28,7 +28,7 @@ from txobserver.ledger import Content, Done, Ledger
 
 HIGHEST_PLACE = (1 << 63) - 1
 FIRST_PAGE = 64
-"""Messages read at first; how many are read next follows from their size."""
+"""Messages read at first; how many are read next follows from their mean size."""
 
 
 class WindowLimits(NamedTuple):
@@ -57,6 +57,7 @@ class DurableQueue(Queue):
         self._window: deque[tuple[int, int, Message]] = deque()
         self._window_bytes = 0
         self._cursor = -1
+        self._mean = max(1, limits.bytes // FIRST_PAGE)
         self._out: dict[int, int] = {}
         self._returned: list[tuple[int, int]] = []
         self._settled: dict[Removal, list[tuple[int, int]]] = {}
@@ -201,17 +202,19 @@ class DurableQueue(Queue):
 
     def _fill(self) -> None:
         """Read the window full from the store. It is complete when the store has no more."""
-        limits, window, size = self._limits, self._window, FIRST_PAGE
+        limits, window = self._limits, self._window
         while not self._complete and len(window) < limits.messages and self._window_bytes < limits.bytes:
-            size = min(size, limits.messages - len(window))
+            fitting = (limits.bytes - self._window_bytes) // self._mean
+            size = max(1, min(fitting, limits.messages - len(window)))
             page = self._content.page(self.number, self._cursor, size)
+            before = self._window_bytes
             for place, entry in page:
                 window.append((place, entry.rid, entry.message))
                 self._window_bytes += len(entry.message.body)
                 self._cursor = place
             self._complete = len(page) < size
-            mean = self._window_bytes // max(1, len(window)) + 1
-            size = max(1, (limits.bytes - self._window_bytes) // mean)
+            if page:
+                self._mean = (self._window_bytes - before) // len(page) + 1
 
     def _forget(self, place: int, rid: int) -> None:
         """A message left the queue though nobody held it."""

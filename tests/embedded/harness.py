@@ -8,7 +8,7 @@ from typing import Any
 
 from broker_plugin.embedded.broker import Broker
 from broker_plugin.embedded.channel import Channel, Got
-from broker_plugin.embedded.durable_queue import WindowLimits
+from broker_plugin.embedded.durable_queue import DurableQueue, WindowLimits
 from broker_plugin.embedded.errors import AmqpError
 from broker_plugin.embedded.queue_operations import QueueDeclare, QueueState
 from tests.embedded.local_ledger import LocalLedger
@@ -170,3 +170,14 @@ class Harness:
         self.ledger.lose()
         self.ledger = self.ledger.successor()
         self.ledger.serve(self.broker)
+
+
+def queue_of(harness: Harness) -> DurableQueue:
+    queue = harness.broker.topology.queues["q"]
+    assert isinstance(queue, DurableQueue)
+    return queue
+
+
+def got(answer: Got | None) -> Got:
+    assert answer is not None
+    return answer
