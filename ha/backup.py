@@ -22,6 +22,7 @@ from ha.wire import (
     QueueContent,
     QueueSnapshot,
     ResyncBegin,
+    SnapshotEnd,
     SnapshotPart,
 )
 from txobserver.effects import Acknowledge, Effect, LogLine, Persist, ResetLog, Send, Truncate

@@ -333,8 +333,7 @@ class NodeCore:
     def _promoted(self, record: Record, sent_at: float) -> None:
         if self.state == NODE_TABLE.start:
             self._move("record read")
-        self.backup = None
-        self.generation = record.generation
+        self.backup, self.generation = None, record.generation
         self._move("promoted")
         self.keeper = RecordKeeper(record, sent_at, self._member, self._settings, self._emit)
         self.primary = Primary(

@@ -1,0 +1,50 @@
+"""The house's own rules, held by a test so that nobody has to remember them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("txobserver", "ha", "recovery", "broker_plugin", "python_tests", "tests")
+PURE = ("txobserver", "ha", "broker_plugin/embedded")
+IMPURE = {"socket", "asyncio", "time", "random", "threading", "os", "uuid", "secrets", "datetime"}
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplemented" + r"Error|pytest\.(skip|xfail)|mark\.(skip|xfail)")
+FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_small_files_short_functions_nothing_unfinished(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= 400, "a file that passes 400 lines is asking to be two"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < 60, f"{node.name} passes 60 lines"
+    if path.name != "test_house.py":
+        assert not UNFINISHED.search(text)
+
+
+@pytest.mark.parametrize("package", PURE)
+def test_the_core_is_pure(package: str) -> None:
+    for path in (ROOT / package).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            assert not {name.split(".")[0] for name in names} & IMPURE, f"{path} imports {names}"
+
+
+def test_an_acknowledgement_is_made_in_one_place_only() -> None:
+    """Persist, then send: outside the shell nobody makes an Ack, so none can leave without the write it waits for."""
+    makers = {
+        str(path.relative_to(ROOT))
+        for package in ("ha", "broker_plugin", "recovery")
+        for path in (ROOT / package).rglob("*.py")
+        if re.search(r"\bAck\(", path.read_text()) and path.name != "wire.py"
+    }
+    assert makers <= {"broker_plugin/node/shell.py"} | {p for p in makers if "amqp" in p or "embedded" in p}
