@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test lint takeover clean
+.PHONY: help install demo test lint takeover bench sim clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,6 +35,16 @@ lint: install ## ruff, mypy strict, import directions
 takeover: install ## Distribution of the time to take over, 20 trials
 	@echo "== takeover: SIGKILL of the primary, 20 times"
 	@$(VENV)/bin/txha takeover
+
+bench: install ## txha beside RabbitMQ (needs rabbitmq-server), about six minutes; writes docs/benchmarks
+	@echo "== bench: txha and RabbitMQ in turn on this machine"
+	@$(VENV)/bin/python -m python_tests.benchmarks.compare
+
+SEEDS ?= 2000
+FIRST ?= 0
+sim: install ## Random runs of whole clusters in memory: make sim SEEDS=2000 FIRST=0
+	@echo "== simulation: $(SEEDS) random runs from seed $(FIRST)"
+	@TXHA_SEEDS=$(FIRST):$(SEEDS) $(VENV)/bin/python -m pytest -q tests/simulation
 
 clean: ## Remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
