@@ -88,9 +88,19 @@ class Shell:
 
     def report(self, call: Callable[[], None]) -> None:
         """Something happened: tell the core, and settle when all that is at hand has been told."""
-        self._set_clocks()
-        call()
-        self.due()
+        if not self._stopped:
+            self._guarded(call)
+            self.due()
+
+    def _guarded(self, call: Callable[[], None]) -> None:
+        """An error in the core leaves it in a state that nobody has thought of: the node stops at once, unanswered."""
+        try:
+            self._set_clocks()
+            call()
+        except Exception:
+            log.exception("an error in the core")
+            self._stopped = True
+            self._on_stop("an error in the core, see above; the node stops rather than answer from a wrong state")
 
     def due(self) -> None:
         """A turn is due."""
@@ -121,9 +131,10 @@ class Shell:
 
     def _turn(self) -> None:
         self._due = False
-        if self._stopped:
-            return
-        self._set_clocks()
+        if not self._stopped:
+            self._guarded(self._settle)
+
+    def _settle(self) -> None:
         self.core.settle()
         for effect in self.core.take_effects():
             self._carry_out(effect)
