@@ -221,10 +221,9 @@ class Primary(Applied):
 
     # -- TxSink: what observers do
 
-    def tx_event(self, event: TxEvent) -> bool:
+    def tx_event(self, event: TxEvent) -> None:
         """Append an event of a tx-queue."""
         self.append(event)
-        return True
 
     def tx_commit(self, tx: int, count: int, done: Done) -> None:
         """Close the tx-queue and prepare."""

@@ -57,16 +57,14 @@ class Session:
         self.guard = guard
         self._next = sequence + 1
 
-    def acknowledge(self, sequence: int, now: float) -> bool:
-        """The backup's log is durable up to ``sequence``; returns whether that is news."""
-        news = sequence > self.acknowledged
-        if news:
+    def acknowledge(self, sequence: int, now: float) -> None:
+        """The backup's log is durable up to ``sequence``."""
+        if sequence > self.acknowledged:
             self.acknowledged = sequence
             self.progress_at = now
             while self._in_flight and self._in_flight[0][0] <= sequence:
                 self._bytes -= self._in_flight.pop(0)[1]
         self.trackers.acknowledged(self.acknowledged, self.past_guard)
-        return news
 
     def owes_since(self, tail: int, now: float, timeout: float) -> bool:
         """Whether something up to ``tail`` has been owed for longer than ``timeout`` without any progress."""

@@ -7,13 +7,12 @@ checkpoint does not delay an acknowledgement. Every report comes back through ``
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from recovery.files import Files, explain
-from recovery.identity import Identity, check_identity, create_identity, lock_directory
+from recovery.identity import FORMAT_VERSION, Identity, check_identity, create_identity, lock_directory
 from recovery.lmdb_state import LmdbState
 from recovery.log import Log
 from recovery.segment import SegmentInfo
@@ -22,8 +21,6 @@ from txobserver.events import TxEvent
 from txobserver.frames import Frame
 from txobserver.ids import Position
 from txobserver.store import Checkpoint, Meta, StoreError
-
-FORMAT_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -144,17 +141,3 @@ class Store:
     def _describe(self, first: int) -> SegmentInfo:
         identity = self.identity
         return SegmentInfo(identity.cluster, identity.node, identity.incarnation, first, self._now_ms())
-
-
-def wipe(directory: Path) -> None:
-    """Remove a store, so that the node comes back as a new member. The node must not run. Raises StoreError."""
-    lock = lock_directory(directory)
-    try:
-        for part in ("identity.json", "log", "state"):
-            path = directory / part
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
-    finally:
-        os.close(lock)

@@ -13,8 +13,8 @@ from txobserver.ledger import Done
 class TxSink(Protocol):
     """Where an observer's events go: the active primary."""
 
-    def tx_event(self, event: TxEvent) -> bool:
-        """Append an event of a tx-queue; False when this is no longer the primary that began it."""
+    def tx_event(self, event: TxEvent) -> None:
+        """Append an event of a tx-queue; without effect when this is no longer the primary that began it."""
         ...
 
     def tx_commit(self, tx: int, count: int, done: Done) -> None:

@@ -10,7 +10,6 @@ import logging
 import secrets
 import signal
 import sys
-from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -233,8 +232,3 @@ def die_with_parent() -> None:
     pr_set_pdeathsig = 1
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
-
-
-def node_directory(root: Path, name: str) -> Path:
-    """Where a node of a local cluster lives."""
-    return root / name

@@ -86,9 +86,8 @@ class Sink:
         self.events: list[TxEvent] = []
         self.ended: list[tuple[str, int]] = []
 
-    def tx_event(self, event: TxEvent) -> bool:
+    def tx_event(self, event: TxEvent) -> None:
         self.events.append(event)
-        return True
 
     def tx_commit(self, tx: int, count: int, done: object) -> None:
         self.ended.append(("commit", count))
