@@ -26,8 +26,8 @@ class Applied:
     def marked(self, queue: int, place: int) -> None:
         """Messages up to ``place`` may be handed out."""
 
-    def purged(self, queue: int, place: int, spared: Sequence[int], places: Sequence[int]) -> None:
-        """A purge up to ``place`` removed the messages at these places."""
+    def purged(self, queue: int, place: int, spared: Sequence[int], count: int) -> None:
+        """A purge up to ``place``, all but ``spared``, removed so many messages."""
 
     def prepared(self, tx: int) -> None:
         """The prepare of a transaction has passed the commit point: every participant has it on disk."""

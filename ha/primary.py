@@ -294,11 +294,11 @@ class Primary(Applied):
         if self.serving:
             self._host.on_mark(queue, place)
 
-    def purged(self, queue: int, place: int, spared: Sequence[int], places: Sequence[int]) -> None:
+    def purged(self, queue: int, place: int, spared: Sequence[int], count: int) -> None:
         """Tell the broker."""
-        self._tell("purged", queue, place, spared, places)
+        self._tell("purged", queue, place, spared, count)
         if self.serving:
-            self._host.on_purged(queue, place, spared, len(places))
+            self._host.on_purged(queue, place, spared, count)
 
     def prepared(self, tx: int) -> None:
         """Every participant has prepared durably."""

@@ -45,6 +45,8 @@ class QueueReplicator:
     def change(self, message: QueueChange) -> None:
         """Live changes of a queue. A message may be gone again before its content has come."""
         contents = self._replica.contents
+        if message.purge is not None:
+            contents.purge(message.queue, *message.purge)
         for place, rid, body in message.added:
             contents.insert(message.queue, place, rid, body)
         for place in message.removed:

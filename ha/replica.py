@@ -210,11 +210,8 @@ class Replica:
         self.listener.marked(event.queue, event.place)
 
     def _apply_purge(self, sequence: int, event: Purge) -> None:
-        spared = set(event.spared)
-        doomed = [e for e in self.contents.ids(event.queue) if e[0] <= event.place and e[0] not in spared]
-        for place, _ in doomed:
-            self.contents.remove(event.queue, place)
-        self.listener.purged(event.queue, event.place, event.spared, [place for place, _ in doomed])
+        count = self.contents.purge(event.queue, event.place, event.spared)
+        self.listener.purged(event.queue, event.place, event.spared, count)
 
     def _apply_tx_event(self, sequence: int, event: TxOpen | TxEnqueue | TxDequeue) -> None:
         """Nothing to do: the TxBuffer holds it until the decision."""

@@ -91,11 +91,11 @@ class Resync(Applied):
         if subscription is not None:
             subscription.gone([place for place, _ in entries])
 
-    def purged(self, queue: int, place: int, spared: Sequence[int], places: Sequence[int]) -> None:
-        """A queue was purged of these places."""
-        subscription = self._subscriptions.get(queue)
-        if subscription is not None:
-            subscription.gone(places)
+    def purged(self, queue: int, place: int, spared: Sequence[int], count: int) -> None:
+        """A queue was purged: so is the joiner's copy of it, after what happened before."""
+        if queue in self._subscriptions:
+            self.flush()
+            self._send(QueueChange(self._generation, self._session, queue, [], [], (place, list(spared))))
 
     # -- inside
 

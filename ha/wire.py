@@ -162,13 +162,14 @@ class QueueContent(msgspec.Struct, array_like=True, tag=16):
 
 
 class QueueChange(msgspec.Struct, array_like=True, tag=17):
-    """What happened live to a queue, as the primary's queue saw it."""
+    """What happened live to a queue, as the primary's queue saw it. A ``purge`` (place, spared) comes by itself."""
 
     generation: int
     session: int
     queue: int
     added: list[tuple[int, int, Message]]
     removed: list[int]
+    purge: tuple[int, list[int]] | None = None
 
 
 class ForwardTx(msgspec.Struct, array_like=True, tag=18):

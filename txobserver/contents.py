@@ -8,7 +8,7 @@ base shows it instead. A message that came and went between two checkpoints neve
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from txobserver.configuration import Configuration
@@ -36,8 +36,8 @@ class Contents:
         self._summaries = _copies(meta.summaries)
         self._fresh: Changes = {}
         self._frozen: Changes = {}
-        self._dropped: list[int] = []
-        self._hidden: set[int] = set()
+        self._dropped: set[int] = set()
+        self._dropped_frozen: set[int] = set()
         self._reused: set[tuple[int, int]] = set()
         self.dirty_bytes = 0
 
@@ -66,8 +66,27 @@ class Contents:
         """A queue was deleted, with all that it holds."""
         self._summaries.pop(queue, None)
         self._fresh.pop(queue, None)
-        self._dropped.append(queue)
-        self._hidden.add(queue)
+        self._dropped.add(queue)
+
+    def purge(self, queue: int, place: int, spared: Sequence[int]) -> int:
+        """Take everything up to ``place`` out of a queue but ``spared``; returns how many that were.
+
+        Costs what stays, not what goes.
+        """
+        summary = self._summaries.get(queue)
+        if summary is None:
+            return 0
+        stay = [(each, entry) for each in spared if each <= place and (entry := self.get(queue, each)) is not None]
+        after = place
+        while page := self.page(queue, after, 1000):
+            stay += page
+            after = page[-1][0]
+        count = summary.count - len(stay)
+        self.drop_queue(queue)
+        self._summaries[queue] = QueueSummary(mark=summary.mark)
+        for each, entry in sorted(stay, key=lambda item: item[0]):
+            self.insert(queue, each, entry.rid, entry.message)
+        return count
 
     def insert(self, queue: int, place: int, rid: int, message: Message) -> bool:
         """Put a message into a queue; False if the queue is gone."""
@@ -125,8 +144,8 @@ class Contents:
 
     def ids(self, queue: int) -> list[tuple[int, int]]:
         """All (place, replication id) of a queue in order."""
-        found = {} if queue in self._hidden else dict(self._base.ids(queue))
-        for layer in (self._frozen.get(queue, {}), self._fresh.get(queue, {})):
+        found = dict(self._base.ids(queue)) if self._shows_base(queue) else {}
+        for layer in (self._frozen_layer(queue), self._fresh.get(queue, {})):
             for place, entry in layer.items():
                 if entry is None:
                     found.pop(place, None)
@@ -150,18 +169,26 @@ class Contents:
         return set(self._summaries)
 
     def _below(self, queue: int, place: int) -> Entry | None:
-        layer = self._frozen.get(queue)
-        if layer is not None and place in layer:
+        layer = self._frozen_layer(queue)
+        if place in layer:
             return layer[place]
-        return None if queue in self._hidden else self._base.get(queue, place)
+        return self._base.get(queue, place) if self._shows_base(queue) else None
+
+    def _frozen_layer(self, queue: int) -> dict[int, Entry | None]:
+        """What the checkpoint on its way holds of a queue, unless the queue was dropped since."""
+        return {} if queue in self._dropped else self._frozen.get(queue, {})
+
+    def _shows_base(self, queue: int) -> bool:
+        """Whether the base still says anything about a queue."""
+        return queue not in self._dropped and queue not in self._dropped_frozen
 
     def _walk(self, queue: int, after: int, limit: int) -> Iterator[tuple[int, Entry]]:
         if queue not in self._summaries:
             return
-        above = {**self._frozen.get(queue, {}), **self._fresh.get(queue, {})}
+        above = {**self._frozen_layer(queue), **self._fresh.get(queue, {})}
         recent = sorted(place for place, entry in above.items() if place > after and entry is not None)
         recent_at = 0
-        while queue not in self._hidden and (batch := self._base.page(queue, after, limit)):
+        while self._shows_base(queue) and (batch := self._base.page(queue, after, limit)):
             for place, entry in batch:
                 while recent_at < len(recent) and recent[recent_at] < place:
                     yield self._entry(above, recent[recent_at])
@@ -182,14 +209,14 @@ class Contents:
         """Begin a checkpoint: (changes, dropped queues) since the last. Costs nothing; ends with ``thaw``."""
         assert not self._frozen, "a checkpoint is being written already"
         self._frozen, self._fresh = self._fresh, {}
-        dropped, self._dropped = self._dropped, []
+        self._dropped_frozen, self._dropped = self._dropped, set()
         self.dirty_bytes = 0
-        return self._frozen, dropped
+        return self._frozen, sorted(self._dropped_frozen)
 
     def thaw(self) -> None:
         """The checkpoint has been written: the base shows it now."""
         self._frozen = {}
-        self._hidden = set(self._dropped)
+        self._dropped_frozen = set()
 
     def meta(self, history: list[Position], resyncing: bool = False) -> Meta:
         """A copy of everything that a checkpoint keeps beside messages and transactions."""

@@ -289,3 +289,22 @@ def test_a_queue_that_comes_and_one_that_goes_during_a_resync() -> None:
     cluster.run(lambda: cluster.nodes[name].state == "active")
     assert set(cluster.primary.core.replica.contents.configuration.queues) == {"q", "new"}
     assert cluster.primary.host.bodies("new") == ["n"]
+
+
+def test_a_queue_is_purged_during_a_resync() -> None:
+    cluster, primary, _, name = without_one(messages=4)
+    force_resync(primary)
+    stop_before(cluster, primary, name, QueueContent)
+    ledger, number = primary.host.ledger, primary.host.number("q")
+    assert ledger is not None
+    spared = [primary.host.entry("q", "q2")[0]]
+    primary.report(lambda: ledger.purge(number, (1 << 63) - 1, spared, primary.host.note("purge")))
+    answered(cluster, primary, "purge")
+    publish(primary, "q", "after")
+    answered(cluster, primary, "publish after")
+    cluster.held.clear()
+    survivors_agree(cluster)
+    for other in [n for n in cluster.nodes if n != name]:
+        cluster.kill(other)
+    cluster.run(lambda: cluster.nodes[name].state == "active")
+    assert cluster.primary.host.bodies("q") == ["q2", "after"]

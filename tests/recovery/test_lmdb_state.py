@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from recovery.lmdb_state import LmdbState
 from tests.recovery.helpers import message
-from txobserver.contents import Contents
+from txobserver.contents import Contents, mix
 from txobserver.events import TxEnqueue, TxOpen
 from txobserver.ids import Position
 from txobserver.store import Changes, Checkpoint, Entry, MemoryBase, Meta, StoreDamaged, StoreError
@@ -80,6 +80,7 @@ steps = st.lists(
         st.tuples(st.just("insert"), st.integers(1, 3), st.integers(0, 200)),
         st.tuples(st.just("remove"), st.integers(1, 3), st.integers(0, 200)),
         st.tuples(st.just("drop"), st.integers(1, 3), st.just(0)),
+        st.tuples(st.just("purge"), st.integers(1, 3), st.integers(0, 60)),
         st.tuples(st.just("freeze"), st.just(0), st.just(0)),
         st.tuples(st.just("written"), st.just(0), st.just(0)),
     ),
@@ -111,6 +112,12 @@ def test_contents_show_the_same_whatever_checkpoint_is_on_its_way(script: list[t
         elif step == "drop" and queue in model:
             contents.drop_queue(queue)
             del model[queue]
+        elif step == "purge" and queue in model:
+            spared = [p for p in model[queue] if p % 7 == 0]
+            doomed = [p for p in model[queue] if p <= number and p % 7]
+            assert contents.purge(queue, number, spared) == len(doomed)
+            for each in doomed:
+                del model[queue][each]
         elif step == "freeze" and frozen is None:
             changes, dropped = contents.freeze()
             frozen = Checkpoint(contents.meta([]), changes, dropped, [], [])
@@ -121,4 +128,6 @@ def test_contents_show_the_same_whatever_checkpoint_is_on_its_way(script: list[t
         for each, expected in model.items():
             assert [(p, e.rid) for p, e in contents.page(each, -1, 1000)] == sorted(expected.items())
             assert contents.ids(each) == sorted(expected.items())
-            assert contents.summary(each).count == len(expected)
+            summary = contents.summary(each)
+            digest = sum(mix(p, rid) for p, rid in expected.items()) % 2**64
+            assert (summary.count, summary.digest) == (len(expected), digest)
