@@ -16,16 +16,27 @@ class AdminError(Exception):
 
 def ask(directory: Path, command: str, arguments: dict[str, Any] | None = None, timeout: float = 2.0) -> Any:
     """The node's answer to a command. ``directory`` is the node's; ``timeout`` in seconds. Raises AdminError."""
+    name = directory.name
     try:
-        where = json.loads((directory / FILE).read_text())
-        request = {"token": where["token"], "command": command, "arguments": arguments or {}}
-        with socket.create_connection(("127.0.0.1", where["port"]), timeout) as connection:
-            connection.settimeout(timeout)
-            connection.sendall(json.dumps(request).encode() + b"\n")
-            with connection.makefile("rb") as stream:
-                answer = json.loads(stream.readline() or b"{}")
-    except (OSError, ValueError, KeyError) as error:
-        raise AdminError(f"the node in {directory} does not answer: {error}") from error
-    if not answer.get("ok"):
-        raise AdminError(answer.get("error") or f"the node in {directory} gave no answer")
-    return answer["result"]
+        answer = _exchange(directory, command, arguments or {}, timeout)
+    except (FileNotFoundError, ConnectionRefusedError):
+        raise AdminError(f"{name} does not run") from None
+    except TimeoutError:
+        raise AdminError(f"{name} does not answer within {timeout:g} s") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise AdminError(f"{name} does not answer: {error}") from error
+    if not isinstance(answer, dict) or "ok" not in answer:
+        raise AdminError(f"{name} gave no answer")
+    if not answer["ok"]:
+        raise AdminError(str(answer.get("error")))
+    return answer.get("result")
+
+
+def _exchange(directory: Path, command: str, arguments: dict[str, Any], timeout: float) -> Any:
+    where = json.loads((directory / FILE).read_text())
+    request = {"token": where["token"], "command": command, "arguments": arguments}
+    with socket.create_connection(("127.0.0.1", where["port"]), timeout) as connection:
+        connection.settimeout(timeout)
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        with connection.makefile("rb") as stream:
+            return json.loads(stream.readline() or b"{}")

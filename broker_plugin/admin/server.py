@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 log = logging.getLogger("txha.admin")
 FILE = "admin.json"
 MAX_LINE = 1 << 20
@@ -21,6 +23,14 @@ Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 
 class Refusal(Exception):
     """A command that cannot be carried out; its sentence goes to the operator."""
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    token: str
+    command: str
+    arguments: dict[str, Any] = {}
 
 
 class AdminServer:
@@ -60,14 +70,23 @@ class AdminServer:
 
     async def _answer(self, line: bytes) -> dict[str, Any]:
         try:
-            request = json.loads(line)
-            if not hmac.compare_digest(str(request.get("token", "")), self._token):
-                return {"ok": False, "error": "the token is wrong"}
-            handler = self._handlers.get(str(request.get("command")))
-            if handler is None:
-                return {"ok": False, "error": f"unknown command {request.get('command')!r}"}
-            return {"ok": True, "result": await handler(request.get("arguments") or {})}
+            request = _Request.model_validate_json(line)
+        except ValidationError:
+            return _refused("not a request: it wants token, command and arguments")
+        if not hmac.compare_digest(request.token.encode(), self._token.encode()):
+            return _refused("the token is wrong")
+        handler = self._handlers.get(request.command)
+        if handler is None:
+            return _refused(f"unknown command {request.command!r}")
+        try:
+            return {"ok": True, "result": await handler(request.arguments)}
         except Refusal as error:
-            return {"ok": False, "error": str(error)}
-        except (ValueError, AttributeError) as error:
-            return {"ok": False, "error": f"not a request: {error}"}
+            return _refused(str(error))
+        except Exception:
+            # A bug in one command is told to the operator as what it is; the node itself goes on.
+            log.exception("the command %s failed", request.command)
+            return _refused(f"the node failed at {request.command}; its log says why")
+
+
+def _refused(sentence: str) -> dict[str, Any]:
+    return {"ok": False, "error": sentence}

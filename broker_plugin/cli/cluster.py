@@ -2,210 +2,184 @@
 
 from __future__ import annotations
 
-import contextlib
-import secrets
+import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+from typing import IO
 
 from broker_plugin.admin.client import AdminError, ask
-from broker_plugin.cli.layout import (
-    CLUSTER_FILE,
-    CONFIG_FILE,
-    COORDINATION_FILE,
-    LOG_FILE,
-    ClusterError,
-    NodeEntry,
-    cluster_id,
-    free_ports,
-    port_is_free,
-    read_cluster,
-    write_cluster,
-)
-from broker_plugin.node.config import load_config, parse_settings
+from broker_plugin.cli.echo import Echo
+from broker_plugin.cli.layout import CONFIG_FILE, LOG_FILE, NodeEntry, write_cluster
+from broker_plugin.cli.plan import Plan, plan_cluster
 
 GRACE_SECONDS = 5.0
 POLL_SECONDS = 0.1
-STATE_MARKS = (" state ", " following ", " stepping down", " is ready", " out of the ready set", " ERROR ")
+SHORT_LIFE_SECONDS = 2.0
+PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 5.0
+REFUSED = 2
+NODE_COMMAND = (sys.executable, "-m", "broker_plugin.cli.main", "node")
 
 
-def run_cluster(directory: Path, count: int, base_port: int, restart: bool, settings: list[str]) -> int:
-    """Run the cluster until a signal comes; returns the exit status. Raises ClusterError, ConfigError."""
-    supervisor = Supervisor(directory, count, base_port, restart, settings)
+def run_cluster(
+    directory: Path,
+    count: int,
+    base_port: int,
+    restart: bool,
+    settings: list[str],
+    node_command: Sequence[str] = NODE_COMMAND,
+) -> int:
+    """Run the cluster until a signal comes; returns the exit status. Raises ClusterError, ConfigError, StoreError."""
+    plan = plan_cluster(directory, count, base_port, settings)
+    plan.write()
+    supervisor = Supervisor(plan, restart, settings, node_command)
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, supervisor.stop)
     return supervisor.run()
 
 
+@dataclass
+class _Child:
+    """A node's process, and when it is to be started again after it has died (monotonic, None: not at all)."""
+
+    entry: NodeEntry
+    process: subprocess.Popen[bytes]
+    started: float
+    pause: float = PAUSE_SECONDS
+    again: float | None = None
+
+
 class Supervisor:
     """Starts the nodes, watches them, ends them."""
 
-    def __init__(self, directory: Path, count: int, base_port: int, restart: bool, settings: list[str]) -> None:
-        self._directory = directory.absolute()
-        self._count = count
-        self._base_port = base_port
+    def __init__(self, plan: Plan, restart: bool, settings: list[str], node_command: Sequence[str]) -> None:
+        self._plan = plan
         self._restart = restart
-        self._settings = settings
-        self._identifier = ""
-        self._entries: list[NodeEntry] = []
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._stopping = threading.Event()
+        self._command = [*node_command, "--with-parent", str(os.getpid())]
+        self._options = [word for setting in settings for word in ("--set", setting)]
+        self._children: list[_Child] = []
+        self._announced = False
+        # A plain flag: an Event may be locked by the very thread that the signal's handler interrupts.
+        self._stopping = False
+        self._echo = Echo(sys.stderr.fileno(), {e.name: e.directory / LOG_FILE for e in plan.entries})
 
     def stop(self, signum: int, frame: FrameType | None) -> None:
         """A signal came: end everything."""
-        self._stopping.set()
+        self._stopping = True
 
     def run(self) -> int:
         """Start, announce, watch, end."""
-        self._prepare()
         try:
-            for entry in self._entries:
-                self._start(entry)
+            for entry in self._plan.entries:
+                self._children.append(_Child(entry, self._start(entry), time.monotonic()))
             self._write()
-            announced = False
-            while not self._stopping.wait(POLL_SECONDS):
-                if failed := self._look_after():
-                    return failed
-                if not announced and self._all_ready():
-                    announced = True
+            while not self._stopping:
+                if self._look_after() and self._hopeless():
+                    return REFUSED
+                if not self._announced and self._all_ready():
+                    self._announced = True
                     print("cluster ready", flush=True)
+                time.sleep(POLL_SECONDS)
             return 0
         finally:
             self._end()
 
-    # -- the directory
-
-    def _prepare(self) -> None:
-        """Check everything, then write what is missing."""
-        resumed = (self._directory / CLUSTER_FILE).exists()
-        if self._directory.exists() and not resumed and any(self._directory.iterdir()):
-            raise ClusterError(f"{self._directory} is not empty and holds no cluster; choose another directory")
-        ports = [self._base_port + index for index in range(self._count)]
-        for port in ports:
-            if not 0 < port < 65536 or not port_is_free(port):
-                raise ClusterError(f"port {port} is in use or out of range; choose another --base-port")
-        if resumed:
-            self._resume(ports)
-        else:
-            self._create(ports)
-
-    def _resume(self, ports: list[int]) -> None:
-        found = read_cluster(self._directory)
-        if len(found) != self._count:
-            raise ClusterError(f"{self._directory} holds a cluster of {len(found)} nodes; give --nodes {len(found)}")
-        self._identifier = cluster_id(self._directory) or ""
-        self._entries = [
-            NodeEntry(entry.name, None, port, self._directory / entry.name)
-            for entry, port in zip(found, ports, strict=True)
-        ]
-        self._write_configs()
-
-    def _create(self, ports: list[int]) -> None:
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ClusterError(f"cannot make {self._directory}: {error.strerror}") from error
-        self._identifier = f"local-{secrets.token_hex(6)}"
-        names = [f"node-{index + 1}" for index in range(self._count)]
-        self._entries = [
-            NodeEntry(name, None, port, self._directory / name) for name, port in zip(names, ports, strict=True)
-        ]
-        self._write_configs()
-        self._write()
-
-    def _write_configs(self) -> None:
-        peer_ports = free_ports(self._count, {entry.amqp_port for entry in self._entries})
-        for entry, peer_port in zip(self._entries, peer_ports, strict=True):
-            others = [
-                f'[[peers]]\nname = "{other.name}"\nhost = "127.0.0.1"\nport = {port}\n'
-                for other, port in zip(self._entries, peer_ports, strict=True)
-                if other is not entry
-            ]
-            text = (
-                f'name = "{entry.name}"\ncluster = "{self._identifier}"\ndir = "{entry.directory}"\n'
-                f'coordination = "{self._directory / COORDINATION_FILE}"\n\n'
-                f'[amqp]\nhost = "127.0.0.1"\nport = {entry.amqp_port}\n\n'
-                f'[peer]\nhost = "127.0.0.1"\nport = {peer_port}\n\n' + "\n".join(others)
+    def _start(self, entry: NodeEntry) -> subprocess.Popen[bytes]:
+        """A new process of this node. It writes its log file itself."""
+        with self._log_file(entry) as log:
+            process = subprocess.Popen(
+                [*self._command, "--config", str(entry.directory / CONFIG_FILE), *self._options],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
-            entry.directory.mkdir(exist_ok=True)
-            (entry.directory / CONFIG_FILE).write_text(text)
-            load_config(entry.directory / CONFIG_FILE, parse_settings(self._settings))
-
-    def _write(self) -> None:
-        write_cluster(self._directory, self._identifier, self._entries)
-
-    # -- the processes
-
-    def _start(self, entry: NodeEntry) -> None:
-        (entry.directory / "admin.json").unlink(missing_ok=True)
-        command = [sys.executable, "-m", "broker_plugin.cli.main", "node", "--with-parent"]
-        command += ["--config", str(entry.directory / CONFIG_FILE)]
-        for setting in self._settings:
-            command += ["--set", setting]
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        assert process.stdout is not None
-        threading.Thread(target=self._copy_log, args=(entry, process.stdout), daemon=True).start()
-        self._processes[entry.name] = process
         entry.pid = process.pid
+        return process
 
-    def _copy_log(self, entry: NodeEntry, stream: IO[bytes]) -> None:
-        """Everything to the node's log file; changes of state to the terminal as well."""
-        with (entry.directory / LOG_FILE).open("ab", buffering=0) as file:
-            for line in stream:
-                file.write(line)
-                text = line.decode(errors="replace").rstrip()
-                if any(mark in text for mark in STATE_MARKS) or text.startswith("txha: "):
-                    print(f"[{entry.name}] {text}", file=sys.stderr, flush=True)
+    def _log_file(self, entry: NodeEntry) -> IO[bytes]:
+        try:
+            return (entry.directory / LOG_FILE).open("ab")
+        except OSError as error:  # a disk that is read-only now: the node has to meet it, not its supervisor
+            self._echo.say(f"txha: {entry.directory / LOG_FILE} cannot be written: {error.strerror}")
+            return Path(os.devnull).open("ab")
 
-    def _look_after(self) -> int:
-        """Notice the dead; start them again if that was asked for. A node that refuses its configuration ends all."""
-        for entry in self._entries:
-            process = self._processes[entry.name]
-            status = process.poll()
-            if status is None or entry.pid is None:
-                continue
-            if status == 2:
-                print(f"txha: {entry.name} could not start, see {entry.directory / LOG_FILE}", file=sys.stderr)
-                return 2
-            print(f"[{entry.name}] ended with status {status}", file=sys.stderr, flush=True)
-            if self._restart:
-                self._start(entry)
-            else:
-                entry.pid = None
+    def _look_after(self) -> bool:
+        """Notice the dead, start again those that are due; returns whether anything has changed."""
+        changed = False
+        now = time.monotonic()
+        for child in self._children:
+            if child.entry.pid is not None and child.process.poll() is not None:
+                self._has_ended(child, now)
+                changed = True
+            if child.again is not None and now >= child.again:
+                child.process, child.started, child.again = self._start(child.entry), now, None
+                changed = True
+        if changed:
             self._write()
-        return 0
+        return changed
+
+    def _has_ended(self, child: _Child, now: float) -> None:
+        """With --restart a node comes back at once; one that keeps dying young comes back ever later."""
+        entry, status = child.entry, child.process.returncode
+        entry.pid = None
+        self._echo.say(f"[{entry.name}] ended {_how(status)}")
+        if status == REFUSED:
+            self._echo.say(f"txha: {entry.name} refuses to run, see {entry.directory / LOG_FILE}")
+        elif self._restart and now - child.started < SHORT_LIFE_SECONDS:
+            child.again = now + child.pause
+            child.pause = min(2 * child.pause, LONGEST_PAUSE_SECONDS)
+        elif self._restart:
+            child.again, child.pause = now, PAUSE_SECONDS
+
+    def _hopeless(self) -> bool:
+        """Whether nobody is left but those that refuse to run, or one refuses and the cluster is new.
+
+        The nodes of a resumed cluster hold data: they go on without one whose disk is damaged.
+        """
+        refused = [child.process.returncode == REFUSED and child.entry.pid is None for child in self._children]
+        return all(refused) or (any(refused) and not self._plan.resumed and not self._announced)
 
     def _all_ready(self) -> bool:
         states = []
-        for entry in self._entries:
+        for child in self._children:
             try:
-                answer: dict[str, Any] = ask(entry.directory, "status", timeout=0.5)
+                states.append(ask(child.entry.directory, "status", timeout=0.5)["state"])
             except AdminError:
                 return False
-            states.append(answer["state"])
-        return sorted(states) == sorted(["active"] + ["ready"] * (len(states) - 1))
+        return sorted(states) == ["active"] + ["ready"] * (len(states) - 1)
+
+    def _write(self) -> None:
+        plan = self._plan
+        try:
+            write_cluster(plan.directory, plan.identifier, plan.entries)
+        except OSError as error:  # a full disk here is no reason to end nodes that may be well
+            self._echo.say(f"txha: {plan.directory} cannot be written: {error.strerror}")
 
     def _end(self) -> None:
         """SIGTERM for all, patience, then SIGKILL."""
-        for process in self._processes.values():
-            with contextlib.suppress(ProcessLookupError):
-                process.send_signal(signal.SIGTERM)
-                process.send_signal(signal.SIGCONT)
+        for child in self._children:
+            child.process.send_signal(signal.SIGTERM)
+            child.process.send_signal(signal.SIGCONT)
         deadline = time.monotonic() + GRACE_SECONDS
-        for process in self._processes.values():
+        for child in self._children:
             try:
-                process.wait(max(0.0, deadline - time.monotonic()))
+                child.process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        for entry in self._entries:
-            entry.pid = None
-        if self._entries and (self._directory / CLUSTER_FILE).exists():
-            self._write()
+                self._echo.say(f"[{child.entry.name}] does not end, killing it")
+                child.process.kill()
+                child.process.wait()
+            child.entry.pid = None
+        self._write()
+        self._echo.end()
+
+
+def _how(status: int) -> str:
+    """The end of a process in words. A negative status is a signal, as in ``subprocess``."""
+    return f"by signal {-status}" if status < 0 else f"with status {status}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ CLUSTER_FILE = "cluster.json"
 COORDINATION_FILE = "coordination.sqlite"
 CONFIG_FILE = "node.toml"
 LOG_FILE = "node.log"
+LOWEST_PORT = 10_000
+EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class ClusterError(Exception):
@@ -35,8 +38,10 @@ def read_cluster(directory: Path) -> list[NodeEntry]:
         return [NodeEntry(n["name"], n["pid"], n["amqp_port"], Path(n["dir"])) for n in data["nodes"]]
     except FileNotFoundError:
         raise ClusterError(f"{directory} holds no cluster; start one with `txha cluster --dir {directory}`") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ClusterError(f"{path} cannot be read: {error}") from error
+    except OSError as error:
+        raise ClusterError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError):
+        raise ClusterError(f"{path} is damaged: it is not what `txha cluster` writes") from None
 
 
 def cluster_id(directory: Path) -> str | None:
@@ -57,18 +62,31 @@ def write_cluster(directory: Path, identifier: str, entries: list[NodeEntry]) ->
 
 
 def free_ports(count: int, taken: set[int]) -> list[int]:
-    """Loopback ports that nobody listens on at the moment."""
-    sockets = []
+    """Loopback ports that nobody listens on at the moment, none of them in ``taken``. Raises ClusterError.
+
+    They are outside the range from which the system gives ports to outgoing connections: a client's connection could
+    otherwise sit on the port of a node that is down, and keep it from being started again.
+    """
+    low, high = _ephemeral_range()
+    candidates = [p for p in range(LOWEST_PORT, 65536) if not low <= p <= high and p not in taken]
+    random.shuffle(candidates)
     ports: list[int] = []
-    while len(ports) < count:
-        candidate = socket.socket()
-        candidate.bind(("127.0.0.1", 0))
-        sockets.append(candidate)
-        if candidate.getsockname()[1] not in taken:
-            ports.append(candidate.getsockname()[1])
-    for each in sockets:
-        each.close()
+    for port in candidates:
+        if len(ports) == count:
+            break
+        if port_is_free(port):
+            ports.append(port)
+    if len(ports) < count:
+        raise ClusterError(f"there are no {count} free loopback ports")
     return ports
+
+
+def _ephemeral_range() -> tuple[int, int]:
+    try:
+        low, high = EPHEMERAL.read_text().split()
+        return int(low), int(high)
+    except (OSError, ValueError):
+        return 32768, 60999
 
 
 def port_is_free(port: int) -> bool:

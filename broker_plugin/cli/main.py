@@ -11,7 +11,8 @@ import typer
 
 from broker_plugin.admin.client import AdminError, ask
 from broker_plugin.cli.layout import ClusterError, NodeEntry, read_cluster
-from broker_plugin.node.config import ConfigError, load_config, parse_settings
+from broker_plugin.cli.parent import end_with
+from broker_plugin.node.config import ConfigError, check_places, load_config, parse_settings
 from txobserver.store import StoreError
 
 app = typer.Typer(
@@ -33,14 +34,16 @@ def node(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Override a key, for example timing.lease_ttl=2. May be repeated.")
     ] = None,
-    with_parent: Annotated[bool, typer.Option("--with-parent", hidden=True)] = False,
+    with_parent: Annotated[int | None, typer.Option("--with-parent", hidden=True)] = None,
 ) -> None:
     """Run one node in the foreground. Ctrl-C or SIGTERM ends it cleanly."""
-    from broker_plugin.node.main import die_with_parent, run_node
+    if with_parent is not None:
+        end_with(with_parent)
+    from broker_plugin.node.main import run_node
 
-    if with_parent:
-        die_with_parent()
-    raise SystemExit(run_node(load_config(config, parse_settings(set_ or []))))
+    loaded = load_config(config, parse_settings(set_ or []))
+    check_places(loaded)
+    raise SystemExit(run_node(loaded))
 
 
 @app.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -12,12 +13,13 @@ _COLOURS = {"active": "bold green", "ready": "green", "down": "bold red", "recov
 
 def status_table(nodes: list[dict[str, Any]]) -> None:
     """One row a node."""
-    table = Table(title="txha cluster")
-    for column in ("node", "state", "generation", "ready", "position", "open tx", "prepared tx", "backups' lag"):
-        table.add_column(column)
+    table = Table(title="txha cluster", box=SIMPLE_HEAD)  # eight columns, and a terminal may have 80 characters
+    for column in ("node", "state", "gen.", "ready", "position", "open", "prepared"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("lag (events)", overflow="fold")
     for node in nodes:
         colour = _COLOURS.get(node["state"], "yellow")
-        lag = ", ".join(f"{name} {b['lag_events']} events" for name, b in sorted(node.get("backups", {}).items()))
+        lag = ", ".join(f"{name} {b['lag_events']}" for name, b in sorted(node.get("backups", {}).items()))
         table.add_row(
             node["name"],
             f"[{colour}]{node['state']}[/]",

@@ -21,7 +21,7 @@ class ConfigError(Exception):
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Amqp(_Section):
@@ -101,6 +101,15 @@ class NodeConfig(_Section):
             raise ValueError(f"min_ready is {self.min_ready} in a cluster of {len(names)}")
         return self
 
+    @model_validator(mode="after")
+    def _addresses_differ(self) -> NodeConfig:
+        own = [(self.amqp.host, self.amqp.port), (self.peer.host, self.peer.port)]
+        addresses = [*own, *((peer.host, peer.port) for peer in self.peers)]
+        for host, port in addresses:
+            if addresses.count((host, port)) > 1:
+                raise ValueError(f"{host}:{port} is given twice; clients and each node need an address of their own")
+        return self
+
     def core_settings(self) -> Settings:
         """What the state machines need of it."""
         timing, store = self.timing, self.store
@@ -121,10 +130,21 @@ def load_config(
 ) -> NodeConfig:
     """The configuration of a node. ``flags`` are dotted names (``timing.lease_ttl``). Raises ConfigError."""
     try:
-        values = tomllib.loads(path.read_text())
+        text = path.read_text()
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    return parse_config(text, path, flags, environment)
+
+
+def parse_config(
+    text: str, path: Path, flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
+) -> NodeConfig:
+    """As ``load_config``, of a text that need not have been written yet. ``path`` is for messages only."""
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
     for name, value in _from_environment(os.environ if environment is None else environment).items():
         _put(values, name, value)
@@ -134,6 +154,19 @@ def load_config(
         return NodeConfig.model_validate(values)
     except ValidationError as error:
         raise ConfigError(f"{path}: {_sentence(error)}") from error
+
+
+def check_places(config: NodeConfig) -> None:
+    """Refuse places that cannot be written, before anything is. Raises ConfigError."""
+    store, record = config.dir, config.coordination
+    if store.exists() and not store.is_dir():
+        raise ConfigError(f"dir: {store} is not a directory")
+    if record.is_dir():
+        raise ConfigError(f"coordination: {record} is a directory; name a file")
+    if not record.parent.is_dir():
+        raise ConfigError(f"coordination: there is no directory {record.parent}")
+    if not os.access(record.parent, os.W_OK):
+        raise ConfigError(f"coordination: {record.parent} cannot be written")
 
 
 def parse_settings(settings: list[str]) -> dict[str, Any]:
@@ -160,6 +193,8 @@ def _put(values: dict[str, Any], dotted: str, value: Any) -> None:
     *path, last = dotted.split(".")
     for part in path:
         values = values.setdefault(part, {})
+        if not isinstance(values, dict):
+            raise ConfigError(f"unknown key {dotted!r}: {part} has no keys of its own")
     values[last] = value
 
 

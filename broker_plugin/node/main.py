@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import logging
 import secrets
@@ -225,10 +224,3 @@ def _post(loop: asyncio.AbstractEventLoop, call: Any) -> None:
     """Back into the event loop, unless it has ended."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(call)
-
-
-def die_with_parent() -> None:
-    """Linux: be killed when the process that started this one ends, however it ends."""
-    pr_set_pdeathsig = 1
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)

@@ -94,6 +94,21 @@ def test_a_cluster_directory_that_is_something_else(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["precious"]
 
 
+def test_a_bad_setting_for_a_cluster(tmp_path: Path) -> None:
+    where = ("--dir", str(tmp_path / "c"), "--base-port", str(free_base_port(3)))
+    assert "unknown key 'speed'" in refused("cluster", *where, "--set", "speed=1")
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_coordination_file_that_cannot_be_written(tmp_path: Path) -> None:
+    path = node_file(tmp_path, free_base_port(1))
+    nowhere = str(tmp_path / "nowhere" / "c.sqlite")
+    assert "there is no directory" in refused("node", "--config", str(path), "--set", f"coordination={nowhere}")
+    assert "is a directory" in refused("node", "--config", str(path), "--set", f"coordination={tmp_path}")
+    assert "is not a directory" in refused("node", "--config", str(path), "--set", f"dir={path}")
+    assert [p.name for p in tmp_path.iterdir()] == ["node.toml"]
+
+
 def test_base_port_in_use(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -173,6 +188,14 @@ def test_backups_refuse_clients_where_they_are_told_to(tmp_path: Path) -> None:
             else:
                 with pytest.raises(AMQPConnectionError):
                     pika.BlockingConnection(parameters)
+
+
+def test_a_second_supervisor_leaves_a_running_cluster_alone(cluster: LocalCluster) -> None:
+    before = (cluster.directory / "cluster.json").read_text()
+    other = str(free_base_port(3))
+    assert "in use" in refused("cluster", "--dir", str(cluster.directory), "--base-port", other)
+    assert (cluster.directory / "cluster.json").read_text() == before
+    assert "down" not in [node["state"] for node in cluster.status()]
 
 
 def test_promote_of_an_unknown_node(cluster: LocalCluster) -> None:

@@ -55,12 +55,24 @@ def test_flags_over_environment_over_file(tmp_path: Path) -> None:
         ("[[peers]]\nname = 'node-3'\n", "key 'peers.1.port' is missing"),
         ("[store]\nretention_seconds = -1\n", "store.retention_seconds"),
         ("what is this", "is not valid TOML"),
+        ("[timing]\nlease_ttl = inf\n", "timing.lease_ttl: Input should be a finite number"),
+        ("[amqp]\nport = 7001\n", "127.0.0.1:7001 is given twice"),
+        ("[[peers]]\nname = 'node-3'\nport = 7002\n", "127.0.0.1:7002 is given twice"),
     ],
 )
 def test_one_sentence_for_each_mistake(tmp_path: Path, extra: str, sentence: str) -> None:
     with pytest.raises(ConfigError) as found:
         load_config(write(tmp_path, extra), environment={})
     assert sentence in str(found.value) and "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("name", ["name.x", "peers.0.port", "peer.port.x"])
+def test_a_key_below_one_that_has_none(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="has no keys of its own"):
+        load_config(write(tmp_path), {name: "1"}, {})
+    variable = "TXHA_" + name.upper().replace(".", "__")
+    with pytest.raises(ConfigError, match="has no keys of its own"):
+        load_config(write(tmp_path), environment={variable: "1"})
 
 
 def test_an_unknown_variable_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,160 @@
+"""What ``txha cluster`` is about to run, worked out and checked in full before anything is written."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from broker_plugin.cli.layout import (
+    CLUSTER_FILE,
+    CONFIG_FILE,
+    COORDINATION_FILE,
+    ClusterError,
+    NodeEntry,
+    cluster_id,
+    free_ports,
+    port_is_free,
+    read_cluster,
+    write_cluster,
+)
+from broker_plugin.node.config import parse_config, parse_settings
+from recovery.identity import check_identity, lock_directory
+from txobserver.store import StoreDamaged
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A cluster and the configuration text of each node. ``resumed``: the directory holds its data already."""
+
+    directory: Path
+    identifier: str
+    entries: list[NodeEntry]
+    texts: list[str]
+    resumed: bool
+
+    def write(self) -> None:
+        """Write cluster.json, then every node.toml: what is cut short can be resumed. Raises ClusterError."""
+        try:
+            write_cluster(self.directory, self.identifier, self.entries)
+            for entry, text in zip(self.entries, self.texts, strict=True):
+                entry.directory.mkdir(exist_ok=True)
+                temporary = entry.directory / (CONFIG_FILE + ".new")
+                temporary.write_text(text)
+                temporary.rename(entry.directory / CONFIG_FILE)
+        except OSError as error:
+            raise ClusterError(f"{error.filename or self.directory} cannot be written: {error.strerror}") from error
+
+
+def plan_cluster(directory: Path, count: int, base_port: int, settings: list[str]) -> Plan:
+    """The cluster in ``directory``, new or resumed; nodes listen for clients from ``base_port`` on.
+
+    The directory is locked for as long as this process lives, as soon as it is known to be a cluster's or to become
+    one. Raises ClusterError, ConfigError, or StoreError for a directory that is in use or another cluster's.
+    """
+    directory = directory.absolute()
+    found = _existing(directory)
+    if found is not None:
+        lock_directory(directory)
+        if len(found) != count:
+            raise ClusterError(f"{directory} holds a cluster of {len(found)} nodes; give --nodes {len(found)}")
+    ports = _client_ports(count, base_port)
+    names = [f"node-{index + 1}" for index in range(count)] if found is None else [each.name for each in found]
+    identifier = (cluster_id(directory) if found is not None else None) or f"local-{secrets.token_hex(6)}"
+    entries = [NodeEntry(name, None, port, directory / name) for name, port in zip(names, ports, strict=True)]
+    peer_ports = free_ports(count, set(ports))
+    texts = [_node_text(directory, identifier, entries, peer_ports, index) for index in range(count)]
+    for entry, text, peer_port in zip(entries, texts, peer_ports, strict=True):
+        _check(entry, text, peer_port, settings)
+        if found is not None:
+            _check_store(entry, identifier)
+    if found is None:
+        _make_directory(directory)
+        lock_directory(directory)
+    return Plan(directory, identifier, entries, texts, found is not None)
+
+
+def _existing(directory: Path) -> list[NodeEntry] | None:
+    """The nodes of a cluster that is to be resumed; None where a new one may be made. Raises ClusterError."""
+    try:
+        if not directory.exists():
+            return None
+        if (directory / CLUSTER_FILE).exists():
+            return read_cluster(directory)
+        if any(directory.iterdir()):
+            raise ClusterError(f"{directory} is not empty and holds no cluster; choose another directory")
+    except OSError as error:
+        raise ClusterError(f"{directory} cannot be used: {error.strerror}") from error
+    return None
+
+
+def _make_directory(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ClusterError(f"cannot make {directory}: {error.strerror}") from error
+
+
+def _client_ports(count: int, base_port: int) -> list[int]:
+    ports = [base_port + index for index in range(count)]
+    if ports[0] < 1 or ports[-1] > 65535:
+        raise ClusterError(f"ports {ports[0]} to {ports[-1]} are out of range; choose another --base-port")
+    for port in ports:
+        if not port_is_free(port):
+            raise ClusterError(f"port {port} is in use; choose another --base-port")
+    return ports
+
+
+def _node_text(directory: Path, identifier: str, entries: list[NodeEntry], peer_ports: list[int], index: int) -> str:
+    """The node.toml of one node."""
+    entry = entries[index]
+    sections = [
+        _section(
+            "",
+            name=entry.name,
+            cluster=identifier,
+            dir=str(entry.directory),
+            coordination=str(directory / COORDINATION_FILE),
+        ),
+        _section("[amqp]", host=LOOPBACK, port=entry.amqp_port),
+        _section("[peer]", host=LOOPBACK, port=peer_ports[index]),
+        *(
+            _section("[[peers]]", name=other.name, host=LOOPBACK, port=port)
+            for other, port in zip(entries, peer_ports, strict=True)
+            if other is not entry
+        ),
+    ]
+    return "\n".join(sections)
+
+
+def _section(heading: str, **values: str | int) -> str:
+    """A part of a TOML file. TOML writes strings as JSON does."""
+    lines = [heading] if heading else []
+    lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _check_store(entry: NodeEntry, identifier: str) -> None:
+    """Whether the node's data is this cluster's. Raises StoreError; damage is left for the node to find and to tell."""
+    with contextlib.suppress(StoreDamaged):
+        check_identity(entry.directory, identifier, entry.name)
+
+
+def _check(entry: NodeEntry, text: str, peer_port: int, settings: list[str]) -> None:
+    """Whether the node will accept its configuration, and be the node that was planned. Raises ConfigError."""
+    config = parse_config(text, entry.directory / CONFIG_FILE, parse_settings(settings))
+    chosen: list[tuple[str, Any, Any]] = [
+        ("name", config.name, entry.name),
+        ("dir", config.dir, entry.directory),
+        ("coordination", config.coordination, entry.directory.parent / COORDINATION_FILE),
+        ("amqp.port", config.amqp.port, entry.amqp_port),
+        ("peer.port", config.peer.port, peer_port),
+    ]
+    for key, value, planned in chosen:
+        if value != planned:
+            raise ClusterError(f"{key} cannot be set for a local cluster: `txha cluster` chooses it for each node")

@@ -1,0 +1,148 @@
+"""A line of JSON each way: who may ask, what is answered, and what happens when the other side misbehaves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_plugin.admin.client import AdminError, ask
+from broker_plugin.admin.server import MAX_LINE, AdminServer, Refusal
+
+
+async def echo(arguments: dict[str, Any]) -> Any:
+    return arguments
+
+
+async def refuse(arguments: dict[str, Any]) -> Any:
+    raise Refusal("not today")
+
+
+async def fail(arguments: dict[str, Any]) -> Any:
+    raise KeyError("a bug")
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Path]:
+    directory = tmp_path / "node-1"
+    directory.mkdir()
+    server = AdminServer(directory, {"echo": echo, "refuse": refuse, "fail": fail})
+    await server.start()
+    yield directory
+    await server.stop()
+    assert not (directory / "admin.json").exists()
+
+
+async def told(directory: Path, command: str, arguments: dict[str, Any] | None = None) -> Any:
+    return await asyncio.to_thread(ask, directory, command, arguments)
+
+
+async def line(directory: Path, text: bytes) -> bytes:
+    """The answer to this text, as it comes."""
+    port = json.loads((directory / "admin.json").read_text())["port"]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(text)
+    try:
+        return await reader.readline()
+    finally:
+        writer.close()
+
+
+async def test_a_command_is_answered(node: Path) -> None:
+    assert await told(node, "echo", {"a": [1, "é"]}) == {"a": [1, "é"]}
+    assert await told(node, "echo") == {}
+
+
+async def test_only_the_owner_can_read_the_token(node: Path) -> None:
+    assert (node / "admin.json").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in node.iterdir()] == ["admin.json"]
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("refuse", "not today"),
+        ("nonsense", "unknown command 'nonsense'"),
+        ("fail", "the node failed at fail; its log says why"),
+    ],
+)
+async def test_refusals_are_sentences(node: Path, command: str, sentence: str) -> None:
+    with pytest.raises(AdminError) as found:
+        await told(node, command)
+    assert str(found.value) == sentence
+    assert await told(node, "echo", {"still": "there"}) == {"still": "there"}
+
+
+@pytest.mark.parametrize("token", ["", "wrong", "é"])
+async def test_a_wrong_token(node: Path, token: str) -> None:
+    where = json.loads((node / "admin.json").read_text())
+    (node / "admin.json").write_text(json.dumps({**where, "token": token}))
+    with pytest.raises(AdminError, match="the token is wrong"):
+        await told(node, "echo")
+
+
+@pytest.mark.parametrize("text", [b"[1]\n", b"\n", b"\xff\xfe\n", b'{"token": 1}\n', b'{"command": "echo"}\n'])
+async def test_what_is_no_request_is_answered_as_such(node: Path, text: bytes) -> None:
+    answer = json.loads(await line(node, text))
+    assert answer["ok"] is False and answer["error"].startswith("not a request")
+
+
+async def test_a_line_without_end_ends_the_connection_only(node: Path) -> None:
+    with contextlib.suppress(ConnectionError):
+        assert await line(node, b"x" * (2 * MAX_LINE)) == b""
+    assert await told(node, "echo") == {}
+
+
+def test_a_node_that_does_not_run(tmp_path: Path) -> None:
+    directory = tmp_path / "node-7"
+    directory.mkdir()
+    with pytest.raises(AdminError, match=r"^node-7 does not run$"):
+        ask(directory, "status")
+    with socket.socket() as unused:  # the file of a killed node stays
+        unused.bind(("127.0.0.1", 0))
+        _points_to(directory, unused.getsockname()[1])
+        with pytest.raises(AdminError, match=r"^node-7 does not run$"):
+            ask(directory, "status")
+
+
+def test_a_node_that_hangs(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        _points_to(tmp_path, silent.getsockname()[1])
+        with pytest.raises(AdminError, match=r"does not answer within 0\.05 s"):
+            ask(tmp_path, "status", timeout=0.05)
+
+
+@pytest.mark.parametrize("answer", [b"", b"AMQP\x00\x00\x09\x01\n", b"[]\n", b"{}\n"])
+def test_a_port_that_somebody_else_has_now(tmp_path: Path, answer: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        _points_to(tmp_path, other.getsockname()[1])
+
+        def answering() -> None:
+            connection, _ = other.accept()
+            with connection:
+                connection.recv(1000)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=answering)
+        thread.start()
+        with pytest.raises(AdminError):
+            ask(tmp_path, "status")
+        thread.join()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"port": "x", "token": "y"}', '{"token": "y"}'])
+def test_a_damaged_admin_file(tmp_path: Path, text: str) -> None:
+    (tmp_path / "admin.json").write_text(text)
+    with pytest.raises(AdminError, match="does not answer"):
+        ask(tmp_path, "status")
+
+
+def _points_to(directory: Path, port: int) -> None:
+    (directory / "admin.json").write_text(json.dumps({"port": port, "token": "t"}))

@@ -1,0 +1,129 @@
+"""What a local cluster will be is checked in full before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker_plugin.cli.layout import ClusterError, free_ports, read_cluster
+from broker_plugin.cli.plan import plan_cluster
+from broker_plugin.node.config import ConfigError, load_config
+from recovery.identity import Identity, create_identity
+from txobserver.store import StoreError
+
+
+@pytest.fixture
+def port() -> int:
+    return free_ports(1, set())[0]
+
+
+@pytest.mark.parametrize(
+    ("setting", "sentence"),
+    [
+        ("speed=1", "unknown key 'speed'"),
+        ("timing.lease_ttl=soon", "timing.lease_ttl: Input should be a valid number"),
+        ("timing.lease_ttl=inf", "timing.lease_ttl: Input should be a finite number"),
+        ("min_ready=2", "min_ready is 2 in a cluster of 1"),
+        ("name.x=1", "name has no keys of its own"),
+        ("peers.0.port=1", "peers: Input should be a valid list"),
+        ("oops", "--set wants key=value"),
+        ("name=me", "name cannot be set for a local cluster"),
+        ("amqp.port=5672", "amqp.port cannot be set for a local cluster"),
+        ("coordination=/tmp/elsewhere", "coordination cannot be set for a local cluster"),
+    ],
+)
+def test_a_bad_setting_writes_nothing(tmp_path: Path, port: int, setting: str, sentence: str) -> None:
+    with pytest.raises((ConfigError, ClusterError)) as found:
+        plan_cluster(tmp_path / "c", 1, port, [setting])
+    assert sentence in str(found.value) and "\n" not in str(found.value)
+    assert not (tmp_path / "c").exists()
+
+
+def test_the_environment_is_checked_too(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TXHA_AMQP__PORT", "5672")
+    with pytest.raises(ClusterError, match=r"amqp\.port cannot be set"):
+        plan_cluster(tmp_path / "c", 1, port, [])
+
+
+def a_file(path: Path) -> None:
+    path.write_text("data")
+
+
+def below_a_file(path: Path) -> None:
+    path.parent.rmdir()
+    path.parent.write_text("data")
+
+
+def something_else(path: Path) -> None:
+    path.mkdir()
+    (path / "precious").write_text("data")
+
+
+def damaged(path: Path) -> None:
+    path.mkdir()
+    (path / "cluster.json").write_text('{"nodes": 3}')
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (a_file, "cannot be used: Not a directory"),
+        (below_a_file, "cannot"),
+        (something_else, "is not empty and holds no cluster"),
+        (damaged, "is damaged: it is not what `txha cluster` writes"),
+    ],
+)
+def test_a_directory_that_will_not_do(tmp_path: Path, port: int, make: Callable[[Path], None], sentence: str) -> None:
+    place = tmp_path / "parent" / "c"
+    place.parent.mkdir()
+    make(place)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(ClusterError) as found:
+        plan_cluster(place, 1, port, [])
+    assert sentence in str(found.value) and "\n" not in str(found.value)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("count", "base"), [(1, 0), (2, 65535), (1, 70000)])
+def test_ports_out_of_range(tmp_path: Path, count: int, base: int) -> None:
+    with pytest.raises(ClusterError, match="out of range"):
+        plan_cluster(tmp_path / "c", count, base, [])
+    assert not (tmp_path / "c").exists()
+
+
+def test_what_is_written_can_be_read(tmp_path: Path, port: int) -> None:
+    """Also where the directory's name has characters that TOML treats specially."""
+    directory = tmp_path / 'quo"te\\d é'
+    plan = plan_cluster(directory, 1, port, [])
+    assert not plan.resumed and list(directory.iterdir()) == [directory / "lock"]
+    plan.write()
+    assert read_cluster(directory) == plan.entries
+    assert load_config(directory / "node-1/node.toml", environment={}).dir == directory / "node-1"
+
+
+def test_a_store_of_another_cluster_is_refused(tmp_path: Path, port: int) -> None:
+    plan_cluster(tmp_path / "c", 1, port, []).write()
+    create_identity(tmp_path / "c/node-1", Identity(1, "theirs", "node-1", "0a"))
+    _unlock(tmp_path / "c")
+    with pytest.raises(StoreError, match="belongs to node node-1 of cluster theirs"):
+        plan_cluster(tmp_path / "c", 1, port, [])
+
+
+def test_another_number_of_nodes_is_refused(tmp_path: Path, port: int) -> None:
+    plan_cluster(tmp_path / "c", 1, port, []).write()
+    _unlock(tmp_path / "c")
+    with pytest.raises(ClusterError, match="holds a cluster of 1 nodes; give --nodes 1"):
+        plan_cluster(tmp_path / "c", 3, port, [])
+
+
+def test_a_running_cluster_is_left_alone(tmp_path: Path, port: int) -> None:
+    plan_cluster(tmp_path / "c", 1, port, []).write()
+    with pytest.raises(StoreError, match="in use by another process"):
+        plan_cluster(tmp_path / "c", 1, port, [])
+
+
+def _unlock(directory: Path) -> None:
+    """As if the process that made the cluster had ended: its lock goes with it."""
+    (directory / "lock").unlink()
