@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import zlib
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,12 @@ class Identity(msgspec.Struct, frozen=True):
     cluster: str
     node: str
     incarnation: str
+    check: int = 0
+    """crc32 over the other fields: a flipped bit would make the node another member, or refuse its own store"""
+
+    def expected(self) -> int:
+        """What ``check`` has to be."""
+        return zlib.crc32("\0".join((str(self.format), self.cluster, self.node, self.incarnation)).encode())
 
     @property
     def member(self) -> Member:
@@ -42,10 +49,12 @@ def read_identity(directory: Path) -> Identity | None:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
     try:
         identity = msgspec.json.decode(data, type=Identity)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreDamaged(f"{path} is damaged; restore it or let the node rejoin with a new store") from error
     if identity.format != FORMAT_VERSION:
         raise StoreError(f"{path} has format version {identity.format}; this version of txha reads {FORMAT_VERSION}")
+    if identity.check != identity.expected():
+        raise StoreDamaged(f"{path} is damaged (its checksum does not match); restore it or rejoin with a new store")
     return identity
 
 
@@ -65,7 +74,7 @@ def create_identity(directory: Path, identity: Identity) -> None:
     temporary = directory / (FILE + ".new")
     try:
         with temporary.open("wb") as file:
-            file.write(msgspec.json.encode(identity))
+            file.write(msgspec.json.encode(msgspec.structs.replace(identity, check=identity.expected())))
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(directory / FILE)

@@ -22,6 +22,11 @@ from txobserver.store import StoreDamaged, StoreError
 INDEX_EVERY = 64 << 10
 
 
+def gap(directory: Path, expected: int, found: int) -> str:
+    """What is said of a log with a hole."""
+    return f"{directory} lacks the events {expected} to {found - 1}; let the node rejoin with a new store"
+
+
 class LogReclaimed(StoreError):
     """The log no longer holds what was asked for."""
 
@@ -60,13 +65,13 @@ class Log:
         expected: int | None = None
         for first in self._firsts[max(start, 0) :]:
             if expected is not None and first != expected:
-                raise StoreDamaged(f"{self._directory} lacks the events {expected} to {first - 1}")
+                raise StoreDamaged(gap(self._directory, expected, first))
             expected = first
             last = first == self._firsts[-1]
             end = self._segment_start(first)
             for offset, frame in scan(segment_path(self._directory, first), whole=not last):
                 if frame.first != expected:
-                    raise StoreDamaged(f"{self._directory} lacks the events {expected} to {frame.first - 1}")
+                    raise StoreDamaged(gap(self._directory, expected, frame.first))
                 self._note(first, frame.first, offset)
                 expected, end = frame.last + 1, offset + len(frame.data)
                 if frame.last > applied.sequence:
@@ -122,14 +127,19 @@ class Log:
             if not found and segment > first:
                 break
             try:
-                for _, frame in scan(segment_path(self._directory, segment), self._near(segment, first), whole=False):
+                whole = segment != firsts[-1]
+                for _, frame in scan(segment_path(self._directory, segment), self._near(segment, first), whole=whole):
                     if frame.first >= first:
+                        if found and frame.first != found[-1].last + 1:
+                            raise StoreDamaged(gap(self._directory, found[-1].last + 1, frame.first))
                         found.append(frame)
                         size += len(frame.data)
                         if size >= max_bytes:
                             return found
             except FileNotFoundError:
                 raise LogReclaimed(f"the log no longer holds the events before {self.first}") from None
+            except TornFrame:
+                return found  # a segment that has just been made
         if not found and first < self.first:
             raise LogReclaimed(f"the log no longer holds the events before {self.first}")
         return found
@@ -186,10 +196,11 @@ class Log:
             raise self._broken from error
 
     def _append(self, frames: list[Frame]) -> None:
+        tail = self.tail
         for frame in frames:
-            if frame.first != self.tail.sequence + 1:
-                raise StoreError(f"frame {frame.first} does not continue the log at {self.tail}")
-            self.tail = frame.position
+            if frame.first != tail.sequence + 1:
+                raise StoreError(f"frame {frame.first} does not continue the log at {tail}")
+            tail = frame.position
         if self._descriptor is None or self._size >= self._segment_bytes:
             self._roll(frames[0].first)
         assert self._descriptor is not None
@@ -203,6 +214,7 @@ class Log:
             self._note(self._firsts[-1], frame.first, offset)
             offset += len(frame.data)
         self._size = offset
+        self.tail = tail
 
     def _roll(self, first: int) -> None:
         """Begin a new segment; its header is on disk before any frame is."""

@@ -13,11 +13,12 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 
-from recovery.log import LogReclaimed
+from recovery.log import LogReclaimed, gap
 from recovery.segment import SegmentInfo, decode_header, scan, segment_firsts, segment_path
 from txobserver.events import Event
 from txobserver.frames import Frame, TornFrame
 from txobserver.ids import Position
+from txobserver.store import StoreDamaged
 
 
 class LogReader:
@@ -46,10 +47,14 @@ class LogReader:
         firsts = segment_firsts(self._directory)
         if firsts and firsts[0] > first:
             raise LogReclaimed(f"the log begins at {firsts[0]}; the events before it have been reclaimed")
+        expected: int | None = None
         for segment in firsts[max(bisect_right(firsts, first) - 1, 0) :]:
             path = segment_path(self._directory, segment)
             try:
                 for _, frame in scan(path, whole=segment != firsts[-1]):
+                    if expected not in (None, frame.first):
+                        raise StoreDamaged(gap(self._directory, expected or 0, frame.first))
+                    expected = frame.last + 1
                     if frame.last >= first:
                         yield frame
             except TornFrame:

@@ -65,7 +65,7 @@ def encode_header(info: SegmentInfo) -> bytes:
 
 def decode_header(data: bytes, path: Path) -> tuple[SegmentInfo, int]:
     """The description and the offset of the first frame. Raises TornFrame, StoreDamaged or StoreError."""
-    if len(data) < _HEADER.size:
+    if len(data) < _HEADER.size or not data.strip(b"\0"):
         raise TornFrame(f"{path} ends within its header")
     magic, version, length, crc = _HEADER.unpack_from(data)
     if magic == MAGIC and version != FORMAT_VERSION:

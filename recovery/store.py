@@ -15,12 +15,12 @@ from recovery.files import Files, explain
 from recovery.identity import FORMAT_VERSION, Identity, check_identity, create_identity, lock_directory
 from recovery.lmdb_state import LmdbState
 from recovery.log import Log
-from recovery.segment import SegmentInfo
+from recovery.segment import SegmentInfo, segment_firsts
 from recovery.worker import Post, Report, Worker
 from txobserver.events import TxEvent
 from txobserver.frames import Frame
 from txobserver.ids import Position
-from txobserver.store import Checkpoint, Meta, StoreError
+from txobserver.store import Checkpoint, Meta, StoreDamaged, StoreError
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,9 @@ class Store:
     ) -> Store:
         """Open the store of this node, or make one in an empty directory. On StoreError nothing is written."""
         identity = check_identity(directory, cluster, node)
-        if identity is None and directory.exists() and (directory / "log").exists():
+        if identity is not None and not (directory / "state" / "data.mdb").exists():
+            raise StoreDamaged(f"{directory / 'state'} is gone; restore it or let the node rejoin with a new store")
+        if identity is None and segment_firsts(directory / "log"):
             raise StoreError(f"{directory} holds a log without {directory / 'identity.json'}; restore that file")
         try:
             (directory / "log").mkdir(parents=True, exist_ok=True)
@@ -81,6 +83,8 @@ class Store:
         lock = lock_directory(directory)
         try:
             if identity is None:
+                # The identity comes last: where it is, everything else is.
+                LmdbState(directory / "state").close()
                 identity = Identity(FORMAT_VERSION, cluster, node, new_incarnation())
                 create_identity(directory, identity)
             return cls(directory, identity, settings, post, now_ms, lock, files)

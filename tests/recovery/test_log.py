@@ -11,6 +11,7 @@ import pytest
 
 from recovery.files import Files
 from recovery.log import LogReclaimed
+from recovery.log_reader import LogReader
 from recovery.segment import segment_firsts, segment_path
 from tests.recovery.helpers import frame, open_log
 from txobserver.events import Delivered
@@ -99,6 +100,25 @@ def test_a_bit_flipped_while_it_runs_is_found_by_the_next_read(tmp_path: Path) -
     last.write_bytes(whole)
     with pytest.raises(StoreDamaged, match="damaged at offset"):
         log.read(1, 1 << 20)
+
+
+def test_a_hole_in_the_middle_is_found_by_every_reader(tmp_path: Path) -> None:
+    """A segment that lost its last frame while the log is open, for the node itself and for another process."""
+    filled(tmp_path / "log", 10, segment_bytes=300)
+    log, _ = open_log(tmp_path / "log", 300)
+    middle = segment_path(tmp_path / "log", segment_firsts(tmp_path / "log")[1])
+    middle.write_bytes(middle.read_bytes()[: middle.read_bytes().rindex(b"TXHA")])
+    with pytest.raises(StoreDamaged, match="lacks the events"):
+        log.read(1, 1 << 20)
+    with pytest.raises(StoreDamaged, match="lacks the events"):
+        list(LogReader(tmp_path).frames(1))
+
+
+def test_a_new_segment_that_was_never_filled_is_dropped(tmp_path: Path) -> None:
+    filled(tmp_path / "log")
+    segment_path(tmp_path / "log", 13).write_bytes(bytes(100))
+    _, found = open_log(tmp_path / "log")
+    assert len(found) == 4 and segment_firsts(tmp_path / "log") == [1]
 
 
 def test_a_missing_segment_is_found(tmp_path: Path) -> None:

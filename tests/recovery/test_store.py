@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from recovery.log_reader import LogReader
 from recovery.segment import segment_firsts
 from tests.recovery.helpers import Posts, frame, message, open_store
 from txobserver.ids import Position
-from txobserver.store import Checkpoint, Entry, Meta, StoreError, StoreFull
+from txobserver.store import Checkpoint, Entry, Meta, StoreDamaged, StoreError, StoreFull
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,10 +66,42 @@ def test_two_processes_cannot_share_it(tmp_path: Path) -> None:
 
 def test_a_log_without_identity_is_refused(tmp_path: Path) -> None:
     posts = Posts()
-    open_store(tmp_path / "n", posts).close()
+    store = open_store(tmp_path / "n", posts)
+    list(store.suffix())
+    store.append(frame(1), posts.done)
+    posts.wait()
+    store.close()
     (tmp_path / "n" / "identity.json").unlink()
     with pytest.raises(StoreError, match="without"):
         open_store(tmp_path / "n", posts)
+
+
+def test_a_first_start_that_was_cut_short_can_be_repeated(tmp_path: Path) -> None:
+    (tmp_path / "n" / "log").mkdir(parents=True)
+    (tmp_path / "n" / "identity.json.new").write_text("{")
+    open_store(tmp_path / "n", Posts()).close()
+
+
+def test_a_store_without_its_state_is_no_empty_store(tmp_path: Path) -> None:
+    """It would be a member that has forgotten what it acknowledged."""
+    posts = Posts()
+    open_store(tmp_path / "n", posts).close()
+    shutil.rmtree(tmp_path / "n" / "state")
+    with pytest.raises(StoreDamaged, match="is gone"):
+        open_store(tmp_path / "n", posts)
+
+
+def test_every_flipped_bit_of_the_identity_is_found(tmp_path: Path) -> None:
+    posts = Posts()
+    open_store(tmp_path / "n", posts).close()
+    path = tmp_path / "n" / "identity.json"
+    data = path.read_bytes()
+    for at in range(len(data) * 8):
+        flipped = bytearray(data)
+        flipped[at // 8] ^= 1 << at % 8
+        path.write_bytes(flipped)
+        with pytest.raises(StoreError):
+            open_store(tmp_path / "n", posts)
 
 
 def test_a_slow_queue_does_not_pin_the_log(tmp_path: Path) -> None:
