@@ -2,60 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from pika.exceptions import AMQPError
 
 from python_tests.aio_clients import AioWorkers
 from python_tests.history import History
 from python_tests.judge import Verdict, judge, takeover
-from python_tests.pika_clients import (
-    INPUT,
-    OUTPUTS,
-    Client,
-    Consumer,
-    Counter,
-    Feeder,
-    Worker,
-    declare,
-    remaining,
-    wait_until,
-)
+from python_tests.load import INPUT, OUTPUTS, Load
+from python_tests.pika_clients import Client, Feeder, Worker
+from python_tests.pika_probes import Consumer, Counter, Getter, Probe, declare, remaining
 from python_tests.processes import LocalCluster
+from python_tests.waiting import wait_until
 
 IN_FLIGHT = 20
+"""Transactions between their first publish and their answer at each kill, at least"""
 
-
-@dataclass
-class Load:
-    """How much load runs; ``think`` is how long a transaction stays open, in seconds."""
-
-    pika_workers: int = 16
-    aio_connections: int = 4
-    aio_channels: int = 8
-    think: float = 0.25
-    rollback: float = 0.1
-    ahead: int = 100
+COMMITTING = 5
+"""Of these, how many the killer would like to have sent their commit"""
 
 
 class Clients:
-    """Feeder, workers on pika and aio-pika, consumers and a counter, all at work on one cluster."""
+    """Feeders, workers on pika and aio-pika, probes of every output and a counter, all at work on one cluster."""
 
-    def __init__(self, ports: Sequence[int], load: Load) -> None:
+    def __init__(self, urls: Sequence[str], load: Load) -> None:
         self.history = History()
-        self._ports = list(ports)
-        history = self.history
-        self._feeder = Feeder(ports, history, load.ahead)
-        self._workers = [
-            Worker(f"pika{n}", ports, history, load.think, load.rollback) for n in range(load.pika_workers)
-        ]
-        self._aio = AioWorkers(ports, history, load.aio_connections, load.aio_channels, load.think, load.rollback)
-        self._probes = [*(Consumer(queue, ports, history) for queue in OUTPUTS), Counter(ports, history)]
+        self._urls = list(urls)
+        self._load = load
+        self._feeders = [Feeder(n, urls, self.history, load.ahead) for n in range(2)]
+        self._workers = [Worker(n, urls, self.history, load) for n in range(load.pika_workers)]
+        self._aio = AioWorkers(urls, self.history, load)
+        self._probes: list[Probe] = [Consumer(queue, urls, self.history, n) for n, queue in enumerate(OUTPUTS[:-1])]
+        self._probes.append(Getter(OUTPUTS[-1], urls, self.history))
+        self._counter = Counter(urls, self.history)
 
     def start(self) -> None:
         """Make the queues and begin."""
-        declare(self._ports)
-        for client in (self._feeder, *self._workers, self._aio, *self._probes):
+        declare(self._urls)
+        for client in (*self._feeders, *self._workers, self._aio, *self._probes, self._counter):
             client.start()
 
     def wait_committed(self, count: int, seconds: float = 20.0) -> None:
@@ -63,69 +50,83 @@ class Clients:
         goal = self.history.committed() + count
         wait_until(lambda: self.history.committed() >= goal, seconds, f"{count} more commits")
 
-    def drain(self) -> Verdict:
+    def drain(self, seconds: float = 30.0) -> Verdict:
         """No more inputs; work off what is there; consume until every queue is empty; judge. Raises TimeoutError."""
-        self._stop(self._feeder)
-        wait_until(lambda: remaining(self._ports)[INPUT] == 0 and not self.history.in_flight(), 30, "an empty input")
+        for feeder in self._feeders:
+            feeder.stop()
+        with contextlib.suppress(TimeoutError):  # then something is lost, and the judge will say what
+            wait_until(self._worked_off, seconds, "the end of all inputs", every=0.1)
         for worker in self._workers:
             worker.stopping.set()
-        self._aio.stopping.set()
-        for each in self._workers:
-            each.join(15)
-        self._aio.join(15)
-        wait_until(lambda: not any(remaining(self._ports).values()), 20, "empty queues")
-        time.sleep(0.5)
-        for probe in self._probes:
-            self._stop(probe)
+        clients: list[Client | AioWorkers] = [*self._workers, self._aio, *self._probes, self._counter]
+        for client in clients:
+            client.stop()
+        wait_until(self._empty, seconds, "empty queues", every=0.1)
         return judge(self.history, OUTPUTS)
 
-    @staticmethod
-    def _stop(client: Client) -> None:
-        client.stopping.set()
-        client.join(10)
+    def _worked_off(self) -> bool:
+        """Every confirmed input has been through a transaction that may have happened, and nobody is at work."""
+        return not self.history.waiting() and not self.history.open_attempts()
+
+    def _empty(self) -> bool:
+        """Whether nothing is left. What is left is worked off and taken: it came back from somebody who has ended."""
+        left = remaining(self._urls)
+        with contextlib.suppress(AMQPError, OSError):
+            if left.get(INPUT):
+                Worker(len(self._workers), self._urls, self.history, self._load).work_off()
+            for number, queue in enumerate(OUTPUTS):
+                if left.get(queue):
+                    Consumer(queue, self._urls, self.history, number).drain()
+        return bool(left) and not any(left.values())
 
 
 class Failover:
     """Runs the scenario on a cluster that is ready. ``say`` gets one line of progress at a time."""
 
     def __init__(self, cluster: LocalCluster, load: Load, say: Callable[[str], None]) -> None:
-        self.clients = Clients(cluster.ports, load)
+        self.clients = Clients(cluster.urls, load)
         self.history = self.clients.history
-        self.in_flight: list[int] = []
         self._cluster = cluster
+        self._random = random.Random()
         self._say = say
 
     def run(self, seconds: float) -> Verdict:
         """Load, kill, load, return, load, kill, load, drain; ``seconds`` of load in each phase."""
         self.clients.start()
-        self._load(seconds)
+        self._run_load(seconds)
         first = self._kill()
-        self._load(seconds)
+        self._run_load(seconds)
         self._say(f"{first} comes back")
         self._cluster.start_node(first)
         self._cluster.wait_state(first, "ready")
         self._say(f"{first} is ready again")
-        self._load(seconds)
+        self._run_load(seconds)
         self._kill()
-        self._load(seconds)
+        self._run_load(seconds)
         self._say("draining")
         return self.clients.drain()
 
-    def _load(self, seconds: float) -> None:
+    def _run_load(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             time.sleep(min(1.0, max(0.0, end - time.monotonic())))
             self._say(f"{self.history.committed()} committed, {self.history.in_flight()} in flight")
 
     def _kill(self) -> str:
-        """Kill the primary while at least IN_FLIGHT transactions are between first publish and answer."""
+        """Kill the primary in the middle of commits, with enough transactions in flight."""
         name = self._cluster.primary()
         assert name is not None, "there is no primary to kill"
-        wait_until(lambda: self.history.in_flight() >= IN_FLIGHT, 10, f"{IN_FLIGHT} transactions in flight")
-        self.in_flight.append(self.history.in_flight())
+        history = self.history
+        with contextlib.suppress(TimeoutError):  # then the verdict will say that too little was in flight
+            wait_until(self._in_the_middle, 5, "a good moment", every=0.001)
+        time.sleep(self._random.uniform(0, 0.008))  # some commits get far, some do not
         killed = self._cluster.kill(name)
-        self.history.kills.append(killed)
-        self._say(f"SIGKILL of the primary {name} with {self.in_flight[-1]} transactions in flight")
-        wait_until(lambda: takeover(self.history, killed) is not None, 20, "a commit on a survivor")
-        self._say(f"a survivor commits, {time.monotonic() - killed:.2f} s after the kill")
+        history.kills.append(killed)
+        open_then, committing = history.undecided_at(killed)
+        self._say(f"SIGKILL of {name}, the primary: {open_then} transactions in flight, {committing} committing")
+        wait_until(lambda: takeover(history, killed) is not None, 20, "a commit on a survivor")
+        self._say(f"a survivor commits, {takeover(history, killed):.2f} s after the kill")
         return name
+
+    def _in_the_middle(self) -> bool:
+        return self.history.committing_now() >= COMMITTING and self.history.in_flight() >= IN_FLIGHT

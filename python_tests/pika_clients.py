@@ -1,108 +1,178 @@
-"""Workers, feeder and probes on pika, each a thread with a connection of its own."""
+"""Feeder and workers on pika, each a thread with a connection of its own."""
 
 from __future__ import annotations
 
-import random
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pika
+from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from python_tests.history import FAILED, OK, ROLLED_BACK, Attempt, History
+from python_tests.load import INPUT, RETRY_SECONDS, Load, Plan, Planner, body_of, message_of
 
-INPUT = "orders"
-OUTPUTS = ("billing", "stock", "shipping")
-RETRY_SECONDS = 0.05
+PERSISTENT = pika.BasicProperties(delivery_mode=2)
+
+
+def parameters(url: str) -> pika.URLParameters:
+    """How the clients connect: whoever does not hear anything for long goes to the next node."""
+    found = pika.URLParameters(url)
+    found.heartbeat = 10
+    found.socket_timeout = 2
+    found.stack_timeout = 6
+    found.blocked_connection_timeout = 10
+    return found
 
 
 class Client(threading.Thread):
-    """Connects to any of ``ports``, and to the next one when the connection is lost, until it is stopped."""
+    """Connects to any of ``urls``, and to the next one when the connection is lost, until it is stopped."""
 
-    def __init__(self, name: str, ports: Sequence[int]) -> None:
+    def __init__(self, name: str, urls: Sequence[str], first: int = 0) -> None:
         super().__init__(name=name, daemon=True)
         self.stopping = threading.Event()
-        self._ports = list(ports)
-        self._next = sum(map(ord, name))
+        self.lives = 0
+        self._urls = list(urls)
+        self._first = first
 
     def run(self) -> None:
         """Work, whatever happens to connections."""
         while not self.stopping.is_set():
             try:
-                connection = pika.BlockingConnection(self._parameters())
-                try:
-                    self.work(connection)
-                finally:
-                    if connection.is_open:
-                        connection.close()
+                self.connect_and_work()
             except (AMQPError, OSError):
                 self.stopping.wait(RETRY_SECONDS)
+
+    def connect_and_work(self) -> None:
+        """Work on one connection. Raises AMQPError, OSError when it is lost."""
+        self.lives += 1
+        url = self._urls[(self._first + self.lives) % len(self._urls)]
+        connection = pika.BlockingConnection(parameters(url))
+        try:
+            self.work(connection)
+        finally:
+            if connection.is_open:
+                connection.close()
 
     def work(self, connection: pika.BlockingConnection) -> None:
         """The client's work on one connection."""
         raise AssertionError("a client has work to do")
 
-    def _parameters(self) -> pika.ConnectionParameters:
-        self._next += 1
-        port = self._ports[self._next % len(self._ports)]
-        return pika.ConnectionParameters(
-            "127.0.0.1", port, heartbeat=30, socket_timeout=2, stack_timeout=6, blocked_connection_timeout=10
-        )
+    def stop(self) -> None:
+        """Let it finish. Raises TimeoutError if it does not end."""
+        self.stopping.set()
+        self.join(20)
+        if self.is_alive():
+            raise TimeoutError(f"{self.name} did not end within 20 s")
 
 
 class Worker(Client):
-    """Takes an input, publishes to the three outputs, acknowledges the input, all in one transaction."""
+    """Takes an input, publishes to the three outputs, acknowledges the input, all in one transaction.
 
-    def __init__(self, name: str, ports: Sequence[int], history: History, think: float, rollback: float) -> None:
-        super().__init__(name, ports)
+    Every other worker consumes, the rest get; a worker whose channel was closed opens another one.
+    """
+
+    def __init__(self, number: int, urls: Sequence[str], history: History, load: Load) -> None:
+        super().__init__(f"pika{number}", urls, number)
         self._history = history
-        self._think = think
-        self._rollback = rollback
-        self._random = random.Random(name)
+        self._plans = Planner(load, self.name, number)
+        self._consumes = number % 2 == 0
+        self._until_empty = False
+        self._channels = 0
 
     def work(self, connection: pika.BlockingConnection) -> None:
         """One transaction after the other."""
-        channel = connection.channel()
+        while not self.stopping.is_set():
+            channel = connection.channel()
+            try:
+                self._work(connection, channel)
+            except ChannelClosedByBroker:
+                continue
+            channel.close()
+
+    def work_off(self) -> None:
+        """Work until the queue says that it is empty. Raises AMQPError, OSError."""
+        self._consumes, self._until_empty = False, True
+        self.connect_and_work()
+
+    def _work(self, connection: pika.BlockingConnection, channel: BlockingChannel) -> None:
+        self._channels += 1
+        name = f"{self.name}#{self._channels}"
         channel.tx_select()
+        session = self._history.watching(INPUT, name, 1)
+        try:
+            for tag, redelivered, body in self._inputs(connection, channel):
+                source = message_of(body)
+                self._history.saw(session, source, redelivered)
+                self._take(connection, channel, name, tag, source)
+                if self.stopping.is_set():
+                    return
+        finally:
+            self._history.watched(session, clean=False)
+
+    def _inputs(
+        self, connection: pika.BlockingConnection, channel: BlockingChannel
+    ) -> Iterator[tuple[int, bool, bytes]]:
+        if self._consumes:
+            channel.basic_qos(prefetch_count=1)
+            for method, _, body in channel.consume(INPUT, inactivity_timeout=0.1):
+                if method is not None:
+                    yield method.delivery_tag, method.redelivered, body
+                elif self.stopping.is_set():
+                    return
         while not self.stopping.is_set():
             method, _, body = channel.basic_get(INPUT)
-            if method is None:
+            if method is not None:
+                yield method.delivery_tag, method.redelivered, body
+            elif self._until_empty:
+                self.stopping.set()
+            else:
                 connection.sleep(0.05)
-                continue
-            attempt = self._history.begin(self.name, body.decode())
-            try:
-                self._transact(connection, channel, method.delivery_tag, attempt)
-            except ChannelClosedByBroker as error:
-                self._history.answer(attempt, FAILED if error.reply_code == 406 else ROLLED_BACK)
-                raise
-            finally:
-                self._history.interrupted(attempt)
 
-    def _transact(self, connection: pika.BlockingConnection, channel: Any, tag: int, attempt: Attempt) -> None:
-        history = self._history
-        for queue in OUTPUTS:
-            history.publishing(attempt)
-            channel.basic_publish("", queue, attempt.id.encode(), pika.BasicProperties(delivery_mode=2))
-            connection.sleep(self._think / len(OUTPUTS))
-        channel.basic_ack(tag)
-        if self._random.random() < self._rollback:
-            channel.tx_rollback()
-            history.answer(attempt, ROLLED_BACK)
+    def _take(self, connection: pika.BlockingConnection, channel: Any, name: str, tag: int, source: str) -> None:
+        """One input: a transaction that commits or gives it back, or one that rolls back and then one that commits."""
+        plan = self._plans.plan()
+        self._transact(connection, channel, name, tag, source, plan)
+        if plan.roll_back and plan.again:
+            self._transact(connection, channel, name, tag, source, self._plans.plan_again())
+        elif plan.roll_back:
             channel.basic_nack(tag, requeue=True)
             channel.tx_commit()
-        else:
-            history.committing(attempt)
-            channel.tx_commit()
-            history.answer(attempt, OK)
+
+    def _transact(
+        self, connection: pika.BlockingConnection, channel: Any, name: str, tag: int, source: str, plan: Plan
+    ) -> None:
+        attempt = self._history.begin(name, [source], on_purpose=plan.roll_back)
+        try:
+            self._publish(connection, channel, attempt, plan)
+            channel.basic_ack(tag)
+            if plan.roll_back:
+                channel.tx_rollback()
+                self._history.answer(attempt, ROLLED_BACK)
+            else:
+                self._history.committing(attempt)
+                channel.tx_commit()
+                self._history.answer(attempt, OK)
+        except ChannelClosedByBroker as error:
+            if error.reply_code == 406:
+                self._history.answer(attempt, FAILED)
+            raise
+        finally:
+            self._history.interrupted(attempt)
+
+    def _publish(self, connection: pika.BlockingConnection, channel: Any, attempt: Attempt, plan: Plan) -> None:
+        for part in plan.parts():
+            for queue in part:
+                channel.basic_publish("", queue, body_of(self._history.publishing(attempt, queue)), PERSISTENT)
+            connection.sleep(plan.pause / 3)
 
 
 class Feeder(Client):
-    """Publishes inputs with confirms, at most ``ahead`` more than were worked off. An unconfirmed one is given up."""
+    """Publishes inputs with confirms, until ``ahead`` are not worked off. An unconfirmed one is given up."""
 
-    def __init__(self, ports: Sequence[int], history: History, ahead: int) -> None:
-        super().__init__("feeder", ports)
+    def __init__(self, number: int, urls: Sequence[str], history: History, ahead: int) -> None:
+        super().__init__(f"feeder{number}", urls, number)
         self._history = history
         self._ahead = ahead
 
@@ -111,87 +181,14 @@ class Feeder(Client):
         channel = connection.channel()
         channel.confirm_delivery()
         while not self.stopping.is_set():
-            if len(self._history.fed) - self._history.committed() > self._ahead:
+            if self._history.fed() - self._history.committed() > self._ahead:
                 connection.sleep(0.02)
                 continue
-            name = f"order-{len(self._history.fed)}"
-            self._history.fed[name] = False
-            channel.basic_publish("", INPUT, name.encode(), pika.BasicProperties(delivery_mode=2))
-            self._history.fed[name] = True
-
-
-class Consumer(Client):
-    """Drains one output queue all the time, with acknowledgements, and records everything that it is handed."""
-
-    def __init__(self, queue: str, ports: Sequence[int], history: History) -> None:
-        super().__init__(f"consumer-{queue}", ports)
-        self._queue = queue
-        self._history = history
-
-    def work(self, connection: pika.BlockingConnection) -> None:
-        """Until the connection goes."""
-        channel = connection.channel()
-        channel.basic_qos(prefetch_count=50)
-        for method, _, body in channel.consume(self._queue, inactivity_timeout=0.1):
-            if method is not None:
-                self._history.saw(self._queue, body.decode(), method.redelivered)
-                channel.basic_ack(method.delivery_tag)
-            if self.stopping.is_set():
-                return
-
-
-class Counter(Client):
-    """Asks for the length of the output queues all the time."""
-
-    def __init__(self, ports: Sequence[int], history: History) -> None:
-        super().__init__("counter", ports)
-        self._history = history
-
-    def work(self, connection: pika.BlockingConnection) -> None:
-        """Until the connection goes."""
-        channel = connection.channel()
-        while not self.stopping.is_set():
-            for queue in OUTPUTS:
-                answer = channel.queue_declare(queue, passive=True)
-                self._history.counted(queue, answer.method.message_count)
-            connection.sleep(0.05)
-
-
-def declare(ports: Sequence[int], patience: float = 10.0) -> None:
-    """Make the queues."""
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", ports[0])) as connection:
-                channel = connection.channel()
-                for queue in (INPUT, *OUTPUTS):
-                    channel.queue_declare(queue, durable=True)
-                return
-        except (AMQPError, OSError):
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
-
-
-def remaining(ports: Sequence[int]) -> dict[str, int]:
-    """How many messages each queue holds, from the first port that answers."""
-    for port in ports:
-        try:
-            with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
-                channel = connection.channel()
-                return {
-                    queue: channel.queue_declare(queue, passive=True).method.message_count
-                    for queue in (INPUT, *OUTPUTS)
-                }
-        except (AMQPError, OSError):
-            continue
-    return {INPUT: -1}
-
-
-def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    """Look again and again. Raises TimeoutError with ``what`` did not come about."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what} did not come about within {seconds:.0f} s")
-        time.sleep(0.02)
+            attempt = self._history.begin(f"{self.name}#{self.lives}", plain=True)
+            try:
+                message = self._history.publishing(attempt, INPUT)
+                self._history.committing(attempt)
+                channel.basic_publish("", INPUT, body_of(message), PERSISTENT)
+                self._history.answer(attempt, OK)
+            finally:
+                self._history.interrupted(attempt)

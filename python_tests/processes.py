@@ -55,6 +55,11 @@ class LocalCluster:
         """The AMQP ports of all nodes."""
         return [self.base_port + index for index in range(self.count)]
 
+    @property
+    def urls(self) -> list[str]:
+        """The same, as clients take them."""
+        return [f"amqp://guest:guest@127.0.0.1:{port}/" for port in self.ports]
+
     def __enter__(self) -> LocalCluster:
         return self.start()
 

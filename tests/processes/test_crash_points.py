@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from python_tests.failover import Clients, Load
-from python_tests.pika_clients import wait_until
+from python_tests.failover import Clients
+from python_tests.load import Load
 from python_tests.processes import LocalCluster
+from python_tests.waiting import wait_until
 from recovery.crash_points import CRASH_POINTS
 
 SMALL = ("store.segment_bytes=40000", "store.checkpoint_seconds=0.3", "store.retention_seconds=1")
@@ -34,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="module")
 def clients(cluster: LocalCluster) -> Clients:
-    running = Clients(cluster.ports, LOAD)
+    running = Clients(cluster.urls, LOAD)
     running.start()
     running.wait_committed(20)
     return running

@@ -10,9 +10,10 @@ from pathlib import Path
 import pika
 import pytest
 
-from python_tests.failover import Clients, Load
-from python_tests.pika_clients import wait_until
+from python_tests.failover import Clients
+from python_tests.load import Load
 from python_tests.processes import LocalCluster
+from python_tests.waiting import wait_until
 
 LOAD = Load(pika_workers=6, aio_connections=2, aio_channels=4, think=0.02)
 
@@ -28,7 +29,7 @@ def all_ready(cluster: LocalCluster) -> bool:
 
 
 def test_sigkill_of_all_nodes_at_once_loses_nothing(cluster: LocalCluster) -> None:
-    clients = Clients(cluster.ports, LOAD)
+    clients = Clients(cluster.urls, LOAD)
     clients.start()
     clients.wait_committed(100)
     names = [node["name"] for node in cluster.status()]
@@ -43,7 +44,7 @@ def test_sigkill_of_all_nodes_at_once_loses_nothing(cluster: LocalCluster) -> No
 
 def test_a_stopped_primary_answers_nothing_when_it_wakes(cluster: LocalCluster) -> None:
     """SIGSTOP for longer than the lease: a survivor takes over, the sleeper steps down and follows."""
-    clients = Clients(cluster.ports, LOAD)
+    clients = Clients(cluster.urls, LOAD)
     clients.start()
     clients.wait_committed(50)
     sleeper = cluster.primary()
@@ -60,7 +61,7 @@ def test_a_stopped_primary_answers_nothing_when_it_wakes(cluster: LocalCluster) 
 
 
 def test_a_stopped_backup_holds_nobody_up_for_longer_than_prepare_timeout(cluster: LocalCluster) -> None:
-    clients = Clients(cluster.ports, LOAD)
+    clients = Clients(cluster.urls, LOAD)
     clients.start()
     clients.wait_committed(50)
     sleeper = next(node["name"] for node in cluster.status() if node["state"] == "ready")
@@ -98,7 +99,7 @@ def test_promote_hands_over(cluster: LocalCluster) -> None:
     import subprocess
     import sys
 
-    clients = Clients(cluster.ports, LOAD)
+    clients = Clients(cluster.urls, LOAD)
     clients.start()
     clients.wait_committed(50)
     chosen = next(node["name"] for node in cluster.status() if node["state"] == "ready")
