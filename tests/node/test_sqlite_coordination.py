@@ -76,6 +76,34 @@ def test_an_unknown_format_and_a_damaged_file_are_refused(tmp_path: Path) -> Non
         SqliteCoordination(tmp_path / "d", "c").read()
 
 
+def test_a_flipped_bit_is_found_and_never_served(tmp_path: Path) -> None:
+    """At each byte that the file uses, in one of its bits: the record as it was, or an error; never another, never none."""
+    path = tmp_path / "r"
+    store = SqliteCoordination(path, "c")
+    store.compare_and_set(0, record(1, A, B))
+    whole = store.compare_and_set(1, record(1, A))
+    store.close()
+    image, found = path.read_bytes(), 0
+    for at in (n for n, byte in enumerate(image) if byte):
+        path.write_bytes(image[:at] + bytes([image[at] ^ (1 << at % 8)]) + image[at + 1 :])
+        damaged = SqliteCoordination(path, "c")
+        try:
+            assert damaged.read() == whole, at
+        except CoordinationError:
+            found += 1
+        finally:
+            damaged.close()
+    assert found > 100
+
+
+def test_a_file_that_lost_its_record_is_damaged_and_not_new(tmp_path: Path) -> None:
+    SqliteCoordination(tmp_path / "r", "c").compare_and_set(0, record())
+    with sqlite3.connect(tmp_path / "r") as connection:
+        connection.execute("DELETE FROM record")
+    with pytest.raises(CoordinationError, match="damaged"):
+        SqliteCoordination(tmp_path / "r", "c").read()
+
+
 def test_a_locked_store_fails_and_does_not_hang(tmp_path: Path) -> None:
     store = SqliteCoordination(tmp_path / "r", "c")
     store.compare_and_set(0, record())
