@@ -1,6 +1,9 @@
-"""The queues' state as of a checkpoint, in LMDB. Every value carries a checksum over its key and itself.
+"""The queues' state as of a checkpoint, in LMDB. One checkpoint is one LMDB transaction: it is there as a whole or not.
 
-One checkpoint is one LMDB transaction: it is there as a whole or not at all.
+LMDB does not check what its pages hold. So every value carries a checksum over its key and itself, which finds a value
+that changed or moved; and a checkpoint keeps a count and a digest of each queue and of the open transactions, which
+find what a damaged page hides. ``check`` compares them before anything is served, in a child process: a page number
+that points behind the file's end makes LMDB's map end the process that follows it.
 """
 
 from __future__ import annotations
@@ -9,14 +12,16 @@ import errno
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import lmdb
 import msgspec
 
+from recovery.child import in_a_child
 from recovery.crash_points import crash_point
 from txobserver.events import Message, TxEvent
-from txobserver.store import Checkpoint, Entry, Meta, StoreDamaged, StoreError, StoreFull
+from txobserver.store import Checkpoint, Entry, Meta, QueueSummary, StoreDamaged, StoreError, StoreFull
 
 FORMAT_VERSION = 1
 MAP_SIZE = 256 << 30
@@ -26,11 +31,13 @@ _TX_KEY = struct.Struct(">QQ")
 _RID = struct.Struct(">Q")
 _CRC = struct.Struct(">I")
 _META_KEY = b"meta"
+_OPEN_KEY = b"open"
 _VERSION_KEY = b"format"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_message = msgspec.msgpack.Decoder(Message).decode
 _decode_meta = msgspec.msgpack.Decoder(Meta).decode
+_decode_open = msgspec.msgpack.Decoder(QueueSummary).decode
 _decode_event = msgspec.msgpack.Decoder(TxEvent).decode
 
 
@@ -43,10 +50,24 @@ def unsealed(key: bytes, data: bytes) -> bytes:
     """The value, if its checksum matches. Raises StoreDamaged."""
     value = data[_CRC.size :]
     if len(data) < _CRC.size or _CRC.unpack_from(data)[0] != zlib.crc32(value, zlib.crc32(key)):
-        raise StoreDamaged(
-            "the queue state is damaged (a checksum does not match); let the node rejoin with a new store"
-        )
+        raise StoreDamaged("a checksum in the queue state does not match")
     return value
+
+
+def check(directory: Path) -> None:
+    """Read the whole state, whether it is what its last checkpoint wrote. Raises StoreDamaged, StoreError."""
+
+    def read() -> None:
+        state = LmdbState(directory)
+        try:
+            state.verify(state.load()[0])
+        finally:
+            state.close()
+
+    try:
+        in_a_child(read)
+    except StoreDamaged as error:
+        raise StoreDamaged(f"{directory} is damaged ({error}); let the node rejoin with a new store") from error
 
 
 class LmdbState:
@@ -68,7 +89,7 @@ class LmdbState:
     def load(self) -> tuple[Meta, dict[int, list[tuple[int, TxEvent]]]]:
         """The last checkpoint's meta and the events of transactions open as of it. Raises StoreDamaged, StoreError."""
         transactions: dict[int, list[tuple[int, TxEvent]]] = {}
-        with self._env.begin() as txn:
+        with self._reading(), self._env.begin() as txn:
             version = txn.get(_VERSION_KEY, db=self._meta)
             if version is None:
                 return Meta(), {}
@@ -79,24 +100,53 @@ class LmdbState:
                 )
             data = txn.get(_META_KEY, db=self._meta)
             if data is None:
-                raise StoreDamaged(f"{self._directory} holds no checkpoint; let the node rejoin with a new store")
+                raise StoreDamaged("the queue state holds no checkpoint")
             meta = _decode_meta(unsealed(_META_KEY, data))
             for key, value in txn.cursor(db=self._transactions):
                 tx, sequence = _TX_KEY.unpack(key)
                 transactions.setdefault(tx, []).append((sequence, _decode_event(unsealed(key, value))))
+            stored = self._read_open(txn)
+        there = QueueSummary()
+        for tx, events in transactions.items():
+            for sequence, _ in events:
+                there.put(tx, sequence)
+        if there != stored:
+            raise self._incomplete()
         return meta, transactions
+
+    def verify(self, meta: Meta) -> None:
+        """Compare all that is there, and can be found by its key, with what ``meta`` counts. Raises StoreDamaged.
+
+        Takes about a second for a million messages. The search by key goes through the tree's upper pages, the scan
+        does not: damage there would hide from one what the other sees.
+        """
+        found: dict[int, QueueSummary] = {}
+        with self._reading(), self._env.begin(db=self._entries, buffers=True) as txn:
+            for key, data in txn.cursor():
+                if txn.get(key) is None:  # a search from the root; a cursor's would begin where it stands
+                    raise self._incomplete()
+                queue, place = _ENTRY_KEY.unpack(key)
+                summary = found.get(queue)
+                if summary is None:
+                    summary = found[queue] = QueueSummary()
+                summary.put(place, _RID.unpack_from(data, _CRC.size)[0])
+        expected = {queue: each for queue, each in meta.summaries.items() if each.count}
+        if found.keys() != expected.keys() or any(
+            (found[queue].count, found[queue].digest) != (each.count, each.digest) for queue, each in expected.items()
+        ):
+            raise self._incomplete()
 
     def get(self, queue: int, place: int) -> Entry | None:
         """The entry, or None. Raises StoreDamaged."""
         key = _ENTRY_KEY.pack(queue, place)
-        with self._env.begin(db=self._entries) as txn:
+        with self._reading(), self._env.begin(db=self._entries) as txn:
             data = txn.get(key)
         return None if data is None else self._entry(key, data)
 
     def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
         """Up to ``limit`` (place, entry) above ``after``, in order. Raises StoreDamaged."""
         found: list[tuple[int, Entry]] = []
-        with self._env.begin(db=self._entries) as txn, txn.cursor() as cursor:
+        with self._reading(), self._env.begin(db=self._entries) as txn, txn.cursor() as cursor:
             more = cursor.set_range(_ENTRY_KEY.pack(queue, after + 1))
             while more and len(found) < limit:
                 key, data = cursor.item()
@@ -155,13 +205,23 @@ class LmdbState:
         cursor.putmulti(items)
 
     def _write_transactions(self, txn: lmdb.Transaction, checkpoint: Checkpoint) -> None:
+        summary = self._read_open(txn)
         with txn.cursor(db=self._transactions) as cursor:
             for tx in checkpoint.tx_ended:
                 while cursor.set_range(_TX_KEY.pack(tx, 0)) and _TX_KEY.unpack(cursor.key())[0] == tx:
+                    summary.take(*_TX_KEY.unpack(cursor.key()))
                     cursor.delete()
             for tx, sequence, event in checkpoint.tx_events:
                 key = _TX_KEY.pack(tx, sequence)
+                if not cursor.set_key(key):
+                    summary.put(tx, sequence)
                 cursor.put(key, sealed(key, _encode(event)))
+        txn.put(_OPEN_KEY, sealed(_OPEN_KEY, _encode(summary)), db=self._meta)
+
+    def _read_open(self, txn: lmdb.Transaction) -> QueueSummary:
+        """Count and digest of the events of open transactions."""
+        data = txn.get(_OPEN_KEY, db=self._meta)
+        return QueueSummary() if data is None else _decode_open(unsealed(_OPEN_KEY, bytes(data)))
 
     @staticmethod
     def _drop(cursor: lmdb.Cursor, queue: int) -> None:
@@ -172,6 +232,18 @@ class LmdbState:
     def _entry(key: bytes, data: bytes) -> Entry:
         value = unsealed(key, data)
         return Entry(_RID.unpack_from(value)[0], _decode_message(value[_RID.size :]))
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """What a damaged page does to a reader, in one sentence."""
+        try:
+            yield
+        except (lmdb.Error, struct.error) as error:
+            raise StoreDamaged(f"the queue state cannot be read: {error}") from error
+
+    @staticmethod
+    def _incomplete() -> StoreDamaged:
+        return StoreDamaged("the queue state does not hold what its last checkpoint wrote")
 
     def _explained(self, error: Exception) -> StoreError:
         text = str(error)

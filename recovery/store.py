@@ -13,7 +13,7 @@ from pathlib import Path
 
 from recovery.files import Files, explain
 from recovery.identity import FORMAT_VERSION, Identity, check_identity, create_identity, lock_directory
-from recovery.lmdb_state import LmdbState
+from recovery.lmdb_state import LmdbState, check
 from recovery.log import Log
 from recovery.segment import SegmentInfo, segment_firsts
 from recovery.worker import Post, Report, Worker
@@ -87,6 +87,8 @@ class Store:
                 LmdbState(directory / "state").close()
                 identity = Identity(FORMAT_VERSION, cluster, node, new_incarnation())
                 create_identity(directory, identity)
+            else:
+                check(directory / "state")
             return cls(directory, identity, settings, post, now_ms, lock, files)
         except StoreError:
             os.close(lock)

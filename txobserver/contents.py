@@ -16,15 +16,6 @@ from txobserver.events import Message
 from txobserver.ids import Position
 from txobserver.store import Base, Changes, Entry, Meta, QueueSummary
 
-_MASK = (1 << 64) - 1
-
-
-def mix(place: int, rid: int) -> int:
-    """A 64-bit hash of one message's place and id, to be summed up into a queue's digest."""
-    value = (place * 0x9E3779B97F4A7C15 ^ rid * 0xC2B2AE3D27D4EB4F) & _MASK
-    value = (value ^ value >> 29) * 0xBF58476D1CE4E5B9 & _MASK
-    return value ^ value >> 32
-
 
 class Contents:
     """Durable queues and configuration. ``base`` must show the state that ``meta`` belongs to."""
@@ -97,8 +88,7 @@ class Contents:
         if place in layer:
             self._reused.add((queue, place))
         layer[place] = Entry(rid, message)
-        summary.count += 1
-        summary.digest = summary.digest + mix(place, rid) & _MASK
+        summary.put(place, rid)
         self.dirty_bytes += len(message.body) + 200
         return True
 
@@ -118,8 +108,7 @@ class Contents:
             return None
         else:
             layer[place] = None
-        summary.count -= 1
-        summary.digest = summary.digest - mix(place, entry.rid) & _MASK
+        summary.take(place, entry.rid)
         self.dirty_bytes += 50
         return entry
 

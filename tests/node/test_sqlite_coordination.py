@@ -77,7 +77,7 @@ def test_an_unknown_format_and_a_damaged_file_are_refused(tmp_path: Path) -> Non
 
 
 def test_a_flipped_bit_is_found_and_never_served(tmp_path: Path) -> None:
-    """At each byte that the file uses, in one of its bits: the record as it was, or an error; never another, never none."""
+    """At each byte that the file uses, one of its bits: the same record or an error; never another, never none."""
     path = tmp_path / "r"
     store = SqliteCoordination(path, "c")
     store.compare_and_set(0, record(1, A, B))

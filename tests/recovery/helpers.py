@@ -13,7 +13,7 @@ from recovery.store import Store, StoreSettings
 from txobserver.events import Message, Publish
 from txobserver.frames import Frame, encode_frame
 from txobserver.ids import Position
-from txobserver.store import StoreError
+from txobserver.store import Changes, Meta, QueueSummary, StoreError
 
 
 def message(body: str) -> Message:
@@ -23,6 +23,17 @@ def message(body: str) -> Message:
 def frame(first: int, count: int = 3, generation: int = 1, size: int = 10) -> Frame:
     events = [Publish(first + n, (1,), message(f"{first + n}".ljust(size, "."))) for n in range(count)]
     return encode_frame(generation, first, list(events), 1000 * first)
+
+
+def meta_of(applied: Position, contents: Changes) -> Meta:
+    """The meta of a checkpoint that holds just these entries."""
+    meta = Meta(applied)
+    for number, entries in contents.items():
+        meta.summaries[number] = QueueSummary()
+        for place, entry in entries.items():
+            if entry is not None:
+                meta.summaries[number].put(place, entry.rid)
+    return meta
 
 
 def describe(first: int) -> SegmentInfo:

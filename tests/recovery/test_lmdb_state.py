@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recovery.lmdb_state import LmdbState
-from tests.recovery.helpers import message
-from txobserver.contents import Contents, mix
+from recovery.lmdb_state import LmdbState, check
+from tests.recovery.helpers import message, meta_of
+from txobserver.contents import Contents
 from txobserver.events import TxEnqueue, TxOpen
 from txobserver.ids import Position
-from txobserver.store import Changes, Checkpoint, Entry, MemoryBase, Meta, StoreDamaged, StoreError
+from txobserver.store import Changes, Checkpoint, Entry, MemoryBase, Meta, StoreDamaged, StoreError, mix
 
 
 def checkpoint(*puts: tuple[int, int, str], deletes: tuple[tuple[int, int], ...] = ()) -> Checkpoint:
@@ -64,6 +64,48 @@ def test_every_flipped_byte_of_a_value_is_found(tmp_path: Path) -> None:
         with pytest.raises(StoreDamaged):
             damaged.page(1, -1, 10)
         damaged.close()
+
+
+def test_every_page_damaged_in_turn_is_found_before_anything_is_served(tmp_path: Path) -> None:
+    """Flips in the tree's own pages: entries hidden from a search or a scan, open transactions that lose an event."""
+    contents: Changes = {q: {7 * n: Entry(n, message(f"{n}" * 50)) for n in range(1, 120)} for q in range(1, 5)}
+    events = [(77, 3, TxOpen(77)), (77, 4, TxEnqueue(77, 1, (1,), message("x")))]
+    meta = meta_of(Position(1, 7), contents)
+    state = LmdbState(tmp_path)
+    state.write(Checkpoint(meta, contents, [], list(events), []))
+    state.close()
+    path, found, earlier = tmp_path / "data.mdb", 0, 0
+    image = path.read_bytes()
+    headers = [page + at for page in range(0, len(image), 4096) for at in (*range(0, 64, 3), 100, 120)]
+    upper = [at for at in range(8192, len(image)) if image[at : at + 3] == b"\0\0\x0c"]
+    for at in headers + upper:
+        path.write_bytes(image[:at] + bytes([image[at] ^ 4]) + image[at + 1 :])
+        try:
+            check(tmp_path)
+        except StoreError:
+            found += 1
+            continue
+        unharmed = LmdbState(tmp_path)
+        read, transactions = unharmed.load()
+        if read == Meta():  # as it was before the checkpoint: the log leads on from there, or the log has a gap
+            assert not transactions and not any(unharmed.page(queue, -1, 1) for queue in contents)
+            earlier += 1
+        else:
+            assert (read, transactions) == (meta, {77: [event[1:] for event in events]})
+            assert all(dict(unharmed.page(queue, -1, 1000)) == entries for queue, entries in contents.items())
+        unharmed.close()
+    assert found > 100 > 10 > earlier
+
+
+def test_entries_that_nobody_counted_or_that_are_gone_are_damage(tmp_path: Path) -> None:
+    state = LmdbState(tmp_path)
+    whole = checkpoint((1, 5, "a"), (1, 6, "b"))
+    state.write(whole._replace(meta=meta_of(Position(1, 7), whole.changes)))
+    state.verify(state.load()[0])
+    for changes in (checkpoint((1, 7, "c")), checkpoint(deletes=((1, 7), (1, 5))), checkpoint((2, 5, "a"))):
+        state.write(changes._replace(meta=state.load()[0]))
+        with pytest.raises(StoreDamaged, match="does not hold what its last checkpoint wrote"):
+            state.verify(state.load()[0])
 
 
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:

@@ -14,16 +14,16 @@ import pytest
 from recovery.crash_points import CRASH_POINTS
 from recovery.log_reader import LogReader
 from recovery.segment import segment_firsts
-from tests.recovery.helpers import Posts, frame, message, open_store
+from tests.recovery.helpers import Posts, frame, message, meta_of, open_store
 from txobserver.ids import Position
-from txobserver.store import Checkpoint, Entry, Meta, StoreDamaged, StoreError, StoreFull
+from txobserver.store import Checkpoint, Entry, StoreDamaged, StoreError, StoreFull
 
 ROOT = Path(__file__).parents[2]
 
 
 def meta_at(sequence: int) -> Checkpoint:
     entries: dict[int, Entry | None] = {n: Entry(n, message(f"{n}")) for n in range(1, sequence + 1)}
-    return Checkpoint(Meta(applied=Position(1, sequence)), {1: entries}, [], [], [])
+    return Checkpoint(meta_of(Position(1, sequence), {1: entries}), {1: entries}, [], [], [])
 
 
 def test_a_restart_replays_from_the_checkpoint(tmp_path: Path) -> None:
