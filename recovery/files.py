@@ -1,4 +1,4 @@
-"""The few file operations that durability rests on, in one place, so that tests can make them fail."""
+"""The file operations that the log rests on, in one place, so that tests can make them fail, or crash between them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,52 @@ import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from txobserver.store import StoreError, StoreFull
 
 
 class Files:
     """Real files. Every method raises OSError as the system does."""
+
+    def names(self, directory: Path) -> list[str]:
+        """The names in a directory; none if it does not exist."""
+        try:
+            return os.listdir(directory)
+        except FileNotFoundError:
+            return []
+
+    def reader(self, path: Path) -> BinaryIO:
+        """The file, to be read from anywhere in it."""
+        return path.open("rb")
+
+    def modified(self, path: Path) -> float:
+        """When it was last written to, in seconds since 1970."""
+        return path.stat().st_mtime
+
+    def create(self, path: Path) -> int:
+        """A new file; returns a descriptor that appends to it."""
+        return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o640)
+
+    def open(self, path: Path) -> int:
+        """A descriptor that appends to a file."""
+        return os.open(path, os.O_RDWR | os.O_APPEND)
+
+    def close(self, descriptor: int) -> None:
+        """Let go of it."""
+        os.close(descriptor)
+
+    def size(self, descriptor: int) -> int:
+        """How long the file is, in bytes."""
+        return os.fstat(descriptor).st_size
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        """Cut the file."""
+        os.ftruncate(descriptor, size)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+        path.unlink()
 
     def write(self, descriptor: int, buffers: Sequence[bytes]) -> None:
         """Write all buffers at the end, in order."""
@@ -34,6 +74,9 @@ class Files:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+REAL_FILES = Files()
 
 
 def explain(error: OSError, what: Path) -> StoreError:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from recovery.crash_points import crash_point
-from recovery.files import Files, explain
+from recovery.files import REAL_FILES, explain
 from txobserver.ids import Member
 from txobserver.store import StoreDamaged, StoreError
 
@@ -78,7 +78,7 @@ def create_identity(directory: Path, identity: Identity) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(directory / FILE)
-        Files().sync_directory(directory)
+        REAL_FILES.sync_directory(directory)
     except OSError as error:
         raise explain(error, directory) from error
     crash_point("store.identity-written")

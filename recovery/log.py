@@ -7,14 +7,13 @@ One thread writes (``recovery.writer``); any thread reads.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from recovery.crash_points import crash_point
-from recovery.files import Files, explain
-from recovery.segment import SegmentInfo, decode_header, encode_header, scan, segment_firsts, segment_path
+from recovery.files import REAL_FILES, Files, explain
+from recovery.segment import SegmentInfo, encode_header, read_header, scan, segment_firsts, segment_path
 from txobserver.frames import Frame, TornFrame
 from txobserver.ids import Position
 from txobserver.store import StoreDamaged, StoreError
@@ -40,13 +39,13 @@ class Log:
         describe: Callable[[int], SegmentInfo],
         segment_bytes: int,
         before: Position,
-        files: Files | None = None,
+        files: Files = REAL_FILES,
     ) -> None:
         self._directory = directory
         self._describe = describe
         self._segment_bytes = segment_bytes
-        self._files = files or Files()
-        self._firsts = segment_firsts(directory)
+        self._files = files
+        self._firsts = segment_firsts(directory, files)
         self._index: dict[int, list[tuple[int, int]]] = {}
         self._descriptor: int | None = None
         self._size = 0
@@ -69,7 +68,7 @@ class Log:
             expected = first
             last = first == self._firsts[-1]
             end = self._segment_start(first)
-            for offset, frame in scan(segment_path(self._directory, first), whole=not last):
+            for offset, frame in self._scan(first, whole=not last):
                 if frame.first != expected:
                     raise StoreDamaged(gap(self._directory, expected, frame.first))
                 self._note(first, frame.first, offset)
@@ -81,29 +80,28 @@ class Log:
                 self._reopen(first, end)
 
     def _segment_start(self, first: int) -> int:
-        path = segment_path(self._directory, first)
-        with path.open("rb") as file:
-            return decode_header(file.read(4096), path)[1]
+        return read_header(segment_path(self._directory, first), self._files)[1]
+
+    def _scan(self, first: int, offset: int = 0, whole: bool = True) -> Iterator[tuple[int, Frame]]:
+        return scan(segment_path(self._directory, first), offset, whole, self._files)
 
     def _drop_headless_last(self) -> None:
         """A crash between creating a segment and syncing its header leaves a file without a frame."""
         while self._firsts:
-            path = segment_path(self._directory, self._firsts[-1])
             try:
                 self._segment_start(self._firsts[-1])
                 return
             except TornFrame:
-                path.unlink()
-                self._firsts.pop()
+                self._files.remove(segment_path(self._directory, self._firsts.pop()))
 
     def _reopen(self, first: int, end: int) -> None:
         """Continue the last segment behind its last whole frame."""
         path = segment_path(self._directory, first)
         try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
-            if os.fstat(self._descriptor).st_size > end:
-                os.ftruncate(self._descriptor, end)
-                os.fsync(self._descriptor)
+            self._descriptor = self._files.open(path)
+            if self._files.size(self._descriptor) > end:
+                self._files.truncate(self._descriptor, end)
+                self._files.sync(self._descriptor)
         except OSError as error:
             raise explain(error, path) from error
         self._size = end
@@ -128,7 +126,7 @@ class Log:
                 break
             try:
                 whole = segment != firsts[-1]
-                for _, frame in scan(segment_path(self._directory, segment), self._near(segment, first), whole=whole):
+                for _, frame in self._scan(segment, self._near(segment, first), whole=whole):
                     if frame.first >= first:
                         if found and frame.first != found[-1].last + 1:
                             raise StoreDamaged(gap(self._directory, found[-1].last + 1, frame.first))
@@ -174,16 +172,16 @@ class Log:
         """Remove segments of events up to ``applied``, last written before ``older_than`` (seconds since 1970)."""
         while len(self._firsts) > 1 and self._firsts[1] <= applied + 1:
             path = segment_path(self._directory, self._firsts[0])
-            if path.stat().st_mtime >= older_than:
+            if self._files.modified(path) >= older_than:
                 return
             self._index.pop(self._firsts.pop(0), None)
-            path.unlink()
+            self._files.remove(path)
             crash_point("reclaim.segment-removed")
 
     def close(self) -> None:
         """Let go of the files."""
         if self._descriptor is not None:
-            os.close(self._descriptor)
+            self._files.close(self._descriptor)
             self._descriptor = None
 
     def _guarded(self, action: Callable[[], None]) -> None:
@@ -220,7 +218,7 @@ class Log:
         """Begin a new segment; its header is on disk before any frame is."""
         self.close()
         path = segment_path(self._directory, first)
-        self._descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o640)
+        self._descriptor = self._files.create(path)
         crash_point("segment.created")
         header = encode_header(self._describe(first))
         self._files.write(self._descriptor, [header])
@@ -235,8 +233,9 @@ class Log:
             return
         self.close()
         while self._firsts and self._firsts[-1] > last:
-            segment_path(self._directory, self._firsts[-1]).unlink()
-            self._index.pop(self._firsts.pop(), None)
+            first = self._firsts.pop()
+            self._files.remove(segment_path(self._directory, first))
+            self._index.pop(first, None)
         self._files.sync_directory(self._directory)
         crash_point("truncate.segments-removed")
         if not self._firsts:
@@ -244,20 +243,20 @@ class Log:
         first = self._firsts[-1]
         self._index.pop(first, None)
         end = self._segment_start(first)
-        for offset, frame in scan(segment_path(self._directory, first), whole=False):
+        for offset, frame in self._scan(first, whole=False):
             if frame.last > last:
                 break
             end = offset + len(frame.data)
-        self._descriptor = os.open(segment_path(self._directory, first), os.O_RDWR | os.O_APPEND)
-        os.ftruncate(self._descriptor, end)
+        self._descriptor = self._files.open(segment_path(self._directory, first))
+        self._files.truncate(self._descriptor, end)
         crash_point("truncate.cut")
-        os.fsync(self._descriptor)
+        self._files.sync(self._descriptor)
         self._size = end
 
     def _reset(self) -> None:
         self.close()
         for first in reversed(self._firsts):
-            segment_path(self._directory, first).unlink()
+            self._files.remove(segment_path(self._directory, first))
         self._firsts, self._index = [], {}
         self._files.sync_directory(self._directory)
         crash_point("reset.segments-removed")

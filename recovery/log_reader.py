@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from recovery.log import LogReclaimed, gap
-from recovery.segment import SegmentInfo, decode_header, scan, segment_firsts, segment_path
+from recovery.segment import SegmentInfo, read_header, scan, segment_firsts, segment_path
 from txobserver.events import Event
 from txobserver.frames import Frame, TornFrame
 from txobserver.ids import Position
@@ -33,8 +33,7 @@ class LogReader:
         for first in segment_firsts(self._directory):
             path = segment_path(self._directory, first)
             try:
-                with path.open("rb") as file:
-                    found.append(decode_header(file.read(4096), path)[0])
+                found.append(read_header(path)[0])
             except (FileNotFoundError, TornFrame):
                 continue
         return found

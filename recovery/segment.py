@@ -16,9 +16,11 @@ import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
+from recovery.files import REAL_FILES, Files
 from txobserver.frames import (
     HEADER_SIZE,
     MAX_PAYLOAD,
@@ -52,9 +54,10 @@ def segment_path(directory: Path, first: int) -> Path:
     return directory / f"{first:020d}{SUFFIX}"
 
 
-def segment_firsts(directory: Path) -> list[int]:
+def segment_firsts(directory: Path, files: Files = REAL_FILES) -> list[int]:
     """First sequences of all segments, in order."""
-    return sorted(int(path.stem) for path in directory.glob(f"*{SUFFIX}") if path.stem.isdigit())
+    stems = [name.removesuffix(SUFFIX) for name in files.names(directory) if name.endswith(SUFFIX)]
+    return sorted(int(stem) for stem in stems if stem.isdigit())
 
 
 def encode_header(info: SegmentInfo) -> bytes:
@@ -78,13 +81,19 @@ def decode_header(data: bytes, path: Path) -> tuple[SegmentInfo, int]:
     return msgspec.msgpack.decode(description, type=SegmentInfo), _HEADER.size + length
 
 
-def scan(path: Path, offset: int = 0, whole: bool = True) -> Iterator[tuple[int, Frame]]:
+def read_header(path: Path, files: Files = REAL_FILES) -> tuple[SegmentInfo, int]:
+    """As ``decode_header``, of a file."""
+    with files.reader(path) as file:
+        return decode_header(file.read(4096), path)
+
+
+def scan(path: Path, offset: int = 0, whole: bool = True, files: Files = REAL_FILES) -> Iterator[tuple[int, Frame]]:
     """Every (offset, frame) from a frame's offset on; 0 is the first frame.
 
     Ends silently at a tail that a crash can have left, if ``whole`` is False; else such a tail is damage.
     Raises StoreDamaged for anything else that is not a frame, StoreError for an unknown format.
     """
-    with path.open("rb") as file:
+    with files.reader(path) as file:
         if offset == 0:
             _, offset = decode_header(file.read(4096), path)
         while True:
@@ -99,7 +108,7 @@ def scan(path: Path, offset: int = 0, whole: bool = True) -> Iterator[tuple[int,
             except UnknownFormat as error:
                 raise StoreError(f"{path}: {error}") from None
             except (TornFrame, DamagedFrame) as error:
-                if not whole and _torn(path, offset, error):
+                if not whole and _torn(file, offset, error):
                     return
                 raise StoreDamaged(
                     f"{path} is damaged at offset {offset}; restore the file or let the node rejoin with a new store"
@@ -108,14 +117,15 @@ def scan(path: Path, offset: int = 0, whole: bool = True) -> Iterator[tuple[int,
             offset += length
 
 
-def _torn(path: Path, offset: int, error: Exception) -> bool:
+def _torn(file: BinaryIO, offset: int, error: Exception) -> bool:
     """Whether what stands at ``offset`` can be a write that a crash cut short, rather than a damaged record.
 
     A cut write leaves a file that is too short, or one whose tail was never filled and reads as zeros. A record
     that is all there up to its last byte, which is never zero, and fails its checksum was whole once, and may have been
     acknowledged.
     """
-    rest = path.read_bytes()[offset:]
+    file.seek(offset)
+    rest = file.read()
     if rest.find(b"TXHA", 1) >= 0 and _whole_frame_behind(rest):
         return False
     return isinstance(error, TornFrame) or rest[-1:] == b"\0"

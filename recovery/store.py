@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from recovery.files import Files, explain
+from recovery.files import REAL_FILES, Files, explain
 from recovery.identity import FORMAT_VERSION, Identity, check_identity, create_identity, lock_directory
 from recovery.lmdb_state import LmdbState, check
 from recovery.log import Log
@@ -42,7 +42,7 @@ class Store:
         post: Post,
         now_ms: Callable[[], int],
         lock: int,
-        files: Files | None,
+        files: Files,
     ) -> None:
         self.identity = identity
         self._settings = settings
@@ -68,7 +68,7 @@ class Store:
         post: Post,
         new_incarnation: Callable[[], str],
         now_ms: Callable[[], int],
-        files: Files | None = None,
+        files: Files = REAL_FILES,
     ) -> Store:
         """Open the store of this node, or make one in an empty directory. On StoreError nothing is written."""
         identity = check_identity(directory, cluster, node)

@@ -6,7 +6,7 @@ import queue
 from collections.abc import Callable
 from pathlib import Path
 
-from recovery.files import Files
+from recovery.files import REAL_FILES, Files
 from recovery.log import Log
 from recovery.segment import SegmentInfo
 from recovery.store import Store, StoreSettings
@@ -40,7 +40,7 @@ def describe(first: int) -> SegmentInfo:
     return SegmentInfo("cluster", "node", "incarnation", first, 0)
 
 
-def open_log(directory: Path, segment_bytes: int = 1 << 20, files: Files | None = None) -> tuple[Log, list[Frame]]:
+def open_log(directory: Path, segment_bytes: int = 1 << 20, files: Files = REAL_FILES) -> tuple[Log, list[Frame]]:
     directory.mkdir(exist_ok=True)
     log = Log(directory, describe, segment_bytes, Position(0, 0), files)
     return log, list(log.recover(Position(0, 0)))
