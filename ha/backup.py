@@ -53,9 +53,21 @@ class Backup:
         self._settings = settings
         self._emit = emit
         self._asked_at: float | None = None
+        self._heard_at = 0.0
         self._commit = 0
         self._checkpoint = checkpoint
         self._replicator: QueueReplicator | None = None
+
+    def heard(self, now: float) -> None:
+        """The primary has said something to this attachment."""
+        self._heard_at = now
+
+    def silent(self, now: float) -> bool:
+        """Whether the primary has been silent for so long that the attachment must have ended.
+
+        The word that it has ended may have been lost (``refusal_lost``).
+        """
+        return self.attached and now - self._heard_at > self._settings.silence
 
     def tick(self, linked: bool, session: int, now: float) -> None:
         """Ask to be attached, again and again until an answer comes; ``session`` is a number never used before."""

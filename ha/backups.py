@@ -182,6 +182,17 @@ class Backups:
                 sequence = min(sequence, session.acknowledged)
         return sequence
 
+    def others_hold(self, sequence: int) -> bool:
+        """Whether an attached member of the ready set has everything up to there.
+
+        A primary whose store fails may leave the ready set then. Without such a one it stays in: what it has told is on
+        its disk, and a set of absent members might have lost theirs (``failing_primary_leaves_the_absent``).
+        """
+        return any(
+            self._keeper.is_ready(session.member) and session.acknowledged >= sequence
+            for session in self.sessions.values()
+        )
+
     def participants(self) -> list[str]:
         """The nodes that take part in a transaction that is closed now."""
         nodes = {m.node for m in self._keeper.counted()} | {n for n, s in self.sessions.items() if s.past_guard}
@@ -197,7 +208,7 @@ class Backups:
     def tell_commit(self, now: float) -> None:
         """Carry the commit point to backups that no entries carried it to."""
         for session in self.sessions.values():
-            for effect in session.tell_commit(self._primary.commit, now):
+            for effect in session.tell_commit(self._primary.commit, now, self._settings):
                 self._emit(effect)
 
     def grant(self, now: float) -> None:

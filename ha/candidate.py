@@ -1,6 +1,7 @@
 """Candidate: when a backup may become primary, and which one should (PROTOCOL, "Who is primary").
 
-A version of the record that stands still for a whole lease, timed on our own clock, has no primary. Then every
+A version of the record that stands still for a whole lease, timed on our own clock, has no primary. A tick counts for no
+more than ``renew_every``: if the clock jumps, the time that nobody was watching does not count. Then every
 reachable member of its ready set is asked how far its log goes, and the greatest position wins, names breaking ties, so
 that what reached any survivor is kept. The compare-and-set demands the very version that was judged: a promotion on
 a stale ready set cannot succeed (``promote_on_stale_ready_read``).
@@ -29,7 +30,8 @@ class Candidate:
         self._me = me
         self._settings = settings
         self._emit = emit
-        self._seen_at = 0.0
+        self._stood = 0.0
+        self._ticked_at: float | None = None
         self._round = 0
         self._asked_at: float | None = None
         self._asked: set[str] = set()
@@ -43,7 +45,8 @@ class Candidate:
         if self.record is not None and record.version <= self.record.version:
             return False
         self.record = record
-        self._seen_at = now
+        self._stood = 0.0
+        self._ticked_at = now
         self._asked_at = None
         return True
 
@@ -83,13 +86,14 @@ class Candidate:
     def tick(self, tail: Position, linked: Collection[str], now: float) -> None:
         """Ask, wait for replies, propose, as far as each may be done now."""
         record = self.record
+        self._watch(now)
         if (
             self._forcing_at is not None
             and not self.in_flight
             and now - self._forcing_at >= self._settings.probe_timeout
         ):
             self._force(tail, now)
-        if record is None or self.in_flight or not self.may_stand(record) or not self.vacant(record, now):
+        if record is None or self.in_flight or not self.may_stand(record) or not self.vacant(record):
             return
         if self._asked_at is None and now >= self._rest_until:
             self._ask(record, linked, now)
@@ -124,11 +128,17 @@ class Candidate:
         ours = rank(self._me.node, tail)
         return all(rank(node, position) < ours for node, position in self._replies.items())
 
-    def vacant(self, record: Record, now: float) -> bool:
+    def _watch(self, now: float) -> None:
+        """The version has stood still for as long as this node was watching, ticking or not."""
+        if self._ticked_at is not None:
+            self._stood += min(now - self._ticked_at, self._settings.renew_every)
+        self._ticked_at = now
+
+    def vacant(self, record: Record) -> bool:
         """Whether the record has certainly no primary any more."""
         if record.released and record.preferred in ("", self._me.node):
             return True
-        return now - self._seen_at >= self._settings.lease_ttl
+        return self._stood >= self._settings.lease_ttl
 
     def _ask(self, record: Record, linked: Collection[str], now: float) -> None:
         self._round += 1

@@ -86,6 +86,9 @@ class NodeCore:
             return
         self._candidate.tick(self.replica.tail, self.linked, self.now)
         if self.backup:
+            if self.backup.silent(self.now):
+                self._emit(LogLine(f"{self.backup.primary} is silent, asking to be attached again"))
+                self._detached(retry_at_once=True)
             self._sessions += 1
             self.backup.tick(self.backup.primary in self.linked, self._sessions, self.now)
 
@@ -133,9 +136,9 @@ class NodeCore:
         self.failed = reason
         if self.backup and self.backup.attached:
             self.backup.store_failed(reason)
-        if self.keeper and self.primary:
+        if self.keeper and self.primary and self.backups:
             self._host.on_inactive(reason)
-            self.keeper.release("", self.now, leave=True)
+            self.keeper.release("", self.now, leave=self.backups.others_hold(self.primary.commit))
         self._emit(LogLine(f"the store failed: {reason}"))
         self._emit(Stop(reason))
 
@@ -228,7 +231,7 @@ class NodeCore:
         if record is None:
             return "the coordination record has not been read yet"
         if accept_data_loss:
-            if not self._candidate.vacant(record, self.now):
+            if not self._candidate.vacant(record):
                 return "the primary is alive; hand over with a ready backup instead of losing data"
             self._candidate.force(self.linked, self.now)
         elif self.backup and self.state == READY:
@@ -264,6 +267,8 @@ class NodeCore:
             self._begin_handover(node)
 
     def _to_backup(self, backup: Backup, message: wire.Peer) -> None:
+        if getattr(message, "session", None) == backup.session:
+            backup.heard(self.now)
         if isinstance(message, wire.Entries):
             backup.entries(message)
             if not backup.attached:

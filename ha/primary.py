@@ -178,7 +178,12 @@ class Primary(Applied):
         waiting = self._waiting
         self._replica.apply(everywhere)
         while waiting and waiting[0][0] <= everywhere:
-            waiting.popleft()[1](None)
+            self.answer(waiting.popleft()[1], None)
+
+    def answer(self, done: Done, outcome: str | None) -> None:
+        """Tell an outcome, unless the clients have been closed meanwhile: then nobody waits for it any more."""
+        if self.serving:
+            done(outcome)
 
     # -- Ledger
 

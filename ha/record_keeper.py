@@ -29,7 +29,8 @@ class RecordKeeper:
         self._me = me
         self._settings = settings
         self._emit = emit
-        self._lease_until = sent_at + settings.lease_ttl
+        self._lease_seconds = settings.lease_ttl * (1 - settings.lease_drift)
+        self._lease_until = sent_at + self._lease_seconds
         self._sent_at = sent_at
         self.in_flight: CompareAndSet | None = None
         self._unresolved: set[Member] = set()
@@ -102,7 +103,7 @@ class RecordKeeper:
         """Our change has been made, and synced."""
         self.in_flight = None
         self.record = record
-        self._lease_until = self._sent_at + self._settings.lease_ttl
+        self._lease_until = self._sent_at + self._lease_seconds
         self._unresolved.clear()
         self._adds -= set(record.ready)
         self._removes &= set(record.ready)

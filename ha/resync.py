@@ -40,7 +40,7 @@ class Resync(Applied):
         self._subscriptions: dict[int, ReplicatingSubscription] = {}
         self._to_walk: deque[int] = deque()
         self._walking: ReplicatingSubscription | None = None
-        self._send(ResyncBegin(generation, session, replica.contents.configuration))
+        self._send(ResyncBegin(generation, session, replica.contents.configuration.copy()))
 
     def marked(self, queue: int, place: int) -> None:
         """Marks go with the end of the snapshot."""
@@ -129,9 +129,9 @@ class Resync(Applied):
             summary = contents.summary(number)
             queues.append((number, summary.count, summary.digest, summary.mark))
         history = [start for start in replica.history if start.sequence <= end.sequence]
-        self._send(
-            SnapshotEnd(self._generation, self._session, end, history, contents.configuration, queues, transactions)
-        )
+        # A copy: what is applied before this message is encoded comes behind ``end`` (``snapshot_with_later_configuration``)
+        configuration = contents.configuration.copy()
+        self._send(SnapshotEnd(self._generation, self._session, end, history, configuration, queues, transactions))
         self.ended_at = end.sequence
         self._subscriptions.clear()
         self._walking = None

@@ -18,8 +18,6 @@ from txobserver.effects import Effect, ReadLog, Send
 from txobserver.frames import Frame
 from txobserver.ids import Member
 
-HEARTBEAT_SECONDS = 1.0
-
 
 class Session:
     """One attachment. ``acknowledged`` is the sequence up to which the backup is durable in this primary's stream."""
@@ -93,11 +91,16 @@ class Session:
         self._reading = False
         return [self._entries(frame, commit) for frame in frames if frame.first == self._next]
 
-    def tell_commit(self, commit: int, now: float) -> list[Effect]:
-        """The commit point, if no entries carried it yet, and once in a while in any case."""
-        if self.resync is not None or (commit <= self._told and now - self._told_at < HEARTBEAT_SECONDS):
+    def tell_commit(self, commit: int, now: float, settings: Settings) -> list[Effect]:
+        """The commit point, if no entries carried it yet, and once in a while in any case.
+
+        A joiner in the middle of a snapshot is told of none, but that its attachment stands.
+        """
+        if self.resync is not None:
+            commit = 0
+        if commit <= self._told and now - self._told_at < settings.heartbeat_every:
             return []
-        self._told, self._told_at = commit, now
+        self._told, self._told_at = max(self._told, commit), now
         return [Send(self.member.node, Commit(self.generation, self.number, commit))]
 
     def _entries(self, frame: Frame, commit: int) -> Effect:

@@ -12,6 +12,9 @@ class Settings:
     ``lease_ttl``: how long a lease holds from before its renewal was sent. ``prepare_timeout``: how long a backup may
     owe an acknowledgement before it leaves the ready set. ``backup_timeout``: how long a new primary waits for an
     expected backup. ``link_down_grace``: how long a lost connection may be down before its backup is taken out.
+    ``heartbeat_every``: how often a primary speaks to a backup even if nothing happens; ``silence``: after how long
+    without a word a backup takes its attachment for ended. ``lease_drift``: by how much one node's clock may run slower
+    than another's, as a fraction; a primary gives up its lease by so much before it ends.
     """
 
     lease_ttl: float = 1.0
@@ -21,6 +24,9 @@ class Settings:
     link_down_grace: float = 0.2
     probe_timeout: float = 0.15
     rejoin_every: float = 0.5
+    heartbeat_every: float = 1.0
+    silence: float = 3.0
+    lease_drift: float = 0.02
     min_ready: int = 1
     window_bytes: int = 8 << 20
     recent_bytes: int = 64 << 20

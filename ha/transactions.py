@@ -20,6 +20,11 @@ class Decider(Protocol):
         ...
 
 
+    def answer(self, done: Done, outcome: str | None) -> None:
+        """Tell an outcome to whoever still waits for it."""
+        ...
+
+
 class Transactions:
     """Every participant votes by acknowledging the prepare (ok) or by cancelling (fail)."""
 
@@ -43,7 +48,7 @@ class Transactions:
         done = self._preparing.pop(tx, None)
         if done is not None:
             self._primary.decide(tx, False, None)
-            done(f"the transaction was rolled back: {reason}")
+            self._primary.answer(done, f"the transaction was rolled back: {reason}")
 
     def cancel_all(self, reason: str) -> None:
         """Roll back everything that is not decided."""

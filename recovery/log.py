@@ -80,10 +80,20 @@ class Log:
                 self._reopen(first, end)
 
     def _segment_start(self, first: int) -> int:
-        return read_header(segment_path(self._directory, first), self._files)[1]
+        path = segment_path(self._directory, first)
+        try:
+            return read_header(path, self._files)[1]
+        except OSError as error:
+            raise explain(error, path) from error
 
     def _scan(self, first: int, offset: int = 0, whole: bool = True) -> Iterator[tuple[int, Frame]]:
-        return scan(segment_path(self._directory, first), offset, whole, self._files)
+        path = segment_path(self._directory, first)
+        try:
+            yield from scan(path, offset, whole, self._files)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise explain(error, path) from error
 
     def _drop_headless_last(self) -> None:
         """A crash between creating a segment and syncing its header leaves a file without a frame."""
@@ -95,13 +105,18 @@ class Log:
                 self._files.remove(segment_path(self._directory, self._firsts.pop()))
 
     def _reopen(self, first: int, end: int) -> None:
-        """Continue the last segment behind its last whole frame."""
+        """Continue the last segment behind its last whole frame.
+
+        What stands in it may have been written by a process that was killed before its sync. It is about to count as
+        durable, so it is synced now (``found_is_not_synced``).
+        """
         path = segment_path(self._directory, first)
         try:
             self._descriptor = self._files.open(path)
             if self._files.size(self._descriptor) > end:
                 self._files.truncate(self._descriptor, end)
-                self._files.sync(self._descriptor)
+            self._files.sync(self._descriptor)
+            self._files.sync_directory(self._directory)
         except OSError as error:
             raise explain(error, path) from error
         self._size = end

@@ -1,0 +1,68 @@
+"""What clients did and were told, as they know it. A message's body names it: ``attempt/number``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+OPEN, SENT, OK, FAILED, UNKNOWN, ROLLED_BACK = "open", "sent", "ok", "failed", "unknown", "rolled back"
+
+
+@dataclass
+class Attempt:
+    """One transaction, or one plain publish (``plain``), by one client."""
+
+    label: str
+    client: str
+    plain: bool
+    published: list[tuple[str, str]] = field(default_factory=list)
+    """(queue, body) in order"""
+    consumed: list[tuple[str, str]] = field(default_factory=list)
+    """(queue, body) that its acknowledgements take away"""
+    outcome: str = OPEN
+
+    @property
+    def may_happen(self) -> bool:
+        """Whether it may have committed for all that its client knows."""
+        return self.outcome in (SENT, OK, UNKNOWN)
+
+
+class Book:
+    """All attempts. Bodies are unique over a whole run."""
+
+    def __init__(self) -> None:
+        self.attempts: dict[str, Attempt] = {}
+        self.queue_of: dict[str, str] = {}
+        self.exempt: set[str] = set()
+        """Queues that clients delete: their messages may go (PROTOCOL, "Exempt by name")"""
+
+    def begin(self, client: str, plain: bool = False) -> Attempt:
+        """A new attempt."""
+        label = f"{client}.{len(self.attempts)}"
+        attempt = self.attempts[label] = Attempt(label, client, plain)
+        return attempt
+
+    def publish(self, attempt: Attempt, queue: str) -> str:
+        """A message is about to go out; returns its body."""
+        body = f"{attempt.label}/{len(attempt.published)}"
+        attempt.published.append((queue, body))
+        self.queue_of[body] = queue
+        return body
+
+    def attempt_of(self, body: str) -> Attempt | None:
+        """Who published this body."""
+        return self.attempts.get(body.split("/")[0])
+
+    def lost_connection(self, attempt: Attempt) -> None:
+        """No answer will come: without a commit it is rolled back, with one its outcome is unknown."""
+        if attempt.outcome == OPEN:
+            attempt.outcome = ROLLED_BACK
+        elif attempt.outcome == SENT:
+            attempt.outcome = UNKNOWN
+
+    def open_now(self) -> int:
+        """Transactions that have published and have no answer."""
+        return sum(a.outcome in (OPEN, SENT) and bool(a.published) and not a.plain for a in self.attempts.values())
+
+    def count(self, outcome: str) -> int:
+        """Transactions with this outcome."""
+        return sum(a.outcome == outcome and not a.plain for a in self.attempts.values())

@@ -1,0 +1,232 @@
+"""One client's connection to one node's broker, with one channel on it: requests one way, answers the other, in order.
+
+A request that waits for the ledger holds up those behind it, as the AMQP side does. What the broker answers is told to
+the truth at that moment, and to the client when it arrives, if it arrives.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker_plugin.embedded.binding_operations import BindRequest
+from broker_plugin.embedded.channel import Got
+from broker_plugin.embedded.errors import AmqpError
+from broker_plugin.embedded.queue_operations import QueueDeclare, QueueState
+from tests.simulation.book import FAILED, OK, Attempt
+from txobserver.events import Message
+
+if TYPE_CHECKING:
+    from tests.simulation.clients import Client
+    from tests.simulation.cluster import Cluster
+    from tests.simulation.process import Process
+
+LATENCY = (0.0001, 0.003)
+Operation = Callable[[], Any]
+
+
+class ClientLink:
+    """Both outlets that the broker knows. ``attempts`` are the plain publishes by their confirm numbers."""
+
+    def __init__(self, cluster: Cluster, process: Process, client: Client, chance: random.Random) -> None:
+        self.process = process
+        self.attempts: dict[int, Attempt] = {}
+        self._cluster = cluster
+        self._world = cluster.world
+        self._client = client
+        self._chance = chance
+        self._up = True
+        self._served = True
+        self._there_at = self._back_at = 0.0
+        self._inbox: deque[tuple[Operation, bool]] = deque()
+        self._busy = False
+        self._committing: Attempt | None = None
+        self._committed: Callable[[Attempt, str], None] = lambda attempt, outcome: None
+        self._session = process.broker.connect(self)
+        self.channel = self._session.open_channel(self)
+        cluster.links.append(self)
+
+    # -- what the client asks
+
+    def request(self, operation: Operation) -> None:
+        """Something that needs no answer, or is answered later."""
+        self._there(lambda: self._take(operation, False))
+
+    def ask(self, operation: Operation) -> None:
+        """Something whose answer ``_answered`` gives."""
+        self._there(lambda: self._take(operation, True))
+
+    def consume(self, queue: str) -> None:
+        """To be called at the broker: basic.consume."""
+        self.channel.consume(queue, "", False, False, {})
+
+    def commit(self, attempt: Attempt, done: Callable[[Attempt, str], None]) -> None:
+        """tx.commit."""
+
+        def reply() -> None:
+            self._committing = None
+            self._truth.answered(self.process, attempt, True)
+            self._back(lambda: done(attempt, OK))
+            self._answered()
+
+        def commit() -> None:
+            self._committing, self._committed = attempt, done
+            self.channel.commit(reply)
+
+        self.ask(commit)
+
+    def get(self, queue: str, done: Callable[[Got | None], None]) -> None:
+        """basic.get."""
+
+        def reply(got: Got | None) -> None:
+            if got is not None:
+                self._truth.delivered(
+                    self.process, self._client.name, queue, got.message.body.decode(), got.redelivered
+                )
+            self._back(lambda: done(got))
+            self._answered()
+
+        self.ask(lambda: self.channel.get(queue, False, reply))
+
+    def count(self, queue: str, done: Callable[[], None]) -> None:
+        """queue.declare, passive."""
+
+        def reply(state: QueueState) -> None:
+            self._truth.counted(self.process, queue, state.messages)
+            self._back(done)
+            self._answered()
+
+        self.ask(lambda: self.process.broker.queue_operations.declare_passive(self.channel, queue, reply))
+
+    def declare(self, request: QueueDeclare, done: Callable[[QueueState], None]) -> None:
+        """queue.declare."""
+
+        def reply(state: QueueState) -> None:
+            self._truth.answered(self.process, None, True)
+            self._back(lambda: done(state))
+            self._answered()
+
+        self.ask(lambda: self.process.broker.queue_operations.declare(self.channel, request, reply))
+
+    def bind(self, request: BindRequest) -> None:
+        """queue.bind."""
+        self.ask(lambda: self.process.broker.binding_operations.bind(self.channel, request, self._done))
+
+    def purge(self, queue: str) -> None:
+        """queue.purge."""
+        operations = self.process.broker.queue_operations
+        self.ask(lambda: operations.purge(self.channel, queue, lambda count: self._done()))
+
+    def delete(self, queue: str) -> None:
+        """queue.delete."""
+        operations = self.process.broker.queue_operations
+        self.ask(lambda: operations.delete(self.channel, queue, False, False, lambda count: self._done()))
+
+    def close(self) -> None:
+        """The client leaves; the broker learns of it when that arrives."""
+        self._there(self._close_session)
+        self._down()
+
+    def drop(self) -> None:
+        """The connection breaks on the way: the client sees it now, the broker after a while."""
+        self._world.after(self._chance.uniform(0, 0.5), lambda: self.process.arrives(self._close_session))
+        self._down()
+
+    def process_ended(self) -> None:
+        """The broker's process is gone."""
+        self._served = False
+        self._world.after(self._chance.uniform(0, 0.003), self._down)
+
+    # -- what the broker tells
+
+    def deliver(self, consumer_tag: str, delivery_tag: int, redelivered: bool, message: Message) -> None:
+        queue, body = message.routing_key, message.body.decode()
+        self._truth.delivered(self.process, self._client.name, queue, body, redelivered)
+        self._back(lambda: self._client.delivered(delivery_tag, queue, body))
+
+    def returned(self, code: int, text: str, message: Message) -> None:
+        """Nobody publishes as mandatory."""
+
+    def confirmed(self, delivery_tag: int, multiple: bool, accepted: bool) -> None:
+        for tag in [t for t in self.attempts if t == delivery_tag or (multiple and t < delivery_tag)]:
+            self._truth.answered(self.process, self.attempts.pop(tag), accepted)
+        self._back(lambda: self._client.confirmed(delivery_tag, multiple, accepted))
+
+    def cancelled(self, consumer_tag: str) -> None:
+        """Nobody consumes from what is deleted."""
+
+    def failed(self, error: AmqpError) -> None:
+        attempt, done = self._committing, self._committed
+        self._world.say(self._client.name, f"refused: {error}")
+        if attempt is not None:
+            self._committing = None
+            self._truth.answered(self.process, attempt, False)
+            self._back(lambda: done(attempt, FAILED))
+        self._close_session()
+        self._back(self._down)
+
+    def force_close(self, error: AmqpError) -> None:
+        self._served = False
+        self._back(self._down)
+
+    def relieved(self) -> None:
+        """Nobody waits for it."""
+
+    # -- inside
+
+    @property
+    def _truth(self) -> Any:
+        return self._cluster.truth
+
+    def _take(self, operation: Operation, waits: bool) -> None:
+        self._inbox.append((operation, waits))
+        self._pump()
+
+    def _pump(self) -> None:
+        while self._inbox and not self._busy and self._served:
+            operation, self._busy = self._inbox.popleft()
+            try:
+                operation()
+            except AmqpError as error:
+                self.failed(error)
+
+    def _done(self) -> None:
+        self._truth.answered(self.process, None, True)
+        self._answered()
+
+    def _answered(self) -> None:
+        self._busy = False
+        self._pump()
+
+    def _close_session(self) -> None:
+        if self._served:
+            self._served = False
+            self._session.close()
+
+    def _there(self, call: Callable[[], None]) -> None:
+        """To the broker."""
+        self._there_at = max(self._world.now + self._chance.uniform(*LATENCY), self._there_at)
+
+        def arrive() -> None:
+            if self._served:
+                call()
+
+        self._world.after(self._there_at - self._world.now, lambda: self.process.arrives(arrive))
+
+    def _back(self, call: Callable[[], None]) -> None:
+        """To the client."""
+        self._back_at = max(self._world.now + self._chance.uniform(*LATENCY), self._back_at)
+
+        def arrive() -> None:
+            if self._up:
+                call()
+
+        self._world.after(self._back_at - self._world.now, arrive)
+
+    def _down(self) -> None:
+        if self._up:
+            self._up = False
+            self._cluster.links.remove(self)
+            self._client.lost(self)

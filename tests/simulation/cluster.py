@@ -1,0 +1,102 @@
+"""A cluster in one world: disks, the processes that run on them, the network, the coordination store, the clients."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from ha.node_state import ACTIVE
+from ha.settings import Settings
+from tests.simulation.book import Book
+from tests.simulation.checkers import CHECKERS
+from tests.simulation.coordination import SimCoordination
+from tests.simulation.disk import Disk
+from tests.simulation.network import Network
+from tests.simulation.process import Process
+from tests.simulation.truth import Truth
+from tests.simulation.world import World
+from txobserver.store import StoreError
+
+if TYPE_CHECKING:
+    from tests.simulation.client_link import ClientLink
+
+CLOCK_DRIFT = 0.01
+"""How much faster or slower than true time a machine's clock may run, as a fraction"""
+
+
+class Cluster:
+    """Nodes a, b, c, …; a name without a process is a node that is down."""
+
+    name = "simulated"
+
+    def __init__(self, world: World, size: int, settings: Settings) -> None:
+        self.world = world
+        self.settings = settings
+        self.retention = 1.0
+        self.starts = 0
+        self.failovers = 0
+        self.book = Book()
+        self.links: list[ClientLink] = []
+        self._chance = world.chance("cluster")
+        self._incarnations = 0
+        self._clocks = {}
+        self.disks: dict[str, Disk] = {}
+        self.processes: dict[str, Process] = {}
+        names = list("abcdefg"[:size])
+        for name in names:
+            self._clocks[name] = self._chance.uniform(0, 1000), 1 + self._chance.uniform(-CLOCK_DRIFT, CLOCK_DRIFT)
+            self.new_disk(name)
+        self.truth = Truth(self, self.book)
+        self.truth.checkers = [checker(self.truth) for checker in CHECKERS]
+        self.coordination = SimCoordination(world, self.truth.record_changed)
+        self.network = Network(world, names, self.processes.get)
+        for name in names:
+            self.start(name)
+
+    def new_disk(self, name: str) -> None:
+        """An empty disk for a node that is down."""
+        self._incarnations += 1
+        self.disks[name] = Disk(self.world, name, self._incarnations)
+
+    def start(self, name: str) -> StoreError | None:
+        """Start a node that is down; returns why its store cannot be opened, if it cannot."""
+        self.starts += 1
+        offset, rate = self._clocks[name]
+        try:
+            self.processes[name] = Process(self, self.disks[name], offset, rate)
+        except StoreError as error:
+            self.world.say(name, f"does not start: {error}")
+            return error
+        self.world.say(name, f"starts at {self.processes[name].core.replica.tail}")
+        return None
+
+    def kill(self, name: str, power: bool) -> None:
+        """SIGKILL, or a power cut, which also takes what was not synced."""
+        process = self.processes.pop(name)
+        process.end()
+        self.network.process_ended(process)
+        for link in [each for each in self.links if each.process is process]:
+            link.process_ended()
+        if power:
+            self.disks[name].files.crash(self.disks[name].chance)
+
+    def ended(self, process: Process) -> None:
+        """A process has ended by itself."""
+        if self.processes.get(process.name) is process:
+            self.kill(process.name, power=False)
+
+    def running(self) -> list[Process]:
+        """All running processes, by name."""
+        return [self.processes[name] for name in sorted(self.processes)]
+
+    def serving(self, chance: random.Random) -> Process | None:
+        """A node that takes clients now."""
+        there = [p for p in self.running() if p.broker.active and not p.paused and p.failed is None]
+        return chance.choice(there) if there else None
+
+    def all_ready(self) -> bool:
+        """One active primary, every other node ready and listed, none missing."""
+        states = sorted(process.core.state for process in self.processes.values())
+        record = self.coordination.record
+        listed = {member.node for member in record.ready} if record else set()
+        return states == [ACTIVE] + ["ready"] * (len(self.disks) - 1) and listed == set(self.disks)

@@ -1,0 +1,140 @@
+"""The queues that the stream leads to, computed anew and in the plainest way; nothing of the product's code is asked.
+
+One event after another, as it passes the commit point. For every queue it remembers count and digest after each change, so
+that a node that is behind can be compared as of its own position.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from txobserver.configuration import DECLARE_QUEUE, DELETE_QUEUE
+from txobserver.events import (
+    Configure,
+    Delivered,
+    Event,
+    Publish,
+    Purge,
+    Settle,
+    TxDecision,
+    TxDequeue,
+    TxEnqueue,
+)
+
+_MASK = (1 << 64) - 1
+
+
+def fingerprint(place: int, rid: int) -> int:
+    """The product's digest of one message (``txobserver.store.mix``), written down a second time."""
+    value = (place * 0x9E3779B97F4A7C15 ^ rid * 0xC2B2AE3D27D4EB4F) & _MASK
+    value = ((value ^ (value >> 29)) * 0xBF58476D1CE4E5B9) & _MASK
+    return value ^ (value >> 32)
+
+
+@dataclass
+class ReferenceQueue:
+    """``contents``: place -> (replication id, body). ``changes``: sequences, with (count, digest) after each."""
+
+    name: str
+    number: int
+    contents: dict[int, tuple[int, str]] = field(default_factory=dict)
+    digest: int = 0
+    mark: int = 0
+    changed_at: list[int] = field(default_factory=list)
+    summaries: list[tuple[int, int]] = field(default_factory=list)
+
+    def as_of(self, sequence: int) -> tuple[int, int]:
+        """(count, digest) after the event at this sequence."""
+        at = bisect_right(self.changed_at, sequence)
+        return self.summaries[at - 1] if at else (0, 0)
+
+
+@dataclass
+class Change:
+    """What one event did to the queues, as (queue, place, body)."""
+
+    inserted: list[tuple[str, int, str]] = field(default_factory=list)
+    removed: list[tuple[str, int, str]] = field(default_factory=list)
+    decided: int | None = None
+    """The transaction that it decided"""
+    committed: bool = False
+
+
+class Reference:
+    """All durable queues as of ``end``, and their history."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self.queues: dict[int, ReferenceQueue] = {}
+        self.by_name: dict[str, ReferenceQueue] = {}
+        self._open: dict[int, list[TxEnqueue | TxDequeue]] = {}
+
+    def apply(self, sequence: int, event: Event) -> Change:
+        """The next event."""
+        self.end = sequence
+        change = Change()
+        if isinstance(event, Publish):
+            self._insert(sequence << 20, event, change)
+        elif isinstance(event, Settle):
+            self._remove(event, change)
+        elif isinstance(event, Purge):
+            self._purge(event, change)
+        elif isinstance(event, Delivered):
+            queue = self.queues.get(event.queue)
+            if queue is not None:
+                queue.mark = max(queue.mark, event.place)
+        elif isinstance(event, Configure):
+            self._configure(event)
+        elif isinstance(event, TxEnqueue | TxDequeue):
+            self._open.setdefault(event.tx, []).append(event)
+        elif isinstance(event, TxDecision):
+            self._decide(sequence, event, change)
+        for name in sorted({name for name, _, _ in change.inserted + change.removed}):
+            queue = self.by_name[name]
+            queue.changed_at.append(sequence)
+            queue.summaries.append((len(queue.contents), queue.digest))
+        return change
+
+    def _insert(self, place: int, event: Publish | TxEnqueue, change: Change) -> None:
+        for number in event.queues:
+            queue = self.queues.get(number)
+            if queue is not None:
+                body = event.message.body.decode()
+                queue.contents[place] = (event.rid, body)
+                queue.digest = (queue.digest + fingerprint(place, event.rid)) & _MASK
+                change.inserted.append((queue.name, place, body))
+
+    def _remove(self, event: Settle | TxDequeue, change: Change) -> None:
+        queue = self.queues.get(event.queue)
+        for place, _ in event.entries:
+            self._take(queue, place, change)
+
+    def _purge(self, event: Purge, change: Change) -> None:
+        queue = self.queues.get(event.queue)
+        if queue is not None:
+            for place in [each for each in queue.contents if each <= event.place and each not in event.spared]:
+                self._take(queue, place, change)
+
+    @staticmethod
+    def _take(queue: ReferenceQueue | None, place: int, change: Change) -> None:
+        found = queue.contents.pop(place, None) if queue is not None else None
+        if queue is not None and found is not None:
+            queue.digest = (queue.digest - fingerprint(place, found[0])) & _MASK
+            change.removed.append((queue.name, place, found[1]))
+
+    def _configure(self, event: Configure) -> None:
+        if event.operation == DECLARE_QUEUE and event.name not in self.by_name:
+            self.by_name[event.name] = self.queues[event.config_id] = ReferenceQueue(event.name, event.config_id)
+        elif event.operation == DELETE_QUEUE and event.name in self.by_name:
+            del self.queues[self.by_name.pop(event.name).number]
+
+    def _decide(self, sequence: int, event: TxDecision, change: Change) -> None:
+        change.decided, change.committed = event.tx, event.commit
+        events = self._open.pop(event.tx, [])
+        if event.commit:
+            for index, part in enumerate(events):
+                if isinstance(part, TxEnqueue):
+                    self._insert(sequence << 20 | index, part, change)
+                else:
+                    self._remove(part, change)

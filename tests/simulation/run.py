@@ -1,0 +1,170 @@
+"""One seed: a cluster under load, faults, healing, a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from broker_plugin.embedded.queue_operations import QueueDeclare, QueueState
+from ha.settings import Settings
+from tests.simulation.book import OK, UNKNOWN
+from tests.simulation.client_link import ClientLink
+from tests.simulation.clients import INPUT, KINDS, OUTPUTS, Client
+from tests.simulation.cluster import Cluster
+from tests.simulation.faults import Fault, Faults, draw_schedule, restart
+from tests.simulation.truth import Broken
+from tests.simulation.world import World
+
+LOAD_SECONDS = 4.0
+HEAL_SECONDS = 60.0
+
+
+@dataclass
+class Result:
+    """What a seed did. ``broken`` is the promise that did not hold, with one sentence."""
+
+    seed: int
+    events: int = 0
+    commits: int = 0
+    unknown: int = 0
+    failovers: int = 0
+    faults: int = 0
+    hits: int = 0
+    broken: str = ""
+    promise: str = ""
+    schedule: list[Fault] = field(default_factory=list)
+    transcript: list[str] = field(default_factory=list)
+
+    @property
+    def idle(self) -> bool:
+        """A run without commits, or in which nothing broke an open transaction, proves nothing."""
+        return not self.broken and (self.commits == 0 or self.hits == 0)
+
+
+class Run:
+    """``schedule`` None: the one that belongs to the seed."""
+
+    def __init__(self, seed: int, schedule: list[Fault] | None = None, transcript: bool = False) -> None:
+        self.world = World(seed)
+        if transcript:
+            self.world.transcript = []
+        chance = self.world.chance("run")
+        size = chance.choice((2, 3, 3, 3, 4, 5))
+        settings = Settings(
+            min_ready=chance.choice((1, 1, 1, 2)),
+            checkpoint_every=chance.choice((0.2, 0.5, 2.0)),
+            window_bytes=chance.choice((2000, 1 << 20)),
+            recent_bytes=chance.choice((2000, 1 << 20)),
+            prepare_timeout=chance.choice((0.5, 1.5)),
+            backup_timeout=chance.choice((1.0, 2.0)),
+        )
+        self.schedule = draw_schedule(self.world, LOAD_SECONDS) if schedule is None else schedule
+        self.cluster = Cluster(self.world, size, settings)
+        self._clients: list[Client] = []
+
+    def run(self) -> Result:
+        """All of it."""
+        result = Result(self.world.seed, schedule=self.schedule)
+        faults: Faults | None = None
+        try:
+            self._until(self.cluster.all_ready, 20.0, "a first primary with every backup ready")
+            self._declare()
+            self._clients = [kind(self.cluster, number) for kind, count in KINDS for number in range(count)]
+            self.world.run(self.world.now + 0.3)
+            faults = Faults(self.cluster, self.schedule)
+            self.world.run(self.world.now + LOAD_SECONDS)
+            self._heal(faults)
+            self._drain()
+            self.cluster.truth.finished()
+        except Broken as broken:
+            result.broken, result.promise = str(broken), broken.promise
+            self.world.say("checker", str(broken))
+        except Exception as error:
+            result.broken, result.promise = f"error: {type(error).__name__}: {error}", "error"
+            if self.world.transcript is not None:
+                raise
+        return self._counted(result, faults)
+
+    def _counted(self, result: Result, faults: Faults | None) -> Result:
+        book, record = self.cluster.book, self.cluster.coordination.record
+        result.events = self.world.events
+        result.commits, result.unknown = book.count(OK), book.count(UNKNOWN)
+        result.failovers = record.generation - 1 if record else 0
+        if faults is not None:
+            result.faults, result.hits = faults.struck, faults.hits
+        result.transcript = self.world.transcript or []
+        return result
+
+    def _declare(self) -> None:
+        declared: list[QueueState] = []
+        client = Declarer(self.cluster, 0)
+        for queue in (INPUT, *OUTPUTS):
+            client.queues.append(queue)
+        client.declared = declared
+        self._until(lambda: len(declared) == 1 + len(OUTPUTS), 5.0, "the queues")
+        client.stopping = True
+        assert client.link is not None
+        client.link.close()
+
+    def _heal(self, faults: Faults) -> None:
+        """No more faults: everything must come to an end (P12)."""
+        self.world.say("run", "heals")
+        faults.end_all()
+        self.world.run(self.world.now + 1.0)
+        for name in sorted(self.cluster.disks):
+            restart(self.cluster, name)
+        self._until(self._calm, HEAL_SECONDS, "every node ready and in step")
+
+    def _calm(self) -> bool:
+        for name in self.cluster.disks:
+            if name not in self.cluster.processes:
+                restart(self.cluster, name)
+        return self.cluster.all_ready()
+
+    def _drain(self) -> None:
+        """No more orders; what is there is worked off and taken."""
+        for client in self._clients:
+            if client.kind in ("feeder", "keeper"):
+                client.stopping = True
+        self._until(lambda: self._empty(INPUT), HEAL_SECONDS, f"an empty {INPUT}")
+        for client in self._clients:
+            client.stopping = True
+        self._until(lambda: all(self._empty(queue) for queue in OUTPUTS), HEAL_SECONDS, "empty queues")
+        self._until(lambda: not self.cluster.book.open_now(), HEAL_SECONDS, "the end of every transaction")
+        for link in list(self.cluster.links):
+            link.close()
+        self._until(self._in_step, HEAL_SECONDS, "every node in step")
+
+    def _empty(self, queue: str) -> bool:
+        return not self.cluster.truth.reference.by_name[queue].contents
+
+    def _in_step(self) -> bool:
+        processes = self.cluster.running()
+        stand = {process.core.replica.applied for process in processes}
+        return len(stand) == 1 and not any(process.core.replica.buffers for process in processes)
+
+    def _until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
+        end = self.world.now + seconds
+        while not condition():
+            if self.world.now >= end:
+                raise Broken("P12", f"{seconds:.0f} s have brought no {what}: {self._describe()}")
+            self.world.run(self.world.now + 0.05)
+
+    def _describe(self) -> str:
+        nodes = [f"{p.name} {p.core.state} {p.core.replica.tail}" for p in self.cluster.running()]
+        return f"{self.cluster.coordination.record}; " + "; ".join(nodes)
+
+
+class Declarer(Client):
+    """Declares the queues of a run."""
+
+    kind = "declarer"
+
+    def __init__(self, cluster: Cluster, number: int) -> None:
+        super().__init__(cluster, number)
+        self.queues: list[str] = []
+        self.declared: list[QueueState] = []
+
+    def connected(self, link: ClientLink) -> None:
+        for queue in self.queues:
+            link.declare(QueueDeclare(queue, durable=True), self.declared.append)

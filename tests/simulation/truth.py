@@ -1,0 +1,118 @@
+"""What really happened, as nobody in the cluster can see it: the one stream, and who holds and tells what of it.
+
+Every event that any node applies has passed the commit point, so the first to apply the event at a sequence settles
+what it is (``canonical``). Whoever applies another one there, now or later, on any node, has broken P6. The checkers
+are told of everything, each looks for the breach of its own promise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ha.coordination import Record
+from tests.simulation.book import Attempt, Book
+from tests.simulation.reference import Reference
+from txobserver.events import Event, GenerationStart
+from txobserver.ids import Position
+
+if TYPE_CHECKING:
+    from tests.simulation.checkers import Checker
+    from tests.simulation.cluster import Cluster
+    from tests.simulation.process import Process
+
+
+class Broken(AssertionError):
+    """A promise was broken; ``promise`` is its name, P1 to P12."""
+
+    def __init__(self, promise: str, text: str) -> None:
+        super().__init__(f"{promise}: {text}")
+        self.promise = promise
+
+
+class Truth:
+    """``told`` is the greatest sequence that an answer to a client has rested on."""
+
+    def __init__(self, cluster: Cluster, book: Book) -> None:
+        self.cluster = cluster
+        self.book = book
+        self.reference = Reference()
+        self.canonical: list[tuple[int, Event]] = []
+        self.told = 0
+        self.happened: set[str] = set()
+        """Labels of attempts that are visible, or were"""
+        self.marks_at_start: dict[int, dict[str, int]] = {}
+        """Of each generation: up to where each queue's messages may have been handed out before it began"""
+        self.checkers: list[Checker] = []
+        self._seen: dict[Process, Position] = {}
+
+    def generation_at(self, sequence: int) -> int:
+        """The generation of the event at this sequence of the one stream; 0 before the first."""
+        return self.canonical[sequence - 1][0] if sequence else 0
+
+    # -- told by the processes
+
+    def applied(self, process: Process, sequence: int, generation: int, event: Event) -> None:
+        """A node has applied an event."""
+        if sequence <= len(self.canonical):
+            if self.canonical[sequence - 1] != (generation, event):
+                raise Broken(
+                    "P6",
+                    f"{process.name} applied {event} of generation {generation} at {sequence}, "
+                    f"where {self.canonical[sequence - 1]} had been applied",
+                )
+            return
+        if sequence != len(self.canonical) + 1:
+            raise Broken("P6", f"{process.name} applied {sequence} before anybody applied {len(self.canonical) + 1}")
+        self.canonical.append((generation, event))
+        if isinstance(event, GenerationStart):
+            self.marks_at_start[generation] = {each.name: each.mark for each in self.reference.queues.values()}
+        change = self.reference.apply(sequence, event)
+        self.happened.update(body.split("/")[0] for _, _, body in change.inserted)
+        for checker in self.checkers:
+            checker.changed(change)
+
+    def turned(self, process: Process) -> None:
+        """A node's turn has ended."""
+        for checker in self.checkers:
+            checker.turned(process)
+        applied = process.core.replica.applied
+        if self._seen.get(process) != applied:
+            self._seen[process] = applied
+            for checker in self.checkers:
+                checker.stands_at(process, applied)
+
+    def undoing(self, process: Process, last: int) -> None:
+        """A node is about to undo or overwrite what its store holds behind sequence ``last``."""
+        for checker in self.checkers:
+            checker.undoing(process, last)
+
+    def record_changed(self, record: Record) -> None:
+        """The coordination record has changed."""
+        for checker in self.checkers:
+            checker.record_changed(record)
+
+    # -- told by the clients' ends at the broker
+
+    def answered(self, process: Process, attempt: Attempt | None, ok: bool) -> None:
+        """A node answers a client: the outcome of an attempt, or a declaration (None)."""
+        for checker in self.checkers:
+            checker.answered(process, attempt, ok)
+        if process.core.primary is not None:
+            self.told = max(self.told, process.core.primary.commit)
+
+    def delivered(self, process: Process, consumer: str, queue: str, body: str, redelivered: bool) -> None:
+        """A node hands a message to a consumer, or to a get."""
+        for checker in self.checkers:
+            checker.delivered(process, consumer, queue, body, redelivered)
+        if process.core.primary is not None:
+            self.told = max(self.told, process.core.primary.commit)
+
+    def counted(self, process: Process, queue: str, messages: int) -> None:
+        """A node tells a queue's length."""
+        for checker in self.checkers:
+            checker.counted(process, queue, messages)
+
+    def finished(self) -> None:
+        """The run is over and everything is healed."""
+        for checker in self.checkers:
+            checker.finished()
