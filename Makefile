@@ -42,9 +42,10 @@ bench: install ## txha beside RabbitMQ (needs rabbitmq-server), about six minute
 
 SEEDS ?= 2000
 FIRST ?= 0
-sim: install ## Random runs of whole clusters in memory: make sim SEEDS=2000 FIRST=0
-	@echo "== simulation: $(SEEDS) random runs from seed $(FIRST)"
-	@TXHA_SEEDS=$(FIRST):$(SEEDS) $(VENV)/bin/python -m pytest -q tests/simulation
+SIM_FILE ?=
+sim: install ## Simulated clusters on virtual time: make sim SEEDS=2000 FIRST=0 [SIM_FILE=remembers what is done]
+	@echo "== simulation: $(SEEDS) seeds from $(FIRST), and that of the commit"
+	@$(VENV)/bin/python -m tests.simulation run --seeds $(SEEDS) --first $(FIRST) $(if $(SIM_FILE),--file $(SIM_FILE))
 
 clean: ## Remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -105,7 +105,7 @@ class Backups:
 
     def _forget_other_incarnations(self, member: Member, now: float) -> None:
         """A node that comes with a new store is another member (``wiped_disk_is_ready_member``)."""
-        for known in self._keeper.counted():
+        for known in sorted(self._keeper.counted()):
             if known.node == member.node and known != member:
                 self._keeper.remove(known, now)
 
@@ -228,7 +228,7 @@ class Backups:
             elif session.member in before and session.member not in ready:
                 self._refuse(node, session.number, "taken out of the ready set")
                 self.detach(node, now)
-        for member in set(before) - set(ready):
+        for member in sorted(set(before) - set(ready)):
             self._emit(LogLine(f"{member.node} is out of the ready set"))
         for node, join in list(self._parked.items()):
             if join.member not in self._keeper.counted():
@@ -239,7 +239,7 @@ class Backups:
     def tick(self, now: float) -> None:
         """Take the silent and the gone out of the ready set."""
         tail = self._replica.durable
-        for member in self._keeper.counted():
+        for member in sorted(self._keeper.counted()):
             session = self.sessions.get(member.node)
             if session is None or session.member != member:
                 if self._absent_too_long(member.node, now):

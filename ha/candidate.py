@@ -1,9 +1,9 @@
 """Candidate: when a backup may become primary, and which one should (PROTOCOL, "Who is primary").
 
-A version of the record that stands still for a whole lease, timed on our own clock, has no primary. A tick counts for no
-more than ``renew_every``: if the clock jumps, the time that nobody was watching does not count. Then every
-reachable member of its ready set is asked how far its log goes, and the greatest position wins, names breaking ties, so
-that what reached any survivor is kept. The compare-and-set demands the very version that was judged: a promotion on
+A version of the record that stands still for a whole lease, timed on our own clock, has no primary. A tick counts for
+no more than ``renew_every``: if the clock jumps, the time that nobody was watching does not count. Then every reachable
+member of its ready set is asked how far its log goes, and the greatest position wins, names breaking ties, so that what
+reached any survivor is kept. The compare-and-set demands the very version that was judged: a promotion on
 a stale ready set cannot succeed (``promote_on_stale_ready_read``).
 """
 

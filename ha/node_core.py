@@ -77,7 +77,7 @@ class NodeCore:
             return
         self._checkpointing.tick(self.now)
         if self.keeper and self.backups and self.primary:
-            if not self.keeper.holds(self.now) and self._handover is None:
+            if self.keeper.expired(self.now):
                 self._step_down("the lease could not be renewed in time")
                 return
             self.backups.tick(self.now)
@@ -207,9 +207,8 @@ class NodeCore:
         generation = getattr(message, "generation", self.generation)
         if generation < self.generation:
             if not isinstance(message, wire.Refused):
-                self._emit(
-                    Send(node, wire.Refused(self.generation, getattr(message, "session", 0), "lower generation"))
-                )
+                refused = wire.Refused(self.generation, getattr(message, "session", 0), "lower generation")
+                self._emit(Send(node, refused))
             return
         if generation > self.generation and not self.primary:
             self._candidate.heard(generation)
@@ -312,14 +311,9 @@ class NodeCore:
             if current:
                 self._detached(retry_at_once=True)
             self._emit(LogLine(f"following {record.primary.node}"))
+            name, demand = record.primary.node, self._checkpointing.demand
             self.backup = Backup(
-                record.primary.node,
-                record.generation,
-                self._member,
-                self.replica,
-                self._settings,
-                self._emit,
-                self._checkpointing.demand,
+                name, record.generation, self._member, self.replica, self._settings, self._emit, demand
             )
         elif self.state == READY and self._member not in record.ready:
             self._detached(retry_at_once=True)

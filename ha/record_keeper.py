@@ -41,7 +41,11 @@ class RecordKeeper:
 
     def holds(self, now: float) -> bool:
         """Whether the lease certainly still holds."""
-        return not self.lost and self._release is None and now < self._lease_until
+        return self._release is None and not self.expired(now)
+
+    def expired(self, now: float) -> bool:
+        """Whether the lease may be another's: time to step down, also in the middle of a handover."""
+        return self.lost or now >= self._lease_until
 
     @property
     def released(self) -> bool:

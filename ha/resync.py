@@ -129,7 +129,7 @@ class Resync(Applied):
             summary = contents.summary(number)
             queues.append((number, summary.count, summary.digest, summary.mark))
         history = [start for start in replica.history if start.sequence <= end.sequence]
-        # A copy: what is applied before this message is encoded comes behind ``end`` (``snapshot_with_later_configuration``)
+        # A copy: what is applied before this is encoded comes behind ``end`` (``snapshot_with_later_configuration``).
         configuration = contents.configuration.copy()
         self._send(SnapshotEnd(self._generation, self._session, end, history, configuration, queues, transactions))
         self.ended_at = end.sequence

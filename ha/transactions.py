@@ -19,7 +19,6 @@ class Decider(Protocol):
         """Give the decision its position."""
         ...
 
-
     def answer(self, done: Done, outcome: str | None) -> None:
         """Tell an outcome to whoever still waits for it."""
         ...

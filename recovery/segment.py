@@ -4,7 +4,7 @@
     0       4     magic "TXSG"
     4       2     format version
     6       2     length of the description
-    8       4     crc32 of the description
+    8       4     crc32 of bytes 0 to 7 and the description
     12      …     msgpack map: cluster, node, incarnation, first (sequence of the first event), created (ms since 1970)
 
 A segment is named by its first sequence. ``scan`` never yields a frame whose checksum does not match.
@@ -36,7 +36,9 @@ from txobserver.store import StoreDamaged, StoreError
 MAGIC = b"TXSG"
 FORMAT_VERSION = 1
 SUFFIX = ".log"
-_HEADER = struct.Struct(">4sHHI")
+_START = struct.Struct(">4sHH")
+_CRC = struct.Struct(">I")
+_HEADER_SIZE = _START.size + _CRC.size
 
 
 class SegmentInfo(msgspec.Struct):
@@ -63,22 +65,24 @@ def segment_firsts(directory: Path, files: Files = REAL_FILES) -> list[int]:
 def encode_header(info: SegmentInfo) -> bytes:
     """The bytes that a segment begins with."""
     description = msgspec.msgpack.encode(info)
-    return _HEADER.pack(MAGIC, FORMAT_VERSION, len(description), zlib.crc32(description)) + description
+    start = _START.pack(MAGIC, FORMAT_VERSION, len(description))
+    return start + _CRC.pack(zlib.crc32(description, zlib.crc32(start))) + description
 
 
 def decode_header(data: bytes, path: Path) -> tuple[SegmentInfo, int]:
     """The description and the offset of the first frame. Raises TornFrame, StoreDamaged or StoreError."""
-    if len(data) < _HEADER.size or not data.strip(b"\0"):
+    if len(data) < _HEADER_SIZE or not data.strip(b"\0"):
         raise TornFrame(f"{path} ends within its header")
-    magic, version, length, crc = _HEADER.unpack_from(data)
-    if magic == MAGIC and version != FORMAT_VERSION:
-        raise StoreError(f"{path} has format version {version}; this version of txha reads {FORMAT_VERSION}")
-    description = data[_HEADER.size : _HEADER.size + length]
+    magic, version, length = _START.unpack_from(data)
+    description = data[_HEADER_SIZE : _HEADER_SIZE + length]
     if len(description) < length and magic == MAGIC and b"TXHA" not in data:
         raise TornFrame(f"{path} ends within its header")
-    if magic != MAGIC or zlib.crc32(description) != crc:
+    crc = zlib.crc32(description, zlib.crc32(data[: _START.size]))
+    if magic != MAGIC or _CRC.unpack_from(data, _START.size)[0] != crc:
         raise StoreDamaged(f"the header of {path} is damaged; restore the file or let the node rejoin with a new store")
-    return msgspec.msgpack.decode(description, type=SegmentInfo), _HEADER.size + length
+    if version != FORMAT_VERSION:
+        raise StoreError(f"{path} has format version {version}; this version of txha reads {FORMAT_VERSION}")
+    return msgspec.msgpack.decode(description, type=SegmentInfo), _HEADER_SIZE + length
 
 
 def read_header(path: Path, files: Files = REAL_FILES) -> tuple[SegmentInfo, int]:

@@ -1,7 +1,8 @@
 """Frames: how a group of events stands in the log and on the wire, the same bytes in both.
 
 One frame is one group commit: a fixed header and a msgpack array of events. Header and payload have a checksum each,
-so a flipped bit is found before anything is decoded, and a damaged length is not taken for a torn write.
+so a flipped bit is found before anything is decoded, and a damaged length is not taken for a torn write. Every version
+has these 48 bytes first, so that a damaged version is not taken for an unknown one.
 
     offset  size  field
     0       4     magic "TXHA"
@@ -103,10 +104,12 @@ def decode_frame(data: bytes | memoryview, offset: int = 0) -> tuple[Frame, int]
     magic, version, _flags, length, crc, generation, first, count, time_ms = _HEADER.unpack(header)
     if magic != MAGIC:
         raise DamagedFrame(f"no frame begins at offset {offset}")
+    if _CRC.unpack_from(data, offset + _HEADER.size)[0] != zlib.crc32(header):
+        raise DamagedFrame(f"the header of the frame at offset {offset} is damaged")
     if version != FORMAT_VERSION:
         raise UnknownFormat(f"format version {version} at offset {offset}; this version reads {FORMAT_VERSION}")
-    if _CRC.unpack_from(data, offset + _HEADER.size)[0] != zlib.crc32(header) or length > MAX_PAYLOAD:
-        raise DamagedFrame(f"the header of the frame at offset {offset} is damaged")
+    if length > MAX_PAYLOAD:
+        raise DamagedFrame(f"the frame at offset {offset} says that it has {length} bytes")
     end = offset + HEADER_SIZE + length + len(TRAILER)
     if end > len(data):
         raise TornFrame(f"the frame at offset {offset} needs {end - len(data)} bytes more")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from recovery.files import Files
-from recovery.log import LogReclaimed
+from recovery.log import Log, LogReclaimed
 from recovery.log_reader import LogReader
 from recovery.segment import segment_firsts, segment_path
-from tests.recovery.helpers import frame, open_log
+from tests.recovery.helpers import describe, frame, open_log
+from tests.simulation.fake_files import FakeFiles
 from txobserver.events import Delivered
 from txobserver.frames import encode_frame
 from txobserver.ids import Position
@@ -134,6 +136,11 @@ def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
     data = bytearray(last.read_bytes())
     data[5] = 9
     last.write_bytes(data)
+    with pytest.raises(StoreDamaged, match=r"the header of .* is damaged"):
+        open_log(tmp_path / "log")
+    length = int.from_bytes(data[6:8], "big")
+    data[8:12] = zlib.crc32(data[12 : 12 + length], zlib.crc32(data[:8])).to_bytes(4, "big")
+    last.write_bytes(data)
     with pytest.raises(StoreError, match="format version 9; this version of txha reads 1"):
         open_log(tmp_path / "log")
 
@@ -212,3 +219,29 @@ def test_full_and_read_only_say_so(tmp_path: Path, error: int) -> None:
     log, _ = open_log(tmp_path / "log", files=FailingFiles(writes=2, error=error))
     with pytest.raises(StoreFull, match="start"):
         log.append([frame(1)])
+
+
+def test_found_is_not_synced() -> None:
+    """What a killed process had written is synced before it counts: a later power cut may not take it."""
+    files = FakeFiles(lambda: 0.0)
+    log = Log(Path("log"), describe, 1 << 20, Position(0, 0), files)
+    log.append([frame(1)])
+    files.sync_fails = True
+    with pytest.raises(StoreError):
+        log.append([frame(4)])
+    files.sync_fails = False
+    assert files.last_durable() == (1, 3), "the second frame is in the file, and the process ends here"
+    again = Log(Path("log"), describe, 1 << 20, Position(0, 0), files)
+    assert [each.first for each in again.recover(Position(0, 0))] == [1, 4]
+    assert files.last_durable() == (1, 6)
+
+
+def test_a_log_that_cannot_be_read_is_said_in_a_sentence() -> None:
+    files = FakeFiles(lambda: 0.0)
+    log = Log(Path("log"), describe, 1 << 20, Position(0, 0), files)
+    log.append([frame(1)])
+    files.read_fails = True
+    with pytest.raises(StoreError, match="failed: Input/output error"):
+        log.read(1, 1 << 20)
+    with pytest.raises(StoreError, match="failed: Input/output error"):
+        list(Log(Path("log"), describe, 1 << 20, Position(0, 0), files).recover(Position(0, 0)))

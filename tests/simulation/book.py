@@ -63,6 +63,13 @@ class Book:
         """Transactions that have published and have no answer."""
         return sum(a.outcome in (OPEN, SENT) and bool(a.published) and not a.plain for a in self.attempts.values())
 
+    def unanswered(self) -> bool:
+        """Whether anybody waits for an answer that matters."""
+        return any(
+            attempt.outcome in (OPEN, SENT) and any(queue not in self.exempt for queue, _ in attempt.published)
+            for attempt in self.attempts.values()
+        )
+
     def count(self, outcome: str) -> int:
         """Transactions with this outcome."""
         return sum(a.outcome == outcome and not a.plain for a in self.attempts.values())

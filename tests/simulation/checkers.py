@@ -379,5 +379,3 @@ def _numbered(body: str) -> tuple[str, tuple[int, int]]:
     label, number = body.split("/")
     client, attempt = label.rsplit(".", 1)
     return client, (int(attempt), int(number))
-
-

@@ -67,11 +67,16 @@ class ClientLink:
 
         def reply() -> None:
             self._committing = None
+            self._world.say(self.process.name, f"answers {attempt.label} ok")
             self._truth.answered(self.process, attempt, True)
             self._back(lambda: done(attempt, OK))
             self._answered()
 
         def commit() -> None:
+            takes = ", ".join(body for _, body in attempt.consumed)
+            self._world.say(
+                self._client.name, f"commits {attempt.label}: {len(attempt.published)} messages for {takes}"
+            )
             self._committing, self._committed = attempt, done
             self.channel.commit(reply)
 
@@ -227,6 +232,7 @@ class ClientLink:
 
     def _down(self) -> None:
         if self._up:
+            self._world.say(self._client.name, f"has lost {self.process.name}")
             self._up = False
             self._cluster.links.remove(self)
             self._client.lost(self)

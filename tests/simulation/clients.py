@@ -1,8 +1,8 @@
 """Clients of the cluster: what each one wants, as a small state machine on its connection to one node's broker.
 
 A worker takes orders and publishes to several queues inside ``tx``; a feeder publishes orders with confirms; a consumer
-takes what came out; a counter asks for lengths; a keeper declares, binds and deletes. Every one writes into the book what it
-does before it does it, and what it was told when it was told.
+takes what came out; a counter asks for lengths; a keeper declares, binds and deletes. Every one writes into the book
+what it does before it does it, and what it was told when it was told.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Feeder(Client):
         self._feed()
 
     def _feed(self) -> None:
-        self.later(0.005, 0.06, self._feed)
+        self.later(0.01, 0.12, self._feed)
         waiting = len(self.cluster.truth.reference.by_name[INPUT].contents)
         if self.stopping or len(self._unconfirmed) >= 5 or waiting > 30:
             return
@@ -278,4 +278,4 @@ class Keeper(Client):
         self.later(0.1, 0.5, self._declare)
 
 
-KINDS: tuple[tuple[type[Client], int], ...] = ((Feeder, 2), (Worker, 5), (Consumer, 4), (Counter, 1), (Keeper, 1))
+KINDS: tuple[tuple[type[Client], int], ...] = ((Feeder, 2), (Worker, 4), (Consumer, 3), (Counter, 1), (Keeper, 1))

@@ -47,7 +47,7 @@ class Cluster:
             self._clocks[name] = self._chance.uniform(0, 1000), 1 + self._chance.uniform(-CLOCK_DRIFT, CLOCK_DRIFT)
             self.new_disk(name)
         self.truth = Truth(self, self.book)
-        self.truth.checkers = [checker(self.truth) for checker in CHECKERS]
+        self.truth.watch([checker(self.truth) for checker in CHECKERS])
         self.coordination = SimCoordination(world, self.truth.record_changed)
         self.network = Network(world, names, self.processes.get)
         for name in names:
@@ -67,6 +67,7 @@ class Cluster:
         except StoreError as error:
             self.world.say(name, f"does not start: {error}")
             return error
+        self.network.process_started(name)
         self.world.say(name, f"starts at {self.processes[name].core.replica.tail}")
         return None
 

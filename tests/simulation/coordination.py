@@ -41,14 +41,14 @@ class SimCoordination:
     def read(self, process: Process, done: Callable[[Record | None], None]) -> None:
         """The record, some time from now; no answer at all where the store cannot be reached."""
         if process.name not in self.cut_off and self._world.now >= self.stalled_until:
-            self._world.after(
-                self._delay(),
-                lambda: self._world.after(self._delay(), lambda record=self.store.read(): done(record)),
-            )
 
-    def compare_and_set(
-        self, process: Process, expected: int, record: object, done: Callable[[Outcome], None]
-    ) -> None:
+            def found() -> None:
+                record = self.store.read()
+                self._world.after(self._delay(), lambda: done(record))
+
+            self._world.after(self._delay(), found)
+
+    def compare_and_set(self, process: Process, expected: int, record: object, done: Callable[[Outcome], None]) -> None:
         """The outcome, or a CoordinationError after a timeout."""
         assert isinstance(record, Record)
         answered = False

@@ -6,6 +6,7 @@ time, in order. A crash finds each of them before, after, or in the middle of wh
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ class Disk:
         self.files = FakeFiles(lambda: world.now)
         self.base = MemoryBase()
         self.slowness = 1.0
+        self.damaged = False
 
     def last_durable(self) -> tuple[int, int]:
         """(generation, sequence) that this disk certainly holds everything up to."""
@@ -83,10 +85,8 @@ class Writer:
         chance = self._disk.chance
         if self._jobs and chance.random() < 0.7:
             self._disk.files.steps_to_crash = chance.randint(0, 4)
-            try:
+            with contextlib.suppress(Crashed, StoreError):
                 self._jobs[0].work()
-            except (Crashed, StoreError):
-                pass
             self._disk.files.steps_to_crash = None
 
     def _finish(self) -> None:

@@ -1,8 +1,8 @@
 """Files in memory that lose in a crash what a real disk may lose, and fail as a real disk may fail.
 
-A crash keeps every byte that was synced. Of what was written since, it keeps any prefix; behind that the file may end, or
-go on with zeros where blocks were allocated and never filled. A cut that was not synced may or may not have happened.
-Of what happened to the directory since it was synced, any prefix has happened.
+A crash keeps every byte that was synced. Of what was written since, it keeps any prefix; behind that the file may end,
+or go on with zeros where blocks were allocated and never filled. A cut that was not synced may or may not have
+happened. Of what happened to the directory since it was synced, any prefix has happened.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What breaks: each kind a class, each single fault one entry of a schedule that is drawn before the run begins.
 
 A fault begins at a time and mostly ends after a while. Its choices come from its own source of chance, so that a
-schedule with one entry less is the same schedule otherwise. Which kinds a run mixes, and how often they strike, is drawn
-per seed (swarm): a run in which everything breaks all the time never gets far enough to break in the rare ways.
+schedule with one entry less is the same schedule otherwise. Which kinds a run mixes, and how often they strike, is
+drawn per seed (swarm): a run in which everything breaks all the time never gets far enough to break in the rare ways.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Fault:
 def draw_schedule(world: World, seconds: float) -> list[Fault]:
     """A schedule for a run of this length."""
     chance = world.chance("faults")
-    kinds = [kind for kind in KINDS if chance.random() < 0.4] or ["kill"]
-    pause = chance.choice((0.15, 0.3, 0.6, 1.2))
-    faults, at = [], chance.uniform(0.1, 0.5)
+    kinds = [kind for kind in KINDS if chance.random() < 0.35] or ["kill"]
+    pause = chance.choice((0.1, 0.2, 0.4, 0.8))
+    faults, at = [], chance.uniform(0.05, 0.3)
     while at < seconds:
         kind = chance.choice(kinds)
         faults.append(Fault(at, kind, chance.choice((0.02, 0.1, 0.3, 0.8, 1.5)), len(faults)))
@@ -93,7 +93,8 @@ def may_lose_disk(cluster: Cluster, name: str) -> bool:
     record = cluster.coordination.record
     if record is None or cluster.coordination.under_way:
         return False
-    keepers = [m for m in record.ready if m.node != name and cluster.disks[m.node].member == m]
+    disks = [cluster.disks[m.node] for m in record.ready if m.node != name and cluster.disks[m.node].member == m]
+    keepers = [disk for disk in disks if not disk.damaged]
     spoiled = [p for p in cluster.running() if p.name != name and p.failed]
     serves = record.primary is not None and record.primary.node in cluster.processes
     return bool(keepers) and not spoiled and serves
@@ -263,7 +264,8 @@ def _lose(cluster: Cluster, chance: random.Random, flip: bool) -> Ending | None:
         return None
     cluster.world.say("fault", f"{'a bit flips on' if flip else 'loses'} the disk of {name}")
     cluster.kill(name, power=False)
-    if not flip or not cluster.disks[name].files.flip(chance):
+    cluster.disks[name].damaged = flip and cluster.disks[name].files.flip(chance)
+    if not flip:
         cluster.new_disk(name)
     return lambda: restart(cluster, name)
 

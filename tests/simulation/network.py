@@ -43,10 +43,7 @@ class Network:
         self._cut: set[tuple[str, str]] = set()
         self._stalled: set[tuple[str, str]] = set()
         self._connections: dict[tuple[str, str], Connection] = {}
-        for source in names:
-            for target in names:
-                if source != target:
-                    world.after(self._chance.uniform(0, 0.01), lambda s=source, t=target: self._dial(s, t))
+        self._names = names
 
     def send(self, source: Process, target: str, message: object) -> None:
         """Send, if there is a connection; else the message is lost."""
@@ -73,16 +70,24 @@ class Network:
         self._world.after(arrival - self._world.now, arrive)
 
     def _dial(self, source: str, target: str) -> None:
-        """Try to connect, for ever."""
+        """Try to connect; a node that is down comes back by itself and dials then."""
+        one, other = self._find(source), self._find(target)
+        if (source, target) in self._connections or one is None:
+            return
+        if other is None or one.paused or other.paused or not self._reachable(source, target):
+            self._dial_later(source, target)
+            return
+        self._connections[source, target] = Connection(one, other)
+        one.on_link(target, True)
+
+    def _dial_later(self, source: str, target: str) -> None:
         self._world.after(self._chance.uniform(*DIAL), lambda: self._dial(source, target))
-        if (source, target) in self._connections:
-            return
-        ends = self._find(source), self._find(target)
-        if ends[0] is None or ends[1] is None or ends[0].paused or ends[1].paused:
-            return
-        if self._reachable(source, target):
-            self._connections[source, target] = Connection(ends[0], ends[1])
-            ends[0].on_link(target, True)
+
+    def process_started(self, name: str) -> None:
+        """It dials every other node."""
+        for target in self._names:
+            if target != name:
+                self._dial_later(name, target)
 
     def _reachable(self, source: str, target: str) -> bool:
         """Both directions carry packets."""
@@ -98,6 +103,7 @@ class Network:
             connection.up = False
             if connection.source.alive:
                 connection.source.on_link(target, False)
+                self._dial_later(source, target)
 
     def process_ended(self, process: Process, chance_to_arrive: float = 0.5) -> None:
         """Its connections end. What it had sent may still arrive."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
 TICK = 0.03
-GATHER = 0.0002
+GATHER = 0.001
 WINDOW = WindowLimits(messages=8, bytes=4096)
 """Small, so that queues are read page by page"""
 
@@ -81,9 +81,7 @@ class Process:
             self, sequence, generation, event
         )
         self.broker = Broker(self._broker_has_work, self._unique, WINDOW)
-        self.core = NodeCore(
-            cluster.name, disk.member, replica, self.broker, cluster.settings, self.store.first
-        )
+        self.core = NodeCore(cluster.name, disk.member, replica, self.broker, cluster.settings, self.store.first)
         self.core.wake = self._due
         self._after(self._chance.uniform(0, TICK), self._tick)
 

@@ -1,7 +1,7 @@
 """The queues that the stream leads to, computed anew and in the plainest way; nothing of the product's code is asked.
 
-One event after another, as it passes the commit point. For every queue it remembers count and digest after each change, so
-that a node that is behind can be compared as of its own position.
+One event after another, as it passes the commit point. For every queue it remembers count and digest after each change,
+so that a node that is behind can be compared as of its own position.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from tests.simulation.faults import Fault, Faults, draw_schedule, restart
 from tests.simulation.truth import Broken
 from tests.simulation.world import World
 
-LOAD_SECONDS = 4.0
+LOAD_SECONDS = 2.0
 HEAL_SECONDS = 60.0
 
 
@@ -50,7 +50,15 @@ class Run:
             self.world.transcript = []
         chance = self.world.chance("run")
         size = chance.choice((2, 3, 3, 3, 4, 5))
+        lease = chance.choice((0.4, 1.0))
         settings = Settings(
+            lease_ttl=lease,
+            renew_every=lease / 5,
+            heartbeat_every=0.4,
+            silence=1.2,
+            rejoin_every=0.2,
+            probe_timeout=0.1,
+            link_down_grace=0.15,
             min_ready=chance.choice((1, 1, 1, 2)),
             checkpoint_every=chance.choice((0.2, 0.5, 2.0)),
             window_bytes=chance.choice((2000, 1 << 20)),
@@ -110,7 +118,7 @@ class Run:
         """No more faults: everything must come to an end (P12)."""
         self.world.say("run", "heals")
         faults.end_all()
-        self.world.run(self.world.now + 1.0)
+        self.world.run(self.world.now + 0.3)
         for name in sorted(self.cluster.disks):
             restart(self.cluster, name)
         self._until(self._calm, HEAL_SECONDS, "every node ready and in step")
@@ -124,19 +132,15 @@ class Run:
     def _drain(self) -> None:
         """No more orders; what is there is worked off and taken."""
         for client in self._clients:
-            if client.kind in ("feeder", "keeper"):
-                client.stopping = True
-        self._until(lambda: self._empty(INPUT), HEAL_SECONDS, f"an empty {INPUT}")
-        for client in self._clients:
             client.stopping = True
-        self._until(lambda: all(self._empty(queue) for queue in OUTPUTS), HEAL_SECONDS, "empty queues")
-        self._until(lambda: not self.cluster.book.open_now(), HEAL_SECONDS, "the end of every transaction")
+        self._until(self._worked_off, HEAL_SECONDS, "empty queues and an answer to every client")
         for link in list(self.cluster.links):
             link.close()
         self._until(self._in_step, HEAL_SECONDS, "every node in step")
 
-    def _empty(self, queue: str) -> bool:
-        return not self.cluster.truth.reference.by_name[queue].contents
+    def _worked_off(self) -> bool:
+        queues = self.cluster.truth.reference.by_name
+        return not self.cluster.book.unanswered() and not any(queues[name].contents for name in (INPUT, *OUTPUTS))
 
     def _in_step(self) -> bool:
         processes = self.cluster.running()

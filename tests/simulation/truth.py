@@ -7,6 +7,7 @@ are told of everything, each looks for the breach of its own promise.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ha.coordination import Record
@@ -43,7 +44,18 @@ class Truth:
         self.marks_at_start: dict[int, dict[str, int]] = {}
         """Of each generation: up to where each queue's messages may have been handed out before it began"""
         self.checkers: list[Checker] = []
+        self._watching: dict[str, list[Callable[..., None]]] = {}
+        self._record: object = None
         self._seen: dict[Process, Position] = {}
+
+    def watch(self, checkers: list[Checker]) -> None:
+        """These look on from now on; what happens often is told to those only who want to know of it."""
+        self.checkers = checkers
+        for what in ("changed", "turned"):
+            wanting = [
+                each for each in checkers if getattr(type(each), what) is not getattr(type(each).__mro__[-2], what)
+            ]
+            self._watching[what] = [getattr(each, what) for each in wanting]
 
     def generation_at(self, sequence: int) -> int:
         """The generation of the event at this sequence of the one stream; 0 before the first."""
@@ -68,13 +80,13 @@ class Truth:
             self.marks_at_start[generation] = {each.name: each.mark for each in self.reference.queues.values()}
         change = self.reference.apply(sequence, event)
         self.happened.update(body.split("/")[0] for _, _, body in change.inserted)
-        for checker in self.checkers:
-            checker.changed(change)
+        for watch in self._watching["changed"]:
+            watch(change)
 
     def turned(self, process: Process) -> None:
         """A node's turn has ended."""
-        for checker in self.checkers:
-            checker.turned(process)
+        for watch in self._watching["turned"]:
+            watch(process)
         applied = process.core.replica.applied
         if self._seen.get(process) != applied:
             self._seen[process] = applied
@@ -88,6 +100,11 @@ class Truth:
 
     def record_changed(self, record: Record) -> None:
         """The coordination record has changed."""
+        ready = ", ".join(str(member) for member in record.ready)
+        if record.version and (record.generation, record.ready, record.released) != self._record:
+            self._record = record.generation, record.ready, record.released
+            what = "released by" if record.released else "primary"
+            self.cluster.world.say("record", f"generation {record.generation}, {what} {record.primary}, ready: {ready}")
         for checker in self.checkers:
             checker.record_changed(record)
 

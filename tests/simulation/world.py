@@ -12,8 +12,8 @@ Call = Callable[[], None]
 class World:
     """``now`` is in seconds. Calls of the same time run in the order in which they were asked for.
 
-    ``chance(name)`` is a source of randomness of its own, so that one that is asked more or less often leaves the others
-    alone: a run with one fault less stays as like the run with it as can be.
+    ``chance(name)`` is a source of randomness of its own, so that one that is asked more or less often leaves the
+    others alone: a run with one fault less stays as like the run with it as can be.
     """
 
     def __init__(self, seed: int) -> None:

@@ -1,0 +1,97 @@
+"""``python -m tests.simulation``: run seeds, replay one, shrink one."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tests.simulation.campaign import Totals, campaign
+from tests.simulation.run import Run
+from tests.simulation.shrink import shrink
+
+app = typer.Typer(help="Deterministic simulation of whole clusters.", no_args_is_help=True, add_completion=False)
+console = Console(highlight=False)
+
+
+@app.command()
+def run(
+    seeds: Annotated[int, typer.Option(help="How many")] = 2000,
+    first: Annotated[int, typer.Option(help="The first seed")] = 0,
+    jobs: Annotated[int, typer.Option(help="Processes")] = os.cpu_count() or 1,
+    file: Annotated[Path | None, typer.Option(help="Remember here what is done, and go on from there")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The sums as JSON")] = False,
+) -> None:
+    """Run seeds; exit status 1 if a promise was broken."""
+    totals = campaign(
+        first, seeds, jobs, file, lambda text: Console(stderr=True, highlight=False).print(f"[dim]{text}")
+    )
+    if as_json:
+        print(json.dumps(totals.as_dict()))
+    else:
+        console.print(_table(totals))
+    for seed, _, text in totals.broken[:20]:
+        console.print(f"[bold red]{text}[/]\n  see it: python -m tests.simulation replay {seed}", markup=True)
+    raise typer.Exit(1 if totals.broken else 0)
+
+
+@app.command()
+def replay(
+    seed: int,
+    short: Annotated[bool, typer.Option(help="With the shortest schedule that still fails")] = False,
+) -> None:
+    """Print the transcript of one seed, the same to the letter every time; exit status 1 if a promise was broken."""
+    schedule = None
+    if short:
+        found = Run(seed).run()
+        if found.promise:
+            schedule = shrink(seed, found.promise, found.schedule, lambda text: None)
+    result = Run(seed, schedule, transcript=True).run()
+    for fault in result.schedule:
+        print(f"planned: {fault}")
+    print("\n".join(result.transcript))
+    print(result.broken or f"every promise held: {result.commits} commits, {result.failovers} failovers")
+    raise typer.Exit(1 if result.broken else 0)
+
+
+@app.command(name="shrink")
+def shrink_command(seed: int) -> None:
+    """Print the shortest schedule of faults with which this seed still fails."""
+    found = Run(seed).run()
+    if not found.promise:
+        console.print(f"seed {seed} breaks nothing")
+        return
+    console.print(found.broken)
+    for fault in shrink(seed, found.promise, found.schedule, lambda text: console.print(f"[dim]{text}[/]")):
+        console.print(str(fault))
+    raise typer.Exit(1)
+
+
+def _table(totals: Totals) -> Table:
+    table = Table(title="simulated clusters", show_header=False)
+    table.add_column(style="bold")
+    table.add_column(justify="right")
+    active = totals.seeds - totals.idle
+    rows = {
+        "seeds (idle ones among them)": f"{totals.seeds:,} ({totals.idle:,})",
+        "events": f"{totals.events:,}",
+        "commits": f"{totals.commits:,}",
+        "unknown outcomes": f"{totals.unknown:,}",
+        "failovers": f"{totals.failovers:,}",
+        "faults": f"{totals.faults:,}",
+        "of these, with a transaction open": f"{totals.hits:,}",
+        "seeds that count": f"{active:,}",
+        "broken": str(len(totals.broken)),
+    }
+    for name, value in rows.items():
+        table.add_row(name, value)
+    return table
+
+
+if __name__ == "__main__":
+    app()
