@@ -1,4 +1,4 @@
-"""The cluster under test: one of our own, or the broker that TXHA_AMQP_URL names (host and port)."""
+"""The cluster under test: one of our own, or the broker that TXHA_AMQP_URL names, with its user, password and vhost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from urllib.parse import urlsplit
 
 import pika
 import pytest
@@ -16,23 +15,29 @@ from python_tests.processes import LocalCluster
 
 
 @pytest.fixture(scope="session")
-def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[int]]:
-    """AMQP ports of a running cluster; every one of them serves clients."""
-    url = os.environ.get("TXHA_AMQP_URL")
-    if url:
-        yield [urlsplit(url).port or 5672]
+def foreign_broker() -> str | None:
+    """The url of somebody else's broker that the suite shall run against; None if it starts a cluster of its own."""
+    return os.environ.get("TXHA_AMQP_URL") or None
+
+
+@pytest.fixture(scope="session")
+def urls(foreign_broker: str | None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """Urls at which a running cluster serves clients, each of them as good as the others."""
+    if foreign_broker is not None:
+        yield [foreign_broker]
     else:
         with LocalCluster(tmp_path_factory.mktemp("suite") / "cluster", 3, "--set", "timing.lease_ttl=5") as cluster:
-            yield cluster.ports
+            yield cluster.urls
 
 
 @pytest.fixture
-def connect(ports: list[int]) -> Iterator[Callable[..., pika.BlockingConnection]]:
+def connect(urls: list[str]) -> Iterator[Callable[..., pika.BlockingConnection]]:
     """Opens connections, to the n-th node if asked, and closes them in the end."""
     opened = []
 
     def connect(node: int = 0) -> pika.BlockingConnection:
-        parameters = pika.ConnectionParameters("127.0.0.1", ports[node % len(ports)], heartbeat=30)
+        parameters = pika.URLParameters(urls[node % len(urls)])
+        parameters.heartbeat = 30
         opened.append(pika.BlockingConnection(parameters))
         return opened[-1]
 

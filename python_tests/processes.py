@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,26 +14,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from broker_plugin.cli.layout import LOWEST_PORT, ephemeral_range, port_is_free
+
 START_SECONDS = 30.0
 
 
 def free_base_port(count: int) -> int:
-    """The first of ``count`` neighbouring loopback ports that nobody listens on."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            base = int(probe.getsockname()[1])
-        if base + count < 65536 and all(_free(base + offset) for offset in range(count)):
+    """The first of ``count`` neighbouring loopback ports that nobody listens on at the moment.
+
+    They lie below the range of outgoing connections: a port of that range could be taken by any client between this
+    look and the start of the node that shall listen there. Raises RuntimeError if there are none.
+    """
+    candidates = list(range(LOWEST_PORT, ephemeral_range()[0] - count + 1))
+    random.shuffle(candidates)
+    for base in candidates:
+        if all(port_is_free(base + offset) for offset in range(count)):
             return base
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+    raise RuntimeError(f"there are no {count} free loopback ports from {LOWEST_PORT} up to the outgoing connections'")
 
 
 class LocalCluster:

@@ -67,7 +67,7 @@ def free_ports(count: int, taken: set[int]) -> list[int]:
     They are outside the range from which the system gives ports to outgoing connections: a client's connection could
     otherwise sit on the port of a node that is down, and keep it from being started again.
     """
-    low, high = _ephemeral_range()
+    low, high = ephemeral_range()
     candidates = [p for p in range(LOWEST_PORT, 65536) if not low <= p <= high and p not in taken]
     random.shuffle(candidates)
     ports: list[int] = []
@@ -81,7 +81,8 @@ def free_ports(count: int, taken: set[int]) -> list[int]:
     return ports
 
 
-def _ephemeral_range() -> tuple[int, int]:
+def ephemeral_range() -> tuple[int, int]:
+    """The first and the last port that the system gives to outgoing connections."""
     try:
         low, high = EPHEMERAL.read_text().split()
         return int(low), int(high)

@@ -9,8 +9,8 @@ import pytest
 from aio_pika.abc import AbstractChannel, AbstractConnection
 
 
-async def connected(ports: list[int], node: int = 0) -> AbstractConnection:
-    return await aio_pika.connect(f"amqp://guest:guest@127.0.0.1:{ports[node % len(ports)]}/")
+async def connected(urls: list[str], node: int = 0) -> AbstractConnection:
+    return await aio_pika.connect(urls[node % len(urls)])
 
 
 async def put(channel: AbstractChannel, queue: str, body: bytes) -> None:
@@ -22,8 +22,8 @@ async def count(channel: AbstractChannel, queue: str) -> int:
     return declared.declaration_result.message_count or 0
 
 
-async def test_commit_and_rollback(ports: list[int], queues: list[str]) -> None:
-    async with await connected(ports) as connection, await connected(ports, 1) as probe:
+async def test_commit_and_rollback(urls: list[str], queues: list[str]) -> None:
+    async with await connected(urls) as connection, await connected(urls, 1) as probe:
         channel = await connection.channel(publisher_confirms=False)
         other = await probe.channel()
         async with channel.transaction():
@@ -38,9 +38,9 @@ async def test_commit_and_rollback(ports: list[int], queues: list[str]) -> None:
         assert await count(other, queues[0]) == 1
 
 
-async def test_consume_and_publish_in_one_transaction(ports: list[int], queues: list[str]) -> None:
+async def test_consume_and_publish_in_one_transaction(urls: list[str], queues: list[str]) -> None:
     source, target, _ = queues
-    async with await connected(ports) as connection, await connected(ports, 2) as probe:
+    async with await connected(urls) as connection, await connected(urls, 2) as probe:
         other = await probe.channel()
         for number in range(30):
             await put(other, source, f"{number}".encode())
@@ -61,7 +61,7 @@ async def test_consume_and_publish_in_one_transaction(ports: list[int], queues: 
         assert await count(other, source) == 0 and await count(other, target) == 30
 
 
-async def test_many_channels_at_once(ports: list[int], queues: list[str]) -> None:
+async def test_many_channels_at_once(urls: list[str], queues: list[str]) -> None:
     async def work(connection: AbstractConnection, index: int) -> None:
         channel = await connection.channel(publisher_confirms=False)
         transaction = channel.transaction()
@@ -71,19 +71,19 @@ async def test_many_channels_at_once(ports: list[int], queues: list[str]) -> Non
                 await put(channel, queue, f"{index}.{number}".encode())
             await transaction.commit()
 
-    async with await connected(ports) as one, await connected(ports, 1) as two:
+    async with await connected(urls) as one, await connected(urls, 1) as two:
         await asyncio.gather(*(work(one if n % 2 else two, n) for n in range(30)))
         other = await one.channel()
         assert [await count(other, queue) for queue in queues] == [150, 150, 150]
 
 
-async def test_a_lost_connection_rolls_back(ports: list[int], queues: list[str]) -> None:
-    connection = await connected(ports)
+async def test_a_lost_connection_rolls_back(urls: list[str], queues: list[str]) -> None:
+    connection = await connected(urls)
     channel = await connection.channel(publisher_confirms=False)
     await channel.transaction().select()
     await put(channel, queues[0], b"never")
     await connection.close()
-    async with await connected(ports, 1) as probe:
+    async with await connected(urls, 1) as probe:
         other = await probe.channel()
         await asyncio.sleep(0.1)
         assert await count(other, queues[0]) == 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import kombu
 
 
-def test_commit_and_rollback(ports: list[int], queues: list[str]) -> None:
-    with kombu.Connection(f"amqp://guest:guest@127.0.0.1:{ports[-1]}//") as connection:
+def test_commit_and_rollback(urls: list[str], queues: list[str]) -> None:
+    with kombu.Connection(urls[-1]) as connection:
         channel = connection.channel()
         channel.tx_select()
         producer = kombu.Producer(channel, serializer="json")

@@ -12,7 +12,7 @@ from typing import Any
 
 import broker_plugin.cli.cluster
 from broker_plugin.cli.cluster import run_cluster
-from broker_plugin.cli.layout import free_ports, port_is_free
+from python_tests.processes import free_base_port
 
 PATIENCE_SECONDS = 20.0
 
@@ -39,7 +39,7 @@ class Supervised:
 
     def __init__(self, directory: Path, *options: str) -> None:
         self.directory = directory
-        self.base_port = _neighbours()
+        self.base_port = free_base_port(2)
         self._options = options
         self.process: subprocess.Popen[str]
 
@@ -87,13 +87,6 @@ class Supervised:
         """How often a node was started."""
         path = self.directory / name / "lives"
         return len(path.read_text().splitlines()) if path.exists() else 0
-
-
-def _neighbours() -> int:
-    """A port with a free one after it."""
-    while not port_is_free((first := free_ports(1, set())[0]) + 1):
-        pass
-    return first
 
 
 if __name__ == "__main__":
