@@ -21,6 +21,13 @@ def foreign_broker() -> str | None:
 
 
 @pytest.fixture(scope="session")
+def may_kill_nodes(foreign_broker: str | None) -> None:
+    """For tests that kill and freeze nodes; skips them, with a reason, where the nodes are not ours."""
+    if foreign_broker is not None:
+        pytest.skip("TXHA_AMQP_URL names a broker that this suite did not start, so it cannot kill its nodes")
+
+
+@pytest.fixture(scope="session")
 def urls(foreign_broker: str | None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """Urls at which a running cluster serves clients, each of them as good as the others."""
     if foreign_broker is not None:

@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from broker_plugin.cli.layout import LOWEST_PORT, ephemeral_range, port_is_free
+from python_tests.waiting import wait_until
 
 START_SECONDS = 30.0
 
@@ -56,6 +58,10 @@ class LocalCluster:
     def urls(self) -> list[str]:
         """The same, as clients take them."""
         return [f"amqp://guest:guest@127.0.0.1:{port}/" for port in self.ports]
+
+    def url(self, name: str) -> str:
+        """Where clients reach one node."""
+        return self.urls[int(name.removeprefix("node-")) - 1]
 
     def __enter__(self) -> LocalCluster:
         return self.start()
@@ -116,6 +122,14 @@ class LocalCluster:
         active = [node for node in self.status() if node["state"] == "active"]
         return max(active, key=lambda node: node["generation"])["name"] if active else None
 
+    def backups(self) -> list[str]:
+        """The names of the backups that are ready."""
+        return [node["name"] for node in self.status() if node["state"] == "ready"]
+
+    def all_ready(self) -> bool:
+        """Whether there is a primary and everyone else is a ready backup."""
+        return sorted(node["state"] for node in self.status()) == ["active"] + ["ready"] * (self.count - 1)
+
     def state(self, name: str) -> str:
         """The state of one node."""
         return next((node["state"] for node in self.status() if node["name"] == name), "down")
@@ -131,6 +145,25 @@ class LocalCluster:
             if node["name"] == name and node["pid"] is not None:
                 return int(node["pid"])
         raise LookupError(f"{name} does not run")
+
+    def runs(self, name: str) -> bool:
+        """Whether a node has a process; of one that has just ended that may be noticed a moment later."""
+        try:
+            self.pid(name)
+        except LookupError:
+            return False
+        return True
+
+    @contextmanager
+    def frozen(self, name: str) -> Iterator[None]:
+        """SIGSTOP, and SIGCONT in the end if it lives by then."""
+        pid = self.pid(name)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            if self.runs(name):
+                os.kill(pid, signal.SIGCONT)
 
     def kill(self, name: str) -> float:
         """SIGKILL; returns the monotonic time of it."""
@@ -148,7 +181,11 @@ class LocalCluster:
         settings: Sequence[str] = (),
         log: Path | None = None,
     ) -> None:
-        """Start one node again, by itself, with ``settings`` as ``--set`` takes them; ``log`` gets what it says."""
+        """Start a node anew, by itself, with ``settings`` as ``--set`` takes them; ``log`` gets what it says.
+
+        Raises TimeoutError if it has not ended.
+        """
+        wait_until(lambda: not self.runs(name), START_SECONDS, f"the end of {name}")
         directory = self.directory / name
         options = [word for setting in settings for word in ("--set", setting)]
         with (log or directory / "node.log").open("ab") as output:
@@ -164,8 +201,4 @@ class LocalCluster:
 
     def wait_state(self, name: str, state: str, seconds: float = START_SECONDS) -> None:
         """Wait until a node is in this state. Raises TimeoutError."""
-        deadline = time.monotonic() + seconds
-        while self.state(name) != state:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{name} is {self.state(name)} and not {state} after {seconds:.0f} s")
-            time.sleep(0.05)
+        wait_until(lambda: self.state(name) == state, seconds, f"the state {state} of {name}", every=0.05)

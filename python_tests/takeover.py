@@ -43,7 +43,7 @@ def run(trials: int, as_json: bool) -> int:
 
 def _trial(cluster: LocalCluster) -> float:
     """Everyone ready, then SIGKILL, then publish to the survivors until one confirms."""
-    while sorted(node["state"] for node in cluster.status()) != ["active", "ready", "ready"]:
+    while not cluster.all_ready():
         time.sleep(0.1)
     primary = cluster.primary()
     assert primary is not None

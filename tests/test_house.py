@@ -13,6 +13,8 @@ PACKAGES = ("txobserver", "ha", "recovery", "broker_plugin", "python_tests", "te
 PURE = ("txobserver", "ha", "broker_plugin/embedded")
 IMPURE = {"socket", "asyncio", "time", "random", "threading", "os", "uuid", "secrets", "datetime"}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplemented" + r"Error|pytest\.(skip|xfail)|mark\.(skip|xfail)")
+MAY_SKIP = "python_tests/conftest.py"
+"""Where TXHA_AMQP_URL names somebody else's broker, what kills nodes is skipped, in one place and with a reason."""
 FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
@@ -24,7 +26,8 @@ def test_small_files_short_functions_nothing_unfinished(path: Path) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert (node.end_lineno or 0) - node.lineno < 60, f"{node.name} passes 60 lines"
     if path.name != "test_house.py":
-        assert not UNFINISHED.search(text)
+        allowed = ["pytest.skip"] if path == ROOT / MAY_SKIP else []
+        assert [found[0] for found in UNFINISHED.finditer(text)] == allowed
 
 
 @pytest.mark.parametrize("package", PURE)

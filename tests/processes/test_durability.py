@@ -29,8 +29,9 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 
 
 def channel_to(cluster: LocalCluster, node: str) -> BlockingChannel:
-    port = cluster.ports[int(node.removeprefix("node-")) - 1]
-    return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port, heartbeat=0)).channel()
+    parameters = pika.URLParameters(cluster.url(node))
+    parameters.heartbeat = 0
+    return pika.BlockingConnection(parameters).channel()
 
 
 def completed_syncs(trace: Path) -> list[float]:
@@ -96,7 +97,7 @@ def test_a_sync_completes_on_every_node_before_the_answer(cluster: LocalCluster,
 
 def test_a_backup_whose_disk_is_full_leaves_the_ready_set(cluster: LocalCluster) -> None:
     """It says so in one line and ends; it fails one transaction at most, and nothing that was answered is lost."""
-    victim = next(node["name"] for node in cluster.status() if node["state"] == "ready")
+    victim = cluster.backups()[0]
     directory = cluster.directory / victim
     primary = cluster.primary()
     assert primary is not None
@@ -155,7 +156,7 @@ class small_disk:
 def test_a_damaged_store_is_refused_and_a_new_one_rejoins(cluster: LocalCluster) -> None:
     """A flipped bit in the log: the node does not start, says why, and comes back with a new store."""
     primary = cluster.primary()
-    victim = next(node["name"] for node in cluster.status() if node["state"] == "ready")
+    victim = cluster.backups()[0]
     assert primary is not None
     channel = channel_to(cluster, primary)
     channel.queue_declare("kept", durable=True)

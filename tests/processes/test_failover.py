@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from pathlib import Path
 
@@ -22,10 +20,6 @@ LOAD = Load(pika_workers=6, aio_connections=2, aio_channels=4, think=0.02)
 def cluster(tmp_path: Path):  # type: ignore[no-untyped-def]
     with LocalCluster(tmp_path / "cluster") as running:
         yield running
-
-
-def all_ready(cluster: LocalCluster) -> bool:
-    return sorted(node["state"] for node in cluster.status()) == ["active", "ready", "ready"]
 
 
 def test_sigkill_of_all_nodes_at_once_loses_nothing(cluster: LocalCluster) -> None:
@@ -49,13 +43,9 @@ def test_a_stopped_primary_answers_nothing_when_it_wakes(cluster: LocalCluster) 
     clients.wait_committed(50)
     sleeper = cluster.primary()
     assert sleeper is not None
-    pid = cluster.pid(sleeper)
-    os.kill(pid, signal.SIGSTOP)
-    try:
+    with cluster.frozen(sleeper):
         wait_until(lambda: cluster.primary() not in (None, sleeper), 15, "another primary")
-    finally:
-        os.kill(pid, signal.SIGCONT)
-    wait_until(lambda: all_ready(cluster), 20, "everyone ready")
+    wait_until(cluster.all_ready, 20, "everyone ready")
     clients.wait_committed(50)
     assert not clients.drain().broken
 
@@ -64,16 +54,12 @@ def test_a_stopped_backup_holds_nobody_up_for_longer_than_prepare_timeout(cluste
     clients = Clients(cluster.urls, LOAD)
     clients.start()
     clients.wait_committed(50)
-    sleeper = next(node["name"] for node in cluster.status() if node["state"] == "ready")
-    pid = cluster.pid(sleeper)
-    os.kill(pid, signal.SIGSTOP)
-    try:
+    sleeper = cluster.backups()[0]
+    with cluster.frozen(sleeper):
         clients.wait_committed(100, 20)
         primary = next(node for node in cluster.status() if node["state"] == "active")
         assert sleeper not in primary["ready_set"]
-    finally:
-        os.kill(pid, signal.SIGCONT)
-    wait_until(lambda: all_ready(cluster), 20, "everyone ready")
+    wait_until(cluster.all_ready, 20, "everyone ready")
     assert not clients.drain().broken
 
 
@@ -102,9 +88,9 @@ def test_promote_hands_over(cluster: LocalCluster) -> None:
     clients = Clients(cluster.urls, LOAD)
     clients.start()
     clients.wait_committed(50)
-    chosen = next(node["name"] for node in cluster.status() if node["state"] == "ready")
+    chosen = cluster.backups()[0]
     command = [sys.executable, "-m", "broker_plugin.cli.main", "promote", "--dir", str(cluster.directory), chosen]
     assert subprocess.run(command, check=False).returncode == 0
-    wait_until(lambda: cluster.primary() == chosen and all_ready(cluster), 15, "the chosen node as primary")
+    wait_until(lambda: cluster.primary() == chosen and cluster.all_ready(), 15, "the chosen node as primary")
     clients.wait_committed(50)
     assert not clients.drain().broken
