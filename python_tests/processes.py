@@ -174,6 +174,15 @@ class LocalCluster:
             self._extra[name].wait()
         return killed
 
+    def exit_status(self, name: str) -> int | None:
+        """How a node that was started by itself has ended, negative for a signal; None while it runs."""
+        return self._extra[name].poll()
+
+    def promote(self, name: str) -> None:
+        """``txha promote`` of a ready backup. Raises CalledProcessError where that is refused."""
+        command = [sys.executable, "-m", "broker_plugin.cli.main", "promote", "--dir", str(self.directory), name]
+        subprocess.run(command, check=True)
+
     def start_node(
         self,
         name: str,

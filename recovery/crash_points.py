@@ -1,7 +1,9 @@
 """Named points between two durable steps at which a test can end the process as SIGKILL would.
 
 With the environment variable TXHA_CRASH_POINT set to ``name`` or ``name:n``, the process kills itself when it passes
-that point for the n-th time (the first, if n is not given). Without it a crash point costs one comparison.
+that point for the n-th time (the first, if n is not given). With ``@file`` behind it, passings count from the moment
+when that file exists: so a node can be made what it shall be before it dies. The last thing that it says on standard
+error is the name of the point. Without the variable a crash point costs one comparison.
 """
 
 from __future__ import annotations
@@ -28,20 +30,22 @@ CRASH_POINTS: dict[str, str] = {
 }
 
 
-def _armed() -> tuple[str, int]:
-    name, _, count = os.environ.get("TXHA_CRASH_POINT", "").partition(":")
+def _armed() -> tuple[str, int, str]:
+    point, _, file = os.environ.get("TXHA_CRASH_POINT", "").partition("@")
+    name, _, count = point.partition(":")
     if name and name not in CRASH_POINTS:
         raise ValueError(f"TXHA_CRASH_POINT names no crash point: {name}")
-    return name, int(count or 1)
+    return name, int(count or 1), file
 
 
-_name, _left = _armed()
+_name, _left, _file = _armed()
 
 
 def crash_point(name: str) -> None:
     """End this process here if the environment asks for it."""
     global _left
-    if name == _name:
+    if name == _name and (not _file or os.path.exists(_file)):
         _left -= 1
         if _left == 0:
+            os.write(2, f"crash point {name}\n".encode())
             os.kill(os.getpid(), signal.SIGKILL)

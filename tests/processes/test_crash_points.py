@@ -1,34 +1,46 @@
-"""A node that kills itself at each named point between two durable steps, as backup and as primary, under load.
+"""A node that kills itself at each named point between two durable steps, in each of its roles, under load.
 
-One cluster and one load for all points; the last test drains it and judges the clients' record of the whole time.
+One cluster and one load for all points; the last test drains it and judges the clients' record of the whole time. Each
+death is looked at: that it was the node's own, at that point, and in that role.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
-import subprocess
-import sys
+import signal
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
+import pika
 import pytest
 
 from python_tests.failover import Clients
 from python_tests.load import Load
+from python_tests.pika_clients import parameters
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
 from recovery.crash_points import CRASH_POINTS
+from recovery.segment import segment_firsts
 
-SMALL = ("store.segment_bytes=40000", "store.checkpoint_seconds=0.3", "store.retention_seconds=1")
+SETTINGS = (
+    *("store.segment_bytes=40000", "store.checkpoint_seconds=0.3", "store.retention_seconds=1"),
+    "timing.prepare_timeout=20",  # a backup that is stopped for a while stays in the ready set
+)
 LOAD = Load(pika_workers=6, aio_connections=2, aio_channels=4, think=0.02)
+AS_JOINER = [p for p in CRASH_POINTS if p.startswith("log.")]
 AS_BACKUP = [p for p in CRASH_POINTS if p.split(".")[0] in ("log", "segment", "checkpoint", "reclaim")]
 AS_PRIMARY = [*AS_BACKUP, "cas.before", "cas.committed"]
-WITH_A_NEW_STORE = ["store.identity-written", "reset.segments-removed"]
+WITH_A_NEW_STORE = {"store.identity-written": None, "reset.segments-removed": "catchup"}
+"""Point -> the state in which it is passed; None before the node has any"""
+AS_FORMER_PRIMARY = ["truncate.segments-removed", "truncate.cut"]
+FLOOD = "flood"
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    options = [word for setting in SMALL for word in ("--set", setting)]
+    options = [word for setting in SETTINGS for word in ("--set", setting)]
     with LocalCluster(tmp_path_factory.mktemp("crash") / "cluster", 3, *options) as running:
         yield running
 
@@ -41,72 +53,149 @@ def clients(cluster: LocalCluster) -> Clients:
     return running
 
 
-def all_ready(cluster: LocalCluster) -> bool:
-    return sorted(node["state"] for node in cluster.status()) == ["active", "ready", "ready"]
+class Doomed:
+    """A node that is started again with a crash point. If it shall not die at once, it does when ``arm`` is called."""
+
+    def __init__(self, cluster: LocalCluster, name: str, point: str, directory: Path, at_once: bool) -> None:
+        self._cluster, self._name, self._point = cluster, name, point
+        self._armed, self._log = directory / "armed", directory / "node.log"
+        where = point if at_once else f"{point}@{self._armed}"
+        cluster.start_node(name, {"TXHA_CRASH_POINT": where}, SETTINGS, self._log)
+
+    def arm(self) -> None:
+        """From now on the next passing is its last."""
+        self._armed.touch()
+
+    def dies(self, *states: str | None) -> None:
+        """It kills itself at that point and no other way, in one of these states; None before it has any."""
+        cluster, name = self._cluster, self._name
+        wait_until(lambda: not cluster.runs(name), 30, f"the death of {name}")
+        text = self._log.read_text()
+        assert cluster.exit_status(name) == -signal.SIGKILL, text
+        assert text.splitlines()[-1] == f"crash point {self._point}"
+        passed = re.findall(r" state (\w+)$", text, re.MULTILINE)
+        assert (passed[-1] if passed else None) in states
+
+    def returns(self, clients: Clients) -> None:
+        """Started without a crash point, it becomes ready, and the load goes on."""
+        self._cluster.start_node(self._name, None, SETTINGS)
+        wait_until(self._cluster.all_ready, 30, "everyone ready again")
+        clients.wait_committed(20)
 
 
-def dead(cluster: LocalCluster, name: str) -> bool:
-    try:
-        cluster.pid(name)
-    except LookupError:
-        return True
-    return False
-
-
-def a_backup(cluster: LocalCluster) -> str:
-    wait_until(lambda: all_ready(cluster), 30, "everyone ready")
-    return next(node["name"] for node in cluster.status() if node["state"] == "ready")
-
-
-def armed(cluster: LocalCluster, name: str, point: str) -> None:
-    """Start a node again so that it will die there."""
+def kill_a_backup(cluster: LocalCluster) -> str:
+    """SIGKILL of a ready backup; returns when it has left the ready set."""
+    wait_until(cluster.all_ready, 30, "everyone ready")
+    name = cluster.backups()[0]
     cluster.kill(name)
-    cluster.start_node(name, {"TXHA_CRASH_POINT": point}, SMALL)
+    wait_until(lambda: name not in ready_set(cluster), 10, f"{name} out of the ready set")
+    return name
 
 
-def dies_and_returns(cluster: LocalCluster, clients: Clients, name: str) -> None:
-    wait_until(lambda: dead(cluster, name), 30, f"the death of {name}")
-    cluster.start_node(name, None, SMALL)
-    wait_until(lambda: all_ready(cluster), 30, "everyone ready again")
-    clients.wait_committed(20)
+def ready_set(cluster: LocalCluster) -> list[str]:
+    """As the primary knows it."""
+    return next((list(node["ready_set"]) for node in cluster.status() if node["state"] == "active"), [])
+
+
+@pytest.mark.parametrize("point", AS_JOINER)
+def test_a_joiner_dies(cluster: LocalCluster, clients: Clients, tmp_path: Path, point: str) -> None:
+    node = Doomed(cluster, kill_a_backup(cluster), point, tmp_path, at_once=True)
+    node.dies("catchup")
+    node.returns(clients)
 
 
 @pytest.mark.parametrize("point", AS_BACKUP)
-def test_a_backup_dies(cluster: LocalCluster, clients: Clients, point: str) -> None:
-    name = a_backup(cluster)
-    armed(cluster, name, f"{point}:2")
-    dies_and_returns(cluster, clients, name)
+def test_a_backup_dies(cluster: LocalCluster, clients: Clients, tmp_path: Path, point: str) -> None:
+    name = kill_a_backup(cluster)
+    node = Doomed(cluster, name, point, tmp_path, at_once=False)
+    cluster.wait_state(name, "ready")
+    node.arm()
+    node.dies("ready")
+    node.returns(clients)
 
 
 @pytest.mark.parametrize("point", AS_PRIMARY)
-def test_a_primary_dies(cluster: LocalCluster, clients: Clients, point: str) -> None:
-    """Armed as a backup with a count that it will only reach in some time; made primary meanwhile, if it lives."""
-    name = a_backup(cluster)
-    armed(cluster, name, f"{point}:{40 if point.startswith('log.') else 3}")
-    wait_until(lambda: cluster.state(name) == "ready" or dead(cluster, name), 30, f"{name} ready")
-    command = [sys.executable, "-m", "broker_plugin.cli.main", "promote", "--dir", str(cluster.directory), name]
-    subprocess.run(command, check=False, capture_output=True)
-    dies_and_returns(cluster, clients, name)
+def test_a_primary_dies(cluster: LocalCluster, clients: Clients, tmp_path: Path, point: str) -> None:
+    name = kill_a_backup(cluster)
+    node = Doomed(cluster, name, point, tmp_path, at_once=False)
+    cluster.wait_state(name, "ready")
+    cluster.promote(name)
+    cluster.wait_state(name, "active")
+    node.arm()
+    node.dies("active")
+    node.returns(clients)
 
 
 @pytest.mark.parametrize("point", WITH_A_NEW_STORE)
-def test_a_node_with_a_new_store_dies(cluster: LocalCluster, clients: Clients, point: str) -> None:
-    name = a_backup(cluster)
-    cluster.kill(name)
-    wait_until(lambda: dead(cluster, name), 10, "its end")
+def test_a_node_with_a_new_store_dies(cluster: LocalCluster, clients: Clients, tmp_path: Path, point: str) -> None:
+    name = kill_a_backup(cluster)
     for part in ("log", "state"):
         shutil.rmtree(cluster.directory / name / part)
-    Path(cluster.directory / name / "identity.json").unlink()
-    cluster.start_node(name, {"TXHA_CRASH_POINT": point}, SMALL)
-    dies_and_returns(cluster, clients, name)
+    (cluster.directory / name / "identity.json").unlink()
+    node = Doomed(cluster, name, point, tmp_path, at_once=True)
+    node.dies(WITH_A_NEW_STORE[point])
+    node.returns(clients)
 
 
-def test_every_promise_was_kept(clients: Clients) -> None:
+@pytest.mark.parametrize("point", AS_FORMER_PRIMARY)
+def test_a_former_primary_dies(cluster: LocalCluster, clients: Clients, tmp_path: Path, point: str) -> None:
+    """Its log has segments that nobody else has; it dies in the middle of cutting them off."""
+    wait_until(cluster.all_ready, 30, "everyone ready")
+    former, backups = cluster.primary(), cluster.backups()
+    assert former is not None
+    common, own = diverge(cluster, former, backups)
+    for backup in backups:
+        cluster.start_node(backup, None, SETTINGS)
+    wait_until(lambda: cluster.primary() in backups, 20, "another primary")
+    assert newest_segment(cluster, former) == own
+    node = Doomed(cluster, former, point, tmp_path, at_once=True)
+    node.dies("joining", "catchup")  # the log is cut while it is being attached
+    assert newest_segment(cluster, former) <= common
+    node.returns(clients)
+
+
+def diverge(cluster: LocalCluster, primary: str, backups: list[str]) -> tuple[int, int]:
+    """Let the primary log alone what nobody else ever reads, then kill everyone.
+
+    Returns the first sequence of the newest segment that others can have a part of, and of the newest of all.
+    """
+    with ExitStack() as stack:
+        connection = pika.BlockingConnection(parameters(cluster.url(primary)))
+        channel = connection.channel()
+        channel.queue_declare(FLOOD, durable=True)
+        for backup in backups:
+            stack.enter_context(cluster.frozen(backup))
+        common = newest_segment(cluster, primary)
+
+        def three_segments_more() -> bool:
+            channel.basic_publish("", FLOOD, b"x" * 10_000)
+            connection.process_data_events(0)
+            return sum(first > common for first in segments(cluster, primary)) >= 3
+
+        wait_until(three_segments_more, 15, "three segments more")
+        for name in (*backups, primary):
+            cluster.kill(name)
+        for name in (*backups, primary):
+            wait_until(lambda name=name: not cluster.runs(name), 10, f"the end of {name}")  # type: ignore[misc]
+    return common, newest_segment(cluster, primary)
+
+
+def segments(cluster: LocalCluster, name: str) -> list[int]:
+    """The first sequence of each segment of a node's log."""
+    return segment_firsts(cluster.directory / name / "log")
+
+
+def newest_segment(cluster: LocalCluster, name: str) -> int:
+    """The first sequence of a log's newest segment."""
+    return segments(cluster, name)[-1]
+
+
+def test_every_promise_was_kept(cluster: LocalCluster, clients: Clients) -> None:
     verdict = clients.drain()
     assert not verdict.broken and verdict.committed > 100
+    wait_until(lambda: len({str(node["queues"]) for node in cluster.status()}) == 1, 10, "agreement of the nodes")
+    assert cluster.status()[0]["queues"][FLOOD]["messages"] == 0, "what was cut off is nowhere"
 
 
-def test_every_point_is_covered_here_or_in_the_store_s_own_tests() -> None:
-    """Cutting a log behind a divergence takes a partition; tests/recovery kills a process at those points."""
-    rest = set(CRASH_POINTS) - {*AS_BACKUP, *AS_PRIMARY, *WITH_A_NEW_STORE}
-    assert rest == {"truncate.segments-removed", "truncate.cut"}
+def test_every_point_is_covered() -> None:
+    assert {*AS_BACKUP, *AS_PRIMARY, *WITH_A_NEW_STORE, *AS_FORMER_PRIMARY} == set(CRASH_POINTS)

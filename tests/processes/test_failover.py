@@ -82,15 +82,11 @@ def test_the_same_command_resumes_the_cluster_with_its_data(tmp_path: Path) -> N
 
 
 def test_promote_hands_over(cluster: LocalCluster) -> None:
-    import subprocess
-    import sys
-
     clients = Clients(cluster.urls, LOAD)
     clients.start()
     clients.wait_committed(50)
     chosen = cluster.backups()[0]
-    command = [sys.executable, "-m", "broker_plugin.cli.main", "promote", "--dir", str(cluster.directory), chosen]
-    assert subprocess.run(command, check=False).returncode == 0
+    cluster.promote(chosen)
     wait_until(lambda: cluster.primary() == chosen and cluster.all_ready(), 15, "the chosen node as primary")
     clients.wait_committed(50)
     assert not clients.drain().broken
