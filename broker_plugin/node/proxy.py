@@ -1,7 +1,8 @@
 """What a node does with a client's connection: serve it, pass it through to the primary, or refuse it.
 
 A client that comes while no primary is known is kept waiting, with what it has sent so far, until there is one (or
-patience ends); so a take-over looks like a slow connection, not like a refused one.
+patience ends); so a take-over looks like a slow connection, not like a refused one. That holds until the primary's
+first word: one that was killed a moment ago may still accept a connection, and never serves it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple, cast
 
 PATIENCE = 15.0
+RETRY_SECONDS = 0.2
 
 
 class Serve(NamedTuple):
@@ -43,6 +45,7 @@ class FrontDoor(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._other: asyncio.Transport | None = None
         self._dialing = False
+        self._answered = False
         self._patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -56,7 +59,7 @@ class FrontDoor(asyncio.Protocol):
         """Pass on, or keep."""
         if self._other is not None:
             self._other.write(data)
-        else:
+        if not self._answered:
             self._held += data
             if len(self._held) > 1 << 20 and self._transport is not None:
                 self._transport.pause_reading()
@@ -117,27 +120,40 @@ class FrontDoor(asyncio.Protocol):
             )
         except OSError:
             self._dialing = False
+            self._try_again()
             return
         self._dialing = False
         if self._transport is None:
             other.close()
             return
-        self._settled()
         self._other = other
         other.write(bytes(self._held))
-        self._held.clear()
         self._transport.resume_reading()
+
+    def _try_again(self) -> None:
+        """The primary that this node knows of cannot be reached: it may be back soon, or another one known."""
+        asyncio.get_running_loop().call_later(RETRY_SECONDS, self.reconsider)
 
     def from_primary(self, data: bytes) -> None:
         """Pass on to the client."""
+        if not self._answered:
+            self._answered = True
+            self._held.clear()
+            self._settled()
+            if self._transport is not None:
+                self._transport.resume_reading()
         if self._transport is not None:
             self._transport.write(data)
 
     def primary_lost(self) -> None:
-        """The primary has closed the connection: so do we."""
+        """The primary has closed the connection: so do we, unless it never said a word on it."""
         self._other = None
-        if self._transport is not None:
+        if self._transport is None:
+            return
+        if self._answered:
             self._transport.close()
+        else:
+            self._try_again()
 
     def primary_slow(self, slow: bool) -> None:
         """The primary reads slowly, or has caught up."""
