@@ -98,7 +98,6 @@ class NodeCore:
         if primary is None or backups is None or keeper is None or self.failed:
             return
         primary.wall_ms = self.wall_ms
-        primary.participants = backups.participants()
         short = len(keeper.record.ready) < self._settings.min_ready
         primary.lost_min_ready(short and primary.serving)
         if keeper.holds(self.now) and not primary.below_min_ready:

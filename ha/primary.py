@@ -56,6 +56,10 @@ from txobserver.tx_buffer import TxBuffer
 class TransactionWatcher(Protocol):
     """Told when a tx-queue is closed and when it is decided, before either event leaves the primary."""
 
+    def participants(self) -> list[str]:
+        """The nodes that take part in a transaction that is closed at this moment."""
+        ...
+
     def closed(self, buffer: TxBuffer) -> None:
         """No more events; the participants are fixed."""
 
@@ -86,7 +90,6 @@ class Primary(Applied):
         self.commit = replica.applied.sequence
         self.recent = RecentFrames(settings.recent_bytes)
         self.serving = False
-        self.participants: list[str] = [name]
         self.below_min_ready = False
         self.wall_ms = 0
         self.wake: Callable[[], None] = lambda: None
@@ -238,9 +241,9 @@ class Primary(Applied):
             self.tx_rollback(tx)
             done(self._too_few())
         else:
-            self._transactions.prepare(tx, count, self.participants, done)
-            if self.watcher:
-                self.watcher.closed(self._replica.buffers[tx])
+            assert self.watcher is not None
+            self._transactions.prepare(tx, count, self.watcher.participants(), done)
+            self.watcher.closed(self._replica.buffers[tx])
 
     def tx_rollback(self, tx: int) -> None:
         """Abort. The answer need not wait: without a decision it can only end in an abort."""

@@ -135,3 +135,25 @@ def test_a_lease_ends_early_on_its_holder_s_clock() -> None:
     sent_at = keeper._sent_at
     assert keeper.holds(sent_at + settings.lease_ttl * (1 - settings.lease_drift) - 0.001)
     assert not keeper.holds(sent_at + settings.lease_ttl * (1 - settings.lease_drift))
+
+
+def test_participants_taken_too_early() -> None:
+    """P9: a joiner passes its guard and a transaction is closed in the same turn: it takes part, or a tracker knows."""
+    cluster = declared("q", "r")
+    primary, name = cluster.primary, backups_of(cluster)[0].name
+    cluster.kill(name)
+    cluster.run(lambda: len(cluster.coordination.record.ready) == 2)
+    publish(primary, "q", "what it lacks")
+    cluster.start(name)
+    cluster.run(lambda: name in primary.core.backups.sessions)
+    session = primary.core.backups.sessions[name]
+    observer = begin_t(primary)
+    assert not session.past_guard
+
+    def passes_and_commits() -> None:
+        session.acknowledge(session.guard.at, cluster.now)
+        observer.commit(primary.host.note("commit"))
+
+    primary.report(passes_and_commits)
+    (buffer,) = [each for each in primary.core.replica.buffers.values() if each.prepared is not None]
+    assert session.past_guard and (name in buffer.participants or len(session.trackers))

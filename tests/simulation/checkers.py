@@ -9,7 +9,9 @@ from ha.node_state import ACTIVE
 from tests.simulation.book import FAILED, OK, OPEN, ROLLED_BACK, Attempt
 from tests.simulation.reference import Change
 from tests.simulation.truth import Broken, Truth
-from txobserver.ids import Position
+from txobserver.events import TxPrepare
+from txobserver.ids import Member, Position
+from txobserver.tx_buffer import COMMITTED
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -39,6 +41,18 @@ class Checker:
 
     def undoing(self, process: Process, last: int) -> None:
         """A node is about to undo what it holds behind ``last``."""
+
+    def closing(self, process: Process, event: TxPrepare) -> None:
+        """A primary closes a transaction."""
+
+    def granting(self, process: Process, member: Member) -> None:
+        """A primary asks for a member to be ready."""
+
+    def visible(self, process: Process, queue: str, body: str) -> None:
+        """A serving primary's broker has been given a message."""
+
+    def stale(self, process: Process, before: object, after: object) -> None:
+        """A node has been sent a message of a lower generation; what it held before and after."""
 
     def record_changed(self, record: Record) -> None:
         """The coordination record is another."""
@@ -124,9 +138,13 @@ class NoDuplicates(Checker):
         super().__init__(truth)
         self._came: set[tuple[str, str]] = set()
         self._sent: set[tuple[str, str]] = set()
-        self._wanted: dict[str, float] = {}
+        self._rids: set[int] = set()
 
     def changed(self, change: Change) -> None:
+        for rid in change.rids:
+            if rid in self._rids:
+                self.fail(f"replication id {rid} is given a second time")
+            self._rids.add(rid)
         for queue, _, body in change.inserted:
             if (queue, body) in self._came:
                 self.fail(f"{body} came to {queue} a second time")
@@ -159,6 +177,11 @@ class NoPhantom(Checker):
             if attempt is not None and not attempt.may_happen:
                 self.fail(f"{body} is in {queue}, and {attempt.label} is {attempt.outcome}")
 
+    def visible(self, process: Process, queue: str, body: str) -> None:
+        attempt = self.book.attempt_of(body)
+        if attempt is not None and not attempt.may_happen:
+            self.fail(f"{process.name} shows {body} in {queue}, and {attempt.label} is {attempt.outcome}")
+
     def answered(self, process: Process, attempt: Attempt | None, ok: bool) -> None:
         if attempt is not None and not ok and attempt.label in self.truth.happened:
             self.fail(f"{attempt.label} is told to have failed by {process.name}, and it happened")
@@ -186,9 +209,22 @@ class NothingFromNowhere(Checker):
 
 
 class OneDecision(Checker):
-    """Nodes apply the same events (see Truth); nothing that a ready member holds is ever undone."""
+    """Nodes apply the same events (see Truth); nothing that a ready member holds is ever undone.
+
+    To commit is decided only when every participant holds the prepare: then nobody can have voted against it.
+    """
 
     promise = "P6"
+
+    def turned(self, process: Process) -> None:
+        primary = process.core.primary
+        if primary is not None:
+            for buffer in process.core.replica.buffers.values():
+                mine = buffer.decided and process.core.replica.position_of(buffer.decided).generation
+                if mine == primary.generation and buffer.state == COMMITTED and (buffer.prepared or 0) > primary.commit:
+                    self.fail(
+                        f"{process.name} decides {buffer.tx}, whose prepare at {buffer.prepared} is not everywhere"
+                    )
 
     def undoing(self, process: Process, last: int) -> None:
         record = self.truth.cluster.coordination.record
@@ -271,6 +307,24 @@ class Gate(Checker):
             if disk.member == member and told and not disk.holds(self.truth.generation_at(told), told):
                 self.fail(f"{member} is ready without {told}, which has been told; it holds {disk.last_durable()}")
 
+    def granting(self, process: Process, member: Member) -> None:
+        """Who is about to be ready has prepared every closed transaction in which it takes no part."""
+        replica, disk = process.core.replica, self.truth.cluster.disks[member.node]
+        for buffer in replica.buffers.values():
+            needed = buffer.prepared
+            if needed is None or member.node in buffer.participants or disk.member != member:
+                continue
+            if not disk.holds(replica.position_of(needed).generation, needed):
+                self.fail(f"{process.name} grants {member}, which has no part in {buffer.tx} and lacks {needed}")
+
+    def closing(self, process: Process, event: TxPrepare) -> None:
+        """Every member that the record lists takes part in what is closed."""
+        record = self.truth.cluster.coordination.record
+        if record is not None and (record.generation, record.primary) == (process.core.generation, process.disk.member):
+            missing = {member.node for member in record.ready} - set(event.participants)
+            if missing:
+                self.fail(f"{process.name} closes {event.tx} without {sorted(missing)}, ready members")
+
 
 class OnePrimary(Checker):
     """One primary in a generation, and nothing is answered but by the primary that the record names."""
@@ -294,6 +348,10 @@ class OnePrimary(Checker):
 
     def delivered(self, process: Process, consumer: str, queue: str, body: str, redelivered: bool) -> None:
         self._check(process)
+
+    def stale(self, process: Process, before: object, after: object) -> None:
+        if before != after:
+            self.fail(f"{process.name} takes a message of a lower generation: {before} became {after}")
 
     def _check(self, process: Process) -> None:
         record = self.truth.cluster.coordination.record

@@ -14,7 +14,7 @@ from broker_plugin.embedded.durable_queue import WindowLimits
 from ha.coordination import CasConflict, CoordinationError, Record
 from ha.node_core import NodeCore
 from ha.replica import Replica
-from ha.wire import Ack, decode
+from ha.wire import Ack, Peer, decode
 from tests.simulation.disk import Disk, SimStore
 from txobserver.effects import (
     Acknowledge,
@@ -29,7 +29,7 @@ from txobserver.effects import (
     Truncate,
     WriteCheckpoint,
 )
-from txobserver.events import Event
+from txobserver.events import Event, Message, TxPrepare
 from txobserver.ids import Position
 from txobserver.store import StoreError
 
@@ -43,16 +43,35 @@ WINDOW = WindowLimits(messages=8, bytes=4096)
 
 
 class WatchedReplica(Replica):
-    """Says what is applied."""
+    """Says what is applied, and which transaction is closed."""
 
-    on_applied: Callable[[int, int, Event], None] = staticmethod(lambda sequence, generation, event: None)
+    def __init__(self, process: Process, *state: Any) -> None:
+        super().__init__(*state)
+        self._process = process
+
+    def append(self, generation: int, event: Event) -> int:
+        """As ever."""
+        if isinstance(event, TxPrepare):
+            self._process.cluster.truth.closing(self._process, event)
+        return super().append(generation, event)
 
     def apply(self, commit: int) -> None:
         """As ever."""
         due = [item for item in self._unapplied if item[0] <= commit]
         super().apply(commit)
         for sequence, generation, event in due:
-            self.on_applied(sequence, generation, event)
+            self._process.cluster.truth.applied(self._process, sequence, generation, event)
+
+
+class WatchedBroker(Broker):
+    """Says what it is given."""
+
+    process: Process
+
+    def on_enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:
+        """As ever."""
+        self.process.cluster.truth.visible(self.process, queue, message.body.decode())
+        super().on_enqueued(queue, place, rid, message)
 
 
 class Process:
@@ -74,13 +93,11 @@ class Process:
         self._turn_due = self._broker_due = False
         self._polled_at = -1.0
         self.store = SimStore(disk, retention=cluster.retention)
-        replica = WatchedReplica(self.store.base, self.store.meta, self.store.transactions)
+        replica = WatchedReplica(self, self.store.base, self.store.meta, self.store.transactions)
         for frame in self.store.suffix():
             replica.restore(frame)
-        replica.on_applied = lambda sequence, generation, event: cluster.truth.applied(
-            self, sequence, generation, event
-        )
-        self.broker = Broker(self._broker_has_work, self._unique, WINDOW)
+        self.broker = WatchedBroker(self._broker_has_work, self._unique, WINDOW)
+        self.broker.process = self
         self.core = NodeCore(cluster.name, disk.member, replica, self.broker, cluster.settings, self.store.first)
         self.core.wake = self._due
         self._after(self._chance.uniform(0, TICK), self._tick)
@@ -173,7 +190,21 @@ class Process:
 
     def on_message(self, peer: str, data: bytes) -> None:
         """A message of a peer."""
-        self.arrives(lambda: self.core.on_message(peer, decode(data)))
+        self.arrives(lambda: self._receive(peer, decode(data)))
+
+    def _receive(self, peer: str, message: Peer) -> None:
+        if getattr(message, "generation", self.core.generation) >= self.core.generation:
+            self.core.on_message(peer, message)
+            return
+        before = self._standing()
+        self.core.on_message(peer, message)
+        self.cluster.truth.stale(self, before, self._standing())
+
+    def _standing(self) -> object:
+        """What a message could change: the log, and at a primary how far each backup has got."""
+        sessions = self.core.backups.sessions if self.core.backups else {}
+        replies = dict(self.core._candidate._replies)
+        return self.core.replica.tail, {n: (s.number, s.acknowledged) for n, s in sorted(sessions.items())}, replies
 
     # -- effects
 
@@ -242,6 +273,11 @@ class Process:
         self.cluster.coordination.read(self, done)
 
     def _compare_and_set(self, effect: CompareAndSet) -> None:
+        keeper, record = self.core.keeper, effect.record
+        if keeper is not None and isinstance(record, Record):
+            for member in sorted(set(record.ready) - set(keeper.record.ready)):
+                self.cluster.truth.granting(self, member)
+
         def done(outcome: Record | CasConflict | CoordinationError) -> None:
             if isinstance(outcome, Record):
                 self.arrives(lambda: self.core.on_stored(effect, outcome))

@@ -55,6 +55,8 @@ class Change:
     """What one event did to the queues, as (queue, place, body)."""
 
     inserted: list[tuple[str, int, str]] = field(default_factory=list)
+    rids: list[int] = field(default_factory=list)
+    """The replication id of each message that it brought, to however many queues"""
     removed: list[tuple[str, int, str]] = field(default_factory=list)
     decided: int | None = None
     """The transaction that it decided"""
@@ -97,6 +99,7 @@ class Reference:
         return change
 
     def _insert(self, place: int, event: Publish | TxEnqueue, change: Change) -> None:
+        change.rids.append(event.rid)
         for number in event.queues:
             queue = self.queues.get(number)
             if queue is not None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from ha.coordination import Record
 from tests.simulation.book import Attempt, Book
 from tests.simulation.reference import Reference
-from txobserver.events import Event, GenerationStart
-from txobserver.ids import Position
+from txobserver.events import Event, GenerationStart, TxPrepare
+from txobserver.ids import Member, Position
 
 if TYPE_CHECKING:
     from tests.simulation.checkers import Checker
@@ -97,6 +97,27 @@ class Truth:
         """A node is about to undo or overwrite what its store holds behind sequence ``last``."""
         for checker in self.checkers:
             checker.undoing(process, last)
+
+    def closing(self, process: Process, event: TxPrepare) -> None:
+        """A primary closes a transaction."""
+        for checker in self.checkers:
+            checker.closing(process, event)
+
+    def granting(self, process: Process, member: Member) -> None:
+        """A primary asks for a member to be ready."""
+        for checker in self.checkers:
+            checker.granting(process, member)
+
+    def visible(self, process: Process, number: int, body: str) -> None:
+        """The broker of a serving primary has been given a message."""
+        queue = self.reference.queues.get(number)
+        for checker in self.checkers:
+            checker.visible(process, queue.name if queue else str(number), body)
+
+    def stale(self, process: Process, before: object, after: object) -> None:
+        """A node has been sent a message of a lower generation."""
+        for checker in self.checkers:
+            checker.stale(process, before, after)
 
     def record_changed(self, record: Record) -> None:
         """The coordination record has changed."""
