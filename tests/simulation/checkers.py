@@ -416,11 +416,11 @@ class Live(Checker):
 
 
 CHECKERS: tuple[type[Checker], ...] = (
+    NothingFromNowhere,
     Atomic,
     Durable,
     NoDuplicates,
     NoPhantom,
-    NothingFromNowhere,
     OneDecision,
     Agreement,
     Order,
