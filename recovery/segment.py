@@ -75,10 +75,12 @@ def decode_header(data: bytes, path: Path) -> tuple[SegmentInfo, int]:
         raise TornFrame(f"{path} ends within its header")
     magic, version, length = _START.unpack_from(data)
     description = data[_HEADER_SIZE : _HEADER_SIZE + length]
-    if len(description) < length and magic == MAGIC and b"TXHA" not in data:
-        raise TornFrame(f"{path} ends within its header")
     crc = zlib.crc32(description, zlib.crc32(data[: _START.size]))
-    if magic != MAGIC or _CRC.unpack_from(data, _START.size)[0] != crc:
+    intact = magic == MAGIC and len(description) == length and _CRC.unpack_from(data, _START.size)[0] == crc
+    unfilled = (magic == MAGIC and len(description) < length) or data[-1:] == b"\0"
+    if not intact and unfilled and b"TXHA" not in data:
+        raise TornFrame(f"{path} ends within its header, or was never filled to its end")
+    if not intact:
         raise StoreDamaged(f"the header of {path} is damaged; restore the file or let the node rejoin with a new store")
     if version != FORMAT_VERSION:
         raise StoreError(f"{path} has format version {version}; this version of txha reads {FORMAT_VERSION}")

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from tests.simulation.campaign import Totals, campaign
 from tests.simulation.run import Run
+from tests.simulation.seeded import SEEDED, find
 from tests.simulation.shrink import shrink
 
 app = typer.Typer(help="Deterministic simulation of whole clusters.", no_args_is_help=True, add_completion=False)
@@ -70,6 +71,30 @@ def shrink_command(seed: int) -> None:
     for fault in shrink(seed, found.promise, found.schedule, lambda text: console.print(f"[dim]{text}[/]")):
         console.print(str(fault))
     raise typer.Exit(1)
+
+
+@app.command()
+def seeded(
+    seeds: Annotated[int, typer.Option(help="How many to try with each fault")] = 2000,
+    names: Annotated[list[str] | None, typer.Argument(help="Only these")] = None,
+) -> None:
+    """Put faults into the protocol, one at a time, and see which checker finds it; exit status 1 if none does."""
+    table = Table("fault", "meant for", "found by", "seed", title="seeded faults")
+    missed = 0
+    for fault in SEEDED:
+        if names and fault.name not in names:
+            continue
+        found = find(fault, seeds)
+        missed += found is None
+        table.add_row(
+            fault.name.replace("_", " "),
+            " ".join(fault.promises),
+            found.promise if found else "[bold red]nobody[/]",
+            str(found.seed) if found else "",
+        )
+        Console(stderr=True, highlight=False).print(f"[dim]{fault.name}: {found.broken if found else 'not found'}")
+    console.print(table)
+    raise typer.Exit(1 if missed else 0)
 
 
 def _table(totals: Totals) -> Table:

@@ -1,0 +1,65 @@
+"""Seeds that hold; the same seed is the same run; the checks are checked. Long runs: ``make sim``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.campaign import campaign
+from tests.simulation.faults import KINDS
+from tests.simulation.run import Run
+from tests.simulation.seeded import SEEDED, Seeded, find
+from tests.simulation.shrink import shrink
+
+ROOT = Path(__file__).parents[2]
+SEEDS = 200
+
+
+def test_seeds_hold(tmp_path: Path) -> None:
+    """Some hundred seeds break no promise, and are not idle; every kind of fault is among them."""
+    file = tmp_path / "done"
+    totals = campaign(0, SEEDS, os.cpu_count() or 1, file, print)
+    assert not totals.broken
+    assert totals.seeds == SEEDS + 1 and totals.idle < SEEDS / 10
+    assert totals.commits > 10 * SEEDS and totals.failovers > SEEDS / 2 and totals.hits > SEEDS
+    assert set(totals.kinds) == set(KINDS)
+    said: list[str] = []
+    assert campaign(0, SEEDS, 1, file, said.append).seeds == SEEDS and not said, "what is done is not run again"
+
+
+def replay(seed: int, hash_seed: str) -> str:
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    command = [sys.executable, "-m", "tests.simulation", "replay", str(seed)]
+    found = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    return found.stdout
+
+
+def test_a_seed_is_the_same_to_the_letter_every_time() -> None:
+    first, second = replay(11, "1"), replay(11, "2")
+    assert first == second and "every promise held" in first and "commits worker" in first
+
+
+@pytest.mark.parametrize("fault", [each for each in SEEDED if not each.rare], ids=lambda each: each.name)
+def test_a_seeded_fault_is_found(fault: Seeded) -> None:
+    """By the checker that it was meant for. The rare ones take longer: ``python -m tests.simulation seeded``."""
+    found = find(fault, seeds=300)
+    assert found is not None and found.promise in fault.promises
+
+
+def test_what_fails_is_shrunk_to_what_it_takes() -> None:
+    fault = next(each for each in SEEDED if each.name == "resync_while_in_ready_set")
+    found = find(fault, seeds=300)
+    assert found is not None
+    with ExitStack() as stack:
+        fault.plant(stack)
+        short = shrink(found.seed, found.promise, found.schedule, print)
+        assert len(short) < len(found.schedule)
+        assert Run(found.seed, short).run().promise == found.promise
+        assert all(
+            Run(found.seed, [f for f in short if f is not each]).run().promise != found.promise for each in short
+        )
