@@ -35,11 +35,11 @@ def draw_schedule(world: World, seconds: float) -> list[Fault]:
     """A schedule for a run of this length."""
     chance = world.chance("faults")
     kinds = [kind for kind in KINDS if chance.random() < 0.35] or ["kill"]
-    pause = chance.choice((0.1, 0.2, 0.4, 0.8))
+    pause = chance.choice((0.05, 0.1, 0.2, 0.4))
     faults, at = [], chance.uniform(0.05, 0.3)
     while at < seconds:
         kind = chance.choice(kinds)
-        faults.append(Fault(at, kind, chance.choice((0.02, 0.1, 0.3, 0.8, 1.5)), len(faults)))
+        faults.append(Fault(at, kind, chance.choice((0.02, 0.1, 0.3, 0.8, 1.2)), len(faults)))
         at += chance.expovariate(1 / pause)
     return faults
 

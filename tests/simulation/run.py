@@ -15,7 +15,7 @@ from tests.simulation.faults import Fault, Faults, draw_schedule, restart
 from tests.simulation.truth import Broken
 from tests.simulation.world import World
 
-LOAD_SECONDS = 2.0
+LOAD_SECONDS = 1.2
 HEAL_SECONDS = 60.0
 
 
