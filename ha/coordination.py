@@ -54,6 +54,10 @@ class Coordination(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
 
 class MemoryCoordination:
     """A coordination store in plain memory, for the simulator and for tests."""

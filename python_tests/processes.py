@@ -6,7 +6,6 @@ import json
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from broker_plugin.cli.layout import COORDINATION_FILE, LOWEST_PORT, ephemeral_range, port_is_free
+from broker_plugin.cli.layout import LOWEST_PORT, ephemeral_range, port_is_free
 from python_tests.waiting import wait_until
 
 START_SECONDS = 30.0
@@ -163,33 +162,14 @@ class LocalCluster:
 
     @contextmanager
     def frozen(self, name: str) -> Iterator[None]:
-        """SIGSTOP, and SIGCONT in the end if it lives by then.
-
-        Not at a moment when it holds the lock of the coordination file, which then nobody could use.
-        """
+        """SIGSTOP, and SIGCONT in the end if it lives by then."""
         pid = self.pid(name)
         os.kill(pid, signal.SIGSTOP)
         try:
-            while self._coordination_is_locked():
-                os.kill(pid, signal.SIGCONT)
-                time.sleep(0.01)
-                os.kill(pid, signal.SIGSTOP)
             yield
         finally:
             if self._runs_as(name, pid):
                 os.kill(pid, signal.SIGCONT)
-
-    def _coordination_is_locked(self) -> bool:
-        """Whether the coordination file cannot be written, for longer than any node takes that is awake."""
-        connection = sqlite3.connect(self.directory / COORDINATION_FILE, timeout=0.3, isolation_level=None)
-        try:
-            connection.execute("BEGIN EXCLUSIVE")
-            connection.execute("ROLLBACK")
-        except sqlite3.OperationalError:
-            return True
-        finally:
-            connection.close()
-        return False
 
     def kill(self, name: str) -> float:
         """SIGKILL; returns the monotonic time of it, when the end of the process has been noticed."""

@@ -17,11 +17,11 @@ from broker_plugin.admin.server import AdminServer, Refusal
 from broker_plugin.amqp.server import AmqpServer, embedded_broker
 from broker_plugin.amqp.settings import AmqpSettings
 from broker_plugin.node.config import ConfigError, NodeConfig
+from broker_plugin.node.coordination_process import CoordinationProcess
 from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.proxy import FrontDoor, PassOn, Refuse, Serve, Verdict
 from broker_plugin.node.record_thread import RecordThread
 from broker_plugin.node.shell import Shell, wall_ms
-from broker_plugin.node.sqlite_coordination import SqliteCoordination
 from broker_plugin.node.status import status, transactions
 from ha.node_core import NodeCore
 from ha.node_state import ACTIVE
@@ -123,8 +123,8 @@ class Node:
         self.core = NodeCore(
             config.cluster, self.store.identity.member, replica, broker, config.core_settings(), self.store.first
         )
-        coordination = RecordThread(SqliteCoordination(config.coordination, config.cluster))
-        self.shell = Shell(self.core, self.store, coordination, config.timing.renew_every, self._fail)
+        self.records = RecordThread(CoordinationProcess(config.coordination, config.cluster))
+        self.shell = Shell(self.core, self.store, self.records, config.timing.renew_every, self._fail)
         self.shell.on_turn = self._after_turn
         self.core.wake = self.shell.due
         self.amqp = AmqpServer(broker, self._amqp_settings())
@@ -204,6 +204,8 @@ class Node:
             if self._failure is None:
                 await self._release()
             self.shell.stop()
+        if hasattr(self, "records"):
+            self.records.stop()
         for part in ("_admin", "amqp", "links"):
             if hasattr(self, part):
                 with contextlib.suppress(OSError):

@@ -57,7 +57,8 @@ class RecordThread:
         self._submit(lambda: self._coordination.compare_and_set(expected, record), done)
 
     def stop(self) -> None:
-        """Finish what is on its way."""
+        """Finish what is on its way, and let go of the store."""
+        self._executor.submit(self._coordination.close)
         self._executor.shutdown(wait=True)
 
     def _submit(self, call: Callable[[], Any], done: Callable[[Any], None]) -> None:

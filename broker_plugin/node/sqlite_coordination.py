@@ -18,7 +18,6 @@ from pathlib import Path
 import msgspec
 
 from ha.coordination import CasConflict, CoordinationError, Record
-from recovery.crash_points import crash_point
 
 FORMAT_VERSION = 2
 BUSY_SECONDS = 0.5
@@ -51,7 +50,6 @@ class SqliteCoordination:
                 if (current.version if current else 0) != expected:
                     raise CasConflict(current)
                 stored = msgspec.structs.replace(record, version=expected + 1)
-                crash_point("cas.before")
                 body = msgspec.json.encode(stored)
                 connection.execute(
                     "UPDATE record SET version = ?, crc = ?, body = ? WHERE id = 1",
@@ -64,7 +62,6 @@ class SqliteCoordination:
                 raise
         except FAILURES as error:
             raise self._failed(error) from error
-        crash_point("cas.committed")
         return stored
 
     def close(self) -> None:

@@ -1,0 +1,84 @@
+"""The coordination file behind a process: no node that hangs keeps it locked."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from broker_plugin.node.coordination_process import CoordinationProcess
+from broker_plugin.node.sqlite_coordination import SqliteCoordination
+from ha.coordination import CasConflict, CoordinationError, Record
+from tests.node.test_sqlite_coordination import ROOT, A, B, record
+
+
+def test_it_answers_as_the_file_does(tmp_path: Path) -> None:
+    store = CoordinationProcess(tmp_path / "r", "c")
+    assert store.read() is None
+    first = store.compare_and_set(0, record(1, A, B))
+    assert first.version == 1 and store.read() == first == SqliteCoordination(tmp_path / "r", "c").read()
+    with pytest.raises(CasConflict) as conflict:
+        store.compare_and_set(0, record())
+    assert conflict.value.current == first
+    with pytest.raises(CoordinationError, match="belongs to cluster c, not to cluster d"):
+        CoordinationProcess(tmp_path / "r", "d").read()
+    store.close()
+
+
+def test_it_ends_with_its_node_and_is_started_again_when_it_ends_alone(tmp_path: Path) -> None:
+    store = CoordinationProcess(tmp_path / "r", "c")
+    store.compare_and_set(0, record())
+    child = store._child
+    assert child is not None
+    child.kill()
+    child.wait()
+    with pytest.raises(CoordinationError, match="started again"):
+        store.compare_and_set(1, record())
+    found = store.read()
+    assert found is not None and found.version == 1
+    child = store._child
+    assert child is not None
+    store.close()
+    assert child.returncode == 0
+
+
+def test_a_node_that_is_stopped_while_it_writes_locks_nobody_out(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from tests.node.test_coordination_process import *\n"
+        "store = CoordinationProcess(Path(sys.argv[1]), 'c')\n"
+        "while True:\n"
+        "    try: store.compare_and_set(store.read().version, record())\n"
+        "    except (CasConflict, CoordinationError): pass\n"
+    )
+    ours = SqliteCoordination(tmp_path / "r", "c")
+    ours.compare_and_set(0, record())
+    busy = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "r")], cwd=ROOT)
+    chance = random.Random(1)
+    try:
+        for _ in range(15):
+            time.sleep(chance.uniform(0.05, 0.15))
+            os.kill(busy.pid, signal.SIGSTOP)
+            changed(ours)
+            os.kill(busy.pid, signal.SIGCONT)
+    finally:
+        busy.kill()
+        busy.wait()
+
+
+def changed(store: SqliteCoordination) -> Record:
+    """Change the record; fails if somebody holds the lock for several times as long as a call waits for it."""
+    for _ in range(6):
+        try:
+            found = store.read()
+            assert found is not None
+            return store.compare_and_set(found.version, record())
+        except (CasConflict, CoordinationError):
+            continue
+    raise AssertionError("the coordination file stays locked")

@@ -1,0 +1,68 @@
+"""What every checker of a promise is told; each looks at what concerns its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ha.coordination import Record
+from tests.simulation.book import Attempt
+from tests.simulation.reference import Change
+from tests.simulation.truth import Broken, Truth
+from txobserver.events import TxPrepare
+from txobserver.ids import Member, Position
+
+if TYPE_CHECKING:
+    from tests.simulation.process import Process
+
+
+class Checker:
+    """Told of everything; looks at what concerns its promise."""
+
+    promise = ""
+
+    def __init__(self, truth: Truth) -> None:
+        self.truth = truth
+        self.book = truth.book
+
+    def fail(self, text: str) -> None:
+        """The promise is broken."""
+        raise Broken(self.promise, text)
+
+    def changed(self, change: Change) -> None:
+        """The one stream has gone on by an event, with these changes of queues."""
+
+    def turned(self, process: Process) -> None:
+        """A node's turn has ended."""
+
+    def stands_at(self, process: Process, applied: Position) -> None:
+        """A node has applied more, or a snapshot."""
+
+    def undoing(self, process: Process, last: int) -> None:
+        """A node is about to undo what it holds behind ``last``."""
+
+    def closing(self, process: Process, event: TxPrepare) -> None:
+        """A primary closes a transaction."""
+
+    def granting(self, process: Process, member: Member) -> None:
+        """A primary asks for a member to be ready."""
+
+    def visible(self, process: Process, queue: str, body: str) -> None:
+        """A serving primary's broker has been given a message."""
+
+    def stale(self, process: Process, before: object, after: object) -> None:
+        """A node has been sent a message of a lower generation; what it held before and after."""
+
+    def record_changed(self, record: Record) -> None:
+        """The coordination record is another."""
+
+    def answered(self, process: Process, attempt: Attempt | None, ok: bool) -> None:
+        """A node answers a client."""
+
+    def delivered(self, process: Process, consumer: str, queue: str, body: str, redelivered: bool) -> None:
+        """A node hands a message out."""
+
+    def counted(self, process: Process, queue: str, messages: int) -> None:
+        """A node tells a queue's length."""
+
+    def finished(self) -> None:
+        """The run is over."""

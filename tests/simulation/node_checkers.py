@@ -1,0 +1,185 @@
+"""The promises about nodes: P6, P7 and P9 to P12. A breach raises ``Broken``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ha.coordination import Record
+from tests.simulation.book import Attempt
+from tests.simulation.checker import Checker
+from tests.simulation.truth import Truth
+from txobserver.events import TxPrepare
+from txobserver.ids import Member, Position
+from txobserver.tx_buffer import COMMITTED
+
+if TYPE_CHECKING:
+    from tests.simulation.process import Process
+
+
+class OneDecision(Checker):
+    """Nodes apply the same events (see Truth); nothing that a ready member holds is ever undone.
+
+    To commit is decided only when every participant holds the prepare: then nobody can have voted against it.
+    """
+
+    promise = "P6"
+
+    def turned(self, process: Process) -> None:
+        primary = process.core.primary
+        if primary is not None:
+            for buffer in process.core.replica.buffers.values():
+                mine = buffer.decided and process.core.replica.position_of(buffer.decided).generation
+                if mine == primary.generation and buffer.state == COMMITTED and (buffer.prepared or 0) > primary.commit:
+                    self.fail(
+                        f"{process.name} decides {buffer.tx}, whose prepare at {buffer.prepared} is not everywhere"
+                    )
+
+    def undoing(self, process: Process, last: int) -> None:
+        record = self.truth.cluster.coordination.record
+        generation, held = process.disk.last_durable()
+        if record is not None and held > last and process.disk.member in record.ready:
+            self.fail(f"{process.name} undoes what it holds between {last} and {generation}.{held} as a ready member")
+
+
+class Agreement(Checker):
+    """Where a node has applied as much as another, its queues hold the same in the same order."""
+
+    promise = "P7"
+
+    def stands_at(self, process: Process, applied: Position) -> None:
+        self._compare(process, applied, whole=False)
+
+    def finished(self) -> None:
+        for process in self.truth.cluster.running():
+            self._compare(process, process.core.replica.applied, whole=True)
+
+    def _compare(self, process: Process, applied: Position, whole: bool) -> None:
+        contents, reference = process.core.replica.contents, self.truth.reference
+        if process.core.replica.resyncing:
+            return
+        if applied.generation != self.truth.generation_at(applied.sequence):
+            self.fail(f"{process.name} stands at {applied}, which is not in the one stream")
+        for number, queue in reference.queues.items():
+            if not contents.knows(number):
+                if number <= contents.configuration.last_id:
+                    self.fail(f"{process.name} does not know queue {queue.name}")
+                continue
+            summary = contents.summary(number)
+            if (summary.count, summary.digest) != queue.as_of(applied.sequence):
+                self.fail(
+                    f"{process.name} at {applied} holds {summary.count} messages in {queue.name}, "
+                    f"where the stream leads to {queue.as_of(applied.sequence)[0]} or to others"
+                )
+            if whole and applied.sequence == reference.end:
+                held = [(place, rid) for place, rid in contents.ids(number)]
+                if held != [(place, queue.contents[place][0]) for place in sorted(queue.contents)]:
+                    self.fail(f"{process.name} holds another {queue.name} than its digest says")
+
+
+class Gate(Checker):
+    """A member of the ready set holds everything that has been told, and what it has applied is whole."""
+
+    promise = "P9"
+
+    def record_changed(self, record: Record) -> None:
+        told = self.truth.told
+        for member in record.ready:
+            disk = self.truth.cluster.disks[member.node]
+            if disk.member == member and told and not disk.holds(self.truth.generation_at(told), told):
+                self.fail(f"{member} is ready without {told}, which has been told; it holds {disk.last_durable()}")
+
+    def granting(self, process: Process, member: Member) -> None:
+        """Who is about to be ready has prepared every closed transaction in which it takes no part."""
+        replica, disk = process.core.replica, self.truth.cluster.disks[member.node]
+        for buffer in replica.buffers.values():
+            needed = buffer.prepared
+            if needed is None or member.node in buffer.participants or disk.member != member:
+                continue
+            if not disk.holds(replica.position_of(needed).generation, needed):
+                self.fail(f"{process.name} grants {member}, which has no part in {buffer.tx} and lacks {needed}")
+
+    def closing(self, process: Process, event: TxPrepare) -> None:
+        """Every member that the record lists takes part in what is closed."""
+        record = self.truth.cluster.coordination.record
+        if record is not None and (record.generation, record.primary) == (process.core.generation, process.disk.member):
+            missing = {member.node for member in record.ready} - set(event.participants)
+            if missing:
+                self.fail(f"{process.name} closes {event.tx} without {sorted(missing)}, ready members")
+
+
+class OnePrimary(Checker):
+    """One primary in a generation, and nothing is answered but by the primary that the record names."""
+
+    promise = "P10"
+
+    def __init__(self, truth: Truth) -> None:
+        super().__init__(truth)
+        self._primary: dict[int, tuple[str, int]] = {}
+
+    def turned(self, process: Process) -> None:
+        core = process.core
+        if core.primary is not None:
+            name = (process.name, id(process))
+            if self._primary.setdefault(core.primary.generation, name) != name:
+                self.fail(f"{process.name} is a second primary of generation {core.primary.generation}")
+
+    def answered(self, process: Process, attempt: Attempt | None, ok: bool) -> None:
+        if ok:
+            self._check(process)
+
+    def delivered(self, process: Process, consumer: str, queue: str, body: str, redelivered: bool) -> None:
+        self._check(process)
+
+    def stale(self, process: Process, before: object, after: object) -> None:
+        if before != after:
+            self.fail(f"{process.name} takes a message of a lower generation: {before} became {after}")
+
+    def _check(self, process: Process) -> None:
+        record = self.truth.cluster.coordination.record
+        if record is None or (record.generation, record.primary) != (process.core.generation, process.disk.member):
+            self.fail(f"{process.name} answers in generation {process.core.generation}, and the record is {record}")
+
+
+class DurableBeforeAnswer(Checker):
+    """What is answered or handed out rests on events that are synced on every member of the ready set."""
+
+    promise = "P11"
+
+    def answered(self, process: Process, attempt: Attempt | None, ok: bool) -> None:
+        if ok:
+            self._check(process, attempt.label if attempt else "a declaration")
+
+    def delivered(self, process: Process, consumer: str, queue: str, body: str, redelivered: bool) -> None:
+        self._check(process, body)
+
+    def counted(self, process: Process, queue: str, messages: int) -> None:
+        self._check(process, f"the length of {queue}")
+
+    def _check(self, process: Process, what: str) -> None:
+        record, primary = self.truth.cluster.coordination.record, process.core.primary
+        if record is None or primary is None:
+            self.fail(f"{process.name} answers {what} and is no primary")
+            return
+        sequence = max(primary.commit, process.core.replica.applied.sequence)
+        generation = self.truth.generation_at(sequence)
+        for member in record.ready:
+            disk = self.truth.cluster.disks[member.node]
+            if disk.member == member and not disk.holds(generation, sequence):  # another disk: this one was lost
+                self.fail(
+                    f"{process.name} answers {what}, which rests on {generation}.{sequence}; {member} is ready, and "
+                    f"its disk holds {disk.last_durable()}"
+                )
+
+
+class Live(Checker):
+    """After the faults have ended, everything ends. The run itself looks for it (``Run.heal``)."""
+
+    promise = "P12"
+
+    def finished(self) -> None:
+        for process in self.truth.cluster.running():
+            if process.core.replica.buffers:
+                self.fail(f"{process.name} still holds transactions {sorted(process.core.replica.buffers)}")
+        for name, queue in self.truth.reference.by_name.items():
+            if queue.contents and name not in self.book.exempt:
+                self.fail(f"{name} still holds {len(queue.contents)} messages")

@@ -1,0 +1,150 @@
+"""Faults of durability: something is told before it is on every disk that counts."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+from ha.backup import Backup
+from ha.backups import Backups
+from ha.primary import Primary
+from ha.record_keeper import RecordKeeper
+from ha.wire import Ack
+from recovery.log import Log
+from tests.simulation.seeded.planting import replace, seeded
+from txobserver.effects import Persist, Send
+
+
+@seeded("P11")
+def backup_acknowledges_before_sync(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def entries(self: Backup, message: Any) -> None:
+            emit = self._emit
+
+            def early(effect: Any) -> None:
+                if isinstance(effect, Persist) and effect.then is not None:
+                    then = effect.then
+                    emit(Persist(effect.frame))
+                    emit(Send(then.peer, Ack(then.generation, then.session, then.sequence)))
+                else:
+                    emit(effect)
+
+            self._emit = early
+            original(self, message)
+            self._emit = emit
+
+        return entries
+
+    replace(stack, Backup, "entries", make)
+
+
+@seeded("P11")
+def primary_counts_its_log_before_sync(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def flush(self: Primary) -> None:
+            original(self)
+            self._replica.durable = self._replica.tail.sequence
+
+        return flush
+
+    replace(stack, Primary, "flush", make)
+
+
+@seeded("P11")
+def log_is_written_and_not_synced(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def append(self: Log, frames: Any) -> None:
+            sync, self._files.sync = self._files.sync, lambda descriptor: None  # type: ignore[method-assign]
+            try:
+                original(self, frames)
+            finally:
+                self._files.sync = sync  # type: ignore[method-assign]
+
+        return append
+
+    replace(stack, Log, "_append", make)
+
+
+@seeded("P11", rare=True)
+def log_found_at_the_start_is_not_synced(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def reopen(self: Log, first: int, end: int) -> None:
+            sync, self._files.sync = self._files.sync, lambda descriptor: None  # type: ignore[method-assign]
+            try:
+                original(self, first, end)
+            finally:
+                self._files.sync = sync  # type: ignore[method-assign]
+
+        return reopen
+
+    replace(stack, Log, "_reopen", make)
+
+
+@seeded("P11", "P2")
+def absent_members_are_not_waited_for(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def durable_everywhere(self: Backups) -> int:
+            return min([self._replica.durable, *(s.acknowledged for s in self.sessions.values() if s.past_guard)])
+
+        return durable_everywhere
+
+    replace(stack, Backups, "durable_everywhere", make)
+
+
+@seeded("P11", "P9")
+def an_add_under_way_does_not_count(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def send_if_due(self: RecordKeeper, now: float) -> None:
+            original(self, now)
+            self._unresolved.clear()
+
+        return send_if_due
+
+    replace(stack, RecordKeeper, "send_if_due", make)
+    replace(stack, Backups, "durable_everywhere", lambda original: _counted_only)
+
+
+def _counted_only(self: Backups) -> int:
+    """As the product's, without the joiners that are past their guards."""
+    acknowledged = [self._replica.durable]
+    for member in self._keeper.counted():
+        session = self.sessions.get(member.node)
+        acknowledged.append(session.acknowledged if session is not None and session.member == member else 0)
+    return min(acknowledged)
+
+
+@seeded("P11")
+def a_removal_under_way_counts_as_made(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def counted(self: RecordKeeper) -> Any:
+            return original(self) - self._removes
+
+        return counted
+
+    replace(stack, RecordKeeper, "counted", make)
+
+
+@seeded("P2", "P11")
+def confirms_before_the_commit_point(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def publish(self: Primary, queues: Any, message: Any, done: Any) -> None:
+            original(self, queues, message, None)
+            if done is not None:
+                done(None)
+
+        return publish
+
+    replace(stack, Primary, "publish", make)
+
+
+@seeded("P2", "P11")
+def commit_answered_when_decided(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def decide(self: Primary, tx: int, commit: bool, done: Any) -> None:
+            original(self, tx, commit, None)
+            if done is not None:
+                done(None)
+
+        return decide
+
+    replace(stack, Primary, "decide", make)

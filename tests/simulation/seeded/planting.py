@@ -1,0 +1,50 @@
+"""What a seeded fault is, how it is planted, and who finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from tests.simulation.run import Result, Run
+
+
+@dataclass(frozen=True)
+class Seeded:
+    """``promises``: whose checkers may find it; ``rare``: it takes some hundred seeds."""
+
+    name: str
+    promises: tuple[str, ...]
+    plant: Callable[[ExitStack], None]
+    rare: bool = False
+
+
+SEEDED: list[Seeded] = []
+
+
+def seeded(*promises: str, rare: bool = False) -> Callable[[Callable[[ExitStack], None]], Callable[[ExitStack], None]]:
+    """Register a fault under the name of its function."""
+
+    def register(plant: Callable[[ExitStack], None]) -> Callable[[ExitStack], None]:
+        SEEDED.append(Seeded(plant.__name__, promises, plant, rare))
+        return plant
+
+    return register
+
+
+def find(fault: Seeded, seeds: int, first: int = 0) -> Result | None:
+    """The first seed in which the fault breaks the promise that it was meant to break."""
+    with ExitStack() as stack:
+        fault.plant(stack)
+        for seed in range(first, first + seeds):
+            result = Run(seed).run()
+            if result.promise in fault.promises:
+                return result
+    return None
+
+
+def replace(stack: ExitStack, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    """For as long as the stack is open, ``owner.name`` is what ``make`` makes of it."""
+    stack.enter_context(patch.object(owner, name, make(owner.__dict__[name])))

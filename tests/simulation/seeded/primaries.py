@@ -1,0 +1,159 @@
+"""Faults in who is primary, and who is ready."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import msgspec
+
+from ha import backups as backups_module
+from ha.backups import Backups
+from ha.candidate import Candidate
+from ha.coordination import MemoryCoordination
+from ha.node_core import NodeCore
+from ha.primary import Primary
+from ha.record_keeper import RecordKeeper
+from ha.settings import Settings
+from ha.transactions import Transactions
+from ha.tx_tracker import TxTrackers
+from ha.wire import Entries
+from tests.simulation.seeded.planting import replace, seeded
+from txobserver.effects import CompareAndSet
+from txobserver.events import TxPrepare
+
+
+@seeded("P10")
+def lease_never_ends(stack: ExitStack) -> None:
+    replace(stack, RecordKeeper, "expired", lambda original: lambda self, now: self.lost)
+
+
+@seeded("P10")
+def lease_margin_dropped(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def init(self: RecordKeeper, record: Any, sent_at: float, me: Any, settings: Settings, emit: Any) -> None:
+            original(self, record, sent_at, me, settings, emit)
+            self._lease_seconds = settings.lease_ttl * 1.3
+
+        return init
+
+    replace(stack, RecordKeeper, "__init__", make)
+
+
+@seeded("P10", rare=True)
+def a_jump_of_the_clock_counts_as_waiting(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def watch(self: Candidate, now: float) -> None:
+            self._stood += now - (self._ticked_at if self._ticked_at is not None else now)
+            self._ticked_at = now
+
+        return watch
+
+    replace(stack, Candidate, "_watch", make)
+
+
+@seeded("P10")
+def promotion_without_a_new_generation(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def propose(self: Candidate, proposal: CompareAndSet, now: float) -> None:
+            record: Any = proposal.record
+            if proposal.expected:
+                record = msgspec.structs.replace(record, generation=max(1, record.generation - 1))
+            original(self, CompareAndSet(proposal.expected, record), now)
+
+        return propose
+
+    replace(stack, Candidate, "_propose", make)
+
+
+@seeded("P10", "P9", "P6")
+def the_store_takes_changes_of_another_version(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def compare_and_set(self: MemoryCoordination, expected: int, record: Any) -> Any:
+            return original(self, self.record.version if self.record else 0, record)
+
+        return compare_and_set
+
+    replace(stack, MemoryCoordination, "compare_and_set", make)
+
+
+@seeded("P2", "P6", rare=True)
+def promotion_from_outside_the_ready_set(stack: ExitStack) -> None:
+    replace(stack, Candidate, "may_stand", lambda original: lambda self, record: True)
+
+
+@seeded("P2")
+def recovering_primary_serves(stack: ExitStack) -> None:
+    replace(stack, Primary, "in_step", lambda original: property(lambda self: True))
+
+
+@seeded("P10", rare=True)
+def lower_generation_accepted(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def on_message(self: NodeCore, node: str, message: Any) -> None:
+            if isinstance(message, Entries) and message.generation < self.generation and self.backup:
+                message.session = self.backup.session
+                self.backup.entries(message)
+            else:
+                original(self, node, message)
+
+        return on_message
+
+    replace(stack, NodeCore, "on_message", make)
+
+
+@seeded("P6")
+def resync_while_in_ready_set(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def join(self: Backups, node: str, join: Any, log_first: int, now: float) -> None:
+            counted = self._keeper.counted
+            self._keeper.counted = lambda: set()  # type: ignore[method-assign]
+            try:
+                original(self, node, join, log_first, now)
+            finally:
+                self._keeper.counted = counted  # type: ignore[method-assign]
+
+        return join
+
+    replace(stack, Backups, "join", make)
+
+
+@seeded("P6", "P7")
+def in_step_by_sequence_only(stack: ExitStack) -> None:
+    replace(
+        stack,
+        backups_module,
+        "common_sequence",
+        lambda original: lambda ours, our_tail, theirs, their_tail: min(our_tail, their_tail),
+    )
+
+
+@seeded("P9")
+def tracker_cleared_early(stack: ExitStack) -> None:
+    replace(stack, TxTrackers, "track", lambda original: lambda self, tx, queues, prepared: None)
+
+
+@seeded("P9")
+def participants_taken_too_early(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def participants(self: Backups) -> Any:
+            if not hasattr(self, "first_participants"):
+                self.first_participants = original(self)  # type: ignore[attr-defined]
+            return self.first_participants  # type: ignore[attr-defined]
+
+        return participants
+
+    replace(stack, Backups, "participants", make)
+
+
+@seeded("P6")
+def decided_before_all_have_prepared(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def prepare(self: Transactions, tx: int, count: int, participants: Any, done: Any) -> None:
+            self._primary.append(TxPrepare(tx, count, list(participants)))
+            self._primary.decide(tx, True, done)
+
+        return prepare
+
+    replace(stack, Transactions, "prepare", make)
+    replace(stack, Backups, "closed", lambda original: lambda self, buffer: None)

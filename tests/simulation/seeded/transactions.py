@@ -1,0 +1,164 @@
+"""Faults in what a transaction leads to."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+from unittest.mock import patch
+
+from broker_plugin.embedded.durable_queue import DurableQueue
+from broker_plugin.embedded.topology import Route, Topology
+from broker_plugin.embedded.transaction import Transaction
+from ha.primary import Primary
+from ha.replica import Replica
+from tests.simulation.seeded.planting import replace, seeded
+from txobserver.contents import Contents
+from txobserver.events import TxDequeue, TxEnqueue
+from txobserver.tx_buffer import TxBuffer
+
+
+@seeded("P4")
+def abort_leaves_a_message(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def apply_decision(self: Replica, sequence: int, event: Any) -> None:
+            buffer = self.buffers[event.tx]
+            original(self, sequence, event)
+            if not event.commit:
+                for place, part in list(buffer.placed())[:1]:
+                    if isinstance(part, TxEnqueue):
+                        self._insert(place, part)
+
+        return apply_decision
+
+    replace(stack, Replica, "_apply_decision", make)
+    _reapply(stack)
+
+
+@seeded("P7")
+def commit_forgets_what_was_acknowledged(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def placed(self: TxBuffer) -> Any:
+            return (each for each in original(self) if not isinstance(each[1], TxDequeue))
+
+        return placed
+
+    replace(stack, TxBuffer, "placed", make)
+
+
+@seeded("P1")
+def a_publish_is_left_out_of_the_transaction(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def publish(self: Transaction, route: Any, message: Any, mandatory: bool) -> None:
+            if not message.body.endswith(b"/2"):
+                original(self, route, message, mandatory)
+
+        return publish
+
+    replace(stack, Transaction, "publish", make)
+
+
+@seeded("P1")
+def an_acknowledgement_is_left_out_of_the_transaction(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def settle(self: Transaction, held: Any, reason: Any) -> None:
+            original(self, list(held) if not self.settled else [], reason)
+
+        return settle
+
+    replace(stack, Transaction, "settle", make)
+
+
+@seeded("P1")
+def a_count_tells_of_what_is_not_there(stack: ExitStack) -> None:
+    replace(
+        stack, DurableQueue, "ready", lambda original: property(lambda self: original.fget(self) + len(self._out) + 1)
+    )
+
+
+@seeded("P3")
+def replication_id_without_its_generation(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def next_rid(self: Primary) -> int:
+            self._rids += 1
+            return self._rids
+
+        return next_rid
+
+    replace(stack, Primary, "_next_rid", make)
+
+
+@seeded("P3")
+def redelivery_without_the_mark(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def take(self: DurableQueue) -> Any:
+            taken = original(self)
+            return taken and (taken[0], False, taken[2])
+
+        return take
+
+    replace(stack, DurableQueue, "_take", make)
+
+
+@seeded("P3")
+def marked_as_redelivered_without_reason(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def take(self: DurableQueue) -> Any:
+            taken = original(self)
+            return taken and (taken[0], True, taken[2])
+
+        return take
+
+    replace(stack, DurableQueue, "_take", make)
+
+
+@seeded("P3")
+def marks_are_forgotten_at_a_failover(stack: ExitStack) -> None:
+    replace(stack, Contents, "mark", lambda original: lambda self, queue, place: None)
+
+
+@seeded("P3")
+def handed_out_before_the_mark_is_durable(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def take(self: DurableQueue) -> Any:
+            if self._window:
+                self.mark = max(self.mark, self._window[0][0])
+            return original(self)
+
+        return take
+
+    replace(stack, DurableQueue, "_take", make)
+
+
+@seeded("P5")
+def a_message_goes_to_another_queue(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def route(self: Topology, exchange: str, key: str, properties: bytes) -> Route:
+            return original(self, exchange, "billing" if key == "stock" else key, properties)
+
+        return route
+
+    replace(stack, Topology, "route", make)
+
+
+@seeded("P8")
+def the_last_of_the_window_goes_first(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def take(self: DurableQueue) -> Any:
+            if len(self._window) > 1 and self._window[1][0] <= self.mark:
+                self._window.rotate(-1)
+                taken = original(self)
+                self._window.rotate(1)
+                return taken
+            return original(self)
+
+        return take
+
+    replace(stack, DurableQueue, "_take", make)
+
+
+def _reapply(stack: ExitStack) -> None:
+    """The table of what applies an event names functions: let it name the present ones."""
+    from ha import replica
+
+    table = {event: getattr(Replica, function.__name__) for event, function in replica._APPLY.items()}
+    stack.enter_context(patch.object(replica, "_APPLY", table))
