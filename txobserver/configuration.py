@@ -53,6 +53,10 @@ class BindingSpec(msgspec.Struct, array_like=True):
     arguments: dict[str, Any]
 
 
+_encode = msgspec.msgpack.Encoder(order="sorted").encode
+"""Tells apart what Python's equality does not: {"a": 1} and {"a": True} are two bindings."""
+
+
 def queue_step(name: str, auto_delete: bool, arguments: dict[str, Any]) -> Configure:
     """The step that declares a queue. The config_id is given by the stream."""
     return Configure(0, DECLARE_QUEUE, name, msgspec.msgpack.encode((auto_delete, arguments)))
@@ -136,11 +140,11 @@ class Configuration(msgspec.Struct):
         self.bindings = [b for b in self.bindings if b.source != name and (b.to_queue or b.destination != name)]
 
     def _bind(self, spec: BindingSpec, bind: bool) -> None:
-        known = spec in self.bindings
+        known = [at for at, each in enumerate(self.bindings) if each == spec and _encode(each) == _encode(spec)]
         if bind and not known and self._has_ends(spec):
             self.bindings.append(spec)
         elif not bind and known:
-            self.bindings.remove(spec)
+            del self.bindings[known[0]]
 
     def _has_ends(self, spec: BindingSpec) -> bool:
         """Whether both ends are there: one may have been deleted while the binding was on its way."""

@@ -26,7 +26,7 @@ class Router(Protocol):
         ...
 
     def remove(self, key: str, arguments: Mapping[str, Any], target: Destination) -> None:
-        """One binding less; it was added with the same arguments."""
+        """One binding less; it was added with this very mapping as its arguments."""
         ...
 
     def match(self, key: str, headers: Mapping[str, Any]) -> Iterable[Destination]:
@@ -101,7 +101,9 @@ class HeadersRouter:
         self._bindings.append((arguments, target))
 
     def remove(self, key: str, arguments: Mapping[str, Any], target: Destination) -> None:
-        self._bindings.remove((arguments, target))
+        # To be equal is not enough: {"a": 1} equals {"a": True} and is another binding.
+        mine = (known is arguments and to == target for known, to in self._bindings)
+        del self._bindings[list(mine).index(True)]
 
     def match(self, key: str, headers: Mapping[str, Any]) -> Iterable[Destination]:
         return {target for arguments, target in self._bindings if headers_match(arguments, headers)}

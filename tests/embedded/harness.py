@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
+
+from pamqp import encode
 
 from broker_plugin.embedded.broker import Broker
 from broker_plugin.embedded.channel import Channel, Got
@@ -13,9 +16,15 @@ from broker_plugin.embedded.errors import AmqpError
 from broker_plugin.embedded.queue_operations import QueueDeclare, QueueState
 from tests.embedded.local_ledger import LocalLedger
 from txobserver.events import Message
+from txobserver.ledger import Content
 
 PROPERTIES = b"\x00\x00"
 """No property flags."""
+
+
+def properties(headers: dict[str, Any]) -> bytes:
+    """Raw properties with these headers and nothing else."""
+    return b"\x20\x00" + encode.field_table(headers) if headers else PROPERTIES
 
 
 @dataclass
@@ -73,9 +82,11 @@ class Client:
         state: QueueState = self.answers[-1]
         return state
 
-    def ask_declare(self, name: str, durable: bool = True, **more: Any) -> None:
+    def ask_declare(
+        self, name: str, durable: bool = True, reply: Callable[[QueueState], None] | None = None, **more: Any
+    ) -> None:
         request = QueueDeclare(name, durable, **more)
-        self.harness.broker.queue_operations.declare(self.channel, request, self.answers.append)
+        self.harness.broker.queue_operations.declare(self.channel, request, reply or self.answers.append)
 
     def count(self, name: str) -> int:
         """Messages ready in a queue, as a declaration tells them."""
@@ -108,6 +119,15 @@ class Client:
         answers: list[str] = []
         self.channel.commit(lambda: answers.append("ok"))
         return answers
+
+    def confirmed_numbers(self) -> list[int]:
+        """The numbers of the publishes that were accepted, one by one; fails if one was answered twice, or refused."""
+        numbers: list[int] = []
+        for tag, multiple, accepted in self.confirms:
+            known = set(numbers)
+            numbers += [each for each in range(1, tag + 1) if each not in known] if multiple else [tag]
+            assert accepted and tag not in known
+        return sorted(numbers)
 
     @property
     def bodies(self) -> list[bytes]:
@@ -151,6 +171,18 @@ class Harness:
         while self._due or self.ledger.busy:
             self.turn()
             self.ledger.commit()
+
+    def progress(self, steps: int) -> None:
+        """So many events pass the commit point, and no more."""
+        for _ in range(steps):
+            self.turn()
+            if self.ledger.busy:
+                self.ledger.commit(1)
+
+    @property
+    def content(self) -> Content:
+        """What is in the durable queues."""
+        return self.ledger.contents
 
     def connect(self) -> Connection:
         connection = Connection()

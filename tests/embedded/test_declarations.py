@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from broker_plugin.embedded.binding_operations import BindRequest
 from broker_plugin.embedded.durable_queue import DurableQueue
 from broker_plugin.embedded.exchange_operations import ExchangeDeclare
 from broker_plugin.embedded.local_queue import LocalQueue
-from tests.embedded.harness import Client, Harness
+from tests.embedded.harness import Client, Harness, properties
 
 
 @pytest.fixture
@@ -18,9 +19,11 @@ def harness() -> Harness:
     return Harness()
 
 
-def bind(harness: Harness, client: Client, source: str, queue: str, key: str = "") -> list[str]:
+def bind(
+    harness: Harness, client: Client, source: str, queue: str, key: str = "", arguments: dict[str, Any] | None = None
+) -> list[str]:
     answers: list[str] = []
-    request = BindRequest(source, queue, True, key)
+    request = BindRequest(source, queue, True, key, arguments or {})
     client.channel.attempt(
         partial(harness.broker.binding_operations.bind, client.channel, request, lambda: answers.append("ok"))
     )
@@ -200,6 +203,42 @@ def test_a_binding_is_replicated_when_both_ends_are(harness: Harness) -> None:
     client.publish("", b"m", exchange="x")
     harness.settle()
     assert client.count("durable") == 4 and "y" not in harness.broker.topology.exchanges
+
+
+def publish_headers(client: Client, body: bytes, headers: dict[str, Any]) -> None:
+    client.channel.publish("amq.headers", "", False, properties(headers), body)
+
+
+def test_bindings_that_differ_in_the_type_of_an_argument_are_two(harness: Harness) -> None:
+    """1 equals True in Python, and is another value in AMQP: one of two bindings goes, and it is the right one."""
+    client = harness.client()
+    client.declare("q")
+    for value in (1, True):
+        bind(harness, client, "amq.headers", "q", arguments={"a": value})
+    harness.settle()
+    request = BindRequest("amq.headers", "q", True, "", {"a": True})
+    harness.broker.binding_operations.unbind(client.channel, request, lambda: None)
+    harness.settle()
+    for value in (1, True):
+        publish_headers(client, b"%a" % value, {"a": value})
+    harness.settle()
+    assert client.drain("q") == [b"1"]
+
+
+def test_bindings_that_differ_in_the_type_of_an_argument_survive_a_take_over(harness: Harness) -> None:
+    client = harness.client()
+    client.declare("q")
+    for value in (1, True):
+        bind(harness, client, "amq.headers", "q", arguments={"a": value, "b": value})
+        bind(harness, client, "amq.headers", "q", arguments={"b": value, "a": value})
+    harness.settle()
+    assert len(harness.ledger.contents.configuration.bindings) == 2
+    harness.take_over()
+    client = harness.client()
+    for value in (1, True):
+        publish_headers(client, b"%a" % value, {"a": value, "b": value})
+    harness.settle()
+    assert client.drain("q") == [b"1", b"True"]
 
 
 def test_bound_to_a_queue_that_is_being_deleted(harness: Harness) -> None:
