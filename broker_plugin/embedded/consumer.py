@@ -34,8 +34,8 @@ class Consumer:
             return 0
         if self.no_ack:
             return UNLIMITED
-        room = channel.prefetch - channel.held
-        return self.credit if self.credit < room else room
+        room = channel.prefetch - channel.held  # below zero when the limit was lowered meanwhile
+        return max(0, self.credit if self.credit < room else room)
 
     def deliver(self, taken: Taken) -> None:
         """Hand a message to the client; without acknowledgements it leaves the queue with that."""

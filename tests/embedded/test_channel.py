@@ -149,6 +149,22 @@ class TestConsumers:
         harness.settle()
         assert sorted(client.bodies) == [b"q1", b"r1"]
 
+    def test_a_prefetch_limit_below_what_is_held_already(self, harness: Harness, client: Client) -> None:
+        """The consumer that holds too much gets nothing, and takes nothing away from the others."""
+        full, other = harness.client(), harness.client()
+        client.publish("q", b"1", b"2")
+        full.channel.consume("q", "c", False, False, {})
+        harness.settle()
+        full.channel.qos(1, True)
+        harness.settle()
+        client.publish("q", b"3")
+        harness.settle()
+        assert full.bodies == [b"1", b"2"]
+        other.channel.qos(1, False)
+        other.channel.consume("q", "c", False, False, {})
+        harness.settle()
+        assert other.bodies == [b"3"]
+
 
 class TestFlight:
     """What a client has sent and the ledger has not taken is counted, so that it can be held back."""
