@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test lint takeover bench sim clean
+.PHONY: help install demo test lint takeover bench sim fuzz clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,6 +46,12 @@ SIM_FILE ?=
 sim: install ## Simulated clusters on virtual time: make sim SEEDS=2000 FIRST=0 [SIM_FILE=remembers what is done]
 	@echo "== simulation: $(SEEDS) seeds from $(FIRST), and that of the commit"
 	@$(VENV)/bin/python -m tests.simulation run --seeds $(SEEDS) --first $(FIRST) $(if $(SIM_FILE),--file $(SIM_FILE))
+
+EXAMPLES ?= 20000
+SEED := $(or $(SEED),$(shell date +%s))
+fuzz: install ## New generated cases for models and decoders: make fuzz EXAMPLES=20000 SEED=7
+	@echo "== fuzz: $(EXAMPLES) examples for each test, seed $(SEED)"
+	@TXHA_EXAMPLES=$(EXAMPLES) $(VENV)/bin/python -m pytest -m fuzz --timeout=0 --hypothesis-seed=$(SEED)
 
 clean: ## Remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

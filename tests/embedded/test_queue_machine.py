@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from broker_plugin.embedded.durable_queue import WindowLimits
 from tests.embedded.harness import Harness, queue_of
+from tests.examples import examples
+
+pytestmark = pytest.mark.fuzz
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -93,5 +96,5 @@ class QueueMachine(RuleBasedStateMachine):
         assert queue._window_bytes == sum(len(entry[2].body) for entry in queue._window)
 
 
-QueueMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+QueueMachine.TestCase.settings = examples(60, stateful_step_count=30)
 TestQueueMachine = QueueMachine.TestCase

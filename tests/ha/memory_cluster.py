@@ -30,6 +30,7 @@ from txobserver.effects import (
 )
 from txobserver.frames import Frame
 from txobserver.ids import Member, Position
+from txobserver.ledger import Host
 from txobserver.store import MemoryBase
 
 TURN = 0.01
@@ -59,14 +60,13 @@ class MemoryNode:
         self.cluster = cluster
         self.name = name
         self.disk = disk
-        self.host = MemoryHost()
+        self.host: Any = cluster.make_host(self)
         self.member = Member(name, disk.incarnation)
         self.writes: list[Any] = []
         self.disk_held = False
         self.disk_error: str | None = None
         self.lines: list[str] = []
         self.stopped: str | None = None
-        self.host.on_ok = lambda label: cluster.check_durable(self, label)
         self.core = self._boot()
 
     def _boot(self) -> NodeCore:
@@ -171,6 +171,12 @@ class MemoryCluster:
         self.frozen: set[str] = set()
         for name in self.disks:
             self.start(name)
+
+    def make_host(self, node: MemoryNode) -> Host:
+        """The broker of a node."""
+        host = MemoryHost()
+        host.on_ok = lambda label: self.check_durable(node, label)
+        return host
 
     def start(self, name: str, wipe: bool = False) -> MemoryNode:
         """Start a node on its disk, or on a new one."""

@@ -1,0 +1,22 @@
+"""Generated cases: few, and the same each time, in ``make test``; many, and new ones, in ``make fuzz``."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+from tests.examples import EXAMPLES
+
+SLOW_MACHINE = [HealthCheck.too_slow]
+"""How fast cases are made says nothing on a machine that others use too."""
+
+settings.register_profile("suite", derandomize=True, deadline=None, suppress_health_check=SLOW_MACHINE)
+settings.register_profile("fuzz", deadline=None, print_blob=True, suppress_health_check=SLOW_MACHINE)
+PROFILE = "fuzz" if EXAMPLES else "suite"
+settings.load_profile(PROFILE)
+
+
+def pytest_report_header() -> str:
+    """Which cases these are."""
+    if PROFILE == "suite":
+        return "generated cases: profile suite, always the same ones"
+    return f"generated cases: profile fuzz, {EXAMPLES} examples, new ones for each --hypothesis-seed"
