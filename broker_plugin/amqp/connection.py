@@ -1,7 +1,8 @@
 """One AMQP connection without io: bytes in by ``receive``, bytes out by ``take_output``, time by ``tick``.
 
 The wire is told when there is something to send and when reading may go on. A hard error sends connection.close and
-ignores all but its close-ok from then on (AMQP 0-9-1, 1.4.1.3 and 1.5.2.5).
+ignores all but its close-ok from then on (AMQP 0-9-1, 1.4.1.3 and 1.5.2.5). After bytes that are no frames nothing is
+read any more, since nobody can say where the next frame begins; the client's end or the time ends the connection.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class Connection:
         self._channels: dict[int, AmqpChannel] = {}
         self._capabilities: Mapping[str, Any] = {}
         self._partial = b""
+        self._deaf = False
         self._current = 0
         self._channel_max = settings.channel_max
         self._output: list[bytes] = []
@@ -90,14 +92,15 @@ class Connection:
         if self._partial:
             data = self._partial + data
             self._partial = b""
-        if self.state == CLOSED:
+        if self.state == CLOSED or self._deaf:
             return
         try:
             at = self._read_header(data) if self.state == handshake.AWAIT_HEADER else 0
             if self.state not in (CLOSED, handshake.AWAIT_HEADER):
                 at = self._read_frames(data, at)
         except AmqpError as error:
-            self.fail(error, self._current)
+            self._deaf = True
+            self.fail(error, 0)
             return
         self._partial = data[at:]
 
@@ -114,19 +117,17 @@ class Connection:
         return len(PROTOCOL_HEADER)
 
     def _read_frames(self, data: bytes, at: int) -> int:
-        """Every whole frame from ``at`` on; returns where the rest begins."""
+        """Every whole frame from ``at`` on; returns where the rest begins. 501 if the bytes are no frames."""
         end, unpack, channels = len(data), FRAME_START.unpack_from, self._channels
         while end - at >= OVERHEAD:
             kind, number, size = unpack(data, at)
             start = at + 7
             stop = start + size
             if size > self.max_payload:
-                self._current = 0
                 raise AmqpError(501, f"a frame of {size + OVERHEAD} bytes is larger than frame_max {self.frame_max}")
             if stop >= end:
                 break
             if data[stop] != FRAME_END:
-                self._current = 0
                 problem = frame_problem(kind, data[start:stop])
                 raise AmqpError(501, f"{problem}: {{invalid_frame_end_marker,{data[stop]}}}")
             at = stop + 1
@@ -139,7 +140,10 @@ class Connection:
                         continue
                 channel.frame(kind, data[start:stop])
             else:
-                self._frame(kind, number, data[start:stop])
+                try:
+                    self._frame(kind, number, data[start:stop])
+                except AmqpError as error:
+                    self.fail(error, self._current)
             if self.state == CLOSED:
                 return end
         return at

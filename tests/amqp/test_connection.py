@@ -207,6 +207,24 @@ class TestErrors:
         peer.connection.receive(b"\x01\x00\x01\x00\x00\x00\x04\x00\x14\x00\x0aX")
         assert peer.frames() == []
 
+    def test_close_ok_is_found_behind_what_a_client_sent_before_it_knew(self) -> None:
+        """It was in the middle of a message when it was told; the pieces end where they like."""
+        peer = Peer().open()
+        late = publish("q", b"x" * 9000)
+        peer.connection.receive(frame.marshal(Basic.Qos(0, 1), 7) + late[:100])
+        assert "reply_code=504" in peer.frames()[0]
+        peer.connection.receive(late[100:5000])
+        peer.connection.receive(late[5000:] + frame.marshal(commands.Connection.CloseOk(), 0))
+        assert peer.connection.ended
+
+    def test_nothing_is_read_once_the_bytes_are_no_frames(self) -> None:
+        """Where the next frame begins is not known any more: what looks like one is none."""
+        peer = Peer().open()
+        peer.connection.receive(b"\x01\x00\x01\xff\xff\xff\xff\x00")
+        assert "reply_code=501" in peer.frames()[0]
+        peer.send(0, commands.Connection.Close(200, "", 0, 0))
+        assert peer.frames() == [] and not peer.connection.ended
+
     def test_nothing_behind_a_hard_error_is_carried_out(self) -> None:
         """Also when it waited behind a request together with what caused the error."""
         peer = Peer().open()
