@@ -264,8 +264,13 @@ class AmqpChannel:
         self._prefixes[consumer_tag] = deliver_prefix(consumer_tag)
 
     def close(self) -> None:
-        """The client closes the channel, or the connection has ended."""
+        """The client closes the channel."""
         self.inner.close()
+        self.leave()
+
+    def leave(self) -> None:
+        """The connection closes, or this channel: what has come and was not carried out is forgotten."""
+        self.closing = True
         self._drop_content()
         self.connection.waiting_bytes -= sum(len(payload) for _, payload in self._backlog)
         self._backlog.clear()

@@ -370,7 +370,7 @@ class Connection:
         channels = list(self._channels.values())
         self._channels.clear()
         for channel in channels:
-            channel.closing = True
+            channel.leave()
         if session is not None:
             session.close()
 

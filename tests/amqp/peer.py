@@ -65,9 +65,9 @@ class Peer:
         self.harness.settle()
 
 
-def publish(queue: str, data: bytes, frame_max: int = 4096) -> bytes:
+def publish(queue: str, data: bytes, frame_max: int = 4096, channel: int = 1) -> bytes:
     """A publish as bytes, its body cut as the frame size wants it."""
     frames = [Basic.Publish(0, "", queue), header.ContentHeader(0, len(data), Basic.Properties(delivery_mode=2))]
     step = frame_max - 8
     frames += [body.ContentBody(data[at : at + step]) for at in range(0, len(data), step)]
-    return b"".join(frame.marshal(each, 1) for each in frames)
+    return b"".join(frame.marshal(each, channel) for each in frames)

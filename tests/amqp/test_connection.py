@@ -236,6 +236,16 @@ class TestErrors:
         assert set(peer.harness.broker.topology.queues) == {"q"}
         assert peer.harness.client().count("q") == 0
 
+    def test_nothing_follows_connection_close(self) -> None:
+        """Not even the answer to a channel.close that waited behind the request before the error."""
+        peer = Peer().open()
+        peer.send(1, Queue.Declare(queue="q", durable=True))
+        peer.connection.receive(b"\x00\x00\x01\x00\x00\x00\x00\xce")
+        peer.send(1, Channel.Close(200, "bye", 0, 0))
+        peer.settle()
+        assert [each.split(" ")[1] for each in peer.frames()] == ["Queue.DeclareOk", "Connection.Close"]
+        assert peer.connection.waiting_bytes == 0
+
     def test_no_publish_on_a_channel_that_failed(self) -> None:
         peer = Peer().open()
         peer.send(1, Queue.Declare(queue="q", durable=True))
