@@ -119,11 +119,13 @@ class ExchangeOperations:
     def lost_bindings(self, sources: Iterable[str]) -> None:
         """These exchanges lost a binding: an auto-delete exchange goes with its last one."""
         topology = self._broker.topology
-        for name in sources:
+        todo = list(sources)
+        while todo:
+            name = todo.pop()
             there = topology.exchanges.get(name)
             if there is None or not there.auto_delete or topology.bindings_from(name):
                 continue
             if there.durable:
                 self._broker.ledger.configure(delete_exchange_step(name), lambda error: None)
             else:
-                self.lost_bindings(topology.remove_exchange(name))
+                todo.extend(topology.remove_exchange(name))
