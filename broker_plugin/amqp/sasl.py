@@ -39,7 +39,7 @@ def _amqplain(response: bytes) -> Credentials | None:
     """A field table without the length in front of it."""
     try:
         _, table = decode.field_table(len(response).to_bytes(4, "big") + response)
-    except (ValueError, IndexError):
+    except Exception:  # pamqp raises whatever reading a value can raise, also for tables that are too deep
         return None
     user, password = table.get("LOGIN"), table.get("PASSWORD")
     if isinstance(user, str) and isinstance(password, str):
