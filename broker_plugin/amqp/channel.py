@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from broker_plugin.amqp.connection import Connection
     from broker_plugin.embedded.session import Session
 
+WAITING_OVERHEAD = 100
+"""Bytes that a frame that waits is counted for beside its payload."""
+
 PUBLISH_INDEX = 60 << 16 | 40
 ACK_INDEX = 60 << 16 | 80
 
@@ -71,11 +74,14 @@ class AmqpChannel:
     # -- frames from the client
 
     def frame(self, kind: int, payload: bytes) -> None:
-        """The next frame of this channel. Raises AmqpError only for what ends the connection."""
-        if self.busy:
+        """The next frame of this channel."""
+        if self.busy or self._backlog:
             self._backlog.append((kind, payload))
-            self.connection.waiting_bytes += len(payload)
-            return
+            self.connection.waiting_bytes += len(payload) + WAITING_OVERHEAD
+        else:
+            self._handle(kind, payload)
+
+    def _handle(self, kind: int, payload: bytes) -> None:
         self._handling = True
         try:
             self._dispatch(kind, payload)
@@ -129,7 +135,7 @@ class AmqpChannel:
 
         Returns the offset behind the content, or 0 if it has to be read frame by frame.
         """
-        if self.busy or self.closing or self._publishing is not None:
+        if self.busy or self._backlog or self.closing or self._publishing is not None:
             return 0
         at, end, number = stop + 1, len(data), self.number
         if end - at < 20:
@@ -198,7 +204,8 @@ class AmqpChannel:
         self._missing -= len(payload)
         if self._missing < 0:
             raise AmqpError(501, "content body is longer than its header says")
-        self._pieces.append(payload)
+        if payload:
+            self._pieces.append(payload)
         if not self._missing:
             self._complete()
 
@@ -241,18 +248,15 @@ class AmqpChannel:
         if frame is not None:
             self.send(frame)
         if not self._handling:
-            self._go_on()
+            self.go_on()
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
+        """Carry out what waits, as long as the client takes the answers."""
         backlog, connection = self._backlog, self.connection
-        while backlog and not self.busy:
+        while backlog and not self.busy and connection.writable:
             kind, payload = backlog.popleft()
-            connection.waiting_bytes -= len(payload)
-            try:
-                self.frame(kind, payload)
-            except AmqpError as error:
-                connection.fail(error, self._method)
-                return
+            connection.waiting_bytes -= len(payload) + WAITING_OVERHEAD
+            self._handle(kind, payload)
         connection.read_on()
 
     def send(self, frame: bytes) -> None:
@@ -263,6 +267,10 @@ class AmqpChannel:
         """A consumer begins."""
         self._prefixes[consumer_tag] = deliver_prefix(consumer_tag)
 
+    def expect_no_deliveries(self, consumer_tag: str) -> None:
+        """A consumer has ended."""
+        self._prefixes.pop(consumer_tag, None)
+
     def close(self) -> None:
         """The client closes the channel."""
         self.inner.close()
@@ -272,7 +280,7 @@ class AmqpChannel:
         """The connection closes, or this channel: what has come and was not carried out is forgotten."""
         self.closing = True
         self._drop_content()
-        self.connection.waiting_bytes -= sum(len(payload) for _, payload in self._backlog)
+        self.connection.waiting_bytes -= sum(len(payload) + WAITING_OVERHEAD for _, payload in self._backlog)
         self._backlog.clear()
 
     # -- ChannelOutlet
@@ -304,6 +312,7 @@ class AmqpChannel:
 
     def cancelled(self, consumer_tag: str) -> None:
         """basic.cancel, if the client said that it understands it."""
+        self.expect_no_deliveries(consumer_tag)
         if self.connection.client_can("consumer_cancel_notify"):
             self.send(encode_method(commands.Basic.Cancel(consumer_tag, True), self.number))
 
@@ -320,4 +329,4 @@ class AmqpChannel:
         self._drop_content()
         self.send(self.connection.close_frame(commands.Channel.Close, error, self._method, self.number))
         if not self._handling:
-            self._go_on()
+            self.go_on()

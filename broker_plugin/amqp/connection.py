@@ -56,7 +56,10 @@ class Wire(Protocol):
 
 
 class Connection:
-    """Implements ``ConnectionOutlet``. ``peer`` names the client in logs; ``ended``: drop it once all is sent."""
+    """Implements ``ConnectionOutlet``. ``peer`` names the client in logs; ``ended``: drop it once all is sent.
+
+    ``writable``: the client takes what is sent to it.
+    """
 
     def __init__(self, broker: Broker, settings: AmqpSettings, wire: Wire, peer: str = "") -> None:
         self.settings = settings
@@ -80,7 +83,7 @@ class Connection:
         self._channel_max = settings.channel_max
         self._output: list[bytes] = []
         self._output_bytes = 0
-        self._writable = True
+        self.writable = True
         self._blocked: str | None = None
         self._origins: dict[tuple[str, str], bytes] = {}
 
@@ -245,7 +248,7 @@ class Connection:
         self._output_bytes += len(data)
         if len(output) == 1:
             self._wire.wake()
-        if self._output_bytes > self.settings.output_bytes and self._writable:
+        if self._output_bytes > self.settings.output_bytes and self.writable:
             self.set_writable(False)
 
     def take_output(self) -> bytes:
@@ -259,11 +262,13 @@ class Connection:
 
     def set_writable(self, writable: bool) -> None:
         """Whether the client takes what is sent to it; if not, it gets no deliveries, and is not read either."""
-        if writable != self._writable:
-            self._writable = writable
+        if writable != self.writable:
+            self.writable = writable
             if self._session is not None:
                 self._session.set_flowing(writable)
             if writable:
+                for channel in list(self._channels.values()):
+                    channel.go_on()
                 self._wire.read_on()
 
     def origin(self, exchange: str, routing_key: str) -> bytes:
@@ -287,7 +292,7 @@ class Connection:
             return True
         if self._blocked is not None and self.published:
             return True
-        return not self._writable or self.waiting_bytes > self.settings.waiting_bytes
+        return not self.writable or self.waiting_bytes > self.settings.waiting_bytes
 
     def block(self, reason: str | None) -> None:
         """Publishers are not read for this reason (None: no more); clients are told if they understand it."""

@@ -199,6 +199,7 @@ def _basic_consume(channel: AmqpChannel, method: Basic.Consume) -> None:
 
 def _basic_cancel(channel: AmqpChannel, method: Basic.Cancel) -> None:
     channel.inner.cancel(method.consumer_tag or "")
+    channel.expect_no_deliveries(method.consumer_tag or "")
     _answer(channel, Basic.CancelOk(method.consumer_tag), method.nowait)
 
 
