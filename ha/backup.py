@@ -102,6 +102,9 @@ class Backup:
         if message.session != self.session or self.attached:
             return False
         replica = self._replica
+        if replica.resyncing or not replica.applied.sequence <= message.keep <= replica.tail.sequence:
+            self._give_up(f"a log that is applied up to {replica.applied} cannot be cut after {message.keep}")
+            return False
         if message.keep < replica.tail.sequence:
             self._emit(LogLine(f"discarding events after {message.keep}, which the primary does not have"))
             replica.truncate(message.keep)
@@ -116,11 +119,11 @@ class Backup:
             return
         try:
             frame, _ = decode_frame(message.frame)
+            if frame.generation > self.generation:
+                raise GapInStream(f"generation {frame.generation} has not begun")
             events = self._replica.receive(frame)
         except (FrameError, GapInStream) as error:
-            self._emit(LogLine(f"detaching from {self.primary}: {error}"))
-            self._emit(Send(self.primary, Leave(self.generation, self.session, str(error))))
-            self.detach(retry_at_once=False)
+            self._give_up(str(error))
             return
         self._emit(Persist(frame, self._acknowledge(frame.last)))
         self._vote(events)
@@ -168,9 +171,7 @@ class Backup:
         try:
             replicator.end(message)
         except SnapshotMismatch as error:
-            self._emit(LogLine(f"the snapshot does not match, beginning anew: {error}"))
-            self._emit(Send(self.primary, Leave(self.generation, self.session, str(error))))
-            self.detach(retry_at_once=False)
+            self._give_up(f"the snapshot does not match, beginning anew: {error}")
         else:
             self._emit(ResetLog(message.position.sequence + 1, tuple(message.history)))
 
@@ -200,6 +201,12 @@ class Backup:
                 held = len(self._replica.buffers[event.tx].events)
                 reason = f"{self._member.node} holds {held} of its {event.count} events"
                 self._emit(Send(self.primary, Cancel(self.generation, self.session, event.tx, reason)))
+
+    def _give_up(self, reason: str) -> None:
+        """What the primary sent cannot be: leave, say why, and ask to be attached anew after a while."""
+        self._emit(LogLine(f"detaching from {self.primary}: {reason}"))
+        self._emit(Send(self.primary, Leave(self.generation, self.session, reason)))
+        self.detach(retry_at_once=False)
 
     def _current(self, session: int) -> bool:
         return self.attached and session == self.session

@@ -20,10 +20,10 @@ from ha.replica import Replica
 from ha.resync import Resync
 from ha.session import Session
 from ha.settings import Settings
-from ha.wire import Ack, Follow, Granted, Join, Missing, Refused
+from ha.wire import Ack, Cancel, Follow, Granted, Join, Missing, Refused
 from txobserver.effects import Effect, LogLine, Send
 from txobserver.frames import Frame
-from txobserver.ids import Member
+from txobserver.ids import Member, id_text
 from txobserver.tx_buffer import TxBuffer
 
 NEVER = 1 << 62
@@ -62,6 +62,9 @@ class Backups:
 
         One whose log must be cut first leaves the ready set (``resync_while_in_ready_set``).
         """
+        if join.member.node != node:
+            self._refuse(node, join.session, f"{join.member.node} speaks for itself")
+            return
         self.detach(node, now)
         tail = self._replica.tail.sequence
         common = common_sequence(self._replica.history, tail, join.history, join.tail.sequence)
@@ -103,6 +106,11 @@ class Backups:
         self._absent_since.pop(node, None)
         return session
 
+    def _current(self, node: str, number: int) -> Session | None:
+        """The attachment of this backup, if it is the one with this number."""
+        session = self.sessions.get(node)
+        return session if session is not None and session.number == number else None
+
     def _forget_other_incarnations(self, member: Member, now: float) -> None:
         """A node that comes with a new store is another member (``wiped_disk_is_ready_member``)."""
         for known in sorted(self._keeper.counted()):
@@ -116,9 +124,12 @@ class Backups:
 
     def acknowledged(self, node: str, ack: Ack, now: float) -> None:
         """A backup's log is durable up to there."""
-        session = self.sessions.get(node)
-        if session is None or session.number != ack.session:
+        session = self._current(node, ack.session)
+        if session is None:
             self._refuse(node, ack.session, "this attachment has ended")
+        elif session.resync is None and ack.sequence > session.sent:
+            self._refuse(node, ack.session, "it acknowledges what was never sent")
+            self.detach(node, now)
         elif session.resync is None:
             session.acknowledge(ack.sequence, now)
         elif session.resync.ended_at is None:
@@ -132,18 +143,29 @@ class Backups:
 
     def missing(self, node: str, message: Missing, now: float) -> None:
         """A joiner says what it lacks."""
-        session = self.sessions.get(node)
-        if session is not None and session.number == message.session and session.resync is not None:
+        session = self._current(node, message.session)
+        if session is not None and session.resync is not None:
             session.progress_at = now
             session.resync.missing(message)
 
     def leave(self, node: str, session_number: int, reason: str, now: float) -> None:
         """A backup's own store is the reason: it fails one transaction, not all that follow."""
-        session = self.sessions.get(node)
-        if session is not None and session.number == session_number:
+        session = self._current(node, session_number)
+        if session is not None:
             self._emit(LogLine(f"backup {node} leaves: {reason}"))
             self.detach(node, now)
             self._keeper.remove(session.member, now)
+
+    def cancel(self, node: str, message: Cancel) -> None:
+        """A backup cannot prepare a transaction."""
+        if self._current(node, message.session) is not None:
+            self._emit(LogLine(f"transaction={id_text(message.tx)} is cancelled by {node}: {message.reason}"))
+            self._primary.cancel(message.tx, message.reason)
+
+    def may_succeed(self, node: str, session_number: int) -> bool:
+        """Whether the primary's role can be handed to this backup."""
+        session = self._current(node, session_number)
+        return session is not None and self._keeper.is_ready(session.member)
 
     def detach(self, node: str, now: float) -> None:
         """The attachment of this backup has ended."""
@@ -156,8 +178,8 @@ class Backups:
 
     def log_read(self, node: str, number: int, frames: list[Frame], now: float) -> None:
         """Frames that a lagging session asked for; none when the log no longer holds them."""
-        session = self.sessions.get(node)
-        if session is None or session.number != number:
+        session = self._current(node, number)
+        if session is None:
             return
         if frames:
             for effect in session.log_read(frames, self._primary.commit):

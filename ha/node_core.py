@@ -24,7 +24,7 @@ from ha.replica import Replica
 from ha.settings import Settings
 from txobserver.effects import CompareAndSet, Effect, LogLine, ReadRecord, Send, Stop
 from txobserver.frames import Frame
-from txobserver.ids import Member, id_text
+from txobserver.ids import Member
 from txobserver.ledger import Host
 
 
@@ -257,11 +257,10 @@ class NodeCore:
         elif isinstance(message, wire.Missing):
             self.backups.missing(node, message, self.now)
         elif isinstance(message, wire.Cancel):
-            self._emit(LogLine(f"transaction={id_text(message.tx)} is cancelled by {node}: {message.reason}"))
-            self.primary.cancel(message.tx, message.reason)
+            self.backups.cancel(node, message)
         elif isinstance(message, wire.Leave):
             self.backups.leave(node, message.session, message.reason, self.now)
-        elif isinstance(message, wire.Handover):
+        elif isinstance(message, wire.Handover) and self.backups.may_succeed(node, message.session):
             self._begin_handover(node)
 
     def _to_backup(self, backup: Backup, message: wire.Peer) -> None:

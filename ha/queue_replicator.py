@@ -7,6 +7,10 @@ from collections.abc import Callable
 from ha.replica import Replica
 from ha.wire import ForwardTx, Missing, QueueChange, QueueContent, QueueSnapshot, SnapshotEnd
 from txobserver.effects import Effect, Send
+from txobserver.events import TxOpen
+from txobserver.ids import id_text
+from txobserver.table import IllegalTransition
+from txobserver.tx_buffer import TxBuffer
 
 
 class SnapshotMismatch(Exception):
@@ -68,7 +72,22 @@ class QueueReplicator:
         forwarded = [(each.tx, len(each.events)) for each in self._forwarded]
         if forwarded != message.transactions:
             raise SnapshotMismatch(f"{len(forwarded)} open transactions came, {len(message.transactions)} were sent")
+        for each in self._forwarded:
+            self._check(each)
         self._end = message
+
+    @staticmethod
+    def _check(forwarded: ForwardTx) -> None:
+        """A tx-queue begins with its opening, and is one transaction's only."""
+        try:
+            opened, first = forwarded.events[0]
+            buffer = TxBuffer(forwarded.tx, opened)
+            for sequence, event in forwarded.events[1:]:
+                buffer.add(sequence, event)
+        except (IndexError, IllegalTransition) as error:
+            raise SnapshotMismatch(f"transaction {id_text(forwarded.tx)}: {error}") from None
+        if not isinstance(first, TxOpen) or any(event.tx != forwarded.tx for _, event in forwarded.events):
+            raise SnapshotMismatch(f"transaction {id_text(forwarded.tx)} is mixed with another, or was never opened")
 
     def finish(self) -> int:
         """The former log is gone, durably: the snapshot takes its place. Returns its sequence."""

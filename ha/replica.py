@@ -31,13 +31,14 @@ from txobserver.events import (
     TxPrepare,
 )
 from txobserver.frames import Frame
-from txobserver.ids import Position, place_of
+from txobserver.ids import Position, id_text, place_of
 from txobserver.store import Base, Checkpoint, Meta
+from txobserver.table import IllegalTransition
 from txobserver.tx_buffer import TxBuffer
 
 
 class GapInStream(Exception):
-    """A frame does not continue the log."""
+    """A frame does not continue the log, or its events do not follow from what is there."""
 
 
 class Replica:
@@ -70,12 +71,19 @@ class Replica:
         return sequence
 
     def receive(self, frame: Frame) -> list[Event]:
-        """Take the next frame of the stream; returns its events. Raises GapInStream."""
-        if frame.first != self.tail.sequence + 1 or frame.generation < self.tail.generation:
-            raise GapInStream(f"frame {frame.generation}.{frame.first} does not continue {self.tail}")
-        events = frame.events()
-        for offset, event in enumerate(events):
-            self._take(frame.generation, frame.first + offset, event)
+        """Take the next frame of the stream; returns its events. Raises GapInStream, and has taken nothing then."""
+        before = self.tail
+        if frame.first != before.sequence + 1 or frame.generation < before.generation:
+            raise GapInStream(f"frame {frame.generation}.{frame.first} does not continue {before}")
+        try:
+            events = frame.events()
+            if not events or len(events) != frame.count:
+                raise ValueError(f"it holds {len(events)} events")
+            for offset, event in enumerate(events):
+                self._take(frame.generation, frame.first + offset, event)
+        except (ValueError, IllegalTransition) as error:
+            self.truncate(before.sequence)
+            raise GapInStream(f"frame {frame.generation}.{frame.first} cannot be: {error}") from None
         return events
 
     def restore(self, frame: Frame) -> None:
@@ -169,10 +177,13 @@ class Replica:
             self._buffer(event.tx, sequence, event)
 
     def _buffer(self, tx: int, sequence: int, event: TxEvent) -> None:
-        if isinstance(event, TxOpen):
+        buffer = self.buffers.get(tx)
+        if buffer is not None:
+            buffer.add(sequence, event)
+        elif isinstance(event, TxOpen):
             self.buffers[tx] = TxBuffer(tx, sequence)
         else:
-            self.buffers[tx].add(sequence, event)
+            raise IllegalTransition(f"transaction {id_text(tx)} was never opened")
 
     def _apply_start(self, sequence: int, event: GenerationStart) -> None:
         """Nothing to do: the generation is in the position."""

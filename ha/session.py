@@ -44,6 +44,11 @@ class Session:
         return self.guard.passed(self.acknowledged)
 
     @property
+    def sent(self) -> int:
+        """The last sequence that the backup can have."""
+        return self._next - 1
+
+    @property
     def lag_bytes(self) -> int:
         """Bytes that are sent and not acknowledged."""
         return self._bytes

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from txobserver.configuration import Configuration
@@ -12,6 +14,12 @@ from txobserver.events import Message, TxEvent
 from txobserver.ids import Member, Position
 
 WIRE_VERSION = 1
+
+Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""A generation, session, sequence or place. Anything else is refused when it is decoded."""
+
+QueueNumber = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
+"""As much as the key of an entry in the store can hold."""
 
 
 class Hello(msgspec.Struct, array_like=True, tag=0):
@@ -30,15 +38,15 @@ class Hello(msgspec.Struct, array_like=True, tag=0):
 class Probe(msgspec.Struct, array_like=True, tag=1):
     """A candidate asks a ready member how far its log goes."""
 
-    generation: int
-    round: int
+    generation: Number
+    round: Number
 
 
 class ProbeReply(msgspec.Struct, array_like=True, tag=2):
     """The position of the last event in the log of ``member``, synced or about to be."""
 
-    generation: int
-    round: int
+    generation: Number
+    round: Number
     member: Member
     tail: Position
 
@@ -46,62 +54,62 @@ class ProbeReply(msgspec.Struct, array_like=True, tag=2):
 class Join(msgspec.Struct, array_like=True, tag=3):
     """A backup asks the primary to be attached, and says truthfully what its log holds."""
 
-    generation: int
-    session: int
+    generation: Number
+    session: Number
     member: Member
     history: list[Position]
     tail: Position
-    applied: int
+    applied: Number
     resyncing: bool
 
 
 class Refused(msgspec.Struct, array_like=True, tag=4):
     """The message that came is of a lower generation, or its sender is no primary's business now."""
 
-    generation: int
-    session: int
+    generation: Number
+    session: Number
     reason: str
 
 
 class Follow(msgspec.Struct, array_like=True, tag=5):
     """Attached: cut your log after ``keep``; entries follow from there."""
 
-    generation: int
-    session: int
-    keep: int
-    commit: int
+    generation: Number
+    session: Number
+    keep: Number
+    commit: Number
 
 
 class Entries(msgspec.Struct, array_like=True, tag=6):
     """One frame of the stream, and the commit point."""
 
-    generation: int
-    session: int
-    commit: int
+    generation: Number
+    session: Number
+    commit: Number
     frame: bytes
 
 
 class Commit(msgspec.Struct, array_like=True, tag=7):
     """The commit point, when nothing else carries it."""
 
-    generation: int
-    session: int
-    commit: int
+    generation: Number
+    session: Number
+    commit: Number
 
 
 class Ack(msgspec.Struct, array_like=True, tag=8):
     """The backup's log is durable up to ``sequence``. Made from an Acknowledge only."""
 
-    generation: int
-    session: int
-    sequence: int
+    generation: Number
+    session: Number
+    sequence: Number
 
 
 class Cancel(msgspec.Struct, array_like=True, tag=9):
     """The backup cannot prepare this transaction (prepare: fail)."""
 
-    generation: int
-    session: int
+    generation: Number
+    session: Number
     tx: int
     reason: str
 
@@ -109,23 +117,23 @@ class Cancel(msgspec.Struct, array_like=True, tag=9):
 class Leave(msgspec.Struct, array_like=True, tag=10):
     """The backup's own store is the reason: take it out of the ready set."""
 
-    generation: int
-    session: int
+    generation: Number
+    session: Number
     reason: str
 
 
 class Granted(msgspec.Struct, array_like=True, tag=11):
     """The backup is a member of the ready set."""
 
-    generation: int
-    session: int
+    generation: Number
+    session: Number
 
 
 class ResyncBegin(msgspec.Struct, array_like=True, tag=12):
     """Catch-up queue by queue begins: drop prepared branches, mark the store durably, acknowledge sequence 0."""
 
-    generation: int
-    session: int
+    generation: Number
+    session: Number
     configuration: Configuration
 
 
@@ -135,50 +143,50 @@ class QueueSnapshot(msgspec.Struct, array_like=True, tag=14):
     Changes of places up to ``through`` follow live from here on.
     """
 
-    generation: int
-    session: int
-    queue: int
+    generation: Number
+    session: Number
+    queue: QueueNumber
     after: int
-    through: int
-    ids: list[tuple[int, int]]
+    through: Number
+    ids: list[tuple[Number, int]]
 
 
 class Missing(msgspec.Struct, array_like=True, tag=15):
     """The joiner lacks the messages at these places of the last QueueSnapshot; none: it has all of them."""
 
-    generation: int
-    session: int
-    queue: int
-    places: list[int]
+    generation: Number
+    session: Number
+    queue: QueueNumber
+    places: list[Number]
 
 
 class QueueContent(msgspec.Struct, array_like=True, tag=16):
     """Messages that the joiner lacked and that are still there, each (place, replication id, message)."""
 
-    generation: int
-    session: int
-    queue: int
-    entries: list[tuple[int, int, Message]]
+    generation: Number
+    session: Number
+    queue: QueueNumber
+    entries: list[tuple[Number, int, Message]]
 
 
 class QueueChange(msgspec.Struct, array_like=True, tag=17):
     """What happened live to a queue, as the primary's queue saw it. A ``purge`` (place, spared) comes by itself."""
 
-    generation: int
-    session: int
-    queue: int
-    added: list[tuple[int, int, Message]]
-    removed: list[int]
-    purge: tuple[int, list[int]] | None = None
+    generation: Number
+    session: Number
+    queue: QueueNumber
+    added: list[tuple[Number, int, Message]]
+    removed: list[Number]
+    purge: tuple[Number, list[Number]] | None = None
 
 
 class ForwardTx(msgspec.Struct, array_like=True, tag=18):
     """A tx-queue from its first event, each (sequence, event), for a joiner whose stream begins behind that."""
 
-    generation: int
-    session: int
+    generation: Number
+    session: Number
     tx: int
-    events: list[tuple[int, TxEvent]]
+    events: list[tuple[Number, TxEvent]]
 
 
 class SnapshotEnd(msgspec.Struct, array_like=True, tag=19):
@@ -188,12 +196,12 @@ class SnapshotEnd(msgspec.Struct, array_like=True, tag=19):
     anything else begins anew.
     """
 
-    generation: int
-    session: int
+    generation: Number
+    session: Number
     position: Position
     history: list[Position]
     configuration: Configuration
-    queues: list[tuple[int, int, int, int]]
+    queues: list[tuple[QueueNumber, Number, int, Number]]
     transactions: list[tuple[int, int]]
 
 
@@ -203,14 +211,14 @@ SnapshotPart = QueueSnapshot | QueueContent | QueueChange | ForwardTx | Snapshot
 class Promoted(msgspec.Struct, array_like=True, tag=21):
     """The sender is primary of this generation: whoever knows a lower one reads the record."""
 
-    generation: int
+    generation: Number
 
 
 class Handover(msgspec.Struct, array_like=True, tag=20):
     """An operator wants the sender to be primary: hand the lease over to it."""
 
-    generation: int
-    session: int
+    generation: Number
+    session: Number
 
 
 Peer = (
@@ -248,5 +256,8 @@ def encode(message: object) -> bytes:
 
 def decode(data: bytes | memoryview) -> Peer:
     """The message in these bytes. Raises ValueError (msgspec.DecodeError) for anything else."""
-    message: Peer = _decoder.decode(data)
+    try:
+        message: Peer = _decoder.decode(data)
+    except RecursionError:
+        raise ValueError("configuration that is nested too deep") from None
     return message

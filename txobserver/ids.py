@@ -5,7 +5,9 @@ All of them are ordered and none is ever given twice (PROTOCOL, "Words").
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+import msgspec
 
 COUNTER_BITS = 40
 """Low bits of a generated id that count within one generation; the generation stands in the bits above."""
@@ -23,8 +25,8 @@ class Position(NamedTuple):
     Positions order as tuples: the greater generation wins, then the greater sequence.
     """
 
-    generation: int
-    sequence: int
+    generation: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+    sequence: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
     def __str__(self) -> str:
         return f"{self.generation}.{self.sequence}"
