@@ -2,8 +2,8 @@
 
     message: length (4 bytes, big endian), then the msgpack array of ``ha.wire``
 
-The first message of each side is Hello; another wire version or cluster is refused. A peer is *linked* while our
-connection to it stands and it has greeted us on it.
+The first message of each side is Hello; another wire version or cluster, and a node that is no peer of ours, is
+refused. A peer is *linked* while our connection to it stands and it has greeted us on it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import cast
 
@@ -20,6 +20,8 @@ from ha.wire import WIRE_VERSION, Hello, Peer, decode, encode
 log = logging.getLogger("txha.links")
 _LENGTH = struct.Struct(">I")
 MAX_MESSAGE = 1 << 30
+MAX_HELLO = 4096
+"""Bytes of a message before the greeting: who has not said who it is fills no memory."""
 FIRST_DELAY, LAST_DELAY = 0.05, 0.5
 
 
@@ -39,11 +41,15 @@ def framed(message: object) -> bytes:
 
 
 class PeerProtocol(asyncio.Protocol):
-    """One connection, either way. What comes in goes to ``on_message`` with the name of its sender."""
+    """One connection, either way. What comes in goes to ``on_message`` with the name of its sender.
+
+    ``expected`` are the nodes that may greet.
+    """
 
     def __init__(
         self,
         hello: Hello,
+        expected: Collection[str],
         on_greeted: Callable[[PeerProtocol, Hello], None],
         on_message: Callable[[str, Peer], None],
         on_lost: Callable[[PeerProtocol], None],
@@ -51,6 +57,7 @@ class PeerProtocol(asyncio.Protocol):
         self.peer: str | None = None
         self.transport: asyncio.Transport | None = None
         self._hello = hello
+        self._expected = expected
         self._on_greeted = on_greeted
         self._on_message = on_message
         self._on_lost = on_lost
@@ -63,14 +70,16 @@ class PeerProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take whole messages out of what came in."""
+        if self.transport is None:
+            return
         buffer = self._buffer
         buffer += data
         at = 0
         try:
             while len(buffer) - at >= _LENGTH.size:
                 (length,) = _LENGTH.unpack_from(buffer, at)
-                if length > MAX_MESSAGE:
-                    raise ValueError(f"a message of {length} bytes")
+                if length > (MAX_HELLO if self.peer is None else MAX_MESSAGE):
+                    raise ValueError(f"a message of {length} bytes{' before it greets' if self.peer is None else ''}")
                 if len(buffer) - at - _LENGTH.size < length:
                     break
                 start = at + _LENGTH.size
@@ -79,6 +88,7 @@ class PeerProtocol(asyncio.Protocol):
         except ValueError as error:
             log.warning("closing the connection with %s: %s", self.peer or "an unknown peer", error)
             self.close()
+            at = len(buffer)
         if at:
             del buffer[:at]
 
@@ -88,12 +98,15 @@ class PeerProtocol(asyncio.Protocol):
         self._on_lost(self)
 
     def close(self) -> None:
-        """End the connection."""
-        if self.transport is not None:
-            self.transport.abort()
+        """End the connection; what still comes is not taken."""
+        transport, self.transport = self.transport, None
+        if transport is not None:
+            transport.abort()
 
     def _take(self, message: Peer) -> None:
         if self.peer is not None:
+            if isinstance(message, Hello):
+                raise ValueError("it greets twice")
             self._on_message(self.peer, message)
             return
         if not isinstance(message, Hello):
@@ -102,6 +115,8 @@ class PeerProtocol(asyncio.Protocol):
             raise ValueError(f"it speaks wire version {message.version}; this version of txha speaks {WIRE_VERSION}")
         if message.cluster != self._hello.cluster:
             raise ValueError(f"it belongs to cluster {message.cluster}, not to {self._hello.cluster}")
+        if message.node not in self._expected:
+            raise ValueError(f"it is {message.node}, not {' or '.join(self._expected)}")
         self.peer = message.node
         self._on_greeted(self, message)
 
@@ -151,7 +166,8 @@ class Links:
             protocol.close()
 
     def _accepted(self) -> PeerProtocol:
-        protocol = PeerProtocol(self.hello, lambda p, hello: None, self._on_message, self._in.discard)
+        peers = [peer.name for peer in self._peers]
+        protocol = PeerProtocol(self.hello, peers, lambda p, hello: None, self._on_message, self._in.discard)
         self._in.add(protocol)
         return protocol
 
@@ -163,10 +179,6 @@ class Links:
             lost: asyncio.Event = asyncio.Event()
 
             def greeted(protocol: PeerProtocol, hello: Hello) -> None:
-                if hello.node != peer.name:
-                    log.warning("%s:%s is %s, not %s", peer.host, peer.port, hello.node, peer.name)
-                    protocol.close()
-                    return
                 self._out[peer.name] = protocol
                 self.greetings[peer.name] = hello
                 self._on_link(peer.name, True)
@@ -180,7 +192,7 @@ class Links:
 
             try:
                 await loop.create_connection(
-                    lambda g=greeted, e=gone: PeerProtocol(self.hello, g, lambda p, m: None, e),  # type: ignore[misc]
+                    lambda g=greeted, e=gone: PeerProtocol(self.hello, [peer.name], g, lambda p, m: None, e),  # type: ignore[misc]
                     peer.host,
                     peer.port,
                 )
