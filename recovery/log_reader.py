@@ -46,13 +46,14 @@ class LogReader:
         firsts = segment_firsts(self._directory)
         if firsts and firsts[0] > first:
             raise LogReclaimed(f"the log begins at {firsts[0]}; the events before it have been reclaimed")
-        expected: int | None = None
-        for segment in firsts[max(bisect_right(firsts, first) - 1, 0) :]:
+        firsts = firsts[max(bisect_right(firsts, first) - 1, 0) :]
+        expected = firsts[0] if firsts else first
+        for segment in firsts:
             path = segment_path(self._directory, segment)
             try:
                 for _, frame in scan(path, whole=segment != firsts[-1]):
-                    if expected not in (None, frame.first):
-                        raise StoreDamaged(gap(self._directory, expected or 0, frame.first))
+                    if frame.first != expected:
+                        raise StoreDamaged(gap(self._directory, expected, frame.first))
                     expected = frame.last + 1
                     if frame.last >= first:
                         yield frame

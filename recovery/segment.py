@@ -80,11 +80,15 @@ def decode_header(data: bytes, path: Path) -> tuple[SegmentInfo, int]:
     unfilled = (magic == MAGIC and len(description) < length) or data[-1:] == b"\0"
     if not intact and unfilled and b"TXHA" not in data:
         raise TornFrame(f"{path} ends within its header, or was never filled to its end")
+    damaged = StoreDamaged(f"the header of {path} is damaged; restore the file or let the node rejoin with a new store")
     if not intact:
-        raise StoreDamaged(f"the header of {path} is damaged; restore the file or let the node rejoin with a new store")
+        raise damaged
     if version != FORMAT_VERSION:
         raise StoreError(f"{path} has format version {version}; this version of txha reads {FORMAT_VERSION}")
-    return msgspec.msgpack.decode(description, type=SegmentInfo), _HEADER_SIZE + length
+    try:
+        return msgspec.msgpack.decode(description, type=SegmentInfo), _HEADER_SIZE + length
+    except ValueError:
+        raise damaged from None
 
 
 def read_header(path: Path, files: Files = REAL_FILES) -> tuple[SegmentInfo, int]:

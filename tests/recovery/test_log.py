@@ -116,6 +116,25 @@ def test_a_hole_in_the_middle_is_found_by_every_reader(tmp_path: Path) -> None:
         list(LogReader(tmp_path).frames(1))
 
 
+def test_zeros_over_the_description_of_a_segment_are_damage(tmp_path: Path) -> None:
+    """A length of zero with a checksum of zero matches, and describes nothing."""
+    last = filled(tmp_path / "log")
+    whole = last.read_bytes()
+    last.write_bytes(whole[:6] + bytes(6) + whole[12:])
+    for call in (lambda: open_log(tmp_path / "log"), LogReader(tmp_path).segments):
+        with pytest.raises(StoreDamaged, match="damaged"):
+            call()
+
+
+def test_a_segment_that_lost_its_first_record_is_found_by_every_reader(tmp_path: Path) -> None:
+    last = filled(tmp_path / "log")
+    whole, first = last.read_bytes(), frame(1).data
+    last.write_bytes(whole.replace(first, b""))
+    for call in (lambda: open_log(tmp_path / "log"), lambda: list(LogReader(tmp_path).frames())):
+        with pytest.raises(StoreDamaged, match="lacks the events 1 to 3"):
+            call()
+
+
 def test_a_new_segment_that_was_never_filled_is_dropped(tmp_path: Path) -> None:
     filled(tmp_path / "log")
     segment_path(tmp_path / "log", 13).write_bytes(bytes(100))

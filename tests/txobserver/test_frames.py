@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from txobserver.events import (
     Configure,
     Delivered,
@@ -79,6 +81,37 @@ def test_every_flipped_bit_is_found() -> None:
         with pytest.raises(FrameError) as found:
             decode_frame(bytes(flipped))
         assert found.type is DamagedFrame, "a damaged length is no torn write, a damaged version no unknown one"
+
+
+@pytest.mark.fuzz
+@examples(300)
+@given(st.binary(max_size=120), st.booleans(), st.integers(0, (1 << 32) - 1), st.integers(0, 20))
+def test_any_bytes(data: bytes, header: bool, length: int, behind: int) -> None:
+    """A frame, or FrameError; a length that is made up asks for no memory, even where the checksum covers it."""
+    if header:
+        start = struct.pack(">4sHHIIQQIQ", b"TXHA", 1, 0, length, zlib.crc32(data), 1, 1, 1, 0)
+        data = start + zlib.crc32(start).to_bytes(4, "big") + data
+    try:
+        frame, end = decode_frame(bytes(behind) + data, behind)
+    except FrameError:
+        return
+    assert frame.data == data[: end - behind]
+
+
+@pytest.mark.fuzz
+@examples(200)
+@given(st.binary(max_size=60), st.integers(0, 3))
+def test_any_payload(payload: bytes, count: int) -> None:
+    """A frame is what its checksum says; what stands in it is events, or ValueError."""
+    start = struct.pack(">4sHHIIQQIQ", b"TXHA", 1, 0, len(payload), zlib.crc32(payload), 1, 1, count, 0)
+    whole = start + zlib.crc32(start).to_bytes(4, "big") + payload + b"\xa5"
+    frame, end = decode_frame(whole)
+    assert end == len(whole)
+    try:
+        events = frame.events()
+    except ValueError:
+        return
+    assert encode_frame(1, 1, events, 0).events() == events
 
 
 def test_an_unknown_version_is_refused_in_words() -> None:
