@@ -22,6 +22,9 @@ from tests.embedded.model_routing import Binding, Refused
 Real = Callable[["Recorder", Callable[..., None]], object]
 """What a client asks of the broker, given where the answer goes."""
 
+MODES = {1: "tx", 2: "confirm"}
+"""By slot."""
+
 PROBES: list[tuple[str, dict[str, Any]]] = [
     ("", {}),
     ("k", {"h": 1}),
@@ -48,7 +51,7 @@ class Recorder(Client):
 class BothSides(RuleBasedStateMachine):
     """``clients`` and ``channels`` are the broker's and the model's view of the channel in each slot.
 
-    There are four slots, two to a connection. They are opened when they are first used.
+    There are four slots, two to a connection. They are opened when they are first used, some of them in a mode.
     """
 
     def __init__(self) -> None:
@@ -77,7 +80,11 @@ class BothSides(RuleBasedStateMachine):
         client = self.clients[slot] = Recorder(self.harness)
         client.record = self.record
         client.channel = self.connections[number].session.open_channel(client)  # type: ignore[attr-defined]
-        self.channels[slot] = Channel(number)
+        self.channels[slot] = Channel(number, MODES.get(slot, ""))
+        if MODES.get(slot) == "tx":
+            client.channel.select_tx()
+        elif slot in MODES:
+            client.channel.select_confirms()
 
     def step(self, slot: int, real: Real, model: Callable[..., Any]) -> None:
         """Both must answer the same, or refuse with the same code. ``real`` is given where its answer goes."""

@@ -44,6 +44,8 @@ class BrokerMachine(BothSides):
             self.declare(0, name, each, False)
             self.bind(0, "amq.fanout", name, True, "", {}, True)
             self.bind(0, "amq.headers", name, True, "", {"h": 1}, True)
+            self.bind(0, "amq.topic", name, True, "k.#", {}, True)
+            self.publish_to_queue(2, name, 3, False)
 
     @rule(slot=SLOTS, name=QUEUES, options=OPTIONS, exclusive=SELDOM)
     def declare(self, slot: int, name: str, options: dict[str, bool], exclusive: bool) -> None:
