@@ -46,7 +46,7 @@ class Backup:
     ) -> None:
         self.primary = primary
         self.generation = generation
-        self.session = 0
+        self.session = 0  # nothing has been asked
         self.attached = False
         self._member = member
         self._replica = replica
@@ -99,7 +99,7 @@ class Backup:
 
     def follow(self, message: Follow) -> bool:
         """Attached. Cuts the log where it leaves the primary's; False if this answers nothing that was asked."""
-        if message.session != self.session or self.attached:
+        if not self.session or message.session != self.session or self.attached:
             return False
         replica = self._replica
         if replica.resyncing or not replica.applied.sequence <= message.keep <= replica.tail.sequence:
@@ -133,7 +133,7 @@ class Backup:
 
     def resync(self, message: ResyncBegin) -> bool:
         """The primary's snapshot will overwrite this node; False if this answers nothing that was asked."""
-        if message.session != self.session or self.attached:
+        if not self.session or message.session != self.session or self.attached:
             return False
         self.attached = True
         self._emit(LogLine("resynchronising queue by queue"))

@@ -113,7 +113,7 @@ def finish(peer: Peer, in_step: bool) -> None:
         number = next(n for n in range(1, 2047) if n not in connection._channels)
         connection.receive(one(Channel.Open(), number))
         assert connection.take_output() == encode_open_ok(number)
-    elif in_step and connection.state == CLOSING and not connection._deaf:
+    elif in_step and connection.state == CLOSING:
         connection.receive(one(commands.Connection.CloseOk(), 0))
         assert connection.ended
     connection.end()

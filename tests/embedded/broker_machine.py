@@ -158,7 +158,12 @@ class BrokerMachine(BothSides):
         slot, tag = data.draw(st.sampled_from(tags or [(0, "nobody")]))
         self.both(slot, lambda channel: channel.cancel(tag), lambda channel: self.model.cancel(channel, tag))
 
-    @rule(slot=SLOTS, prefetch=PREFETCH, whole_channel=st.booleans())
+    @rule(data=st.data(), slot=SLOTS, prefetch=PREFETCH, whole_channel=OFTEN)
+    def limit(self, data: st.DataObject, slot: int, prefetch: int, whole_channel: bool) -> None:
+        """Another limit, mostly where there are consumers already, which may hold more than that."""
+        slots = [slot for slot, channel in self.channels.items() if channel.consumers]
+        self.qos(data.draw(st.sampled_from(slots or [slot])), prefetch, whole_channel)
+
     def qos(self, slot: int, prefetch: int, whole_channel: bool) -> None:
         field = "prefetch" if whole_channel else "consumer_prefetch"
         self.both(slot, lambda ch: ch.qos(prefetch, whole_channel), lambda ch: setattr(ch, field, prefetch))

@@ -34,7 +34,7 @@ class BrokerCluster(MemoryCluster):
 
 
 class ClusterHarness(Harness):
-    """The broker of whichever node is primary. A take-over kills that node and starts it again."""
+    """The broker of whichever node is primary. All nodes are ready before a step ends."""
 
     def __init__(self, limits: WindowLimits) -> None:
         self.cluster = BrokerCluster(3, limits, checkpoint_every=0.5)
@@ -64,10 +64,16 @@ class ClusterHarness(Harness):
         for _ in range(steps):
             self.cluster.turn()
 
-    def take_over(self) -> None:
-        failed = self.node.name
+    def crash(self, all_at_once: bool) -> None:
+        """The primary's node is killed, or all are and the primary's disk is lost, which the others outlive (P2)."""
+        failed, others = self.node.name, sorted(self.cluster.nodes.keys() - {self.node.name})
         self.cluster.kill(failed)
+        if all_at_once:
+            for name in others:
+                self.cluster.kill(name)
+            for name in others:
+                self.cluster.start(name)
         self.cluster.run(lambda: any(node.state == "active" for node in self.cluster.nodes.values()))
-        self.cluster.start(failed)
+        self.cluster.start(failed, wipe=all_at_once)
         self.cluster.settled()
         self._serve()

@@ -204,6 +204,11 @@ class Harness:
         self.ledger.serve(self.broker)
 
 
+    def crash(self, all_at_once: bool) -> None:
+        """The same: one node is all there is."""
+        self.take_over()
+
+
 def queue_of(harness: Harness) -> DurableQueue:
     queue = harness.broker.topology.queues["q"]
     assert isinstance(queue, DurableQueue)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from tests.embedded.both_sides import MODES
 from tests.embedded.broker_machine import BrokerMachine
 from tests.embedded.model import Copy
 from txobserver.ledger import pages
@@ -36,20 +37,27 @@ class Underway:
         return bool(parts) and all(parts)
 
 
+WHERE = st.lists(st.sampled_from([("", "a"), ("", "b"), ("", "c"), ("amq.fanout", "")]), max_size=4)
+"""Exchanges and routing keys."""
+
+TX_SLOT = next(slot for slot, mode in MODES.items() if mode == "tx")
+
+
 class TakeOverMachine(BrokerMachine):
     """After a take-over all clients connect anew."""
 
-    @rule(
-        targets_=st.lists(st.sampled_from([("", "a"), ("", "b"), ("", "c"), ("amq.fanout", "")]), max_size=4),
-        commit=st.booleans(),
-        steps=st.integers(0, 12),
-    )
-    def take_over(self, targets_: list[tuple[str, str]], commit: bool, steps: int) -> None:
-        commits = self.ask_commits() if commit else []
-        publishes = self.ask_publishes(targets_)
+    @rule(where=WHERE, together=st.none() | WHERE, steps=st.integers(0, 12), all_at_once=st.booleans())
+    def take_over(
+        self, where: list[tuple[str, str]], together: list[tuple[str, str]] | None, steps: int, all_at_once: bool
+    ) -> None:
+        """``together``: what one more transaction publishes before all are committed (None: none is)."""
+        for exchange, key in together or []:
+            self.publish(TX_SLOT, exchange, key, {}, False)
+        commits = self.ask_commits() if together is not None else []
+        publishes = self.ask_publishes(where)
         self.harness.progress(steps)
         handed_out, taken = self.handed_out()
-        self.harness.take_over()
+        self.harness.crash(all_at_once)
         self.forget_clients()
         self.reckon(publishes, commits, handed_out, taken)
 

@@ -25,6 +25,9 @@ from txobserver.frames import encode_frame
 
 pytestmark = pytest.mark.fuzz
 
+CURRENT = -1
+"""Stands for the attachment that there is."""
+
 EVERY = st.sampled_from(MESSAGES)
 
 
@@ -83,11 +86,14 @@ class WireMachine(RuleBasedStateMachine):
         source=st.integers(0, 2),
         to=st.integers(0, 2),
         generation=st.sampled_from([-1, 0, 0, 0, 1, 5]),
-        session=st.sampled_from([0, 800, 801]),
+        session=st.sampled_from([0, 800, 801, CURRENT]),
         times=st.integers(1, 2),
     )
     def strange_message(self, message: Any, source: int, to: int, generation: int, session: int, times: int) -> None:
-        """Of any kind, in the name of a node, with a generation around the real one and nobody's attachment."""
+        """Of any kind, in the name of a node, with a generation around the real one and nobody's attachment.
+
+        It changes nothing. One of a lower generation may name the right attachment, and changes nothing either.
+        """
         if source == to:
             return
         node, strange = self.node(to), decode(encode(message))
@@ -95,9 +101,30 @@ class WireMachine(RuleBasedStateMachine):
             return  # the links take no second one
         strange.generation = max(0, node.core.generation + generation)
         if hasattr(strange, "session"):
-            strange.session = 900 + session if isinstance(strange, wire.Join) else session
+            current = self.attachment(node, self.node(source).name) if generation < 0 else 0
+            strange.session = current if session == CURRENT else session
+        before = self.shown(node)
         for _ in range(times):
             node.report(lambda: node.core.on_message(self.node(source).name, strange))
+        may_change = isinstance(strange, wire.Join) and strange.generation >= node.core.generation
+        assert may_change or self.shown(node) == before
+
+    @staticmethod
+    def attachment(node: MemoryNode, peer: str) -> int:
+        """The number of the attachment between these two."""
+        sessions = node.core.backups.sessions if node.core.backups else {}
+        if peer in sessions:
+            return sessions[peer].number
+        return node.core.backup.session if node.core.backup else 0
+
+    @staticmethod
+    def shown(node: MemoryNode) -> list[Any]:
+        """What of a node a message could change."""
+        core, backup = node.core, node.core.backup
+        sessions = core.backups.sessions if core.backups else {}
+        numbers = [(name, each.number, each.acknowledged) for name, each in sorted(sessions.items())]
+        mine = [core.state, core.generation, core.replica.tail, core.replica.applied, list(node.host.closed)]
+        return [*mine, numbers, backup and (backup.primary, backup.attached, backup.session)]
 
     @rule(to=st.integers(0, 2), jump=st.integers(1, 1 << 40), behind=st.booleans())
     def jump(self, to: int, jump: int, behind: bool) -> None:
@@ -157,10 +184,13 @@ class WireMachine(RuleBasedStateMachine):
         assert all(node.stopped is None for node in self.cluster.nodes.values())
         self.cluster.check_agreement()
 
+    def in_step(self) -> bool:
+        applied = {node.core.replica.applied for node in self.cluster.nodes.values()}
+        return self.cluster.all_ready() and len(applied) == 1
+
     def teardown(self) -> None:
-        """Everyone becomes ready and holds the same, and what was answered is there, as a whole."""
-        self.cluster.pause(0.5)
-        self.cluster.run(self.cluster.all_ready, seconds=60)
+        """Everyone becomes ready and holds the same, if need be after a timeout; what was answered is there, whole."""
+        self.cluster.run(self.in_step, seconds=60)
         survivors_agree(self.cluster)
         host = self.cluster.primary.host
         for node in self.cluster.nodes.values():

@@ -154,6 +154,18 @@ def test_a_follow_that_keeps_what_is_not_there_or_cuts_what_is_applied(jump: int
     heard.goes_on()
 
 
+@pytest.mark.parametrize("answer", [Follow(1, 0, 1, 1), ResyncBegin(1, 0, Configuration())])
+def test_an_answer_to_a_backup_that_has_asked_nothing(answer: Follow | ResyncBegin) -> None:
+    """Attachments are numbered from 1; a backup that follows number 0 would follow nobody, for ever."""
+    heard = Overheard()
+    core = heard.backup.core
+    heard.backup.report(lambda: core.on_link(heard.primary.name, False))
+    heard.to_backup(answer)
+    assert not heard.end.attached and not core.replica.resyncing
+    heard.backup.report(lambda: core.on_link(heard.primary.name, True))
+    heard.goes_on()
+
+
 def frames(tail: Position) -> dict[str, Frame]:
     """What continues the log and cannot be taken all the same."""
 
