@@ -203,7 +203,6 @@ class Harness:
         self.ledger = self.ledger.successor()
         self.ledger.serve(self.broker)
 
-
     def crash(self, all_at_once: bool) -> None:
         """The same: one node is all there is."""
         self.take_over()

@@ -10,7 +10,7 @@ from tests.simulation.checker import Checker
 from tests.simulation.truth import Truth
 from txobserver.events import TxPrepare
 from txobserver.ids import Member, Position
-from txobserver.tx_buffer import COMMITTED
+from txobserver.tx_buffer import ABORTED, COMMITTED
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -93,7 +93,7 @@ class Gate(Checker):
         replica, disk = process.core.replica, self.truth.cluster.disks[member.node]
         for buffer in replica.buffers.values():
             needed = buffer.prepared
-            if needed is None or member.node in buffer.participants or disk.member != member:
+            if needed is None or buffer.state == ABORTED or member.node in buffer.participants or disk.member != member:
                 continue
             if not disk.holds(replica.position_of(needed).generation, needed):
                 self.fail(f"{process.name} grants {member}, which has no part in {buffer.tx} and lacks {needed}")
@@ -108,36 +108,35 @@ class Gate(Checker):
 
 
 class OnePrimary(Checker):
-    """One primary in a generation, and nothing is answered but by the primary that the record names."""
+    """One primary in a generation, and the commit point moves only at the primary that the record names.
+
+    What an answer rests on was met when the commit point moved. A primary that was stopped then, and wakes when another
+    has taken over, may still give that answer: every member has it (``paused_primary_acknowledges_late``).
+    """
 
     promise = "P10"
 
     def __init__(self, truth: Truth) -> None:
         super().__init__(truth)
         self._primary: dict[int, tuple[str, int]] = {}
+        self._commit: dict[Process, int] = {}
 
     def turned(self, process: Process) -> None:
         core = process.core
-        if core.primary is not None:
-            name = (process.name, id(process))
-            if self._primary.setdefault(core.primary.generation, name) != name:
-                self.fail(f"{process.name} is a second primary of generation {core.primary.generation}")
-
-    def answered(self, process: Process, attempt: Attempt | None, ok: bool) -> None:
-        if ok:
-            self._check(process)
-
-    def delivered(self, process: Process, consumer: str, queue: str, body: str, redelivered: bool) -> None:
-        self._check(process)
+        if core.primary is None:
+            return
+        name = (process.name, id(process))
+        if self._primary.setdefault(core.primary.generation, name) != name:
+            self.fail(f"{process.name} is a second primary of generation {core.primary.generation}")
+        if core.primary.commit > self._commit.get(process, 0):
+            self._commit[process] = core.primary.commit
+            record = self.truth.cluster.coordination.record
+            if record is None or (record.generation, record.primary) != (core.generation, process.disk.member):
+                self.fail(f"{process.name} answers in generation {core.generation}, and the record is {record}")
 
     def stale(self, process: Process, before: object, after: object) -> None:
         if before != after:
             self.fail(f"{process.name} takes a message of a lower generation: {before} became {after}")
-
-    def _check(self, process: Process) -> None:
-        record = self.truth.cluster.coordination.record
-        if record is None or (record.generation, record.primary) != (process.core.generation, process.disk.member):
-            self.fail(f"{process.name} answers in generation {process.core.generation}, and the record is {record}")
 
 
 class DurableBeforeAnswer(Checker):
