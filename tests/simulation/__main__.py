@@ -27,8 +27,11 @@ def run(
     jobs: Annotated[int, typer.Option(help="Processes")] = os.cpu_count() or 1,
     file: Annotated[Path | None, typer.Option(help="Remember here what is done, and go on from there")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The sums as JSON")] = False,
+    each: Annotated[bool, typer.Option(help="A line for every seed")] = False,
 ) -> None:
-    """Run seeds; exit status 1 if a promise was broken."""
+    """Run seeds; exit status 1 if a promise was broken. The first three that fail are shrunk."""
+    if each:
+        raise typer.Exit(_run_each(first, seeds))
     totals = campaign(
         first, seeds, jobs, file, lambda text: Console(stderr=True, highlight=False).print(f"[dim]{text}")
     )
@@ -36,9 +39,27 @@ def run(
         print(json.dumps(totals.as_dict()))
     else:
         console.print(_table(totals))
-    for seed, _, text in totals.broken[:20]:
+    for number, (seed, promise, text) in enumerate(totals.broken[:20]):
         console.print(f"[bold red]{text}[/]\n  see it: python -m tests.simulation replay {seed}", markup=True)
+        if number < 3:
+            console.print("  the shortest schedule that does it:")
+            for fault in shrink(seed, promise, Run(seed).schedule, lambda text: None):
+                console.print(f"    {fault}")
     raise typer.Exit(1 if totals.broken else 0)
+
+
+def _run_each(first: int, seeds: int) -> int:
+    """One after the other, each with what it did; returns the exit status."""
+    broken = 0
+    for seed in range(first, first + seeds):
+        found = Run(seed).run()
+        broken += bool(found.broken)
+        print(
+            f"seed {seed}: {found.events} events, {found.commits} commits, {found.unknown} unknown, "
+            f"{found.failovers} failovers, {found.faults} faults, {found.hits} of them with a transaction open"
+            f"{', idle' if found.idle else ''}{', BROKEN: ' + found.broken if found.broken else ''}"
+        )
+    return 1 if broken else 0
 
 
 @app.command()

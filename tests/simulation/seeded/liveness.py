@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 from ha.backup import Backup
 from ha.backups import Backups
+from ha.node_core import NodeCore
 from ha.primary import Primary
-from ha.record_keeper import RecordKeeper
 from ha.replica import Replica
 from tests.simulation.seeded.planting import replace, seeded
 
@@ -34,12 +34,13 @@ def silence_is_not_noticed(stack: ExitStack) -> None:
 @seeded("P12", rare=True)
 def handover_outlives_the_lease(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
-        def expired(self: RecordKeeper, now: float) -> bool:
-            return False if self._release is not None else original(self, now)
+        def step_down(self: NodeCore, reason: str) -> None:
+            if self._handover is None or "renewed" not in reason:
+                original(self, reason)
 
-        return expired
+        return step_down
 
-    replace(stack, RecordKeeper, "expired", make)
+    replace(stack, NodeCore, "_step_down", make)
 
 
 @seeded("P12", rare=True)
