@@ -116,9 +116,15 @@ STEPS = st.tuples(
     st.sampled_from([60, 60, 60, 50]),
 )
 WHOLE = st.builds(
-    lambda channel, size: [("publish", channel, 0, 60), ("header", channel, size, 60), ("body", channel, size, 60)],
+    lambda channel, size, sent, kind: [
+        ("publish", channel, 0, 60),
+        ("header", channel, size, kind),
+        ("body", channel, sent, 60),
+    ],
     st.sampled_from([1, 2]),
-    st.sampled_from([3, 5]),
+    st.sampled_from([3, 3, 5]),
+    st.sampled_from([3, 3, 5]),
+    st.sampled_from([60, 60, 60, 50]),
 )
 
 
@@ -184,6 +190,13 @@ def test_lengths_that_are_made_up(at: int, length: int, cuts: list[int]) -> None
 def test_pieces_lost_and_made_up(at: int, lost: int, more: bytes, cuts: list[int]) -> None:
     bent = STREAM[:at] + more + STREAM[at + lost :]
     assert play(cut(bent, cuts)) == play([bent])
+
+
+def test_every_end_of_a_frame_that_is_none() -> None:
+    at = len(HANDSHAKE[0])
+    for frame in CONVERSATION[1:]:
+        at += len(frame)
+        assert b"FRAME_ERROR" in play([STREAM[: at - 1] + b"\xcf" + STREAM[at:]])
 
 
 def test_the_conversation_is_proper() -> None:

@@ -160,9 +160,13 @@ class BrokerMachine(BothSides):
 
     @rule(data=st.data(), slot=SLOTS, prefetch=PREFETCH, whole_channel=OFTEN)
     def limit(self, data: st.DataObject, slot: int, prefetch: int, whole_channel: bool) -> None:
-        """Another limit, mostly where there are consumers already, which may hold more than that."""
-        slots = [slot for slot, channel in self.channels.items() if channel.consumers]
-        self.qos(data.draw(st.sampled_from(slots or [slot])), prefetch, whole_channel)
+        """Another limit, where there is a consumer if there is one: it may hold more than that, and more may wait."""
+        consumers = [(slot, each) for slot, channel in self.channels.items() for each in channel.consumers.values()]
+        if consumers:
+            slot, consumer = data.draw(st.sampled_from(consumers))
+            for _ in range(3):
+                self.publish(2, "", consumer.queue.name, {}, False)
+        self.qos(slot, prefetch, whole_channel)
 
     def qos(self, slot: int, prefetch: int, whole_channel: bool) -> None:
         field = "prefetch" if whole_channel else "consumer_prefetch"

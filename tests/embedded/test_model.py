@@ -21,9 +21,9 @@ class ClusterMachine(TakeOverMachine):
         return ClusterHarness(WindowLimits(3, 8))
 
 
-BrokerMachine.TestCase.settings = examples(400, stateful_step_count=50)
-TakeOverMachine.TestCase.settings = examples(250, stateful_step_count=50)
-ClusterMachine.TestCase.settings = examples(150, stateful_step_count=40)
+BrokerMachine.TestCase.settings = examples(300, stateful_step_count=50)
+TakeOverMachine.TestCase.settings = examples(200, stateful_step_count=50)
+ClusterMachine.TestCase.settings = examples(120, stateful_step_count=40)
 TestBrokerLikeItsModel = BrokerMachine.TestCase
 TestTakeOverLikeTheModel = TakeOverMachine.TestCase
 TestClusterLikeTheModel = ClusterMachine.TestCase

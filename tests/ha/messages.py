@@ -21,7 +21,7 @@ MESSAGES: list[Any] = [
     wire.Refused(1, 800, "no"),
     wire.Follow(1, 800, 3, 3),
     wire.Entries(1, 800, 3, encode_frame(1, 8, [TxOpen(5), TxEnqueue(5, 1, (1,), TEXT), TxPrepare(5, 1, [])], 9).data),
-    wire.Commit(1, 800, 3),
+    wire.Commit(1, 800, 1 << 40),
     wire.Ack(1, 800, 3),
     wire.Cancel(1, 800, 5, "no"),
     wire.Leave(1, 800, "no"),
