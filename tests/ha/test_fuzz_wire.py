@@ -182,8 +182,10 @@ class WireMachine(RuleBasedStateMachine):
         self.cluster.check_agreement()
 
     def in_step(self) -> bool:
-        applied = {node.core.replica.applied for node in self.cluster.nodes.values()}
-        return self.cluster.all_ready() and len(applied) == 1
+        """Nothing is on its way, and everyone has applied all that there is."""
+        replicas = [node.core.replica for node in self.cluster.nodes.values()]
+        places = {replica.applied for replica in replicas} | {replica.tail for replica in replicas}
+        return self.cluster.all_ready() and len(places) == 1
 
     def teardown(self) -> None:
         """Everyone becomes ready and holds the same, if need be after a timeout; what was answered is there, whole."""
