@@ -80,30 +80,36 @@ class WireMachine(RuleBasedStateMachine):
 
     @rule(
         message=EVERY,
-        source=st.integers(0, 2),
+        source=st.none() | st.integers(0, 2),
         to=st.integers(0, 2),
         generation=st.sampled_from([-1, -1, 0, 0, 1, 5]),
         session=st.sampled_from([0, 800, 801]),
         times=st.integers(1, 2),
     )
-    def strange_message(self, message: Any, source: int, to: int, generation: int, session: int, times: int) -> None:
-        """Of any kind, in the name of a node, with a generation around the real one and nobody's attachment.
+    def strange_message(
+        self, message: Any, source: int | None, to: int, generation: int, session: int, times: int
+    ) -> None:
+        """Of any kind, in the name of a node (None: the primary), of about this generation and of nobody's attachment.
 
         It changes nothing. One of a lower generation names the right attachment, and changes nothing either.
         """
-        if source == to:
-            return
         node, strange = self.node(to), decode(encode(message))
-        if isinstance(strange, wire.Hello):
-            return  # the links take no second one
+        sender = self.primary_name() if source is None else self.node(source).name
+        if sender == node.name or isinstance(strange, wire.Hello):
+            return  # the links take no second greeting
         strange.generation = max(0, node.core.generation + generation)
         if hasattr(strange, "session"):
-            strange.session = self.attachment(node, self.node(source).name) if generation < 0 else session
+            strange.session = self.attachment(node, sender) if generation < 0 else session
         before = self.shown(node)
         for _ in range(times):
-            node.report(lambda: node.core.on_message(self.node(source).name, strange))
+            node.report(lambda: node.core.on_message(sender, strange))
         may_change = isinstance(strange, wire.Join) and strange.generation >= node.core.generation
         assert may_change or self.shown(node) == before
+
+    def primary_name(self) -> str:
+        """The primary, or the first node while there is none."""
+        active = [name for name, node in sorted(self.cluster.nodes.items()) if node.state == "active"]
+        return active[0] if active else self.node(0).name
 
     @staticmethod
     def attachment(node: MemoryNode, peer: str) -> int:
