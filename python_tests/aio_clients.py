@@ -13,7 +13,7 @@ from aio_pika.exceptions import AMQPError, ChannelPreconditionFailed
 from yarl import URL
 
 from python_tests.history import FAILED, OK, ROLLED_BACK, Attempt, History
-from python_tests.load import INPUT, RETRY_SECONDS, Load, Plan, Planner, body_of, message_of
+from python_tests.load import RETRY_SECONDS, Load, Plan, Planner, body_of, message_of
 
 LOST = (AMQPError, OSError, asyncio.TimeoutError, RuntimeError)
 """What aio-pika raises when a connection goes in the middle of something."""
@@ -50,22 +50,23 @@ class AioWorkers(threading.Thread):
         """One connection after the other, to any of the nodes."""
         turn = index
         while not self.stopping.is_set():
-            url = f"{self._urls[turn % len(self._urls)].rstrip('/')}/?heartbeat=10"
+            url = self._urls[turn % len(self._urls)]
             turn += 1
-            connection = aio_pika.Connection(URL(url))
+            connection = aio_pika.Connection(URL(url).update_query(heartbeat=10))
             try:
                 await connection.connect(timeout=6)
-                await self._serve(connection, f"aio{index}-{turn}")
+                await self._serve(connection, f"aio{index}-{turn}", url)
             except LOST:
                 await asyncio.sleep(RETRY_SECONDS)
             finally:
                 with contextlib.suppress(*LOST):
                     await asyncio.wait_for(connection.close(), 2)
 
-    async def _serve(self, connection: AbstractConnection, name: str) -> None:
+    async def _serve(self, connection: AbstractConnection, name: str, url: str) -> None:
         """All channels of one connection, until they are stopped or it is lost."""
         workers = [
-            asyncio.ensure_future(self._work(connection, f"{name}-{n}", n)) for n in range(self._load.aio_channels)
+            asyncio.ensure_future(self._work(connection, f"{name}-{n}", url, n))
+            for n in range(self._load.aio_channels)
         ]
         await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
         for worker in workers:
@@ -74,12 +75,13 @@ class AioWorkers(threading.Thread):
             if isinstance(result, Exception) and not isinstance(result, LOST):
                 raise result
 
-    async def _work(self, connection: AbstractConnection, name: str, number: int) -> None:
+    async def _work(self, connection: AbstractConnection, name: str, url: str, number: int) -> None:
         """One channel after the other: a refused commit closes it."""
         plans = Planner(self._load, name, number)
         channels = 0
         while not self.stopping.is_set():
             channels += 1
+            self._history.connected(f"{name}#{channels}", url)
             with contextlib.suppress(ChannelPreconditionFailed):
                 async with connection.channel(publisher_confirms=False) as channel:
                     await self._work_on(channel, f"{name}#{channels}", plans)
@@ -88,7 +90,7 @@ class AioWorkers(threading.Thread):
         await channel.set_qos(prefetch_count=1)
         transaction = channel.transaction()
         await transaction.select()
-        session = self._history.watching(INPUT, name, 1)
+        session = self._history.watching(self._load.queues.input, name, 1)
         try:
             async for message in self._inputs(channel):
                 source = message_of(message.body)
@@ -106,7 +108,7 @@ class AioWorkers(threading.Thread):
             messages.append(message)
             arrived.set()
 
-        queue = await channel.get_queue(INPUT, ensure=False)
+        queue = await channel.get_queue(self._load.queues.input, ensure=False)
         await queue.consume(receive)
         while not self.stopping.is_set():
             with contextlib.suppress(asyncio.TimeoutError):

@@ -13,7 +13,9 @@ at *z*:
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 
 from python_tests.evidence import Evidence
 from python_tests.history import Count
@@ -34,6 +36,29 @@ def wrong_counts(evidence: Evidence, queue: str) -> list[str]:
 
 
 @dataclass
+class Rising:
+    """Numbers, each at a moment: how much they come to, up to any moment."""
+
+    moments: list[float]
+    sums: list[int]
+    """Of the numbers before each moment, and of all"""
+
+    @classmethod
+    def of(cls, entries: Iterable[tuple[float, int]]) -> Rising:
+        """From (moment, number), in any order."""
+        ordered = sorted(entries)
+        return cls([moment for moment, _ in ordered], [0, *accumulate(number for _, number in ordered)])
+
+    def upto(self, moment: float) -> int:
+        """Of the numbers at this moment or earlier."""
+        return self.sums[bisect_right(self.moments, moment)]
+
+    def before(self, moment: float) -> int:
+        """Of the numbers earlier than this moment."""
+        return self.sums[bisect_left(self.moments, moment)]
+
+
+@dataclass
 class _Record:
     """What is known of one queue, sorted so that a count is judged without a look at every message."""
 
@@ -44,8 +69,10 @@ class _Record:
     visible: list[tuple[float, float]]
     """For each message: since when it was visible for certain, and when it was first seen (not before)"""
     first_seen: list[float]
-    hidden: list[tuple[float, float, int]]
-    """For each session: when it began, when it was over, and how many messages it may have held unrecorded"""
+    begun: Rising
+    """When each session began, with how many messages it may have held unrecorded"""
+    over: Rising
+    """When each session was over, with the same number"""
 
     @classmethod
     def of(cls, evidence: Evidence, queue: str) -> _Record:
@@ -62,8 +89,10 @@ class _Record:
                     sent.append(attempt.commit_sent)
                     last_seen.append(sightings[-1].at)
         history = evidence.history
-        hidden = [(s.began, history.over_by(s), s.hidden) for s in history.sessions if s.queue == queue]
-        return cls(sorted(sent), sorted(last_seen), sorted(visible), sorted(seen for _, seen in visible), hidden)
+        sessions = [session for session in history.sessions if session.queue == queue]
+        begun = Rising.of((session.began, session.hidden) for session in sessions)
+        over = Rising.of((history.over_by(session), session.hidden) for session in sessions)
+        return cls(sorted(sent), sorted(last_seen), sorted(visible), sorted(seen for _, seen in visible), begun, over)
 
     def most(self, count: Count) -> int:
         """How many messages can have been counted."""
@@ -77,6 +106,4 @@ class _Record:
         )
         meanwhile = sum(seen <= count.answered for _, seen in self.visible[begin:end])
         waiting = begin - (bisect_right(self.first_seen, count.answered) - meanwhile)
-        return max(
-            0, waiting - sum(n for began, over, n in self.hidden if began <= count.answered and over >= count.asked)
-        )
+        return max(0, waiting - (self.begun.upto(count.answered) - self.over.before(count.asked)))

@@ -12,7 +12,7 @@ from pika.exceptions import AMQPError
 from python_tests.aio_clients import AioWorkers
 from python_tests.history import History
 from python_tests.judge import Verdict, judge, takeover
-from python_tests.load import INPUT, OUTPUTS, Load
+from python_tests.load import Load
 from python_tests.pika_clients import Client, Feeder, Worker
 from python_tests.pika_probes import Consumer, Counter, Getter, Probe, declare, remaining
 from python_tests.processes import LocalCluster
@@ -28,20 +28,22 @@ COMMITTING = 5
 class Clients:
     """Feeders, workers on pika and aio-pika, probes of every output and a counter, all at work on one cluster."""
 
-    def __init__(self, urls: Sequence[str], load: Load) -> None:
-        self.history = History()
+    def __init__(self, urls: Sequence[str], load: Load, prefix: str = "") -> None:
+        self.history = History(prefix)
         self._urls = list(urls)
+        queues = load.queues
         self._load = load
-        self._feeders = [Feeder(n, urls, self.history, load.ahead) for n in range(2)]
+        self._feeders = [Feeder(n, urls, self.history, load) for n in range(2)]
         self._workers = [Worker(n, urls, self.history, load) for n in range(load.pika_workers)]
         self._aio = AioWorkers(urls, self.history, load)
-        self._probes: list[Probe] = [Consumer(queue, urls, self.history, n) for n, queue in enumerate(OUTPUTS[:-1])]
-        self._probes.append(Getter(OUTPUTS[-1], urls, self.history))
-        self._counter = Counter(urls, self.history)
+        consumed, asked = queues.outputs[:-1], queues.outputs[-1]
+        self._probes: list[Probe] = [Consumer(queue, urls, self.history, n) for n, queue in enumerate(consumed)]
+        self._probes.append(Getter(asked, urls, self.history))
+        self._counter = Counter(queues.outputs, urls, self.history)
 
     def start(self) -> None:
         """Make the queues and begin."""
-        declare(self._urls)
+        declare(self._urls, self._load.queues)
         for client in (*self._feeders, *self._workers, self._aio, *self._probes, self._counter):
             client.start()
 
@@ -62,7 +64,7 @@ class Clients:
         for client in clients:
             client.stop()
         wait_until(self._empty, seconds, "empty queues", every=0.1)
-        return judge(self.history, OUTPUTS)
+        return judge(self.history, self._load.queues.outputs)
 
     def _worked_off(self) -> bool:
         """Every confirmed input has been through a transaction that may have happened, and nobody is at work."""
@@ -70,11 +72,12 @@ class Clients:
 
     def _empty(self) -> bool:
         """Whether nothing is left. What is left is worked off and taken: it came back from somebody who has ended."""
-        left = remaining(self._urls)
+        queues = self._load.queues
+        left = remaining(self._urls, queues)
         with contextlib.suppress(AMQPError, OSError):
-            if left.get(INPUT):
+            if left.get(queues.input):
                 Worker(len(self._workers), self._urls, self.history, self._load).work_off()
-            for number, queue in enumerate(OUTPUTS):
+            for number, queue in enumerate(queues.outputs):
                 if left.get(queue):
                     Consumer(queue, self._urls, self.history, number).drain()
         return bool(left) and not any(left.values())

@@ -30,6 +30,8 @@ class Attempt:
     channel: str
     """Names one channel of one connection: what two attempts on it sent was sent in the order of their numbers"""
     number: int
+    node: str = ""
+    """Whom its client was connected to"""
     consumed: tuple[str, ...] = ()
     """Ids of the messages that it acknowledges"""
     plain: bool = False
@@ -57,6 +59,7 @@ class Session:
     began: float
     ended: float | None = None
     clean: bool = False
+    node: str = ""
 
 
 @dataclass
@@ -78,12 +81,18 @@ class Count:
     messages: int
     asked: float
     answered: float
+    client: str = ""
+    node: str = ""
 
 
 @dataclass
 class History:
-    """Everything, from any thread. Sightings of one consumer are in the order in which it was handed the messages."""
+    """Everything, from any thread. Sightings of one consumer are in the order in which it was handed the messages.
 
+    ``prefix`` begins every id that it gives out, so that two histories of one run have none in common.
+    """
+
+    prefix: str = ""
     attempts: list[Attempt] = field(default_factory=list)
     sessions: list[Session] = field(default_factory=list)
     sightings: list[Sighting] = field(default_factory=list)
@@ -91,11 +100,16 @@ class History:
     kills: list[float] = field(default_factory=list)
     """When a primary was ended with SIGKILL: nobody who was connected before has been served by it since"""
     clock: Callable[[], float] = time.monotonic
+    _places: dict[str, str] = field(default_factory=dict)
     _open: dict[str, Attempt] = field(default_factory=dict)
     _committed: int = 0
     _fed: int = 0
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
     _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def connected(self, client: str, node: str) -> None:
+        """A client, or one channel of it, is connected there from now on."""
+        self._places[client] = node
 
     # -- who publishes
 
@@ -105,7 +119,8 @@ class History:
         """An attempt begins; it will acknowledge ``consumed``, or be rolled back ``on_purpose``."""
         with self._lock:
             number = next(self._numbers)
-            attempt = Attempt(f"{channel}.{number}", channel, number, tuple(consumed), plain, on_purpose)
+            attempt = Attempt(f"{self.prefix}{channel}.{number}", channel, number, self._places.get(channel, ""))
+            attempt.consumed, attempt.plain, attempt.on_purpose = tuple(consumed), plain, on_purpose
             self.attempts.append(attempt)
             self._fed += plain
             self._open[attempt.id] = attempt
@@ -140,7 +155,7 @@ class History:
 
     def watching(self, queue: str, consumer: str, hidden: int) -> Session:
         """A consumer is about to ask for messages, and may have ``hidden`` unrecorded ones in its hands."""
-        session = Session(queue, consumer, hidden, self.clock())
+        session = Session(queue, consumer, hidden, self.clock(), node=self._places.get(consumer, ""))
         with self._lock:
             self.sessions.append(session)
         return session
@@ -155,9 +170,9 @@ class History:
         session.clean = clean
         session.ended = self.clock()
 
-    def counted(self, queue: str, messages: int, asked: float) -> None:
-        """The broker has told the length of a queue, asked for at ``asked``."""
-        self.counts.append(Count(queue, messages, asked, self.clock()))
+    def counted(self, queue: str, messages: int, asked: float, client: str = "") -> None:
+        """The broker has told ``client`` the length of a queue, asked for at ``asked``."""
+        self.counts.append(Count(queue, messages, asked, self.clock(), client, self._places.get(client, "")))
 
     def over_by(self, session: Session) -> float:
         """From when on no broker served this session: its clean end, or the first kill after it had begun."""

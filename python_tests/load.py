@@ -1,14 +1,33 @@
-"""What the clients of the failover scenario do: how many they are, and what each transaction looks like."""
+"""What the clients do: which queues they use, how many they are, and what each transaction looks like."""
 
 from __future__ import annotations
 
 import random
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-INPUT = "orders"
-OUTPUTS = ("billing", "stock", "shipping")
 RETRY_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Queues:
+    """The queues of a run: transactions consume from ``input`` and publish to ``outputs``."""
+
+    input: str = "orders"
+    outputs: tuple[str, ...] = ("billing", "stock", "shipping")
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Of their declarations"""
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every queue."""
+        return (self.input, *self.outputs)
+
+    def with_prefix(self, prefix: str, arguments: Mapping[str, Any]) -> Queues:
+        """The same queues by other names and with other arguments."""
+        return Queues(prefix + self.input, tuple(prefix + each for each in self.outputs), arguments)
 
 
 @dataclass(frozen=True)
@@ -17,6 +36,9 @@ class Load:
 
     ``think`` is how long a transaction stays open at least, in seconds. Two thirds of the workers then wait for the
     next multiple of ``beat`` before they commit, so that many commits are on their way at the same time.
+
+    ``rollback``, ``single``, ``several``, ``large``: shares of transactions that are rolled back, that publish one
+    message, a few to each output, or ``largest`` rounds of one to each output. The rest publish one to each output.
     """
 
     pika_workers: int = 16
@@ -25,9 +47,12 @@ class Load:
     think: float = 0.2
     beat: float = 0.2
     rollback: float = 0.1
+    single: float = 0.0
     several: float = 0.2
     large: float = 0.01
+    largest: int = 50
     ahead: int = 100
+    queues: Queues = Queues()
 
 
 @dataclass(frozen=True)
@@ -42,8 +67,8 @@ class Plan:
     """After the rollback: the same input again at once. Else it is given back to the queue"""
 
     def parts(self) -> list[tuple[str, ...]]:
-        """The publishes in three parts, between which it pauses."""
-        size = len(self.queues) // 3
+        """The publishes in three parts, or as many as there are messages, between which it pauses."""
+        size = max(1, len(self.queues) // 3)
         return [self.queues[at : at + size] for at in range(0, len(self.queues), size)]
 
 
@@ -58,9 +83,12 @@ class Planner:
     def plan(self) -> Plan:
         """The next transaction."""
         load, rng = self._load, self._random
+        outputs = load.queues.outputs
         lot = rng.random()
-        rounds = 50 if lot < load.large else rng.randint(2, 4) if lot < load.large + load.several else 1
-        queues = tuple(queue for _ in range(rounds) for queue in rng.sample(OUTPUTS, len(OUTPUTS)))
+        rounds = load.largest if lot < load.large else rng.randint(2, 4) if lot < load.large + load.several else 1
+        queues = tuple(queue for _ in range(rounds) for queue in rng.sample(outputs, len(outputs)))
+        if lot > 1 - load.single:
+            queues = queues[:1]
         end = time.monotonic() + load.think
         if self._in_step:
             end += -end % load.beat

@@ -11,7 +11,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from python_tests.history import FAILED, OK, ROLLED_BACK, Attempt, History
-from python_tests.load import INPUT, RETRY_SECONDS, Load, Plan, Planner, body_of, message_of
+from python_tests.load import RETRY_SECONDS, Load, Plan, Planner, body_of, message_of
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
@@ -33,6 +33,7 @@ class Client(threading.Thread):
         super().__init__(name=name, daemon=True)
         self.stopping = threading.Event()
         self.lives = 0
+        self.url = ""
         self._urls = list(urls)
         self._first = first
 
@@ -47,8 +48,8 @@ class Client(threading.Thread):
     def connect_and_work(self) -> None:
         """Work on one connection. Raises AMQPError, OSError when it is lost."""
         self.lives += 1
-        url = self._urls[(self._first + self.lives) % len(self._urls)]
-        connection = pika.BlockingConnection(parameters(url))
+        self.url = self._urls[(self._first + self.lives) % len(self._urls)]
+        connection = pika.BlockingConnection(parameters(self.url))
         try:
             self.work(connection)
         finally:
@@ -76,6 +77,7 @@ class Worker(Client):
     def __init__(self, number: int, urls: Sequence[str], history: History, load: Load) -> None:
         super().__init__(f"pika{number}", urls, number)
         self._history = history
+        self._input = load.queues.input
         self._plans = Planner(load, self.name, number)
         self._consumes = number % 2 == 0
         self._until_empty = False
@@ -99,8 +101,9 @@ class Worker(Client):
     def _work(self, connection: pika.BlockingConnection, channel: BlockingChannel) -> None:
         self._channels += 1
         name = f"{self.name}#{self._channels}"
+        self._history.connected(name, self.url)
         channel.tx_select()
-        session = self._history.watching(INPUT, name, 1)
+        session = self._history.watching(self._input, name, 1)
         try:
             for tag, redelivered, body in self._inputs(connection, channel):
                 source = message_of(body)
@@ -116,13 +119,13 @@ class Worker(Client):
     ) -> Iterator[tuple[int, bool, bytes]]:
         if self._consumes:
             channel.basic_qos(prefetch_count=1)
-            for method, _, body in channel.consume(INPUT, inactivity_timeout=0.1):
+            for method, _, body in channel.consume(self._input, inactivity_timeout=0.1):
                 if method is not None:
                     yield method.delivery_tag, method.redelivered, body
                 elif self.stopping.is_set():
                     return
         while not self.stopping.is_set():
-            method, _, body = channel.basic_get(INPUT)
+            method, _, body = channel.basic_get(self._input)
             if method is not None:
                 yield method.delivery_tag, method.redelivered, body
             elif self._until_empty:
@@ -169,26 +172,29 @@ class Worker(Client):
 
 
 class Feeder(Client):
-    """Publishes inputs with confirms, until ``ahead`` are not worked off. An unconfirmed one is given up."""
+    """Publishes inputs with confirms, until ``load.ahead`` are not worked off. An unconfirmed one is given up."""
 
-    def __init__(self, number: int, urls: Sequence[str], history: History, ahead: int) -> None:
+    def __init__(self, number: int, urls: Sequence[str], history: History, load: Load) -> None:
         super().__init__(f"feeder{number}", urls, number)
         self._history = history
-        self._ahead = ahead
+        self._input = load.queues.input
+        self._ahead = load.ahead
 
     def work(self, connection: pika.BlockingConnection) -> None:
         """One input after the other."""
+        name = f"{self.name}#{self.lives}"
+        self._history.connected(name, self.url)
         channel = connection.channel()
         channel.confirm_delivery()
         while not self.stopping.is_set():
             if self._history.fed() - self._history.committed() > self._ahead:
                 connection.sleep(0.02)
                 continue
-            attempt = self._history.begin(f"{self.name}#{self.lives}", plain=True)
+            attempt = self._history.begin(name, plain=True)
             try:
-                message = self._history.publishing(attempt, INPUT)
+                message = self._history.publishing(attempt, self._input)
                 self._history.committing(attempt)
-                channel.basic_publish("", INPUT, body_of(message), PERSISTENT)
+                channel.basic_publish("", self._input, body_of(message), PERSISTENT)
                 self._history.answer(attempt, OK)
             finally:
                 self._history.interrupted(attempt)

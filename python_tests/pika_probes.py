@@ -11,7 +11,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError
 
 from python_tests.history import History, Session
-from python_tests.load import INPUT, OUTPUTS, message_of
+from python_tests.load import Queues, message_of
 from python_tests.pika_clients import Client, parameters
 from python_tests.waiting import wait_until
 
@@ -42,12 +42,14 @@ class Probe(Client):
     def drain(self) -> None:
         """Take everything that is there now. Raises AMQPError, OSError."""
         self.stopping.set()
-        connection = pika.BlockingConnection(parameters(self._urls[self._first % len(self._urls)]))
+        self.url = self._urls[self._first % len(self._urls)]
+        connection = pika.BlockingConnection(parameters(self.url))
         self._stint(connection, time.monotonic() + 0.5)
         connection.close()
 
     def _stint(self, connection: pika.BlockingConnection, end: float) -> None:
         channel = connection.channel()
+        self._history.connected(self.name, self.url)
         session = self._history.watching(self._queue, self.name, self.hidden)
         clean = False
         try:
@@ -94,44 +96,45 @@ class Getter(Probe):
             asked = self._history.clock()
             method, _, body = channel.basic_get(self._queue)
             if method is None:
-                self._history.counted(self._queue, 0, asked)
+                self._history.counted(self._queue, 0, asked, self.name)
                 if self.stopping.is_set():
                     return
                 channel.connection.sleep(0.01)
                 continue
             self._history.saw(session, message_of(body), method.redelivered)
-            self._history.counted(self._queue, method.message_count, asked)
+            self._history.counted(self._queue, method.message_count, asked, self.name)
             channel.basic_ack(method.delivery_tag)
 
 
 class Counter(Client):
-    """Asks for the length of the output queues all the time."""
+    """Asks for the length of ``queues`` all the time."""
 
-    def __init__(self, urls: Sequence[str], history: History) -> None:
+    def __init__(self, queues: Sequence[str], urls: Sequence[str], history: History) -> None:
         super().__init__("counter", urls)
+        self._queues = queues
         self._history = history
 
     def work(self, connection: pika.BlockingConnection) -> None:
         """Until the connection goes."""
+        self._history.connected(self.name, self.url)
         channel = connection.channel()
         while not self.stopping.is_set():
-            for queue in OUTPUTS:
+            for queue in self._queues:
                 asked = self._history.clock()
                 answer = channel.queue_declare(queue, passive=True)
-                self._history.counted(queue, answer.method.message_count, asked)
+                self._history.counted(queue, answer.method.message_count, asked, self.name)
             connection.sleep(0.02)
 
 
-def declare(urls: Sequence[str], patience: float = 10.0) -> None:
-    """Make the queues, empty. Raises TimeoutError."""
+def declare(urls: Sequence[str], queues: Queues, patience: float = 10.0) -> None:
+    """Make the queues. Nothing is purged: what an earlier run left behind shall be found. Raises TimeoutError."""
 
     def made() -> bool:
         try:
             with pika.BlockingConnection(parameters(urls[0])) as connection:
                 channel = connection.channel()
-                for queue in (INPUT, *OUTPUTS):
-                    channel.queue_declare(queue, durable=True)
-                    channel.queue_purge(queue)
+                for queue in queues.all:
+                    channel.queue_declare(queue, durable=True, arguments=dict(queues.arguments))
                 return True
         except (AMQPError, OSError):
             return False
@@ -139,7 +142,15 @@ def declare(urls: Sequence[str], patience: float = 10.0) -> None:
     wait_until(made, patience, "the making of the queues")
 
 
-def remaining(urls: Sequence[str]) -> dict[str, int]:
+def delete(urls: Sequence[str], queues: Queues) -> None:
+    """Take the queues away again. Raises AMQPError, OSError."""
+    with pika.BlockingConnection(parameters(urls[0])) as connection:
+        channel = connection.channel()
+        for queue in queues.all:
+            channel.queue_delete(queue)
+
+
+def remaining(urls: Sequence[str], queues: Queues) -> dict[str, int]:
     """How many messages each queue holds, from the first node that answers; empty if none does."""
     for url in urls:
         try:
@@ -147,7 +158,7 @@ def remaining(urls: Sequence[str]) -> dict[str, int]:
                 channel = connection.channel()
                 return {
                     queue: channel.queue_declare(queue, passive=True).method.message_count
-                    for queue in (INPUT, *OUTPUTS)
+                    for queue in queues.all
                 }
         except (AMQPError, OSError):
             continue

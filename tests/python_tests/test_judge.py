@@ -27,7 +27,7 @@ def history(*outcomes: str) -> History:
         sent = None if outcome == ROLLED_BACK else at + 0.1
         messages = {f"w.{number}/{n}": queue for n, queue in enumerate(QUEUES)}
         built.attempts.append(
-            Attempt(f"w.{number}", "w", number, (f"in.{number}/0",), messages=messages, outcome=outcome)
+            Attempt(f"w.{number}", "w", number, "", (f"in.{number}/0",), messages=messages, outcome=outcome)
         )
         built.attempts[-1].first_publish, built.attempts[-1].commit_sent = at, sent
         built.attempts[-1].answered = at + 0.2
