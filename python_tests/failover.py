@@ -44,7 +44,7 @@ class Clients:
     def start(self) -> None:
         """Make the queues and begin."""
         declare(self._urls, self._load.queues)
-        for client in (*self._feeders, *self._workers, self._aio, *self._probes, self._counter):
+        for client in self._everybody():
             client.start()
 
     def wait_committed(self, count: int, seconds: float = 20.0) -> None:
@@ -65,6 +65,14 @@ class Clients:
             client.stop()
         wait_until(self._empty, seconds, "empty queues", every=0.1)
         return judge(self.history, self._load.queues.outputs)
+
+    def abandon(self) -> None:
+        """Tell everybody to stop, and do not wait for it."""
+        for client in self._everybody():
+            client.stopping.set()
+
+    def _everybody(self) -> list[Client | AioWorkers]:
+        return [*self._feeders, *self._workers, self._aio, *self._probes, self._counter]
 
     def _worked_off(self) -> bool:
         """Every confirmed input has been through a transaction that may have happened, and nobody is at work."""
@@ -120,8 +128,7 @@ class Failover:
         name = self._cluster.primary()
         assert name is not None, "there is no primary to kill"
         history = self.history
-        with contextlib.suppress(TimeoutError):  # then the verdict will say that too little was in flight
-            wait_until(self._in_the_middle, 5, "a good moment", every=0.001)
+        wait_for_commits_under_way(history, 5)  # if it does not come about, the verdict will say so
         time.sleep(self._random.uniform(0, 0.008))  # some commits get far, some do not
         killed = self._cluster.kill(name)
         history.kills.append(killed)
@@ -131,5 +138,12 @@ class Failover:
         self._say(f"a survivor commits, {takeover(history, killed):.2f} s after the kill")
         return name
 
-    def _in_the_middle(self) -> bool:
-        return self.history.committing_now() >= COMMITTING and self.history.in_flight() >= IN_FLIGHT
+
+def wait_for_commits_under_way(history: History, seconds: float) -> None:
+    """Until a fault would hit many transactions, some of them while they commit; or until ``seconds`` have gone by."""
+
+    def in_the_middle() -> bool:
+        return history.committing_now() >= COMMITTING and history.in_flight() >= IN_FLIGHT
+
+    with contextlib.suppress(TimeoutError):
+        wait_until(in_the_middle, seconds, "a good moment", every=0.001)

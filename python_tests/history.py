@@ -89,7 +89,7 @@ class Count:
 class History:
     """Everything, from any thread. Sightings of one consumer are in the order in which it was handed the messages.
 
-    ``prefix`` begins every id that it gives out, so that two histories of one run have none in common.
+    ``prefix`` begins every id and channel that it names, so that two histories of one run have none in common.
     """
 
     prefix: str = ""
@@ -119,7 +119,8 @@ class History:
         """An attempt begins; it will acknowledge ``consumed``, or be rolled back ``on_purpose``."""
         with self._lock:
             number = next(self._numbers)
-            attempt = Attempt(f"{self.prefix}{channel}.{number}", channel, number, self._places.get(channel, ""))
+            name = self.prefix + channel
+            attempt = Attempt(f"{name}.{number}", name, number, self._places.get(channel, ""))
             attempt.consumed, attempt.plain, attempt.on_purpose = tuple(consumed), plain, on_purpose
             self.attempts.append(attempt)
             self._fed += plain

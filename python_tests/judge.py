@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from python_tests.counts import wrong_counts
@@ -37,6 +37,14 @@ class Verdict:
     failed: int = 0
     unknown_whole: int = 0
     unknown_absent: int = 0
+    confirmed: int = 0
+    """Plain publishes that were confirmed"""
+    refused: int = 0
+    """Plain publishes that were not: an error said so"""
+    unconfirmed_seen: int = 0
+    """Plain publishes without an answer, and seen"""
+    unconfirmed_absent: int = 0
+    """Plain publishes without an answer, and never seen"""
     redelivered: int = 0
     sightings: int = 0
     counts: int = 0
@@ -52,6 +60,11 @@ class Verdict:
     """Seconds, for each kill"""
     in_flight: list[tuple[int, int]] = field(default_factory=list)
     """For each kill: transactions that had published and were not answered, and those of them that were committing"""
+
+    def add(self, other: Verdict) -> None:
+        """The verdict on another part of the same run."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
 
     @property
     def broken(self) -> list[str]:
@@ -97,7 +110,12 @@ def _judge_attempt(verdict: Verdict, attempt: Attempt, evidence: Evidence) -> No
         verdict.lost.append(f"{attempt.id} was committed and is nowhere")
     if attempt.outcome in (FAILED, ROLLED_BACK) and seen:
         verdict.phantom.append(f"{attempt.id} ({attempt.outcome}) was seen in {attempt.messages[seen[0]]}")
-    if not attempt.plain:
+    if attempt.plain:
+        verdict.confirmed += attempt.outcome == OK
+        verdict.refused += attempt.outcome in (FAILED, ROLLED_BACK)
+        verdict.unconfirmed_seen += attempt.outcome == UNKNOWN and bool(seen)
+        verdict.unconfirmed_absent += attempt.outcome == UNKNOWN and not seen
+    else:
         verdict.committed += attempt.outcome == OK
         verdict.failed += attempt.outcome == FAILED
         verdict.rolled_back += attempt.outcome == ROLLED_BACK

@@ -99,6 +99,7 @@ class LocalCluster:
         for process in processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
+                process.send_signal(signal.SIGCONT)
         for process in processes:
             try:
                 process.wait(10)
@@ -200,18 +201,20 @@ class LocalCluster:
         Raises TimeoutError if it has not ended.
         """
         wait_until(lambda: not self.runs(name), START_SECONDS, f"the end of {name}")
-        directory = self.directory / name
-        options = [word for setting in settings for word in ("--set", setting)]
-        with (log or directory / "node.log").open("ab") as output:
+        with (log or self.directory / name / "node.log").open("ab") as output:
             self._extra[name] = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "broker_plugin.cli.main", "node"),
-                    *("--config", str(directory / "node.toml"), *options),
-                ],
+                self.node_command(name, settings),
                 stdout=output,
                 stderr=output,
                 env={**self._environment, **(environment or {})},
+                start_new_session=True,
             )
+
+    def node_command(self, name: str, settings: Sequence[str] = ()) -> list[str]:
+        """How one node is run by itself."""
+        options = [word for setting in settings for word in ("--set", setting)]
+        config = self.directory / name / "node.toml"
+        return [sys.executable, "-m", "broker_plugin.cli.main", "node", "--config", str(config), *options]
 
     def wait_state(self, name: str, state: str, seconds: float = START_SECONDS) -> None:
         """Wait until a node is in this state. Raises TimeoutError."""

@@ -12,6 +12,7 @@ import typer
 from broker_plugin.admin.client import AdminError, ask
 from broker_plugin.cli.layout import ClusterError, NodeEntry, read_cluster
 from broker_plugin.cli.parent import end_with
+from broker_plugin.cli.stress import stress
 from broker_plugin.node.config import ConfigError, check_places, load_config, parse_settings
 from txobserver.store import StoreError
 
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 tx = typer.Typer(help="Look at transactions.", no_args_is_help=True)
 app.add_typer(tx, name="tx")
+app.command()(stress)
 
 Dir = Annotated[Path, typer.Option("--dir", help="Directory of the cluster (the one given to `txha cluster`).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]

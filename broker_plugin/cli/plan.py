@@ -28,6 +28,24 @@ from txobserver.store import StoreDamaged
 LOOPBACK = "127.0.0.1"
 
 
+class Wiring:
+    """Where the nodes of a local cluster listen, and where each reaches the others: all on loopback.
+
+    Whoever puts nodes into network namespaces or proxies between them gives another one.
+    """
+
+    def host(self, node: int) -> str:
+        """The address on which the node with this index listens, for clients and for other nodes."""
+        return LOOPBACK
+
+    def route(self, node: int, other: int, port: int) -> tuple[str, int]:
+        """Where ``node`` reaches ``other``, which listens for other nodes on ``port``."""
+        return self.host(other), port
+
+
+ON_LOOPBACK = Wiring()
+
+
 @dataclass(frozen=True)
 class Plan:
     """A cluster and the configuration text of each node. ``resumed``: the directory holds its data already."""
@@ -51,7 +69,9 @@ class Plan:
             raise ClusterError(f"{error.filename or self.directory} cannot be written: {error.strerror}") from error
 
 
-def plan_cluster(directory: Path, count: int, base_port: int, settings: list[str]) -> Plan:
+def plan_cluster(
+    directory: Path, count: int, base_port: int, settings: list[str], wiring: Wiring = ON_LOOPBACK
+) -> Plan:
     """The cluster in ``directory``, new or resumed; nodes listen for clients from ``base_port`` on.
 
     The directory is locked for as long as this process lives, as soon as it is known to be a cluster's or to become
@@ -68,7 +88,7 @@ def plan_cluster(directory: Path, count: int, base_port: int, settings: list[str
     identifier = (cluster_id(directory) if found is not None else None) or f"local-{secrets.token_hex(6)}"
     entries = [NodeEntry(name, None, port, directory / name) for name, port in zip(names, ports, strict=True)]
     peer_ports = free_ports(count, set(ports))
-    texts = [_node_text(directory, identifier, entries, peer_ports, index) for index in range(count)]
+    texts = [_node_text(directory, identifier, entries, peer_ports, index, wiring) for index in range(count)]
     for entry, text, peer_port in zip(entries, texts, peer_ports, strict=True):
         _check(entry, text, peer_port, settings)
         if found is not None:
@@ -110,9 +130,17 @@ def _client_ports(count: int, base_port: int) -> list[int]:
     return ports
 
 
-def _node_text(directory: Path, identifier: str, entries: list[NodeEntry], peer_ports: list[int], index: int) -> str:
+def _node_text(
+    directory: Path,
+    identifier: str,
+    entries: list[NodeEntry],
+    peer_ports: list[int],
+    index: int,
+    wiring: Wiring,
+) -> str:
     """The node.toml of one node."""
-    entry = entries[index]
+    entry, host = entries[index], wiring.host(index)
+    routes = [(other, *wiring.route(index, n, peer_ports[n])) for n, other in enumerate(entries) if n != index]
     sections = [
         _section(
             "",
@@ -121,13 +149,9 @@ def _node_text(directory: Path, identifier: str, entries: list[NodeEntry], peer_
             dir=str(entry.directory),
             coordination=str(directory / COORDINATION_FILE),
         ),
-        _section("[amqp]", host=LOOPBACK, port=entry.amqp_port),
-        _section("[peer]", host=LOOPBACK, port=peer_ports[index]),
-        *(
-            _section("[[peers]]", name=other.name, host=LOOPBACK, port=port)
-            for other, port in zip(entries, peer_ports, strict=True)
-            if other is not entry
-        ),
+        _section("[amqp]", host=host, port=entry.amqp_port),
+        _section("[peer]", host=host, port=peer_ports[index]),
+        *(_section("[[peers]]", name=other.name, host=there, port=port) for other, there, port in routes),
     ]
     return "\n".join(sections)
 

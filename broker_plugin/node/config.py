@@ -169,13 +169,13 @@ def check_places(config: NodeConfig) -> None:
         raise ConfigError(f"coordination: {record.parent} cannot be written")
 
 
-def parse_settings(settings: list[str]) -> dict[str, Any]:
-    """``key=value`` texts as ``load_config`` takes flags. Raises ConfigError."""
+def parse_settings(settings: list[str], option: str = "--set") -> dict[str, Any]:
+    """``key=value`` texts, given with ``option``, as ``load_config`` takes flags. Raises ConfigError."""
     pairs = {}
     for setting in settings:
         key, separator, value = setting.partition("=")
         if not separator:
-            raise ConfigError(f"--set wants key=value, not {setting!r}")
+            raise ConfigError(f"{option} wants key=value, not {setting!r}")
         pairs[key.strip()] = value.strip()
     return pairs
 

@@ -1,0 +1,78 @@
+"""``txha stress``: its options. The suite itself is ``python_tests.stress``."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from broker_plugin.node.config import ConfigError, parse_settings
+
+NEEDED = ("aio_pika", "matplotlib", "pika", "pyarrow")
+
+Pairs = list[str] | None
+
+
+def stress(
+    nodes: Annotated[int, typer.Option(help="Nodes of the cluster that is started.", min=1, max=9)] = 3,
+    rounds: Annotated[int, typer.Option(help="Rounds of load, each with a fault or two.", min=1)] = 5,
+    seconds: Annotated[float, typer.Option(help="Length of a round; it ends later if a fault lasts.", min=1)] = 20.0,
+    faults: Annotated[str | None, typer.Option(help="Kinds of faults, with commas; without it all possible.")] = None,
+    schedule: Annotated[Path | None, typer.Option(help="TOML file that says which fault comes when.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed gives the same faults.")] = None,
+    min_rate: Annotated[float, typer.Option(help="Transactions/s wanted, else nothing is proven.")] = 20,
+    judge_every: Annotated[int, typer.Option(help="Drain and judge after so many rounds.", min=1)] = 10,
+    patience: Annotated[float, typer.Option(help="Seconds for everything to be well after the faults.", min=1)] = 60.0,
+    network: Annotated[str, typer.Option(help="auto, namespaces, proxies or none.")] = "auto",
+    dir: Annotated[Path | None, typer.Option("--dir", help="Keep history, report and nodes here.")] = None,
+    report: Annotated[Path | None, typer.Option(help="The HTML page; without it DIR/report.html.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    set_: Annotated[Pairs, typer.Option("--set", help="Override a key for every node, as in txha cluster.")] = None,
+    url: Annotated[Pairs, typer.Option(help="A broker that runs already, instead of a new cluster. Repeat.")] = None,
+    fault_command: Annotated[Pairs, typer.Option(help="kind=command, with --url: makes that fault. Repeat.")] = None,
+    heal_command: Annotated[Pairs, typer.Option(help="kind=command, with --url: heals that fault. Repeat.")] = None,
+    queue_prefix: Annotated[str, typer.Option(help="With --url: begins the names of the queues.")] = "",
+    queue_argument: Annotated[Pairs, typer.Option(help="key=value, with --url: for the queues. Repeat.")] = None,
+    judge: Annotated[Path | None, typer.Option(help="Run nothing: judge the history of an earlier run again.")] = None,
+) -> None:
+    """Put a cluster under load and faults, judge what the clients saw, and say whether the promises held.
+
+    Exit status: 0 they held, 1 one was broken, 2 for what you can mend, 3 too little load or a fault that hit nothing.
+    """
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"txha stress needs {', '.join(missing)}: install it with pip install 'txha[stress]'")
+    from python_tests.stress.command import BadInput, Options, run, run_judge
+    from python_tests.stress.namespaces import NetworkError
+    from python_tests.stress.scenario import Extent
+    from python_tests.stress.schedule import ScheduleError
+
+    if (fault_command or heal_command or queue_prefix or queue_argument) and not url:
+        raise ConfigError("--fault-command, --heal-command, --queue-prefix and --queue-argument go with --url")
+    try:
+        if judge is not None:
+            raise SystemExit(run_judge(judge))
+        options = Options(
+            directory=(dir or Path(tempfile.mkdtemp(prefix="txha-stress-"))).absolute(),
+            nodes=nodes,
+            extent=Extent(rounds, seconds, judge_every, patience),
+            kinds=None if faults is None else [kind.strip() for kind in faults.split(",")],
+            schedule=schedule,
+            seed=seed,
+            min_rate=min_rate,
+            report=report,
+            as_json=as_json,
+            network=network,
+            settings=set_ or [],
+            urls=url or [],
+            make=parse_settings(fault_command or [], "--fault-command"),
+            heal=parse_settings(heal_command or [], "--heal-command"),
+            queue_prefix=queue_prefix,
+            queue_arguments=parse_settings(queue_argument or [], "--queue-argument"),
+        )
+        raise SystemExit(run(options))
+    except (BadInput, NetworkError, ScheduleError) as error:
+        raise ConfigError(str(error)) from error

@@ -1,0 +1,141 @@
+"""A cluster whose nodes are processes of the suite itself, with a network, disk and clock that it can tamper with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from broker_plugin.admin.client import AdminError, ask
+from broker_plugin.cli.layout import COORDINATION_FILE, read_cluster
+from broker_plugin.cli.plan import plan_cluster
+from broker_plugin.node.sqlite_coordination import SqliteCoordination
+from ha.coordination import CoordinationError
+from python_tests.processes import START_SECONDS, LocalCluster
+from python_tests.stress.clock import FakeClock
+from python_tests.stress.disk import SmallDisk
+from python_tests.stress.network import Network
+from python_tests.waiting import wait_until
+
+PATIENCE = 0.5
+"""Seconds within which a node that is well answers its administration"""
+
+
+class StressCluster(LocalCluster):
+    """``small``: index of the node whose directory is a small disk; None for none. ``clock``: None for the true one.
+
+    A context manager, to be entered from the thread that lives longest: nodes end with the thread that started them.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        nodes: int,
+        network: Network,
+        settings: Sequence[str] = (),
+        small: int | None = None,
+        clock: FakeClock | None = None,
+    ) -> None:
+        super().__init__(directory, nodes)
+        self.names = [f"node-{index + 1}" for index in range(nodes)]
+        self.network = network
+        self.clock = clock
+        self.small = None if small is None else self.names[small]
+        self.disk = SmallDisk(directory / self.names[small]) if small is not None else None
+        self._settings = list(settings)
+        self._identifier = ""
+        self._mounted = False
+
+    @property
+    def urls(self) -> list[str]:
+        """Of all nodes, as clients take them."""
+        hosts = [self.network.host(index) for index in range(self.count)]
+        return [f"amqp://guest:guest@{host}:{port}/" for host, port in zip(hosts, self.ports, strict=True)]
+
+    def start(self) -> StressCluster:
+        """Start, and wait until every node is ready.
+
+        Raises TimeoutError, NetworkError, and what ``plan_cluster`` raises.
+        """
+        try:
+            self.network.open()
+            plan = plan_cluster(self.directory, self.count, self.base_port, self._settings, self.network)
+            self._identifier = plan.identifier
+            plan.write()
+            if self.disk is not None:
+                self.disk.mount()
+                self._mounted = True
+            self.network.start_proxies()
+            for name in self.names:
+                self.start_node(name)
+            wait_until(self.all_ready, START_SECONDS, "a cluster with all nodes ready", every=0.1)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __enter__(self) -> StressCluster:
+        return self.start()
+
+    def stop(self) -> None:
+        """End every node, and take away what was made for them."""
+        super().stop()
+        if self.disk is not None and self._mounted:
+            self._mounted = False
+            self.disk.unmount()
+        self.network.close()
+
+    def node_command(self, name: str, settings: Sequence[str] = ()) -> list[str]:
+        """How one node is run: where its network is, and never longer than the suite."""
+        command = super().node_command(name, [*self._settings, *settings])
+        return [*self.network.command(self.index(name)), *command, "--with-parent", str(os.getpid())]
+
+    def start_node(
+        self,
+        name: str,
+        environment: dict[str, str] | None = None,
+        settings: Sequence[str] = (),
+        log: Path | None = None,
+    ) -> None:
+        """As ``LocalCluster.start_node``; by the node's own clock, and with a log that no small disk can fill."""
+        faked = self.clock.environment(name) if self.clock is not None else {}
+        super().start_node(name, {**faked, **(environment or {})}, settings, log or self.log_of(name))
+
+    def log_of(self, name: str) -> Path:
+        """What a node said."""
+        return self.directory / f"{name}.log"
+
+    def index(self, name: str) -> int:
+        """The index of a node."""
+        return self.names.index(name)
+
+    def runs(self, name: str) -> bool:
+        """Whether its process is there (it may be stopped)."""
+        return self._extra[name].poll() is None
+
+    def status(self) -> list[dict[str, Any]]:
+        """What each node says of itself, in the order of the nodes; one that says nothing is ``down``."""
+        return [self._status(index, entry.directory) for index, entry in enumerate(read_cluster(self.directory))]
+
+    def all_ready(self) -> bool:
+        """Whether one node is active and every other one ready."""
+        return sorted(node["state"] for node in self.status()) == ["active", *["ready"] * (self.count - 1)]
+
+    def in_the_record(self) -> str | None:
+        """The node that the coordination record names as primary now."""
+        store = SqliteCoordination(self.directory / COORDINATION_FILE, self._identifier)
+        try:
+            record = store.read()
+        except CoordinationError:
+            return None
+        finally:
+            store.close()
+        return record.primary.node if record is not None and record.primary is not None else None
+
+    def _status(self, index: int, directory: Path) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = self.network.call(index, lambda: ask(directory, "status", timeout=PATIENCE))
+            return found
+        except AdminError:
+            return {"name": self.names[index], "state": "down", "generation": 0}

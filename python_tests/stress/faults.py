@@ -1,0 +1,333 @@
+"""The faults, one small class for each kind, and the registry of all of them.
+
+A fault begins, has hit something or not, and is healed. It knows by itself whether it has hit: a run in which a fault
+went by without any effect proves nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from python_tests.history import History
+from python_tests.stress.cluster import StressCluster
+from python_tests.stress.network import CLIENTS, CUT, Impairment, Way
+from python_tests.waiting import wait_until
+
+END_SECONDS = 10.0
+READY_SECONDS = 30.0
+
+
+@dataclass
+class Ground:
+    """What faults work on."""
+
+    cluster: StressCluster
+    history: History
+    random: random.Random
+    say: Callable[[str], None]
+
+
+class Fault(ABC):
+    """One fault. ``target`` is the name of a node."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+
+    @abstractmethod
+    def begin(self) -> str:
+        """Let it happen; returns what was done, in words. Raises NetworkError, OSError, LookupError, TimeoutError."""
+
+    @abstractmethod
+    def heal(self) -> bool:
+        """Put everything right; returns whether it has hit anything. Raises NetworkError, OSError, TimeoutError."""
+
+
+class NodeFault(Fault):
+    """A fault of a cluster of our own. ``everyone``: it hits all nodes, and nothing else can go on beside it."""
+
+    kind: ClassVar[str]
+    what: ClassVar[str]
+    """In a few words, for people"""
+    everyone: ClassVar[bool] = False
+
+    def __init__(self, ground: Ground, target: str) -> None:
+        super().__init__(target)
+        self.ground = ground
+        self.cluster = ground.cluster
+
+    @classmethod
+    def why_not(cls, cluster: StressCluster) -> str | None:
+        """Why this kind is not possible with this cluster; None if it is."""
+        return None
+
+    def kill(self, names: Iterable[str]) -> int:
+        """SIGKILL of these nodes at once; returns how many ran."""
+        was_primary, killed = self.cluster.in_the_record(), []
+        for name in names:
+            with contextlib.suppress(LookupError):
+                os.kill(self.cluster.pid(name), signal.SIGKILL)
+                killed.append(name)
+        moment = time.monotonic()
+        # Named before and after: nobody else was primary meanwhile, so whoever was connected is served no longer.
+        # With nobody left, that is so in any case.
+        alone = was_primary in killed and self.cluster.in_the_record() == was_primary
+        if killed and (alone or not any(map(self.cluster.runs, set(self.cluster.names) - set(killed)))):
+            self.ground.history.kills.append(moment)
+        for name in killed:
+            self.wait_end(name)
+        return len(killed)
+
+    def wait_end(self, name: str) -> None:
+        """Until a node's process has ended. Raises TimeoutError."""
+        wait_until(lambda: not self.cluster.runs(name), END_SECONDS, f"the end of {name}")
+
+    def start(self, names: Iterable[str]) -> None:
+        """Start those that do not run."""
+        for name in names:
+            if not self.cluster.runs(name):
+                self.cluster.start_node(name)
+
+
+class Kill(NodeFault):
+    kind = "kill"
+    what = "SIGKILL of a node, started again later"
+
+    def begin(self) -> str:
+        self._killed = self.kill([self.target])
+        return f"SIGKILL of {self.target}"
+
+    def heal(self) -> bool:
+        self.start([self.target])
+        return self._killed == 1
+
+
+class KillAll(NodeFault):
+    kind = "all"
+    what = "SIGKILL of all nodes at once, started again later"
+    everyone = True
+
+    def begin(self) -> str:
+        self._killed = self.kill(self.cluster.names)
+        return "SIGKILL of all nodes"
+
+    def heal(self) -> bool:
+        self.start(self.cluster.names)
+        return self._killed == self.cluster.count
+
+
+class Stop(NodeFault):
+    kind = "stop"
+    what = "SIGSTOP of a node, SIGCONT later"
+
+    def begin(self) -> str:
+        self._pid = self.cluster.pid(self.target)
+        os.kill(self._pid, signal.SIGSTOP)
+        wait_until(lambda: _process_state(self._pid) == "T", END_SECONDS, f"the stop of {self.target}")
+        return f"SIGSTOP of {self.target}"
+
+    def heal(self) -> bool:
+        stopped = _process_state(self._pid) == "T"
+        if stopped:
+            os.kill(self._pid, signal.SIGCONT)
+        return stopped
+
+
+class Rolling(NodeFault):
+    kind = "rolling"
+    what = "every node ended cleanly and started again, one after the other"
+    everyone = True
+
+    def begin(self) -> str:
+        self._restarted = 0
+        for name in self.cluster.names:
+            os.kill(self.cluster.pid(name), signal.SIGTERM)
+            self.wait_end(name)
+            self.ground.say(f"{name} has ended and comes back")
+            self.cluster.start_node(name)
+            wait_until(self.cluster.all_ready, READY_SECONDS, f"everyone ready after the restart of {name}", every=0.1)
+            self._restarted += 1
+        return "restart of every node in turn"
+
+    def heal(self) -> bool:
+        self.start(self.cluster.names)
+        return self._restarted == self.cluster.count
+
+
+class NetworkFault(NodeFault):
+    """Something imposed on the ways that ``ways`` names."""
+
+    loss: float = CUT
+    delay: float = 0.0
+
+    @classmethod
+    def why_not(cls, cluster: StressCluster) -> str | None:
+        return None if cluster.network.cuts else "there is nothing between the nodes that could be cut"
+
+    @abstractmethod
+    def ways(self) -> set[Way]:
+        """The ways that it impairs."""
+
+    def begin(self) -> str:
+        ways = self.ways()
+        self._number = self.cluster.network.impose(Impairment(frozenset(ways), self.loss, self.delay))
+        return f"{self.kind}: {', '.join(self._named(way) for way in sorted(ways))}"
+
+    def heal(self) -> bool:
+        return self.cluster.network.lift(self._number) > 0
+
+    @property
+    def here(self) -> int:
+        """The target's index."""
+        return self.cluster.index(self.target)
+
+    @property
+    def others(self) -> list[int]:
+        """Every other node's."""
+        return [index for index in range(self.cluster.count) if index != self.here]
+
+    def _named(self, way: Way) -> str:
+        return " to ".join("clients" if end == CLIENTS else str(end + 1) for end in way)
+
+
+class Cut(NetworkFault):
+    kind = "cut"
+    what = "a node is cut off from all other nodes"
+
+    def ways(self) -> set[Way]:
+        return _both_ways(self.here, self.others)
+
+
+class OneWay(NetworkFault):
+    kind = "one-way"
+    what = "nothing gets from a node to the others, or nothing from them to it"
+
+    def ways(self) -> set[Way]:
+        ways = {(self.here, other) for other in self.others}
+        return ways if self.ground.random.random() < 0.5 else {(to, sender) for sender, to in ways}
+
+
+class Partial(NetworkFault):
+    kind = "partial"
+    what = "a node is cut off from one other node"
+
+    def ways(self) -> set[Way]:
+        return _both_ways(self.here, [self.ground.random.choice(self.others)])
+
+
+class Isolate(NetworkFault):
+    kind = "isolate"
+    what = "a node is cut off from all other nodes and from the clients (in namespaces only)"
+
+    @classmethod
+    def why_not(cls, cluster: StressCluster) -> str | None:
+        return None if cluster.network.cuts_clients else "clients can be cut off in network namespaces only"
+
+    def ways(self) -> set[Way]:
+        return _both_ways(self.here, [*self.others, CLIENTS])
+
+
+class Delay(NetworkFault):
+    kind = "delay"
+    what = "everything between a node and the others is late, by 20 to 300 ms"
+    loss = 0.0
+
+    @classmethod
+    def why_not(cls, cluster: StressCluster) -> str | None:
+        return None if cluster.network.delays else "there is no proxy between the nodes"
+
+    def ways(self) -> set[Way]:
+        self.delay = self.ground.random.uniform(0.02, 0.3)
+        return _both_ways(self.here, self.others)
+
+
+class Loss(NetworkFault):
+    kind = "loss"
+    what = "packets between a node and the others are lost, 5 to 30 of 100"
+
+    def ways(self) -> set[Way]:
+        self.loss = self.ground.random.uniform(0.05, 0.3)
+        return _both_ways(self.here, self.others)
+
+
+class DiskFull(NodeFault):
+    kind = "disk-full"
+    what = "no room on the disk of one node; room again, and the node started, later"
+
+    @classmethod
+    def why_not(cls, cluster: StressCluster) -> str | None:
+        return None if cluster.disk is not None else "no node has a disk that can be filled"
+
+    def begin(self) -> str:
+        cluster = self.cluster
+        assert cluster.disk is not None and cluster.small is not None
+        self.target = cluster.small
+        self._said = _size(cluster.log_of(self.target))
+        cluster.disk.fill()
+        return f"the disk of {self.target} is full"
+
+    def heal(self) -> bool:
+        cluster = self.cluster
+        assert cluster.disk is not None
+        with cluster.log_of(self.target).open("rb") as log:
+            log.seek(self._said)
+            noticed = b"no space is left" in log.read()
+        cluster.disk.free()
+        if noticed:
+            self.wait_end(self.target)
+        self.start([self.target])
+        return noticed
+
+
+class Clock(NodeFault):
+    kind = "clock"
+    what = "a node's wall clock is off, by up to two hours either way; the monotonic clocks are left alone"
+
+    @classmethod
+    def why_not(cls, cluster: StressCluster) -> str | None:
+        return None if cluster.clock is not None else "the nodes live by the true clock"
+
+    def begin(self) -> str:
+        assert self.cluster.clock is not None
+        off = self.ground.random.choice((-1, 1)) * self.ground.random.randint(2, 7200)
+        self.cluster.clock.move(self.target, off)
+        return f"the clock of {self.target} is off by {off} s"
+
+    def heal(self) -> bool:
+        assert self.cluster.clock is not None
+        try:
+            faked = "libfaketime" in Path(f"/proc/{self.cluster.pid(self.target)}/maps").read_text()
+        except (LookupError, OSError):
+            faked = False
+        self.cluster.clock.move(self.target, 0)
+        return faked
+
+
+FAULTS: dict[str, type[NodeFault]] = {
+    fault.kind: fault
+    for fault in (Kill, Stop, Cut, OneWay, Partial, Isolate, Delay, Loss, DiskFull, Clock, KillAll, Rolling)
+}
+
+
+def _both_ways(node: int, others: Iterable[int]) -> set[Way]:
+    return {way for other in others for way in ((node, other), (other, node))}
+
+
+def _process_state(pid: int) -> str:
+    """As in /proc: T for a stopped process; empty if there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return ""
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
