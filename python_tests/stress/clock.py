@@ -35,7 +35,7 @@ class FakeClock:
             "FAKETIME_TIMESTAMP_FILE": str(self._file(node)),
             "FAKETIME_CACHE_DURATION": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_FORCE_MONOTONIC_FIX": "0",  # else version 0.9.10 takes monotonic times of waits for wall times
         }
 
     def move(self, node: str, seconds: int) -> None:

@@ -217,10 +217,13 @@ class OneWay(NetworkFault):
 
 class Partial(NetworkFault):
     kind = "partial"
-    what = "a node is cut off from one other node"
+    what = "a node is cut off from one other node; one of the two is the primary, for two backups say nothing"
 
     def ways(self) -> set[Way]:
-        return _both_ways(self.here, [self.ground.random.choice(self.others)])
+        primary = self.cluster.in_the_record()
+        away = primary is not None and primary != self.target
+        other = self.cluster.index(primary) if primary and away else self.ground.random.choice(self.others)
+        return _both_ways(self.here, [other])
 
 
 class Isolate(NetworkFault):
