@@ -65,8 +65,7 @@ class AioWorkers(threading.Thread):
     async def _serve(self, connection: AbstractConnection, name: str, url: str) -> None:
         """All channels of one connection, until they are stopped or it is lost."""
         workers = [
-            asyncio.ensure_future(self._work(connection, f"{name}-{n}", url, n))
-            for n in range(self._load.aio_channels)
+            asyncio.ensure_future(self._work(connection, f"{name}-{n}", url, n)) for n in range(self._load.aio_channels)
         ]
         await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
         for worker in workers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -53,7 +54,10 @@ class Clients:
         wait_until(lambda: self.history.committed() >= goal, seconds, f"{count} more commits")
 
     def drain(self, seconds: float = 30.0) -> Verdict:
-        """No more inputs; work off what is there; consume until every queue is empty; judge. Raises TimeoutError."""
+        """No more inputs; work off what is there; consume until every queue is empty; judge.
+
+        ``seconds``: for the end of all inputs, and then for anything to become less. Raises TimeoutError.
+        """
         for feeder in self._feeders:
             feeder.stop()
         with contextlib.suppress(TimeoutError):  # then something is lost, and the judge will say what
@@ -63,7 +67,7 @@ class Clients:
         clients: list[Client | AioWorkers] = [*self._workers, self._aio, *self._probes, self._counter]
         for client in clients:
             client.stop()
-        wait_until(self._empty, seconds, "empty queues", every=0.1)
+        self._empty(seconds)
         return judge(self.history, self._load.queues.outputs)
 
     def abandon(self) -> None:
@@ -78,8 +82,23 @@ class Clients:
         """Every confirmed input has been through a transaction that may have happened, and nobody is at work."""
         return not self.history.waiting() and not self.history.open_attempts()
 
-    def _empty(self) -> bool:
-        """Whether nothing is left. What is left is worked off and taken: it came back from somebody who has ended."""
+    def _empty(self, seconds: float) -> None:
+        """Take until nothing is left. Raises TimeoutError when it has not become less for so long."""
+        least, deadline = math.inf, time.monotonic() + seconds
+        while (left := self._take_what_is_left()) != 0:
+            if left is not None and left < least:
+                least, deadline = left, time.monotonic() + seconds
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"empty queues did not come about: {least} messages and no fewer for {seconds:.0f} s"
+                )
+            time.sleep(0.1)
+
+    def _take_what_is_left(self) -> int | None:
+        """How many messages are left; None if nobody says. They are worked off and taken.
+
+        Some are what nobody has consumed yet, some came back from clients that have ended.
+        """
         queues = self._load.queues
         left = remaining(self._urls, queues)
         with contextlib.suppress(AMQPError, OSError):
@@ -88,7 +107,7 @@ class Clients:
             for number, queue in enumerate(queues.outputs):
                 if left.get(queue):
                     Consumer(queue, self._urls, self.history, number).drain()
-        return bool(left) and not any(left.values())
+        return sum(left.values()) if left else None
 
 
 class Failover:

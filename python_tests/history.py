@@ -104,6 +104,7 @@ class History:
     _open: dict[str, Attempt] = field(default_factory=dict)
     _committed: int = 0
     _fed: int = 0
+    _visible: int = 0
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -145,6 +146,7 @@ class History:
             attempt.answered = self.clock()
             attempt.outcome = outcome
             self._committed += outcome == OK and not attempt.plain
+            self._visible += len(attempt.messages) if outcome == OK else 0
             self._open.pop(attempt.id, None)
 
     def interrupted(self, attempt: Attempt) -> None:
@@ -165,6 +167,7 @@ class History:
         """It was handed a message."""
         with self._lock:
             self.sightings.append(Sighting(session.queue, identifier, redelivered, self.clock(), session))
+            self._visible -= not redelivered
 
     def watched(self, session: Session, clean: bool) -> None:
         """It has ended; ``clean`` as in ``Session``."""
@@ -196,6 +199,10 @@ class History:
     def fed(self) -> int:
         """Plain publishes so far, whatever became of them."""
         return self._fed
+
+    def backlog(self) -> int:
+        """About how many messages wait in all queues: answered ok, and not seen."""
+        return self._visible
 
     def waiting(self) -> set[str]:
         """Messages of confirmed plain publishes that no transaction has consumed yet for all that is known."""

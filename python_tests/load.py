@@ -52,6 +52,9 @@ class Load:
     large: float = 0.01
     largest: int = 50
     ahead: int = 100
+    """Inputs that may wait for a worker"""
+    backlog: int = 10_000
+    """Messages that may wait in all queues: while there are more, no inputs are published"""
     queues: Queues = Queues()
 
 

@@ -172,13 +172,13 @@ class Worker(Client):
 
 
 class Feeder(Client):
-    """Publishes inputs with confirms, until ``load.ahead`` are not worked off. An unconfirmed one is given up."""
+    """Publishes inputs with confirms, until as many wait as the load allows. An unconfirmed one is given up."""
 
     def __init__(self, number: int, urls: Sequence[str], history: History, load: Load) -> None:
         super().__init__(f"feeder{number}", urls, number)
         self._history = history
         self._input = load.queues.input
-        self._ahead = load.ahead
+        self._load = load
 
     def work(self, connection: pika.BlockingConnection) -> None:
         """One input after the other."""
@@ -187,7 +187,8 @@ class Feeder(Client):
         channel = connection.channel()
         channel.confirm_delivery()
         while not self.stopping.is_set():
-            if self._history.fed() - self._history.committed() > self._ahead:
+            history, load = self._history, self._load
+            if history.fed() - history.committed() > load.ahead or history.backlog() > load.backlog:
                 connection.sleep(0.02)
                 continue
             attempt = self._history.begin(name, plain=True)

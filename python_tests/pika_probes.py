@@ -85,13 +85,23 @@ class Consumer(Probe):
         channel.cancel()
 
 
-class Getter(Probe):
-    """Asks for one message at a time, and notes how many the broker says are left."""
+class Getter(Consumer):
+    """In every other stint asks for one message at a time, and notes how many the broker says are left.
+
+    That is slow. In the stints between, it consumes, so that the queue does not only grow.
+    """
 
     hidden = 1
 
+    def _stint(self, connection: pika.BlockingConnection, end: float) -> None:
+        self.hidden = PREFETCH if self.hidden == 1 else 1
+        super()._stint(connection, end)
+
     def receive(self, channel: BlockingChannel, session: Session, end: float) -> None:
         """Until ``end``."""
+        if self.hidden == PREFETCH:
+            super().receive(channel, session, end)
+            return
         while time.monotonic() < end:
             asked = self._history.clock()
             method, _, body = channel.basic_get(self._queue)
@@ -156,10 +166,7 @@ def remaining(urls: Sequence[str], queues: Queues) -> dict[str, int]:
         try:
             with pika.BlockingConnection(parameters(url)) as connection:
                 channel = connection.channel()
-                return {
-                    queue: channel.queue_declare(queue, passive=True).method.message_count
-                    for queue in queues.all
-                }
+                return {queue: channel.queue_declare(queue, passive=True).method.message_count for queue in queues.all}
         except (AMQPError, OSError):
             continue
     return {}

@@ -3,6 +3,9 @@
 set -euo pipefail
 missing=()
 command -v strace >/dev/null || missing+=(strace)
+command -v ip >/dev/null || missing+=(iproute2)
+command -v nft >/dev/null || missing+=(nftables)
+compgen -G "/usr/lib/*/faketime/libfaketimeMT.so.1" >/dev/null || missing+=(faketime)
 [ ${#missing[@]} -eq 0 ] && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "== installing for the tests: ${missing[*]}"

@@ -151,7 +151,7 @@ def _take_overs(result: Result) -> Figure:
             alpha=0.7,
         )
     plot.set_yticks(range(len(kinds)), kinds)
-    plot.set_ylim(len(kinds) - 0.5, -0.5)
+    plot.set_ylim(max(1, len(kinds)) - 0.5, -0.5)
     plot.set_xlim(left=0)
     plot.set_xlabel("seconds to the next ok answer")
     plot.grid(alpha=0.3)
@@ -162,7 +162,8 @@ def _take_overs(result: Result) -> Figure:
 def _colours(injections: Sequence[Injection]) -> dict[str, tuple[float, float, float, float]]:
     palette = matplotlib.colormaps["tab20"]
     kinds = dict.fromkeys(each.kind for each in injections)
-    return {kind: palette(number % 20) for number, kind in enumerate(kinds)}
+    # Neighbours in this palette are the dark and the light of one colour: every second one first.
+    return {kind: palette((2 * number + number // 10) % 20) for number, kind in enumerate(kinds)}
 
 
 def _svg(figure: Figure) -> str:

@@ -133,6 +133,10 @@ class Stress:
         try:
             while agenda:
                 at, order, step, active = heapq.heappop(agenda)
+                others = [until for until, _, _, other in agenda if other is not None]
+                if active is None and others and step.kind in self._site.everyone:
+                    heapq.heappush(agenda, (max(others), order, step, None))  # it has the place for itself
+                    continue
                 self._run_until(began + at, number)
                 if active is None:
                     active = self._begin(number, step)

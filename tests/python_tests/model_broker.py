@@ -143,10 +143,12 @@ class ModelBroker:
 class Run:
     """One run, drawn from ``rng``; ``history`` is the clients' record of it."""
 
-    def __init__(self, rng: random.Random, flaw: str = "", steps: int = 600, kills: int = 2) -> None:
-        self.now = 0.0
+    def __init__(
+        self, rng: random.Random, flaw: str = "", steps: int = 600, kills: int = 2, prefix: str = "", began: float = 0.0
+    ) -> None:
+        self.now = began
         self.rng = rng
-        self.history = History(clock=lambda: self.now)
+        self.history = History(prefix, clock=lambda: self.now)
         self.broker = ModelBroker(rng, flaw)
         self.draining = False
         self.clients = {f"worker{n}": self.worker(f"worker{n}") for n in range(4)}
