@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test lint takeover bench sim fuzz clean
+.PHONY: help install demo test lint takeover bench sim fuzz stress clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -52,6 +52,11 @@ SEED := $(or $(SEED),$(shell date +%s))
 fuzz: install ## New generated cases for models and decoders: make fuzz EXAMPLES=20000 SEED=7
 	@echo "== fuzz: $(EXAMPLES) examples for each test, seed $(SEED)"
 	@TXHA_EXAMPLES=$(EXAMPLES) $(VENV)/bin/python -m pytest -m fuzz --timeout=0 --hypothesis-seed=$(SEED)
+
+ROUNDS ?= 100
+stress: install ## Faults of every kind under load, as many rounds as you like: make stress ROUNDS=100 SEED=7
+	@echo "== stress: $(ROUNDS) rounds of load and faults, about 20 seconds each"
+	@$(VENV)/bin/txha stress --rounds $(ROUNDS) --seed $(SEED)
 
 clean: ## Remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -34,6 +34,8 @@ class Injection:
     """Seconds from its beginning to the first ok answer to a commit that was sent after it"""
     pause: float | None = None
     """Seconds of the longest time without any ok answer that began before it was healed, and after it had begun"""
+    alone: bool = True
+    """No other fault lasted when it began"""
 
 
 @dataclass
@@ -75,7 +77,7 @@ class Result:
             where = f"round {each.round}, {each.done}"
             if not each.hit:
                 found.append(f"{where}: the fault hit nothing")
-            elif not each.in_flight:
+            elif each.alone and not each.in_flight:
                 found.append(f"{where}: no transaction was in flight")
         return found
 

@@ -25,7 +25,7 @@ from python_tests.stress.site import Site
 from python_tests.stress.timeline import Answers
 from python_tests.waiting import wait_until
 
-AIM_SECONDS = 1.0
+AIM_SECONDS = 3.0
 """For so long a fault waits for a moment at which commits are under way"""
 GO_ON = 20
 """So many commits after the end of all faults show that it goes on"""
@@ -139,7 +139,7 @@ class Stress:
                     continue
                 self._run_until(began + at, number)
                 if active is None:
-                    active = self._begin(number, step)
+                    active = self._begin(number, step, alone=not others)
                     if active is not None:
                         until = time.monotonic() - began + step.seconds
                         heapq.heappush(agenda, (until, order, step, active))
@@ -154,8 +154,8 @@ class Stress:
         wait_until(self._site.healthy, self._extent.patience, f"round {number}: all nodes well", every=0.2)
         self._clients.wait_committed(GO_ON, self._extent.patience)
 
-    def _begin(self, number: int, step: Step) -> tuple[Fault, Injection] | None:
-        """Let a fault happen, in the middle of commits if possible."""
+    def _begin(self, number: int, step: Step, alone: bool) -> tuple[Fault, Injection] | None:
+        """Let a fault happen, in the middle of commits if possible. ``alone``: no other one lasts."""
         history = self._clients.history
         fault, role = self._site.fault(step.kind, step.target, history, self._random, self._say)
         wait_for_commits_under_way(history, AIM_SECONDS)
@@ -166,7 +166,7 @@ class Stress:
         except LookupError as error:
             self._say(f"round {number}: no {step.kind}, {error}")  # what a fault before it has ended cannot be hit
             return None
-        injection = Injection(number, step.kind, fault.target, role, done, began, in_flight, committing)
+        injection = Injection(number, step.kind, fault.target, role, done, began, in_flight, committing, alone=alone)
         self.result.injections.append(injection)
         shown = f" ({role})" if role else ""
         self._say(f"round {number}: {done}{shown}, with {in_flight} transactions in flight, {committing} committing")

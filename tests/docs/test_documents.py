@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
+from typer.main import get_command
 
+from broker_plugin.cli.main import app
 from broker_plugin.node.config import NodeConfig
+from python_tests.stress.faults import FAULTS
 from recovery.crash_points import CRASH_POINTS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OPERATIONS = ROOT / "docs" / "operations.md"
+STRESS = ROOT / "docs" / "stress.md"
 
 
 def _anchors(page: Path) -> set[str]:
@@ -43,10 +47,14 @@ def _defaults(model: type[BaseModel], prefix: str = "") -> dict[str, object]:
     return found
 
 
-def _rows(heading: str) -> dict[str, str]:
-    """First and second cell of the table below a heading of the operations page."""
-    text = OPERATIONS.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    return dict(re.findall(r"^\| `([\w.-]+)` \| ([^|]*?) \|", text, re.MULTILINE))
+def _section(heading: str, page: Path = OPERATIONS) -> str:
+    """What stands below a heading."""
+    return page.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+def _rows(heading: str, page: Path = OPERATIONS) -> dict[str, str]:
+    """First and second cell of the table below a heading."""
+    return dict(re.findall(r"^\| `([\w.-]+)` \| ([^|]*?) \|", _section(heading, page), re.MULTILINE))
 
 
 def _shown(value: object) -> str:
@@ -85,3 +93,18 @@ def test_every_key_and_its_default() -> None:
 
 def test_every_crash_point() -> None:
     assert _rows("Crash points") == CRASH_POINTS
+
+
+def test_every_fault() -> None:
+    assert _rows("A run", STRESS) == {kind: fault.what for kind, fault in FAULTS.items()}
+
+
+def test_every_option_of_the_stress_suite_and_its_default() -> None:
+    text = _section("Stress-testing a cluster")
+    command = get_command(app).commands["stress"]  # type: ignore[attr-defined]
+    options = {name: option.default for option in command.params for name in option.opts if name != "--help"}
+    assert set(re.findall(r"`(--[a-z-]+)", text)) | {"--judge"} == set(options)
+    shown = dict(re.findall(r"`(--[a-z-]+) ([\d.]+|auto)`", text))
+    assert {name: float(value) for name, value in shown.items() if value != "auto"} == {
+        name: default for name, default in options.items() if isinstance(default, int | float) and default is not False
+    } | {"--seed": 7}
