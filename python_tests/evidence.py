@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from python_tests.history import OK, Attempt, History, Sighting
 
@@ -21,6 +21,8 @@ class Evidence:
     """Queue -> sightings of what was published to it"""
     elsewhere: list[Sighting]
     """Sightings of what was never published, or not to that queue"""
+    _visible: dict[str, float | None] = field(default_factory=dict)
+    """Attempt -> since when it was visible: asked for again for each of its messages"""
 
     @classmethod
     def of(cls, history: History) -> Evidence:
@@ -50,6 +52,11 @@ class Evidence:
 
         The earliest such moment that the record shows; None if it shows none.
         """
+        if attempt.id not in self._visible:
+            self._visible[attempt.id] = self._find_visible_since(attempt)
+        return self._visible[attempt.id]
+
+    def _find_visible_since(self, attempt: Attempt) -> float | None:
         moments = [self.seen[message][0].at for message in attempt.messages if message in self.seen]
         if attempt.outcome == OK and attempt.answered is not None:
             moments.append(attempt.answered)

@@ -12,11 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from python_tests.stress.results import Injection, Result
-from python_tests.stress.summary import FAULT_HEADINGS, fault_rows, verdict_rows
+from python_tests.stress.summary import FAULT_HEADINGS, fault_rows, some_of_each, verdict_rows
 
 matplotlib.use("svg")
 
-SHOWN = 200
+EACH = 50
 WIDTH = 11.0
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
@@ -64,9 +64,8 @@ def _sentence(result: Result) -> str:
 def _lists(result: Result) -> Iterable[str]:
     for heading, lines in (("Broken promises", result.broken), ("Not proven", result.not_proven)):
         if lines:
-            more = f"<li>and {len(lines) - SHOWN} more</li>" if len(lines) > SHOWN else ""
-            items = "".join(f"<li>{html.escape(line)}</li>" for line in lines[:SHOWN])
-            yield f'<h2 class="bad">{heading}</h2><ul>{items}{more}</ul>'
+            items = "".join(f"<li>{html.escape(line)}</li>" for line in some_of_each(lines, EACH))
+            yield f'<h2 class="bad">{heading}</h2><ul>{items}</ul>'
 
 
 def _marked(name: str, value: str, bad: bool) -> Sequence[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from python_tests.judge import PROMISES
 from python_tests.stress.results import Injection, Result
@@ -38,6 +38,17 @@ def verdict_rows(result: Result) -> Iterator[tuple[str, str, bool]]:
     if result.stores:
         yield "nodes disagree (P6, P7)", str(len(result.disagreements)), bool(result.disagreements)
     yield "did not go on (P12)", str(len(result.stalled)), bool(result.stalled)
+
+
+def some_of_each(lines: Sequence[str], most: int) -> Iterator[str]:
+    """Of the lines that begin alike up to the colon, the first ones, and how many more there are."""
+    kinds: dict[str, list[str]] = {}
+    for line in lines:
+        kinds.setdefault(line.partition(":")[0], []).append(line)
+    for kind, mine in kinds.items():
+        yield from mine[:most]
+        if len(mine) > most:
+            yield f"{kind}: and {len(mine) - most} more"
 
 
 def fault_rows(result: Result) -> Iterator[tuple[str, ...]]:

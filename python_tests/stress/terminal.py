@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from python_tests.stress.results import Result
-from python_tests.stress.summary import FAULT_HEADINGS, fault_rows, verdict_rows
+from python_tests.stress.summary import FAULT_HEADINGS, fault_rows, some_of_each, verdict_rows
 
-SHOWN = 20
+SHOWN, EACH = 20, 4
 
 
 def show(console: Console, result: Result) -> None:
@@ -25,13 +26,11 @@ def show(console: Console, result: Result) -> None:
     for row in fault_rows(result):
         faults.add_row(*row)
     console.print(faults)
-    for line in result.broken[:SHOWN]:
-        console.print(f"[bold red]{line}[/]", highlight=False)
-    if len(result.broken) > SHOWN:
-        console.print(f"[bold red]and {len(result.broken) - SHOWN} more[/]", highlight=False)
+    for line in some_of_each(result.broken, EACH):
+        console.print(f"[bold red]{escape(line)}[/]", highlight=False, soft_wrap=True)
     if result.broken:
         console.print("[bold red]a promise was broken[/]")
     for line in result.not_proven[:SHOWN]:
-        console.print(f"[bold yellow]not proven: {line}[/]", highlight=False)
+        console.print(f"[bold yellow]not proven: {escape(line)}[/]", highlight=False, soft_wrap=True)
     if not result.broken and not result.not_proven:
         console.print("[bold green]every promise held[/]")

@@ -209,5 +209,23 @@ def test_every_flaw_of_a_broker_is_found(flaw: str) -> None:
     assert sum(found) >= 4, found
 
 
+def test_the_time_to_judge_rises_no_faster_than_the_messages() -> None:
+    """360,000 messages in large transactions, with a count for each: a look at all for each would take hours."""
+    built = History(sessions=[Session("a", "consumer-a", 1, -1.0)])
+    for number in range(200):
+        attempt = Attempt(
+            f"w.{number}", "w", number, messages={f"w.{number}/{n}": "a" for n in range(3000)}, outcome=OK
+        )
+        attempt.first_publish = attempt.commit_sent = float(number)
+        attempt.answered = number + 0.5
+        built.attempts.append(attempt)
+        for place, message in enumerate(attempt.messages):
+            at = number + 0.5 + place / 10_000
+            built.sightings.append(Sighting("a", message, False, at, built.sessions[0]))
+            built.counts.append(Count("a", 2999 - place, at, at))
+    found = judge(built, ["a"])
+    assert not found.broken and found.sightings == found.counts == 360_000
+
+
 def test_there_is_a_flaw_for_every_promise() -> None:
     assert set(FLAWS.values()) == set(PROMISES)

@@ -14,6 +14,7 @@ from python_tests.history import OK, Attempt, History
 from python_tests.judge import judge
 from python_tests.stress.report import write_page
 from python_tests.stress.results import BROKEN, HELD, NOT_PROVEN, Injection, Result
+from python_tests.stress.summary import some_of_each
 from python_tests.stress.terminal import show
 from python_tests.stress.timeline import Answers, Timeline
 from tests.python_tests.model_broker import OUTPUTS, Run
@@ -78,6 +79,11 @@ def test_the_tables_in_the_terminal() -> None:
         show(console, a_result(flaw))
         text = console.export_text()
         assert text.strip().endswith(last) and "from nowhere (P5)" in text and "1.20 s" in text
+
+
+def test_of_many_findings_some_of_each_kind_are_shown() -> None:
+    lines = [*(f"lost: {n}" for n in range(9)), "partial: one"]
+    assert list(some_of_each(lines, 2)) == ["lost: 0", "lost: 1", "lost: and 7 more", "partial: one"]
 
 
 def answered(*pairs: tuple[float, float]) -> History:
