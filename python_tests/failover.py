@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import random
 import time
 from collections.abc import Callable, Sequence
-
-from pika.exceptions import AMQPError
 
 from python_tests.aio_clients import AioWorkers
 from python_tests.history import History
 from python_tests.judge import Verdict, judge, takeover
 from python_tests.load import Load
-from python_tests.pika_clients import Client, Feeder, Worker
+from python_tests.pika_clients import LOST, Client, Feeder, Worker
 from python_tests.pika_probes import Consumer, Counter, Getter, Probe, declare, remaining
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
@@ -36,6 +33,7 @@ class Clients:
         self._load = load
         self._feeders = [Feeder(n, urls, self.history, load) for n in range(2)]
         self._workers = [Worker(n, urls, self.history, load) for n in range(load.pika_workers)]
+        self._extra_workers = 0
         self._aio = AioWorkers(urls, self.history, load)
         consumed, asked = queues.outputs[:-1], queues.outputs[-1]
         self._probes: list[Probe] = [Consumer(queue, urls, self.history, n) for n, queue in enumerate(consumed)]
@@ -53,10 +51,11 @@ class Clients:
         goal = self.history.committed() + count
         wait_until(lambda: self.history.committed() >= goal, seconds, f"{count} more commits")
 
-    def drain(self, seconds: float = 30.0) -> Verdict:
+    def drain(self, seconds: float = 30.0, settle: float = 0.1) -> Verdict:
         """No more inputs; work off what is there; consume until every queue is empty; judge.
 
-        ``seconds``: for the end of all inputs, and then for anything to become less. Raises TimeoutError.
+        ``seconds``: for the end of all inputs, and then for anything to come. ``settle``: for how long no message may
+        come before the queues are taken for empty. Raises TimeoutError.
         """
         for feeder in self._feeders:
             feeder.stop()
@@ -67,7 +66,7 @@ class Clients:
         clients: list[Client | AioWorkers] = [*self._workers, self._aio, *self._probes, self._counter]
         for client in clients:
             client.stop()
-        self._empty(seconds)
+        self._empty(seconds, settle)
         return judge(self.history, self._load.queues.outputs)
 
     def abandon(self) -> None:
@@ -82,32 +81,40 @@ class Clients:
         """Every confirmed input has been through a transaction that may have happened, and nobody is at work."""
         return not self.history.waiting() and not self.history.open_attempts()
 
-    def _empty(self, seconds: float) -> None:
-        """Take until nothing is left. Raises TimeoutError when it has not become less for so long."""
-        least, deadline = math.inf, time.monotonic() + seconds
-        while (left := self._take_what_is_left()) != 0:
-            if left is not None and left < least:
-                least, deadline = left, time.monotonic() + seconds
+    def _empty(self, seconds: float, settle: float) -> None:
+        """Take until nothing is left, for two looks with ``settle`` seconds between.
+
+        Raises TimeoutError when nothing more has come for ``seconds`` and the broker still says that something is left.
+        """
+        looks, deadline = 0, time.monotonic() + seconds
+        while looks < 2:
+            seen = len(self.history.sightings)
+            left = self._take_what_is_left()
+            came = len(self.history.sightings) > seen
+            if came:
+                deadline = time.monotonic() + seconds
+            looks = looks + 1 if left == 0 and not came else 0
             if time.monotonic() > deadline:
                 raise TimeoutError(
-                    f"empty queues did not come about: {least} messages and no fewer for {seconds:.0f} s"
+                    f"empty queues did not come about: {left} messages, and none has come for {seconds:.0f} s"
                 )
-            time.sleep(0.1)
+            time.sleep(settle if looks else 0.1)
 
     def _take_what_is_left(self) -> int | None:
-        """How many messages are left; None if nobody says. They are worked off and taken.
+        """Work off and take what can be had, whatever the broker counts; how many are left, None if nobody says.
 
         Some are what nobody has consumed yet, some came back from clients that have ended.
         """
-        queues = self._load.queues
-        left = remaining(self._urls, queues)
-        with contextlib.suppress(AMQPError, OSError):
-            if left.get(queues.input):
-                Worker(len(self._workers), self._urls, self.history, self._load).work_off()
-            for number, queue in enumerate(queues.outputs):
-                if left.get(queue):
-                    Consumer(queue, self._urls, self.history, number).drain()
-        return sum(left.values()) if left else None
+        queues, history = self._load.queues, self.history
+        for url in self._urls:
+            with contextlib.suppress(*LOST):
+                self._extra_workers += 1
+                Worker(len(self._workers) + self._extra_workers, [url], history, self._load).work_off()
+                for queue in queues.outputs:
+                    Consumer(queue, [url], history).drain()
+                if left := remaining([url], queues):
+                    return sum(left.values())
+        return None
 
 
 class Failover:

@@ -8,10 +8,14 @@ from typing import Any
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from python_tests.history import FAILED, OK, ROLLED_BACK, Attempt, History
 from python_tests.load import RETRY_SECONDS, Load, Plan, Planner, body_of, message_of
+
+LOST = (AMQPError, AMQPConnectorException, OSError)
+"""What pika raises when a connection goes, or is not made in time."""
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
@@ -34,6 +38,7 @@ class Client(threading.Thread):
         self.stopping = threading.Event()
         self.lives = 0
         self.url = ""
+        self.failure: Exception | None = None
         self._urls = list(urls)
         self._first = first
 
@@ -42,11 +47,14 @@ class Client(threading.Thread):
         while not self.stopping.is_set():
             try:
                 self.connect_and_work()
-            except (AMQPError, OSError):
+            except LOST:
                 self.stopping.wait(RETRY_SECONDS)
+            except Exception as error:
+                self.failure = error
+                return
 
     def connect_and_work(self) -> None:
-        """Work on one connection. Raises AMQPError, OSError when it is lost."""
+        """Work on one connection. Raises ``LOST`` when that is lost."""
         self.lives += 1
         self.url = self._urls[(self._first + self.lives) % len(self._urls)]
         connection = pika.BlockingConnection(parameters(self.url))
@@ -61,11 +69,13 @@ class Client(threading.Thread):
         raise AssertionError("a client has work to do")
 
     def stop(self) -> None:
-        """Let it finish. Raises TimeoutError if it does not end."""
+        """Let it finish. Raises TimeoutError if it does not end, and what ended it early if anything did."""
         self.stopping.set()
         self.join(20)
         if self.is_alive():
             raise TimeoutError(f"{self.name} did not end within 20 s")
+        if self.failure is not None:
+            raise self.failure
 
 
 class Worker(Client):
@@ -90,11 +100,12 @@ class Worker(Client):
             try:
                 self._work(connection, channel)
             except ChannelClosedByBroker:
+                connection.sleep(RETRY_SECONDS)
                 continue
             channel.close()
 
     def work_off(self) -> None:
-        """Work until the queue says that it is empty. Raises AMQPError, OSError."""
+        """Work until the queue says that it is empty. Raises ``LOST``."""
         self._consumes, self._until_empty = False, True
         self.connect_and_work()
 

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import AMQPError
 
 from python_tests.history import History, Session
 from python_tests.load import Queues, message_of
-from python_tests.pika_clients import Client, parameters
+from python_tests.pika_clients import LOST, Client, parameters
 from python_tests.waiting import wait_until
 
 PREFETCH = 10
@@ -40,7 +39,7 @@ class Probe(Client):
                 connection.sleep(self._random.uniform(0.1, 0.5))
 
     def drain(self) -> None:
-        """Take everything that is there now. Raises AMQPError, OSError."""
+        """Take everything that is there now. Raises ``LOST``."""
         self.stopping.set()
         self.url = self._urls[self._first % len(self._urls)]
         connection = pika.BlockingConnection(parameters(self.url))
@@ -146,14 +145,14 @@ def declare(urls: Sequence[str], queues: Queues, patience: float = 10.0) -> None
                 for queue in queues.all:
                     channel.queue_declare(queue, durable=True, arguments=dict(queues.arguments))
                 return True
-        except (AMQPError, OSError):
+        except LOST:
             return False
 
     wait_until(made, patience, "the making of the queues")
 
 
 def delete(urls: Sequence[str], queues: Queues) -> None:
-    """Take the queues away again. Raises AMQPError, OSError."""
+    """Take the queues away again. Raises ``LOST``."""
     with pika.BlockingConnection(parameters(urls[0])) as connection:
         channel = connection.channel()
         for queue in queues.all:
@@ -167,6 +166,6 @@ def remaining(urls: Sequence[str], queues: Queues) -> dict[str, int]:
             with pika.BlockingConnection(parameters(url)) as connection:
                 channel = connection.channel()
                 return {queue: channel.queue_declare(queue, passive=True).method.message_count for queue in queues.all}
-        except (AMQPError, OSError):
+        except LOST:
             continue
     return {}

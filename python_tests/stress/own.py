@@ -21,6 +21,8 @@ ON_THE_NETWORK = {"cut", "one-way", "partial", "isolate", "loss", "delay"}
 class Own:
     """Kinds of faults by name, targets by what a node is at the moment."""
 
+    settle = 0.1
+
     def __init__(self, cluster: StressCluster) -> None:
         self.cluster = cluster
         self.names = cluster.names

@@ -108,7 +108,7 @@ class Stress:
         history = self._clients.history
         self._say("draining")
         try:
-            verdict = self._clients.drain(self._extent.patience)
+            verdict = self._clients.drain(self._extent.patience, self._site.settle)
         except TimeoutError as error:
             result.stalled.append(str(error))
             self._clients.abandon()

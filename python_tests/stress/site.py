@@ -27,6 +27,11 @@ class Site(Protocol):
         ...
 
     @property
+    def settle(self) -> float:
+        """Seconds for which no message may come before the queues are taken for empty."""
+        ...
+
+    @property
     def everyone(self) -> frozenset[str]:
         """The kinds of faults that hit all nodes at once."""
         ...
