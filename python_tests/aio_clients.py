@@ -31,17 +31,23 @@ class AioWorkers(threading.Thread):
         self._urls = list(urls)
         self._history = history
         self._load = load
+        self.failure: Exception | None = None
 
     def run(self) -> None:
         """Work until stopped."""
-        asyncio.run(self._run())
+        try:
+            asyncio.run(self._run())
+        except Exception as error:
+            self.failure = error
 
     def stop(self) -> None:
-        """Let them finish. Raises TimeoutError if they do not end."""
+        """Let them finish. Raises TimeoutError if they do not end, and what ended them early if anything did."""
         self.stopping.set()
         self.join(PATIENCE + 10)
         if self.is_alive():
             raise TimeoutError(f"aio-pika's workers did not end within {PATIENCE + 10:.0f} s")
+        if self.failure is not None:
+            raise self.failure
 
     async def _run(self) -> None:
         await asyncio.gather(*(self._connect(index) for index in range(self._load.aio_connections)))

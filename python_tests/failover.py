@@ -87,13 +87,15 @@ class Clients:
         Raises TimeoutError when nothing more has come for ``seconds`` and the broker still says that something is left.
         """
         looks, deadline = 0, time.monotonic() + seconds
-        while looks < 2:
+        while True:
             seen = len(self.history.sightings)
             left = self._take_what_is_left()
             came = len(self.history.sightings) > seen
             if came:
                 deadline = time.monotonic() + seconds
             looks = looks + 1 if left == 0 and not came else 0
+            if looks == 2:
+                return
             if time.monotonic() > deadline:
                 raise TimeoutError(
                     f"empty queues did not come about: {left} messages, and none has come for {seconds:.0f} s"

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pika
-from pika.exceptions import AMQPError
 from rich.console import Console
 
+from python_tests.pika_clients import LOST
 from python_tests.processes import LocalCluster
 
 GOAL_SECONDS = 2.0
@@ -68,7 +68,7 @@ def _publish(port: int) -> bool:
             channel.confirm_delivery()
             channel.basic_publish("", QUEUE, b"x", pika.BasicProperties(delivery_mode=2))
             return True
-    except (AMQPError, OSError):
+    except LOST:
         return False
 
 

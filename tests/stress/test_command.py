@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from python_tests.stress.command import run_judge
 from python_tests.stress.faults import FAULTS
 from python_tests.stress.record import Recorder, read_history
 from python_tests.stress.results import BAD_INPUT, BROKEN, HELD, NOT_PROVEN
+from python_tests.waiting import wait_until
 from tests.python_tests.model_broker import FLAWS, Run
 
 Captured = pytest.CaptureFixture[str]
@@ -134,3 +136,20 @@ def test_without_its_libraries_it_says_how_to_install_them(tmp_path: Path) -> No
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=os.environ)
     assert done.returncode == BAD_INPUT
     assert done.stderr.strip() == "txha: txha stress needs pyarrow: install it with pip install 'txha[stress]'"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_whatever_ends_the_suite_nothing_of_it_is_left(tmp_path: Path, number: signal.Signals) -> None:
+    options = ("--dir", str(tmp_path / "run"), "--faults", "cut,delay,disk-full", "--seconds", "3")
+    suite = subprocess.Popen([*TXHA, "stress", *options], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert suite.stdout is not None
+    children: list[int] = []
+    for line in suite.stdout:
+        if "round 1" in line:
+            children = [int(pid) for pid in Path(f"/proc/{suite.pid}/task/{suite.pid}/children").read_text().split()]
+            break
+    assert len(children) >= 7, "three nodes, three namespaces, the proxies"
+    suite.send_signal(number)
+    suite.communicate()
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in children), 10, "the end of all children")
+    assert not [line for line in Path("/proc/mounts").read_text().splitlines() if str(tmp_path) in line]
