@@ -212,7 +212,7 @@ def test_every_flaw_of_a_broker_is_found(flaw: str) -> None:
 def test_the_time_to_judge_rises_no_faster_than_the_messages() -> None:
     """360,000 messages in large transactions, with a count for each: a look at all for each would take hours."""
     built = History(sessions=[Session("a", "consumer-a", 1, -1.0)])
-    for number in range(200):
+    for number in range(120):
         attempt = Attempt(
             f"w.{number}", "w", number, messages={f"w.{number}/{n}": "a" for n in range(3000)}, outcome=OK
         )
