@@ -110,17 +110,9 @@ class StressCluster(LocalCluster):
         """The index of a node."""
         return self.names.index(name)
 
-    def runs(self, name: str) -> bool:
-        """Whether its process is there (it may be stopped)."""
-        return self._extra[name].poll() is None
-
     def status(self) -> list[dict[str, Any]]:
         """What each node says of itself, in the order of the nodes; one that says nothing is ``down``."""
         return [self._status(index, entry.directory) for index, entry in enumerate(read_cluster(self.directory))]
-
-    def all_ready(self) -> bool:
-        """Whether one node is active and every other one ready."""
-        return sorted(node["state"] for node in self.status()) == ["active", *["ready"] * (self.count - 1)]
 
     def in_the_record(self) -> str | None:
         """The node that the coordination record names as primary now."""

@@ -130,14 +130,14 @@ class Stop(NodeFault):
 
     def begin(self) -> str:
         self._pid = self.cluster.pid(self.target)
-        os.kill(self._pid, signal.SIGSTOP)
+        self._frozen = contextlib.ExitStack()
+        self._frozen.enter_context(self.cluster.frozen(self.target))
         wait_until(lambda: _process_state(self._pid) == "T", END_SECONDS, f"the stop of {self.target}")
         return f"SIGSTOP of {self.target}"
 
     def heal(self) -> bool:
         stopped = _process_state(self._pid) == "T"
-        if stopped:
-            os.kill(self._pid, signal.SIGCONT)
+        self._frozen.close()
         return stopped
 
 

@@ -19,14 +19,14 @@ COMMAND_SECONDS = 120
 
 
 class CommandFault(Fault):
-    """A shell command makes it, another one heals it. TXHA_NODE is the number of the target, TXHA_URL its URL."""
+    """A shell command makes it, another one heals it. STRESS_NODE is the number of the target, STRESS_URL its URL."""
 
     def __init__(self, kind: str, target: str, url: str, make: str, heal: str | None) -> None:
         super().__init__(target)
         self._kind = kind
         self._make = make
         self._heal = heal
-        self._environment = {**os.environ, "TXHA_NODE": target, "TXHA_URL": url}
+        self._environment = {**os.environ, "STRESS_NODE": target, "STRESS_URL": url}
         self._made = False
 
     def begin(self) -> str:

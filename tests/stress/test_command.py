@@ -62,7 +62,7 @@ def test_brokers_by_url_with_a_command_for_each_fault(tmp_path: Path) -> None:
     with LocalCluster(tmp_path / "cluster", 3, "--restart") as cluster:
         find = (
             "import json, os, sys; nodes = json.load(open(sys.argv[1]))['nodes']; "
-            "print(nodes[int(os.environ['TXHA_NODE']) - 1]['pid'])"
+            "print(nodes[int(os.environ['STRESS_NODE']) - 1]['pid'])"
         )
         pid = f'{sys.executable} -c "{find}" {cluster.directory / "cluster.json"}'
         urls = [word for url in cluster.urls for word in ("--url", url)]
