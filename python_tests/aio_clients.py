@@ -13,7 +13,7 @@ from aio_pika.exceptions import AMQPError, ChannelPreconditionFailed
 from yarl import URL
 
 from python_tests.history import FAILED, OK, ROLLED_BACK, Attempt, History
-from python_tests.load import RETRY_SECONDS, Load, Plan, Planner, body_of, message_of
+from python_tests.load import RETRY_SECONDS, Load, Plan, Planner, body_of, message_of, place_of
 
 LOST = (AMQPError, OSError, asyncio.TimeoutError, RuntimeError)
 """What aio-pika raises when a connection goes in the middle of something."""
@@ -86,7 +86,7 @@ class AioWorkers(threading.Thread):
         channels = 0
         while not self.stopping.is_set():
             channels += 1
-            self._history.connected(f"{name}#{channels}", url)
+            self._history.connected(f"{name}#{channels}", place_of(url))
             with contextlib.suppress(ChannelPreconditionFailed):
                 async with connection.channel(publisher_confirms=False) as channel:
                     await self._work_on(channel, f"{name}#{channels}", plans)

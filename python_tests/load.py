@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 RETRY_SECONDS = 0.05
 
@@ -101,6 +102,12 @@ class Planner:
         """The same input once more: one that commits."""
         plan = self.plan()
         return Plan(plan.queues, plan.pause, False, False)
+
+
+def place_of(url: str) -> str:
+    """Host and port of a broker's URL, for the record: it shall hold no password."""
+    parts = urlsplit(url)
+    return f"{parts.hostname}:{parts.port or 5672}"
 
 
 def body_of(message: str) -> bytes:

@@ -12,7 +12,7 @@ from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from python_tests.history import FAILED, OK, ROLLED_BACK, Attempt, History
-from python_tests.load import RETRY_SECONDS, Load, Plan, Planner, body_of, message_of
+from python_tests.load import RETRY_SECONDS, Load, Plan, Planner, body_of, message_of, place_of
 
 LOST = (AMQPError, AMQPConnectorException, OSError)
 """What pika raises when a connection goes, or is not made in time."""
@@ -112,7 +112,7 @@ class Worker(Client):
     def _work(self, connection: pika.BlockingConnection, channel: BlockingChannel) -> None:
         self._channels += 1
         name = f"{self.name}#{self._channels}"
-        self._history.connected(name, self.url)
+        self._history.connected(name, place_of(self.url))
         channel.tx_select()
         session = self._history.watching(self._input, name, 1)
         try:
@@ -194,7 +194,7 @@ class Feeder(Client):
     def work(self, connection: pika.BlockingConnection) -> None:
         """One input after the other."""
         name = f"{self.name}#{self.lives}"
-        self._history.connected(name, self.url)
+        self._history.connected(name, place_of(self.url))
         channel = connection.channel()
         channel.confirm_delivery()
         while not self.stopping.is_set():

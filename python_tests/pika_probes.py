@@ -10,7 +10,7 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
 from python_tests.history import History, Session
-from python_tests.load import Queues, message_of
+from python_tests.load import Queues, message_of, place_of
 from python_tests.pika_clients import LOST, Client, parameters
 from python_tests.waiting import wait_until
 
@@ -48,7 +48,7 @@ class Probe(Client):
 
     def _stint(self, connection: pika.BlockingConnection, end: float) -> None:
         channel = connection.channel()
-        self._history.connected(self.name, self.url)
+        self._history.connected(self.name, place_of(self.url))
         session = self._history.watching(self._queue, self.name, self.hidden)
         clean = False
         try:
@@ -125,7 +125,7 @@ class Counter(Client):
 
     def work(self, connection: pika.BlockingConnection) -> None:
         """Until the connection goes."""
-        self._history.connected(self.name, self.url)
+        self._history.connected(self.name, place_of(self.url))
         channel = connection.channel()
         while not self.stopping.is_set():
             for queue in self._queues:

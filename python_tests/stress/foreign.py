@@ -6,7 +6,6 @@ import os
 import random
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from urllib.parse import urlsplit
 
 import pika
 
@@ -81,9 +80,3 @@ class Foreign:
         except LOST:
             return False
         return True
-
-
-def shown(url: str) -> str:
-    """A URL without the password."""
-    parts = urlsplit(url)
-    return f"{parts.hostname}:{parts.port or 5672}"
