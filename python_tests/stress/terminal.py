@@ -22,7 +22,7 @@ def show(console: Console, result: Result) -> None:
     console.print(table)
     faults = Table(title="what the faults did", header_style="bold")
     for position, heading in enumerate(FAULT_HEADINGS):
-        faults.add_column(heading, justify="left" if position == 0 else "right")
+        faults.add_column(heading, justify="right" if position else "left", no_wrap=position == 0)
     for row in fault_rows(result):
         faults.add_row(*row)
     console.print(faults)
