@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from recovery.files import REAL_FILES, Files, explain
 from recovery.identity import FORMAT_VERSION, Identity, check_identity, create_identity, lock_directory
@@ -19,8 +20,8 @@ from recovery.segment import SegmentInfo, segment_firsts
 from recovery.worker import Post, Report, Worker
 from txobserver.events import TxEvent
 from txobserver.frames import Frame
-from txobserver.ids import Position
-from txobserver.store import Checkpoint, Meta, StoreDamaged, StoreError
+from txobserver.ids import Member, Position
+from txobserver.store import Base, Checkpoint, Meta, StoreDamaged, StoreError
 
 
 @dataclass(frozen=True)
@@ -31,68 +32,51 @@ class StoreSettings:
     segment_bytes: int = 64 << 20
 
 
+class State(Base, Protocol):
+    """The queue state as of the last checkpoint, and how it is brought forward: LMDB, or plain memory."""
+
+    def load(self) -> tuple[Meta, dict[int, list[tuple[int, TxEvent]]]]:
+        """The last checkpoint's meta, and the events of the transactions that were open as of it."""
+        ...
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        """Bring it forward, in one atomic step that is durable when this returns."""
+        ...
+
+
+class Jobs(Protocol):
+    """Does jobs in order, one at a time, and reports each."""
+
+    def submit(self, job: Callable[[], None], done: Report) -> None:
+        """Do this after all before it."""
+        ...
+
+
 class Store:
-    """An open store. Raises StoreError (one sentence) where it cannot do what is asked."""
+    """A log and the state that it leads to. ``make_log`` gets the position that the state stands at.
+
+    Segments last written before ``reclaim_before()`` (seconds since 1970) are past their retention. Raises StoreError
+    (one sentence) where it cannot do what is asked.
+    """
 
     def __init__(
         self,
-        directory: Path,
-        identity: Identity,
-        settings: StoreSettings,
-        post: Post,
-        now_ms: Callable[[], int],
-        lock: int,
-        files: Files,
+        member: Member,
+        state: State,
+        make_log: Callable[[Position], Log],
+        writer: Jobs,
+        keeper: Jobs,
+        reclaim_before: Callable[[], float],
+        on_close: Callable[[], None] = lambda: None,
     ) -> None:
-        self.identity = identity
-        self._settings = settings
-        self._now_ms = now_ms
-        self._lock = lock
-        self._directory = directory
-        self.base = LmdbState(directory / "state")
-        self.meta: Meta
-        self.transactions: dict[int, list[tuple[int, TxEvent]]]
-        self.meta, self.transactions = self.base.load()
-        self._log = Log(directory / "log", self._describe, settings.segment_bytes, self.meta.applied, files)
-        self._writer = Worker("log-writer", post)
-        self._keeper = Worker("checkpoint-writer", post)
-
-    @classmethod
-    def open(
-        cls,
-        directory: Path,
-        *,
-        cluster: str,
-        node: str,
-        settings: StoreSettings,
-        post: Post,
-        new_incarnation: Callable[[], str],
-        now_ms: Callable[[], int],
-        files: Files = REAL_FILES,
-    ) -> Store:
-        """Open the store of this node, or make one in an empty directory. On StoreError nothing is written."""
-        identity = check_identity(directory, cluster, node)
-        if identity is not None and not (directory / "state" / "data.mdb").exists():
-            raise StoreDamaged(f"{directory / 'state'} is gone; restore it or let the node rejoin with a new store")
-        if identity is None and segment_firsts(directory / "log"):
-            raise StoreError(f"{directory} holds a log without {directory / 'identity.json'}; restore that file")
-        try:
-            (directory / "log").mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise explain(error, directory) from error
-        lock = lock_directory(directory)
-        try:
-            if identity is None:
-                # The identity comes last: where it is, everything else is.
-                LmdbState(directory / "state").close()
-                identity = Identity(FORMAT_VERSION, cluster, node, new_incarnation())
-                create_identity(directory, identity)
-            else:
-                check(directory / "state")
-            return cls(directory, identity, settings, post, now_ms, lock, files)
-        except StoreError:
-            os.close(lock)
-            raise
+        self.member = member
+        self.base = state
+        self.meta, self.transactions = state.load()
+        self._log = make_log(self.meta.applied)
+        self._writer = writer
+        self._keeper = keeper
+        self._reclaim_before = reclaim_before
+        self._on_close = on_close
 
     def suffix(self) -> Iterator[Frame]:
         """Frames of the log with events behind the last checkpoint; to be read to the end before any write."""
@@ -131,19 +115,80 @@ class Store:
         return self._log.read(first, max_bytes)
 
     def close(self) -> None:
-        """Finish what was submitted and let go of the directory."""
-        self._writer.stop()
-        self._keeper.stop()
+        """Finish what was submitted and let go of everything."""
+        self._on_close()
         self._log.close()
-        self.base.close()
-        os.close(self._lock)
 
     def _checkpoint(self, checkpoint: Checkpoint) -> None:
         self.base.write(checkpoint)
-        older_than = self._now_ms() / 1000 - self._settings.retention_seconds
         if not checkpoint.meta.resyncing:
-            self._log.reclaim(checkpoint.meta.applied.sequence, older_than)
+            self._log.reclaim(checkpoint.meta.applied.sequence, self._reclaim_before())
 
-    def _describe(self, first: int) -> SegmentInfo:
-        identity = self.identity
-        return SegmentInfo(identity.cluster, identity.node, identity.incarnation, first, self._now_ms())
+
+def open_store(
+    directory: Path,
+    *,
+    cluster: str,
+    node: str,
+    settings: StoreSettings,
+    post: Post,
+    new_incarnation: Callable[[], str],
+    now_ms: Callable[[], int],
+    files: Files = REAL_FILES,
+) -> Store:
+    """Open the store of this node, or make one in an empty directory. On StoreError nothing is written."""
+    identity = check_identity(directory, cluster, node)
+    if identity is not None and not (directory / "state" / "data.mdb").exists():
+        raise StoreDamaged(f"{directory / 'state'} is gone; restore it or let the node rejoin with a new store")
+    if identity is None and segment_firsts(directory / "log"):
+        raise StoreError(f"{directory} holds a log without {directory / 'identity.json'}; restore that file")
+    try:
+        (directory / "log").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise explain(error, directory) from error
+    lock = lock_directory(directory)
+    try:
+        if identity is None:
+            # The identity comes last: where it is, everything else is.
+            LmdbState(directory / "state").close()
+            identity = Identity(FORMAT_VERSION, cluster, node, new_incarnation())
+            create_identity(directory, identity)
+        else:
+            check(directory / "state")
+        return _opened(directory, identity, settings, post, now_ms, lock, files)
+    except StoreError:
+        os.close(lock)
+        raise
+
+
+def _opened(
+    directory: Path,
+    identity: Identity,
+    settings: StoreSettings,
+    post: Post,
+    now_ms: Callable[[], int],
+    lock: int,
+    files: Files,
+) -> Store:
+    state, writer, keeper = (
+        LmdbState(directory / "state"),
+        Worker("log-writer", post),
+        Worker("checkpoint-writer", post),
+    )
+
+    def describe(first: int) -> SegmentInfo:
+        return SegmentInfo(identity.cluster, identity.node, identity.incarnation, first, now_ms())
+
+    def make_log(applied: Position) -> Log:
+        return Log(directory / "log", describe, settings.segment_bytes, applied, files)
+
+    def on_close() -> None:
+        writer.stop()
+        keeper.stop()
+        state.close()
+        os.close(lock)
+
+    def reclaim_before() -> float:
+        return now_ms() / 1000 - settings.retention_seconds
+
+    return Store(identity.member, state, make_log, writer, keeper, reclaim_before, on_close)

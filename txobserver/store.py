@@ -133,6 +133,10 @@ class MemoryBase:
         content = self.queues.get(queue, {})
         return iter([(place, content[place].rid) for place in sorted(content)])
 
+    def load(self) -> tuple[Meta, dict[int, list[tuple[int, TxEvent]]]]:
+        """Meta, and the events of the transactions that are open as of it."""
+        return self.meta, {tx: sorted(events.items()) for tx, events in self.transactions.items()}
+
     def write(self, checkpoint: Checkpoint) -> None:
         """Bring the base forward."""
         for queue in checkpoint.dropped:

@@ -27,7 +27,7 @@ from ha.node_core import NodeCore
 from ha.node_state import ACTIVE
 from ha.replica import Replica
 from ha.wire import WIRE_VERSION, Hello
-from recovery.store import Store, StoreSettings
+from recovery.store import Store, StoreSettings, open_store
 from txobserver.store import StoreError
 
 log = logging.getLogger("txha.node")
@@ -71,7 +71,7 @@ class Node:
         self._open_store()
         try:
             await self._start()
-            log.info("started with %s at %s", self.store.identity.member, self.core.replica.tail)
+            log.info("started with %s at %s", self.store.member, self.core.replica.tail)
             await self._ended.wait()
         finally:
             await self._stop()
@@ -102,7 +102,7 @@ class Node:
         config = self._config
         loop = asyncio.get_running_loop()
         try:
-            self.store = Store.open(
+            self.store = open_store(
                 config.dir,
                 cluster=config.cluster,
                 node=config.name,
@@ -121,7 +121,7 @@ class Node:
             replica.restore(frame)
         broker = embedded_broker()
         self.core = NodeCore(
-            config.cluster, self.store.identity.member, replica, broker, config.core_settings(), self.store.first
+            config.cluster, self.store.member, replica, broker, config.core_settings(), self.store.first
         )
         self.records = RecordThread(CoordinationProcess(config.coordination, config.cluster))
         self.shell = Shell(self.core, self.store, self.records, config.timing.renew_every, self._fail)

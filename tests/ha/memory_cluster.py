@@ -72,8 +72,7 @@ class MemoryNode:
     def _boot(self) -> NodeCore:
         base = self.disk.base
         frames = [] if base.meta.resyncing else self.disk.frames
-        transactions = {tx: sorted(events.items()) for tx, events in base.transactions.items()}
-        replica = Replica(base, base.meta, transactions)
+        replica = Replica(base, *base.load())
         for frame in frames:
             if frame.last > base.meta.applied.sequence:
                 replica.restore(frame)

@@ -6,6 +6,7 @@ import queue
 from collections.abc import Callable
 from pathlib import Path
 
+from recovery import store as store_module
 from recovery.files import REAL_FILES, Files
 from recovery.log import Log
 from recovery.segment import SegmentInfo
@@ -65,7 +66,7 @@ class Posts:
 
 
 def open_store(directory: Path, posts: Posts, node: str = "node", cluster: str = "cluster", **settings: float) -> Store:
-    return Store.open(
+    return store_module.open_store(
         directory,
         cluster=cluster,
         node=node,

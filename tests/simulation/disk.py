@@ -1,28 +1,28 @@
 """One node's disk and the store on it: the product's own log on fake files, and a base that a checkpoint changes whole.
 
-The store works as ``recovery.store`` does: a writer for the log and one for checkpoints, each doing one thing at a
-time, in order. A crash finds each of them before, after, or in the middle of what it was doing.
+The store's writers, one for the log and one for checkpoints, do one thing at a time, in order and in virtual time. A
+crash finds each of them before, after, or in the middle of what it was doing.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from recovery.log import Log
 from recovery.segment import SegmentInfo
+from recovery.store import Store
+from recovery.worker import Report
 from tests.simulation.fake_files import Crashed, FakeFiles
 from tests.simulation.world import World
-from txobserver.frames import Frame
-from txobserver.ids import Member, Position
-from txobserver.store import Checkpoint, MemoryBase, StoreError
+from txobserver.ids import Member
+from txobserver.store import MemoryBase, StoreError
 
 DIRECTORY = Path("log")
 SEGMENT_BYTES = 3000
-Report = Callable[[StoreError | None], None]
 
 
 class Disk:
@@ -103,57 +103,23 @@ class Writer:
         job.done(outcome)
 
 
-class SimStore:
-    """An open store. Raises StoreError where the log is damaged."""
+class SimStore(Store):
+    """The product's store on such a disk. Raises StoreError where the log is damaged."""
 
     def __init__(self, disk: Disk, retention: float) -> None:
-        self.disk = disk
-        self.base = disk.base
-        self.meta = disk.base.meta
-        self.transactions = {tx: sorted(events.items()) for tx, events in disk.base.transactions.items()}
-        self._retention = retention
-        self._log = Log(DIRECTORY, self._describe, SEGMENT_BYTES, self.meta.applied, disk.files)
-        self._writer = Writer(disk)
-        self._keeper = Writer(disk)
-
-    def suffix(self) -> Iterator[Frame]:
-        """Frames of the log behind the last checkpoint."""
-        return iter(()) if self.meta.resyncing else self._log.recover(self.meta.applied)
-
-    @property
-    def first(self) -> int:
-        """First sequence that the log still holds."""
-        return self._log.first
-
-    def append(self, frame: Frame, done: Report) -> None:
-        """Write and sync a frame."""
-        self._writer.submit(lambda: self._log.append([frame]), done)
-
-    def truncate(self, last: int, tail: Position, done: Report) -> None:
-        """Cut the log."""
-        self._writer.submit(lambda: self._log.truncate(last, tail), done)
-
-    def reset(self, before: Position, done: Report) -> None:
-        """Begin the log anew."""
-        self._writer.submit(lambda: self._log.reset(before), done)
-
-    def checkpoint(self, checkpoint: Checkpoint, done: Report) -> None:
-        """Bring the base forward, then reclaim."""
-        self._keeper.submit(lambda: self._checkpoint(checkpoint), done)
-
-    def read(self, first: int, max_bytes: int) -> list[Frame]:
-        """Frames from the log."""
-        return self._log.read(first, max_bytes)
+        self._writers = Writer(disk), Writer(disk)
+        super().__init__(
+            disk.member,
+            disk.base,
+            lambda applied: Log(DIRECTORY, self._describe, SEGMENT_BYTES, applied, disk.files),
+            *self._writers,
+            lambda: disk.world.now - retention,
+        )
 
     def crash(self) -> None:
         """The process ends."""
-        self._writer.crash()
-        self._keeper.crash()
-
-    def _checkpoint(self, checkpoint: Checkpoint) -> None:
-        self.base.write(checkpoint)
-        if not checkpoint.meta.resyncing:
-            self._log.reclaim(checkpoint.meta.applied.sequence, self.disk.world.now - self._retention)
+        for writer in self._writers:
+            writer.crash()
 
     def _describe(self, first: int) -> SegmentInfo:
-        return SegmentInfo("simulated", *self.disk.member, first, 0)
+        return SegmentInfo("simulated", *self.member, first, 0)
