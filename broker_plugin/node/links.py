@@ -22,6 +22,8 @@ _LENGTH = struct.Struct(">I")
 MAX_MESSAGE = 1 << 30
 MAX_HELLO = 4096
 """Bytes of a message before the greeting: who has not said who it is fills no memory."""
+GREETING_SECONDS = 10.0
+"""Within this time somebody who connects must greet."""
 FIRST_DELAY, LAST_DELAY = 0.05, 0.5
 
 
@@ -97,6 +99,12 @@ class PeerProtocol(asyncio.Protocol):
         self.transport = None
         self._on_lost(self)
 
+    def close_unless_greeted(self) -> None:
+        """End the connection with somebody who keeps silent."""
+        if self.peer is None and self.transport is not None:
+            log.warning("closing the connection with an unknown peer: it does not greet")
+            self.close()
+
     def close(self) -> None:
         """End the connection; what still comes is not taken."""
         transport, self.transport = self.transport, None
@@ -169,6 +177,7 @@ class Links:
         peers = [peer.name for peer in self._peers]
         protocol = PeerProtocol(self.hello, peers, lambda p, hello: None, self._on_message, self._in.discard)
         self._in.add(protocol)
+        asyncio.get_running_loop().call_later(GREETING_SECONDS, protocol.close_unless_greeted)
         return protocol
 
     async def _dial(self, peer: PeerAddress) -> None:

@@ -7,6 +7,7 @@ who has not greeted next to nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_plugin.node import links as links_module
 from broker_plugin.node.links import MAX_HELLO, MAX_MESSAGE, Links, PeerAddress, PeerProtocol, framed
 from ha.wire import WIRE_VERSION, Commit, Hello, Probe, Promoted
 from tests.examples import examples
@@ -161,6 +163,18 @@ async def pair(unused_tcp_port_factory: Any) -> AsyncIterator[tuple[Pair, int]]:
     await pair.start(*ports)
     yield pair, ports[0]
     await pair.stop()
+
+
+async def test_who_keeps_silent_is_shown_the_door(pair: tuple[Pair, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links_module, "GREETING_SECONDS", 0.05)
+    nodes, port = pair
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    with contextlib.suppress(ConnectionResetError):
+        while await reader.read(1 << 16):
+            pass
+    writer.close()
+    nodes.links["b"].send("a", Commit(1, 1, 1))
+    await nodes.until(lambda: nodes.got)
 
 
 @pytest.mark.parametrize(
