@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import subprocess
 import sys
@@ -216,6 +217,29 @@ def test_a_small_disk_is_full_and_roomy_again(tmp_path: Path) -> None:
         "before": 5000, "data": 100_000, "more": 10_000,
     }  # fmt: skip
     assert not place.is_mount()
+
+
+@in_own_surroundings
+def test_a_disk_is_made_full_while_somebody_writes_to_it(tmp_path: Path) -> None:
+    place, ended = tmp_path / "node", threading.Event()
+    place.mkdir()
+    disk = SmallDisk(place)
+    disk.mount()
+
+    def write() -> None:
+        with (place / "log").open("wb", buffering=0) as log:
+            while not ended.is_set():
+                with contextlib.suppress(OSError):
+                    log.write(bytes(1 << 14))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    for _ in range(20):
+        disk.fill()
+        disk.free()
+    ended.set()
+    writer.join()
+    disk.unmount()
 
 
 def test_a_clock_moves_while_its_process_runs_and_the_monotonic_one_stays(tmp_path: Path) -> None:
