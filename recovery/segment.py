@@ -30,6 +30,7 @@ from txobserver.frames import (
     UnknownFormat,
     bytes_behind,
     decode_frame,
+    header_is_intact,
 )
 from txobserver.store import StoreDamaged, StoreError
 
@@ -131,14 +132,19 @@ def _torn(file: BinaryIO, offset: int, error: Exception) -> bool:
     """Whether what stands at ``offset`` can be a write that a crash cut short, rather than a damaged record.
 
     A cut write leaves a file that is too short, or one whose tail was never filled and reads as zeros. A record
-    that is all there up to its last byte, which is never zero, and fails its checksum was whole once, and may have been
-    acknowledged.
+    that is all there up to its own last byte, which is never zero, and fails its checksum was whole once, and may have
+    been acknowledged; what a crash left behind it says nothing about it (``damaged_before_a_torn_tail``).
     """
     file.seek(offset)
     rest = file.read()
     if rest.find(b"TXHA", 1) >= 0 and _whole_frame_behind(rest):
         return False
-    return isinstance(error, TornFrame) or rest[-1:] == b"\0"
+    if isinstance(error, TornFrame):
+        return True
+    if header_is_intact(rest):
+        end = HEADER_SIZE + bytes_behind(rest)
+        return rest[end - 1 : end] == b"\0"
+    return not rest[HEADER_SIZE - 1 :].strip(b"\0")
 
 
 def _whole_frame_behind(rest: bytes) -> bool:

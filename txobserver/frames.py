@@ -119,6 +119,13 @@ def decode_frame(data: bytes | memoryview, offset: int = 0) -> tuple[Frame, int]
     return Frame(generation, first, count, time_ms, whole), end
 
 
+def header_is_intact(data: bytes | memoryview) -> bool:
+    """Whether at least the header of a frame stands at the beginning of these bytes, as it was written."""
+    if len(data) < HEADER_SIZE or bytes(data[: len(MAGIC)]) != MAGIC:
+        return False
+    return bool(_CRC.unpack_from(data, _HEADER.size)[0] == zlib.crc32(data[: _HEADER.size]))
+
+
 def bytes_behind(header: bytes | memoryview) -> int:
     """How many bytes belong to a frame behind its header (at least HEADER_SIZE bytes of which are given)."""
     return len(TRAILER) + int(_HEADER.unpack_from(header)[3])

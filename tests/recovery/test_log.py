@@ -94,6 +94,29 @@ def test_a_flipped_bit_in_a_record_that_ends_in_zeros_is_no_torn_tail(tmp_path: 
         assert last.stat().st_size == len(whole)
 
 
+def test_damaged_before_a_torn_tail(tmp_path: Path) -> None:
+    """A record that may have been acknowledged is damaged, and behind it a crash left a piece that ends in zeros."""
+    last = filled(tmp_path / "log")
+    whole = last.read_bytes()
+    torn = frame(13).data
+    for at in range(whole.rindex(b"TXHA"), len(whole)):
+        for tail in (torn[:20], torn[:30] + bytes(9), torn[:60] + bytes(40)):
+            last.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] + tail)
+            with pytest.raises(StoreDamaged):
+                open_log(tmp_path / "log")
+
+
+def test_a_record_that_was_cut_short_anywhere_and_never_filled_is_torn(tmp_path: Path) -> None:
+    last = filled(tmp_path / "log")
+    whole = last.read_bytes()
+    begin = whole.rindex(b"TXHA")
+    for end in range(begin, len(whole)):
+        last.write_bytes(whole[:end] + bytes(len(whole) - end))
+        assert [f.first for f in open_log(tmp_path / "log")[1]] == [1, 4, 7], f"cut at {end - begin}"
+        last.write_bytes(whole[:end] + bytes(5000))
+        assert [f.first for f in open_log(tmp_path / "log")[1]] == [1, 4, 7], f"cut at {end - begin}"
+
+
 def test_a_bit_flipped_while_it_runs_is_found_by_the_next_read(tmp_path: Path) -> None:
     last = filled(tmp_path / "log")
     log, _ = open_log(tmp_path / "log")
