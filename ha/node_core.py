@@ -180,8 +180,8 @@ class NodeCore:
         """Our compare-and-set found another version."""
         if self.keeper and self.keeper.in_flight is asked:
             self.keeper.conflict(current)
-            if self.keeper.lost:
-                self._step_down("another node is primary")
+            if self.keeper.lost or self.keeper.released:  # by a change of ours that was thought lost
+                self._step_down("the lease was handed over" if self.keeper.released else "another node is primary")
         elif self._candidate.in_flight is asked:
             self._candidate.settled()
         if current is not None and not self.keeper and self._candidate.observe(current, self.now):

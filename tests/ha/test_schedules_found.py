@@ -157,3 +157,20 @@ def test_participants_taken_too_early() -> None:
     primary.report(passes_and_commits)
     (buffer,) = [each for each in primary.core.replica.buffers.values() if each.prepared is not None]
     assert session.past_guard and (name in buffer.participants or len(session.trackers))
+
+
+def test_release_lands_late() -> None:
+    """P12: the change that gives the lease up is thought lost, lands, and is met by the next one."""
+    cluster = declared("q")
+    primary, heir = cluster.primary, backups_of(cluster)[0]
+    heir.report(lambda: heir.core.promote(False))
+    cluster.cas_held.add(primary.name)
+    cluster.run(lambda: any(effect.record.released for _, effect in cluster.cas))
+    node, release = cluster.cas.pop(0)
+    cluster.land(node, release, report=False)
+    node.report(lambda: node.core.on_cas_failed(release))
+    cluster.cas_held.clear()
+    before = cluster.now
+    cluster.run(lambda: primary.state == "joining")
+    assert cluster.now - before < cluster.settings.lease_ttl / 2, "it steps down when it learns of it"
+    cluster.run(cluster.all_ready)

@@ -8,7 +8,6 @@ from unittest.mock import patch
 
 from ha.backup import Backup
 from ha.backups import Backups
-from ha.node_core import NodeCore
 from ha.primary import Primary
 from ha.replica import Replica
 from tests.simulation.seeded.planting import replace, seeded
@@ -29,18 +28,6 @@ def transactions_of_a_dead_primary_are_not_aborted(stack: ExitStack) -> None:
 @seeded("P12", rare=True)
 def silence_is_not_noticed(stack: ExitStack) -> None:
     replace(stack, Backup, "silent", lambda original: lambda self, now: False)
-
-
-@seeded("P12", rare=True)
-def handover_outlives_the_lease(stack: ExitStack) -> None:
-    def make(original: Any) -> Any:
-        def step_down(self: NodeCore, reason: str) -> None:
-            if self._handover is None or "renewed" not in reason:
-                original(self, reason)
-
-        return step_down
-
-    replace(stack, NodeCore, "_step_down", make)
 
 
 @seeded("P12", rare=True)
