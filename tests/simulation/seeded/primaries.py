@@ -11,13 +11,11 @@ from ha import backups as backups_module
 from ha.backups import Backups
 from ha.candidate import Candidate
 from ha.coordination import MemoryCoordination
-from ha.node_core import NodeCore
 from ha.primary import Primary
 from ha.record_keeper import RecordKeeper
 from ha.settings import Settings
 from ha.transactions import Transactions
 from ha.tx_tracker import TxTrackers
-from ha.wire import Entries
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.effects import CompareAndSet
 from txobserver.events import TxPrepare
@@ -85,21 +83,6 @@ def promotion_from_outside_the_ready_set(stack: ExitStack) -> None:
 @seeded("P2")
 def recovering_primary_serves(stack: ExitStack) -> None:
     replace(stack, Primary, "in_step", lambda original: property(lambda self: True))
-
-
-@seeded("P10", rare=True)
-def lower_generation_accepted(stack: ExitStack) -> None:
-    def make(original: Any) -> Any:
-        def on_message(self: NodeCore, node: str, message: Any) -> None:
-            if isinstance(message, Entries) and message.generation < self.generation and self.backup:
-                message.session = self.backup.session
-                self.backup.entries(message)
-            else:
-                original(self, node, message)
-
-        return on_message
-
-    replace(stack, NodeCore, "on_message", make)
 
 
 @seeded("P6")
