@@ -27,6 +27,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ha.applied import Applied
+from ha.backlog import Backlog
 from ha.recent_frames import RecentFrames
 from ha.replica import Replica
 from ha.settings import Settings
@@ -89,6 +90,7 @@ class Primary(Applied):
         self.generation = generation
         self.commit = replica.applied.sequence
         self.recent = RecentFrames(settings.recent_bytes)
+        self.backlog = Backlog(settings.backlog_bytes)
         self.serving = False
         self.below_min_ready = False
         self.wall_ms = 0
@@ -126,6 +128,11 @@ class Primary(Applied):
     def in_step(self) -> bool:
         """Whether all that stood before this generation has passed the commit point, and the aborts with it."""
         return self.commit >= self._opened_to
+
+    @property
+    def congested(self) -> bool:
+        """Whether clients should not be read for now: the disks or a backup are behind them, or the checkpoints are."""
+        return self.backlog.full or self._replica.contents.dirty_bytes > 2 * self._settings.checkpoint_bytes
 
     def serve(self, content: Content) -> None:
         """The primary is active: clients may be served."""
@@ -166,6 +173,7 @@ class Primary(Applied):
         self._group = []
         self._writing = True
         self.recent.add(frame)
+        self.backlog.framed(frame.last, len(frame.data))
         self._emit(Persist(frame))
 
     def written(self, sequence: int) -> None:
@@ -178,6 +186,7 @@ class Primary(Applied):
         if everywhere <= self.commit:
             return
         self.commit = everywhere
+        self.backlog.passed(everywhere)
         waiting = self._waiting
         self._replica.apply(everywhere)
         while waiting and waiting[0][0] <= everywhere:
@@ -202,6 +211,7 @@ class Primary(Applied):
             done(self._too_few())
             return
         event = Publish(self._next_rid(), tuple(queues), message)
+        self.backlog.gathered(len(message.body))
         sequence = self.append(event)
         self._added(event.queues, place_of(sequence))
         if done is not None:
@@ -231,6 +241,8 @@ class Primary(Applied):
 
     def tx_event(self, event: TxEvent) -> None:
         """Append an event of a tx-queue."""
+        if isinstance(event, TxEnqueue):
+            self.backlog.gathered(len(event.message.body))
         self.append(event)
 
     def tx_commit(self, tx: int, count: int, done: Done) -> None:

@@ -6,6 +6,7 @@ has acknowledged. What stands on top of it: QueueGuard (does it count?), TxTrack
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 
 from ha.queue_guard import QueueGuard
@@ -31,7 +32,7 @@ class Session:
         self.trackers = TxTrackers()
         self.progress_at = now
         self._next = keep + 1
-        self._in_flight: list[tuple[int, int]] = []
+        self._in_flight: deque[tuple[int, int]] = deque()
         self._bytes = 0
         self._reading = False
         self._told = 0
@@ -66,7 +67,7 @@ class Session:
             self.acknowledged = sequence
             self.progress_at = now
             while self._in_flight and self._in_flight[0][0] <= sequence:
-                self._bytes -= self._in_flight.pop(0)[1]
+                self._bytes -= self._in_flight.popleft()[1]
         self.trackers.acknowledged(self.acknowledged, self.past_guard)
 
     def owes_since(self, tail: int, now: float, timeout: float) -> bool:

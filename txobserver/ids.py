@@ -18,6 +18,12 @@ INDEX_BITS = 20
 MAX_TRANSACTION_EVENTS = 1 << INDEX_BITS
 """A transaction with more events than this cannot be given places, so its commit fails."""
 
+MAX_TRANSACTION_BYTES = 256 << 20
+"""The bodies of one transaction's messages. Every node holds them in memory until the decision."""
+
+MAX_OPEN_BYTES = 1 << 30
+"""The same for all transactions together that are open at the primary."""
+
 
 class Position(NamedTuple):
     """Where an event stands in the stream: (generation, sequence). Sequences go on without a gap across generations.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from txobserver.events import Message, Removal, TxDequeue, TxEnqueue, TxEvent, TxOpen
-from txobserver.ids import MAX_TRANSACTION_EVENTS, generated_id, id_text
+from txobserver.ids import MAX_OPEN_BYTES, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_EVENTS, generated_id, id_text
 from txobserver.ledger import Done
 
 
@@ -27,18 +27,23 @@ class TxSink(Protocol):
 
 
 class TransactionObserver:
-    """One transaction at the primary. The tx-queue is opened by the first event, so an empty one costs nothing."""
+    """One transaction at the primary. The tx-queue is opened by the first event, so an empty one costs nothing.
 
-    def __init__(self, tx: int, sink: TxSink, next_rid: Callable[[], int]) -> None:
+    One that grows beyond a limit is aborted at once, since every node holds it in memory; its commit says why.
+    """
+
+    def __init__(self, tx: int, sink: TxSink, factory: TransactionObserverFactory) -> None:
         self.tx = tx
         self._sink = sink
-        self._next_rid = next_rid
+        self._factory = factory
         self._count = 0
+        self._bytes = 0
+        self._refusal: str | None = None
         self._closed = False
 
     def enqueue(self, queues: Sequence[int], message: Message) -> None:
         """A publish inside the transaction to these durable queues."""
-        self._append(TxEnqueue(self.tx, self._next_rid(), tuple(queues), message))
+        self._append(TxEnqueue(self.tx, self._factory.next_rid(), tuple(queues), message), len(message.body))
 
     def dequeue(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal = Removal.ACKED) -> None:
         """Messages (place, replication id) settled inside the transaction."""
@@ -47,45 +52,75 @@ class TransactionObserver:
     def commit(self, done: Done) -> None:
         """Prepare, decide, and call ``done`` when every node that counts has the decision on disk."""
         self._close()
-        if not self._count:
+        if self._refusal is not None:
+            done(self._refusal)
+        elif not self._count:
             done(None)
-        elif self._count > MAX_TRANSACTION_EVENTS:
-            self._sink.tx_rollback(self.tx)
-            done(f"the transaction has {self._count} events; {MAX_TRANSACTION_EVENTS} is the most that one can have")
         else:
             self._sink.tx_commit(self.tx, self._count, done)
 
     def rollback(self) -> None:
         """Forget everything (PROTOCOL: a TX rollback may be answered at once)."""
         self._close()
-        if self._count:
+        if self._count and self._refusal is None:
             self._sink.tx_rollback(self.tx)
 
-    def _append(self, event: TxEvent) -> None:
+    def _append(self, event: TxEvent, size: int = 0) -> None:
         if self._closed:
             raise ValueError(f"transaction {id_text(self.tx)} has ended and takes no more events")
+        if self._refusal is not None:
+            return
+        self._refusal = self._too_large(size)
+        if self._refusal is not None:
+            self._abort()
+            return
         if not self._count:
             self._sink.tx_event(TxOpen(self.tx))
         self._count += 1
-        if self._count <= MAX_TRANSACTION_EVENTS:
-            self._sink.tx_event(event)
+        self._bytes += size
+        self._factory.open_bytes += size
+        self._sink.tx_event(event)
+
+    def _too_large(self, size: int) -> str | None:
+        """Why one event more, with a body of ``size`` bytes, would be too much; None if it is not."""
+        if self._count >= MAX_TRANSACTION_EVENTS:
+            return f"the transaction has more than the {MAX_TRANSACTION_EVENTS} events that one can have"
+        if self._bytes + size > MAX_TRANSACTION_BYTES:
+            return f"the transaction's messages have more than the {MAX_TRANSACTION_BYTES} bytes that one can have"
+        if self._factory.open_bytes + size > MAX_OPEN_BYTES:
+            return f"the messages of all open transactions would have more than {MAX_OPEN_BYTES} bytes"
+        return None
+
+    def _abort(self) -> None:
+        self._release()
+        if self._count:
+            self._sink.tx_rollback(self.tx)
 
     def _close(self) -> None:
         if self._closed:
             raise ValueError(f"transaction {id_text(self.tx)} has ended already")
         self._closed = True
+        self._release()
+
+    def _release(self) -> None:
+        self._factory.open_bytes -= self._bytes
+        self._bytes = 0
 
 
 class TransactionObserverFactory:
-    """Gives each transaction of one generation an id that no other can have."""
+    """Gives each transaction of one generation an id that no other can have.
+
+    ``open_bytes``: the bodies of all messages of transactions that are open.
+    """
 
     def __init__(self, generation: int, sink: TxSink, next_rid: Callable[[], int]) -> None:
+        self.next_rid = next_rid
+        self.open_bytes = 0
         self._generation = generation
         self._sink = sink
-        self._next_rid = next_rid
         self._counter = 0
 
     def begin(self) -> TransactionObserver:
         """The observer of a new transaction."""
         self._counter += 1
-        return TransactionObserver(generated_id(self._generation, self._counter), self._sink, self._next_rid)
+        return TransactionObserver(generated_id(self._generation, self._counter), self._sink, self)

@@ -172,6 +172,12 @@ class Node:
 
     def _after_turn(self) -> None:
         core = self.core
+        congested = core.primary is not None and core.primary.serving and core.primary.congested
+        if congested != self.amqp.paused:
+            if congested:
+                self.amqp.pause()
+            else:
+                self.amqp.resume()
         state = (core.state, core.generation, core.backup and core.backup.attached)
         if state != self._verdict_state:
             self._verdict_state = state

@@ -30,7 +30,8 @@ class RawClient:
         self.send(0, commands.Connection.TuneOk(2047, 131072, 0), commands.Connection.Open("/"))
         self.next()
 
-    def send_bytes(self, data: bytes) -> None:
+    def send_bytes(self, data: bytes, timeout: float = 10.0) -> None:
+        self._socket.settimeout(timeout)
         self._socket.sendall(data)
 
     def send(self, channel: int, *frames: Any) -> None:

@@ -180,3 +180,40 @@ def test_the_cluster_s_own_oracle_bites() -> None:
     backup.disk.frames = backup.disk.frames[:-1]
     with pytest.raises(AssertionError, match="has it not on disk"):
         cluster.check_durable(cluster.primary, "anything")
+
+
+def test_clients_are_not_read_while_too_much_waits_for_a_backup() -> None:
+    """Publishes and events of open transactions alike; and they are read again when it has caught up."""
+    cluster = declared("q", backlog_bytes=20_000)
+    primary, slow, _ = cluster.primary, *backups_of(cluster)
+    core = primary.core.primary
+    assert core is not None and not core.congested
+    for inside in (False, True):
+        slow.disk_held = True
+        observer = core.begin()
+        for number in range(200):
+            if inside:
+                primary.report(lambda: observer.enqueue([primary.host.number("q")], text("t")))  # noqa: B023
+            else:
+                publish(primary, "q", f"m{number}")
+        cluster.pause(0.1)
+        assert core.congested
+        slow.disk_held = False
+        cluster.run(lambda: not core.congested)
+    assert primary.core.primary is core
+
+
+def test_clients_are_not_read_while_checkpoints_are_behind() -> None:
+    cluster = declared("q", checkpoint_bytes=1000)
+    primary = cluster.primary
+    core = primary.core.primary
+    assert core is not None
+    held, primary.do_writes = primary.do_writes, lambda: None  # type: ignore[method-assign]
+    contents = primary.core.replica.contents
+    queue = primary.host.number("q")
+    for place in range(1, 11):
+        assert not core.congested
+        contents.insert(queue, place, place, text("m"))
+    assert core.congested
+    primary.do_writes = held  # type: ignore[method-assign]
+    cluster.run(lambda: not core.congested)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from txobserver.events import Message, TxDecision, TxDequeue, TxEnqueue, TxEvent, TxOpen, TxPrepare
-from txobserver.ids import place_of
+from txobserver.ids import MAX_OPEN_BYTES, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_EVENTS, place_of
 from txobserver.observer import TransactionObserverFactory
 from txobserver.table import IllegalTransition
 from txobserver.tx_buffer import ABORTED, COMMITTED, OPEN, PREPARED, TxBuffer
@@ -119,3 +119,48 @@ def test_transaction_ids_differ_between_generations() -> None:
     first = TransactionObserverFactory(3, Sink(), lambda: 1)
     second = TransactionObserverFactory(4, Sink(), lambda: 1)
     assert len({first.begin().tx, first.begin().tx, second.begin().tx, second.begin().tx}) == 4
+
+
+class TestSize:
+    """What nodes hold of open transactions is bounded; whoever goes beyond it is rolled back at once and told why."""
+
+    def factory(self) -> tuple[TransactionObserverFactory, Sink]:
+        sink = Sink()
+        return TransactionObserverFactory(1, sink, iter(range(1 << 30)).__next__), sink
+
+    def test_of_one_transaction(self) -> None:
+        factory, sink = self.factory()
+        observer, body = factory.begin(), Message("", "k", b"", b"x" * (MAX_TRANSACTION_BYTES // 4))
+        for _ in range(7):
+            observer.enqueue((1,), body)
+        assert [type(event) for event in sink.events] == [TxOpen, *[TxEnqueue] * 4]
+        assert sink.ended == [("rollback", observer.tx)], "at once"
+        answers: list[str | None] = []
+        observer.commit(answers.append)
+        assert "more than the 268435456 bytes" in str(answers)
+        assert factory.open_bytes == 0 and len(sink.ended) == 1
+
+    def test_of_all_transactions_together(self) -> None:
+        factory, sink = self.factory()
+        body = Message("", "k", b"", b"x" * (MAX_TRANSACTION_BYTES // 2))
+        observers = [factory.begin() for _ in range(MAX_OPEN_BYTES // len(body.body) + 1)]
+        for observer in observers:
+            observer.enqueue((1,), body)
+        answers: list[str | None] = []
+        observers[-1].commit(answers.append)
+        assert "all open transactions" in str(answers) and sink.ended == []
+        observers[0].rollback()
+        another = factory.begin()
+        another.enqueue((1,), body)
+        another.commit(answers.append)
+        assert sink.ended == [("rollback", observers[0].tx), ("commit", 1)], "there is room again"
+
+    def test_of_events(self) -> None:
+        factory, sink = self.factory()
+        observer = factory.begin()
+        for _ in range(MAX_TRANSACTION_EVENTS + 1):
+            observer.dequeue(1, [])
+        answers: list[str | None] = []
+        observer.commit(answers.append)
+        assert "more than the 1048576 events" in str(answers)
+        assert sink.ended == [("rollback", observer.tx)]
