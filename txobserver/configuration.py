@@ -82,13 +82,20 @@ def delete_exchange_step(name: str) -> Configure:
     return Configure(0, DELETE_EXCHANGE, name, b"")
 
 
-class Configuration(msgspec.Struct):
-    """Everything durable that clients declared, and the durable cursor ``last_id`` of the steps applied."""
+class Configuration(msgspec.Struct, dict=True):
+    """Everything durable that clients declared, and the durable cursor ``last_id`` of the steps applied.
+
+    What is stored and sent are the fields. Beside them stands an index of the bindings, so that one binding more
+    costs the same however many there are.
+    """
 
     last_id: int = 0
     queues: dict[str, QueueSpec] = {}
     exchanges: dict[str, ExchangeSpec] = {}
     bindings: list[BindingSpec] = []
+
+    def __post_init__(self) -> None:
+        self._known: set[bytes] | None = None
 
     def queue_number(self, name: str) -> int | None:
         """The number of this durable queue, or None."""
@@ -132,19 +139,28 @@ class Configuration(msgspec.Struct):
 
     def _delete_queue(self, name: str) -> int | None:
         spec = self.queues.pop(name, None)
-        self.bindings = [b for b in self.bindings if not (b.to_queue and b.destination == name)]
+        self._keep([b for b in self.bindings if not (b.to_queue and b.destination == name)])
         return spec.number if spec else None
 
     def _delete_exchange(self, name: str) -> None:
         self.exchanges.pop(name, None)
-        self.bindings = [b for b in self.bindings if b.source != name and (b.to_queue or b.destination != name)]
+        self._keep([b for b in self.bindings if b.source != name and (b.to_queue or b.destination != name)])
 
     def _bind(self, spec: BindingSpec, bind: bool) -> None:
-        known = [at for at, each in enumerate(self.bindings) if each == spec and _encode(each) == _encode(spec)]
-        if bind and not known and self._has_ends(spec):
+        if self._known is None:
+            self._known = {_encode(each) for each in self.bindings}
+        key = _encode(spec)
+        if bind and key not in self._known and self._has_ends(spec):
             self.bindings.append(spec)
-        elif not bind and known:
-            del self.bindings[known[0]]
+            self._known.add(key)
+        elif not bind and key in self._known:
+            self._keep([each for each in self.bindings if each != spec or _encode(each) != key])
+
+    def _keep(self, bindings: list[BindingSpec]) -> None:
+        """Only these are left."""
+        if len(bindings) != len(self.bindings):
+            self.bindings = bindings
+            self._known = None
 
     def _has_ends(self, spec: BindingSpec) -> bool:
         """Whether both ends are there: one may have been deleted while the binding was on its way."""

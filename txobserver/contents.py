@@ -9,11 +9,13 @@ base shows it instead. A message that came and went between two checkpoints neve
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from heapq import merge
 from itertools import islice
 
 from txobserver.configuration import Configuration
 from txobserver.events import Message
 from txobserver.ids import Position
+from txobserver.places import Places
 from txobserver.store import Base, Changes, Entry, Meta, QueueSummary
 
 
@@ -27,6 +29,8 @@ class Contents:
         self._summaries = _copies(meta.summaries)
         self._fresh: Changes = {}
         self._frozen: Changes = {}
+        self._fresh_places: dict[int, Places] = {}
+        self._frozen_places: dict[int, Places] = {}
         self._dropped: set[int] = set()
         self._dropped_frozen: set[int] = set()
         self._reused: set[tuple[int, int]] = set()
@@ -57,6 +61,7 @@ class Contents:
         """A queue was deleted, with all that it holds."""
         self._summaries.pop(queue, None)
         self._fresh.pop(queue, None)
+        self._fresh_places.pop(queue, None)
         self._dropped.add(queue)
 
     def purge(self, queue: int, place: int, spared: Sequence[int]) -> int:
@@ -85,6 +90,10 @@ class Contents:
         if summary is None:
             return False
         layer = self._fresh.setdefault(queue, {})
+        places = self._fresh_places.get(queue)
+        if places is None:
+            places = self._fresh_places[queue] = Places()
+        places.add(place)
         if place in layer:
             self._reused.add((queue, place))
         layer[place] = Entry(rid, message)
@@ -128,7 +137,10 @@ class Contents:
         return self._below(queue, place)
 
     def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
-        """Up to ``limit`` entries above ``after``, in order of their places."""
+        """Up to ``limit`` entries above ``after``, in order of their places.
+
+        Costs what it returns, however much has changed since the last checkpoint.
+        """
         return list(islice(self._walk(queue, after, limit), limit))
 
     def ids(self, queue: int) -> list[tuple[int, int]]:
@@ -174,30 +186,37 @@ class Contents:
     def _walk(self, queue: int, after: int, limit: int) -> Iterator[tuple[int, Entry]]:
         if queue not in self._summaries:
             return
-        above = {**self._frozen_layer(queue), **self._fresh.get(queue, {})}
-        recent = sorted(place for place, entry in above.items() if place > after and entry is not None)
-        recent_at = 0
+        frozen, fresh = self._frozen_layer(queue), self._fresh.get(queue, {})
+        recent = self._recent(queue, after)
+        first = next(recent, None)
         while self._shows_base(queue) and (batch := self._base.page(queue, after, limit)):
             for place, entry in batch:
-                while recent_at < len(recent) and recent[recent_at] < place:
-                    yield self._entry(above, recent[recent_at])
-                    recent_at += 1
-                if place not in above:
+                while first is not None and first[0] < place:
+                    yield first
+                    first = next(recent, None)
+                if place not in fresh and place not in frozen:
                     yield place, entry
             after = batch[-1][0]
-        for place in recent[recent_at:]:
-            yield self._entry(above, place)
+        if first is not None:
+            yield first
+            yield from recent
 
-    @staticmethod
-    def _entry(layer: dict[int, Entry | None], place: int) -> tuple[int, Entry]:
-        entry = layer[place]
-        assert entry is not None
-        return place, entry
+    def _recent(self, queue: int, after: int) -> Iterator[tuple[int, Entry]]:
+        """What the layers over the base hold above ``after``, in order."""
+        frozen, fresh = self._frozen_layer(queue), self._fresh.get(queue, {})
+        layers = [self._fresh_places] if queue in self._dropped else [self._frozen_places, self._fresh_places]
+        last = -1
+        for place in merge(*(places[queue].above(after) for places in layers if queue in places)):
+            entry = fresh[place] if place in fresh else frozen.get(place)
+            if entry is not None and place != last:
+                yield place, entry
+            last = place
 
     def freeze(self) -> tuple[Changes, list[int]]:
         """Begin a checkpoint: (changes, dropped queues) since the last. Costs nothing; ends with ``thaw``."""
         assert not self._frozen, "a checkpoint is being written already"
         self._frozen, self._fresh = self._fresh, {}
+        self._frozen_places, self._fresh_places = self._fresh_places, {}
         self._dropped_frozen, self._dropped = self._dropped, set()
         self.dirty_bytes = 0
         return self._frozen, sorted(self._dropped_frozen)
@@ -205,6 +224,7 @@ class Contents:
     def thaw(self) -> None:
         """The checkpoint has been written: the base shows it now."""
         self._frozen = {}
+        self._frozen_places = {}
         self._dropped_frozen = set()
 
     def meta(self, history: list[Position], resyncing: bool = False) -> Meta:
