@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 class Places:
-    """A list of places in order. One that comes out of order (only a resync does that) costs a sort at the next look."""
+    """Places in order. One that comes out of order (only a resync does that) costs a sort at the next look."""
 
     def __init__(self) -> None:
         self._places: list[int] = []
