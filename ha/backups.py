@@ -172,6 +172,7 @@ class Backups:
         session = self.sessions.pop(node, None)
         if session is not None:
             self._absent_since[node] = now
+            self._keeper.forget_add(session.member)
             if session.resync in self._primary.listeners:
                 self._primary.listeners.remove(session.resync)
         self._parked.pop(node, None)

@@ -1,10 +1,10 @@
 """Candidate: when a backup may become primary, and which one should (PROTOCOL, "Who is primary").
 
-A version of the record that stands still for a whole lease, timed on our own clock, has no primary. A tick counts for
-no more than ``renew_every``: if the clock jumps, the time that nobody was watching does not count. Then every reachable
+A version of the record that stands still for a whole lease, timed on our own clock, has no primary. A step of the clock
+that is longer than ``renew_every`` does not count: nobody was watching, or the clock has jumped. Then every reachable
 member of its ready set is asked how far its log goes, and the greatest position wins, names breaking ties, so that what
-reached any survivor is kept. The compare-and-set demands the very version that was judged: a promotion on
-a stale ready set cannot succeed (``promote_on_stale_ready_read``).
+reached any survivor is kept. The compare-and-set demands the very version that was judged: a promotion on a stale ready
+set cannot succeed (``promote_on_stale_ready_read``).
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ class Candidate:
     def _watch(self, now: float) -> None:
         """The version has stood still for as long as this node was watching, ticking or not."""
         if self._ticked_at is not None:
-            self._stood += min(now - self._ticked_at, self._settings.renew_every)
+            step = now - self._ticked_at
+            self._stood += step if step <= self._settings.renew_every else 0.0
         self._ticked_at = now
 
     def vacant(self, record: Record) -> bool:

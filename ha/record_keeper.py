@@ -67,6 +67,10 @@ class RecordKeeper:
             self._adds.add(member)
             self.send_if_due(now)
 
+    def forget_add(self, member: Member) -> None:
+        """Its attachment has ended: what was wished for is wished no more. What is on its way still counts."""
+        self._adds.discard(member)
+
     def remove(self, member: Member, now: float) -> None:
         """Take a member out; it counts until that is stored."""
         self._adds.discard(member)
