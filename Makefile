@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
 
-.PHONY: help install demo test lint takeover bench sim fuzz stress clean
+.PHONY: help install demo test lint takeover bench bench-growth bench-restart sim fuzz stress clean
 
 help: ## Show this help
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 install: $(STAMP) ## Build the locked environment in .venv; the command is .venv/bin/txha
 
@@ -39,6 +39,15 @@ takeover: install ## Distribution of the time to take over, 20 trials
 bench: install ## txha beside RabbitMQ (needs rabbitmq-server), about six minutes; writes docs/benchmarks
 	@echo "== bench: txha and RabbitMQ in turn on this machine"
 	@$(VENV)/bin/python -m python_tests.benchmarks.compare
+
+OPTIONS ?=
+bench-growth: install ## Curves over depth, queues, body size …, about 15 minutes; writes docs/benchmarks (OPTIONS=--quick: 3)
+	@echo "== bench-growth: what happens when there is more of it"
+	@$(VENV)/bin/python -m python_tests.benchmarks.growth $(OPTIONS)
+
+bench-restart: install ## Restart, catch-up, take-over; about ten minutes; writes docs/benchmarks (OPTIONS=--quick: 1)
+	@echo "== bench-restart: how long it takes to come back"
+	@$(VENV)/bin/python -m python_tests.benchmarks.restart $(OPTIONS)
 
 SEEDS ?= 2000
 FIRST ?= 0

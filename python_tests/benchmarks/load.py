@@ -7,9 +7,11 @@ Each connection publishes batches of durable messages over several queues and wa
 from __future__ import annotations
 
 import asyncio
+import math
 import struct
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 
 from pamqp import commands, frame, header
@@ -19,25 +21,47 @@ TX, CONFIRM = "tx", "confirm"
 _HEAD = struct.Struct(">BHI")
 _METHOD = struct.Struct(">HH")
 _ACK = struct.Struct(">HHQB")
+FRAME_BODY = 131072 - 8
+"""Bytes of a body in one frame, with the frame size that both brokers propose."""
+END_SECONDS = 60.0
 COMMIT_OK, ACK, CLOSE, CHANNEL_CLOSE, NACK = (90, 21), (60, 80), (10, 50), (20, 40), (60, 120)
 
 
 @dataclass
 class Shape:
-    """What a batch looks like, and how its end is told."""
+    """What a batch looks like, and how its end is told. Batches go round the queues, message by message."""
 
     mode: str = TX
     messages: int = 10
     size: int = 256
     queues: Sequence[str] = ()
 
+    @property
+    def period(self) -> int:
+        """After so many batches the queues come round again."""
+        return len(self.queues) // math.gcd(len(self.queues), self.messages)
+
+    def queues_of(self, batch: int) -> list[str]:
+        """Where the messages of a batch go."""
+        first = batch * self.messages
+        return [self.queues[number % len(self.queues)] for number in range(first, first + self.messages)]
+
 
 @dataclass
 class Result:
-    """Batches that were answered, with their latencies in seconds."""
+    """Batches that were answered: their latencies in seconds, and how often each batch of the period was."""
 
-    seconds: float
+    seconds: float = 0.0
     latencies: list[float] = field(default_factory=list)
+    answered: Counter[int] = field(default_factory=Counter)
+
+    def messages(self, shape: Shape) -> Counter[str]:
+        """How many messages each queue was given."""
+        found: Counter[str] = Counter()
+        for batch, times in self.answered.items():
+            for queue in shape.queues_of(batch):
+                found[queue] += times
+        return found
 
     def quantile(self, q: float) -> float:
         """Seconds; 0 without any batch."""
@@ -54,30 +78,44 @@ def marshalled(value: Frame, channel: int) -> bytes:
     return bytes(frame.marshal(value, channel))
 
 
-def batch_bytes(shape: Shape) -> bytes:
-    """All frames of one batch."""
+def publish_bytes(queue: str, body: bytes) -> bytes:
+    """All frames of one durable message."""
     properties = commands.Basic.Properties(delivery_mode=2)
-    parts = []
-    for number in range(shape.messages):
-        queue = shape.queues[number % len(shape.queues)]
-        parts.append(marshalled(commands.Basic.Publish(exchange="", routing_key=queue), 1))
-        parts.append(bytes(frame.marshal(header.ContentHeader(0, shape.size, properties), 1)))
-        parts.append(_HEAD.pack(3, 1, shape.size) + b"x" * shape.size + b"\xce")
-    if shape.mode == TX:
-        parts.append(marshalled(commands.Tx.Commit(), 1))
+    parts = [
+        marshalled(commands.Basic.Publish(exchange="", routing_key=queue), 1),
+        bytes(frame.marshal(header.ContentHeader(0, len(body), properties), 1)),
+    ]
+    for at in range(0, len(body), FRAME_BODY):
+        piece = body[at : at + FRAME_BODY]
+        parts.append(_HEAD.pack(3, 1, len(piece)) + piece + b"\xce")
     return b"".join(parts)
 
 
-class Loader(asyncio.Protocol):
-    """One connection: a handshake, then batch after batch until told to stop."""
+def batch_bytes(shape: Shape, batch: int = 0) -> bytes:
+    """All frames of one batch."""
+    body = b"x" * shape.size
+    known = {queue: publish_bytes(queue, body) for queue in set(shape.queues_of(batch))}
+    end = marshalled(commands.Tx.Commit(), 1) if shape.mode == TX else b""
+    return b"".join([known[queue] for queue in shape.queues_of(batch)]) + end
 
-    def __init__(self, shape: Shape, result: Result) -> None:
+
+class Loader(asyncio.Protocol):
+    """One connection: a handshake, then batch after batch, from number ``first`` on, until told to stop.
+
+    ``left``: so many batches and no more, if that is not None.
+    """
+
+    def __init__(
+        self, shape: Shape, result: Result, batches: Sequence[bytes], first: int = 0, left: int | None = None
+    ) -> None:
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.running = False
         self._shape = shape
         self._result = result
-        self._batch = batch_bytes(shape)
+        self._batches = batches
+        self._number = first % len(batches)
+        self._left = left
         self._buffer = bytearray()
         self._sent_at = 0.0
         self._published = 0
@@ -99,6 +137,8 @@ class Loader(asyncio.Protocol):
                 break
             if kind == 1:
                 self._method(bytes(self._buffer[at:end]), channel)
+            elif kind == 3:
+                self._body(bytes(self._buffer[at + 7 : end - 1]))
             at = end
         del self._buffer[:at]
 
@@ -111,22 +151,37 @@ class Loader(asyncio.Protocol):
     def begin(self) -> None:
         """The first batch."""
         self.running = True
-        self._next()
+        self._go_on()
 
     def stop(self) -> None:
         """No batch after the one on its way."""
         self.running = False
+
+    def send(self, data: bytes) -> None:
+        """Frames beside the batches, that nothing answers."""
+        self._write(data)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self.ended.cancel()
+        self._transport.close()  # type: ignore[attr-defined]
 
     def _next(self) -> None:
         self._sent_at = time.perf_counter()
         first = self._published + 1
         self._published += self._shape.messages
         self._open.update(range(first, self._published + 1))
-        self._write(self._batch)
+        self._write(self._batches[self._number])
 
     def _answered(self) -> None:
         self._result.latencies.append(time.perf_counter() - self._sent_at)
-        if self.running:
+        self._result.answered[self._number] += 1
+        self._number = (self._number + 1) % len(self._batches)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self.running and self._left != 0:
+            self._left = None if self._left is None else self._left - 1
             self._next()
         elif not self.ended.done():
             self.ended.set_result(None)
@@ -144,6 +199,9 @@ class Loader(asyncio.Protocol):
             self.connection_lost(LoadError(str(frame.unmarshal(data)[2])))
         else:
             self._shake_hands(frame.unmarshal(data)[2])
+
+    def _body(self, data: bytes) -> None:
+        """A piece of a delivery's body; publishers get none."""
 
     def _shake_hands(self, method: object) -> None:
         if isinstance(method, commands.Connection.Start):
@@ -164,21 +222,62 @@ class Loader(asyncio.Protocol):
         self._transport.write(data)  # type: ignore[attr-defined]
 
 
+async def connected(port: int, shape: Shape, result: Result, batches: Sequence[bytes], **how: int) -> Loader:
+    """A loader that is ready to begin. Raises LoadError, OSError."""
+    _, loader = await asyncio.get_running_loop().create_connection(
+        lambda: Loader(shape, result, batches, **how), "127.0.0.1", port
+    )
+    await loader.ready
+    return loader
+
+
 async def run_load(ports: Sequence[int], connections: int, shape: Shape, seconds: float) -> Result:
     """Load for so many seconds from ``connections`` connections, which go round the ports. Raises LoadError."""
-    loop = asyncio.get_running_loop()
-    result = Result(seconds)
-    loaders = []
-    for number in range(connections):
-        _, loader = await loop.create_connection(lambda: Loader(shape, result), "127.0.0.1", ports[number % len(ports)])
-        loaders.append(loader)
-    await asyncio.gather(*(loader.ready for loader in loaders))
+    result = Result()
+    await run_until(ports, connections, shape, asyncio.sleep(seconds), result)
+    return result
+
+
+async def run_until(
+    ports: Sequence[int], connections: int, shape: Shape, end: Awaitable[object], result: Result
+) -> None:
+    """The same until ``end``, which is awaited when the load begins; ``result`` grows meanwhile. Raises LoadError."""
+    batches = [batch_bytes(shape, number) for number in range(shape.period)]
+    loaders = [
+        await connected(ports[number % len(ports)], shape, result, batches, first=number * len(batches) // connections)
+        for number in range(connections)
+    ]
     began = time.perf_counter()
     for loader in loaders:
         loader.begin()
-    await asyncio.sleep(seconds)
+    await end
     for loader in loaders:
         loader.stop()
-    await asyncio.wait_for(asyncio.gather(*(loader.ended for loader in loaders)), 30)
+    await _ended(loaders)
+    result.seconds = time.perf_counter() - began
+
+
+async def run_batches(ports: Sequence[int], connections: int, shape: Shape, batches: int) -> Result:
+    """So many batches and no more, shared out to ``connections`` connections. Raises LoadError."""
+    result = Result()
+    data = [batch_bytes(shape, number) for number in range(shape.period)]
+    loaders = []
+    for number in range(connections):
+        first, end = (batches * at // connections for at in (number, number + 1))
+        loaders.append(await connected(ports[number % len(ports)], shape, result, data, first=first, left=end - first))
+    began = time.perf_counter()
+    for loader in loaders:
+        loader.begin()
+    await _ended(loaders, None)
     result.seconds = time.perf_counter() - began
     return result
+
+
+async def _ended(loaders: Sequence[Loader], seconds: float | None = END_SECONDS) -> None:
+    try:
+        await asyncio.wait_for(asyncio.gather(*(loader.ended for loader in loaders)), seconds)
+    except TimeoutError:
+        raise LoadError(f"a batch was not answered within {END_SECONDS:.0f} s") from None
+    finally:
+        for loader in loaders:
+            loader.close()
