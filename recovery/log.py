@@ -170,7 +170,7 @@ class Log:
     # -- writing (one thread)
 
     def append(self, frames: list[Frame]) -> None:
-        """Write the frames in one go and sync once. Raises StoreError; then everything after it is refused."""
+        """Write the frames in one go and sync once, if there are any. StoreError; then all after it is refused."""
         self._guarded(lambda: self._append(frames))
 
     def truncate(self, last: int, tail: Position) -> None:
@@ -207,8 +207,13 @@ class Log:
         except OSError as error:
             self._broken = explain(error, self._directory)
             raise self._broken from error
+        except Exception as error:
+            self._broken = error if isinstance(error, StoreError) else StoreError(f"{type(error).__name__}: {error}")
+            raise
 
     def _append(self, frames: list[Frame]) -> None:
+        if not frames:
+            return
         tail = self.tail
         for frame in frames:
             if frame.first != tail.sequence + 1:

@@ -7,6 +7,7 @@ checkpoint does not delay an acknowledgement. Every report comes back through ``
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +78,7 @@ class Store:
         self._keeper = keeper
         self._reclaim_before = reclaim_before
         self._on_close = on_close
+        self._appends: deque[Frame] = deque()
 
     def suffix(self) -> Iterator[Frame]:
         """Frames of the log with events behind the last checkpoint; to be read to the end before any write."""
@@ -95,15 +97,19 @@ class Store:
         return self._log.tail
 
     def append(self, frame: Frame, done: Report) -> None:
-        """Write and sync a frame."""
-        self._writer.submit(lambda: self._log.append([frame]), done)
+        """Write and sync a frame, together with all that are asked for while the disk is busy with earlier ones."""
+        waiting = self._appends
+        waiting.append(frame)
+        self._writer.submit(lambda: self._append(waiting), done)
 
     def truncate(self, last: int, tail: Position, done: Report) -> None:
         """Cut the log after sequence ``last``; ``tail`` is the position of that event."""
+        self._appends = deque()
         self._writer.submit(lambda: self._log.truncate(last, tail), done)
 
     def reset(self, before: Position, done: Report) -> None:
         """Begin the log anew behind ``before``."""
+        self._appends = deque()
         self._writer.submit(lambda: self._log.reset(before), done)
 
     def checkpoint(self, checkpoint: Checkpoint, done: Report) -> None:
@@ -118,6 +124,13 @@ class Store:
         """Finish what was submitted and let go of everything."""
         self._on_close()
         self._log.close()
+
+    def _append(self, waiting: deque[Frame]) -> None:
+        """The first job of several takes all their frames; the others find them written, or the log broken."""
+        frames = []
+        while waiting:
+            frames.append(waiting.popleft())
+        self._log.append(frames)
 
     def _checkpoint(self, checkpoint: Checkpoint) -> None:
         self.base.write(checkpoint)

@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, NullLocator
 
 matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "txha"
@@ -33,12 +33,13 @@ def write_curves(
             plot.set_xscale("symlog", linthresh=lowest)
         else:
             plot.set_xscale("log")
-        plot.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    ticks = sorted({at for points in lines.values() for at, _ in points})
+    plot.set_xticks(ticks, [f"{at:,.0f}" for at in ticks])
+    plot.xaxis.set_minor_locator(NullLocator())
     if log_y:
         plot.set_yscale("log")
     else:
-        plot.set_ylim(bottom=0)
-        plot.margins(y=0.15)
+        plot.set_ylim(0, 1.15 * max(value for points in lines.values() for _, value in points))
     plot.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
     if len(lines) > 1:
         plot.legend(fontsize="small")

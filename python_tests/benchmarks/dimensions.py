@@ -292,6 +292,13 @@ DIMENSIONS = {
         (1, 8, 32),
         (1, 8),
         consumers,
-        (Plot("consumers", "messages", "messages/s delivered and acknowledged"),),
+        (
+            Plot(
+                "consumers",
+                "messages",
+                "messages/s taken",
+                "Delivered and acknowledged. Messages are numbered, and each must come exactly once.",
+            ),
+        ),
     ),
 }

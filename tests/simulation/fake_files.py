@@ -155,16 +155,11 @@ class FakeFiles(Files):
     def write(self, descriptor: int, buffers: Sequence[bytes]) -> None:
         file = self._open[descriptor]
         if self._about_to_crash() or self.full:
-            whole = b"".join(buffers)
-            file.data += whole[: len(whole) // 2]
+            self._put(file, buffers, sum(map(len, buffers)) // 2)
             self._step()
             raise OSError(errno.ENOSPC, "No space left on device")
         self._step()
-        for buffer in buffers:
-            file.data += buffer
-            if buffer[:4] == b"TXHA":
-                generation, first, count = _FRAME.unpack_from(buffer)
-                file.frames.append(Written(len(file.data), generation, first, first + count - 1))
+        self._put(file, buffers, sum(map(len, buffers)))
         file.modified = self._now()
 
     def sync(self, descriptor: int) -> None:
@@ -193,6 +188,16 @@ class FakeFiles(Files):
         if self.sync_fails:
             raise OSError(errno.EIO, "Input/output error")
         self._unsynced.clear()
+
+    @staticmethod
+    def _put(file: FakeFile, buffers: Sequence[bytes], size: int) -> None:
+        """The first ``size`` bytes; a frame counts as written if all of it is among them."""
+        for buffer in buffers:
+            file.data += buffer[:size]
+            if len(buffer) <= size and buffer[:4] == b"TXHA":
+                generation, first, count = _FRAME.unpack_from(buffer)
+                file.frames.append(Written(len(file.data), generation, first, first + count - 1))
+            size = max(0, size - len(buffer))
 
     def _opened(self, file: FakeFile) -> int:
         self._descriptors += 1

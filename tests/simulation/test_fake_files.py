@@ -84,3 +84,17 @@ def test_full_and_failing() -> None:
     with pytest.raises(OSError, match="Input/output") as failed:
         files.sync_directory(DIRECTORY)
     assert failed.value.errno == errno.EIO
+
+
+def test_the_account_of_frames_is_what_the_log_reads_after_half_a_write() -> None:
+    """Half of a write of several frames holds some of them whole; once found and synced they count."""
+    for count in range(1, 6):
+        files = FakeFiles(lambda: 0.0)
+        log, _ = opened(files)
+        log.append([frame(1)])
+        files.steps_to_crash = 0
+        with pytest.raises(Crashed):
+            log.append([frame(4 + 3 * number) for number in range(count)])
+        files.steps_to_crash = None
+        _, found = opened(files)
+        assert files.last_durable() == (1, found[-1]) and len(found) == 1 + count // 2
