@@ -16,13 +16,19 @@ not take part, and when a joiner connects for each transaction that is closed an
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
+
 
 class TxTrackers:
-    """All TxTrackers of one joiner: transaction -> the queues in doubt."""
+    """All TxTrackers of one joiner: transaction -> the queues in doubt.
+
+    A joiner that catches up under load has many thousands, and acknowledges often. So the decided ones are kept in the
+    order of their decisions, and an acknowledgement looks only at those that it empties. ``_prepared`` holds the rest.
+    """
 
     def __init__(self) -> None:
         self._queues: dict[int, set[int]] = {}
-        self._decided: dict[int, int] = {}
+        self._decided: list[tuple[int, int]] = []
         self._prepared: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -41,8 +47,8 @@ class TxTrackers:
 
     def decide(self, tx: int, sequence: int) -> None:
         """The transaction is decided to commit, at this sequence."""
-        if tx in self._queues:
-            self._decided[tx] = sequence
+        if self._prepared.pop(tx, None) is not None:
+            heappush(self._decided, (sequence, tx))
 
     def rolled_back(self, tx: int) -> None:
         """The transaction was aborted: nobody holds anything of it."""
@@ -55,12 +61,10 @@ class TxTrackers:
 
     def acknowledged(self, sequence: int, past_guard: bool) -> None:
         """The joiner's log is durable up to ``sequence``."""
-        for tx in list(self._queues):
-            decided = self._decided.get(tx)
-            if decided is not None:
-                if decided <= sequence:
-                    self._forget(tx)
-            elif past_guard and self._prepared[tx] <= sequence:
+        while self._decided and self._decided[0][0] <= sequence:
+            self._forget(heappop(self._decided)[1])
+        if past_guard:
+            for tx in [tx for tx, prepared in self._prepared.items() if prepared <= sequence]:
                 self._forget(tx)
 
     def _discard(self, tx: int, queue: int) -> None:
@@ -70,5 +74,4 @@ class TxTrackers:
 
     def _forget(self, tx: int) -> None:
         self._queues.pop(tx, None)
-        self._decided.pop(tx, None)
         self._prepared.pop(tx, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ha.tx_tracker import TxTrackers
+from tests.operations import lines_of
 
 TX = 7
 
@@ -65,3 +66,16 @@ def test_a_transaction_that_touches_no_queue_holds_nobody_back() -> None:
     trackers = TxTrackers()
     trackers.track(TX, set(), prepared=1)
     assert trackers.clear
+
+
+def test_an_acknowledgement_costs_what_it_empties_however_many_trackers_there_are() -> None:
+    costs = []
+    for count in (10, 10_000):
+        trackers = TxTrackers()
+        for number in range(count):
+            trackers.track(number, {1, 2}, 2 * number)
+            trackers.decide(number, 2 * number + 1)
+        trackers.track(count, {1}, 2 * count)
+        costs.append(lines_of(lambda t=trackers: t.acknowledged(1, False)))  # type: ignore[misc]
+        assert len(trackers) == 2 * count - 1
+    assert costs[0] == costs[1]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import FrameType
 from typing import Any
 
+from tests.operations import lines_of
 from txobserver.configuration import BindingSpec, Configuration, binding_step, queue_step
 from txobserver.contents import Contents
 from txobserver.events import Configure, Message
@@ -14,24 +12,6 @@ from txobserver.ids import Position
 from txobserver.store import Checkpoint, MemoryBase, Meta
 
 MESSAGE = Message("", "q", b"", b"m")
-
-
-def lines_of(call: Callable[[], object]) -> int:
-    """How many lines of Python a call carries out."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 class Indexed(MemoryBase):
