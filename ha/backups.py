@@ -131,7 +131,7 @@ class Backups:
             self._refuse(node, ack.session, "it acknowledges what was never sent")
             self.detach(node, now)
         elif session.resync is None:
-            session.acknowledge(ack.sequence, now)
+            session.acknowledge(ack.sequence, self._replica.tail.sequence, now)
         elif session.resync.ended_at is None:
             session.progress_at = now
             session.resync.store_marked()
@@ -221,11 +221,11 @@ class Backups:
         nodes = {m.node for m in self._keeper.counted()} | {n for n, s in self.sessions.items() if s.past_guard}
         return [self._primary.name, *sorted(nodes)]
 
-    def pump(self) -> None:
+    def pump(self, now: float) -> None:
         """Send what is durable here to whoever has room for it."""
         primary, durable = self._primary, self._replica.durable
         for session in self.sessions.values():
-            for effect in session.pump(primary.recent, durable, primary.commit, self._settings):
+            for effect in session.pump(primary.recent, durable, primary.commit, self._settings, now):
                 self._emit(effect)
 
     def tell_commit(self, now: float) -> None:

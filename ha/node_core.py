@@ -105,7 +105,7 @@ class NodeCore:
             if self.state == RECOVERING and primary.in_step:
                 self._activate()
         primary.flush()
-        backups.pump()
+        backups.pump(self.now)
         backups.grant(self.now)
 
     def on_link(self, node: str, up: bool) -> None:

@@ -2,7 +2,8 @@
 
 The guard stands at the primary's tail of the moment when the backup was attached. Everything behind it reaches the
 backup as it is made, so once the backup's log is durable up to the guard it lacks nothing: it takes part in
-transactions from then on, and its acknowledgement is waited for.
+transactions from then on, and its acknowledgement is waited for. A backup that has got there and lacks much of what
+was made meanwhile gets another guard, at the tail of that moment, as if it had been attached only then.
 """
 
 from __future__ import annotations

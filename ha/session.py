@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+from ha.pace import Pace
 from ha.queue_guard import QueueGuard
 from ha.recent_frames import RecentFrames
 from ha.resync import Resync
@@ -18,6 +19,11 @@ from ha.wire import Commit, Entries
 from txobserver.effects import Effect, ReadLog, Send
 from txobserver.frames import Frame
 from txobserver.ids import Member
+
+SMALL_LAG = 1000
+"""Events. Who lacks no more than these has them in a moment."""
+
+UNKNOWN = 1 << 62
 
 
 class Session:
@@ -38,6 +44,10 @@ class Session:
         self._told = 0
         self._told_at = now
         self.resync: Resync | None = None
+        self._pace = Pace()
+        self._portion_from = keep
+        self._portion_bytes = 0
+        self._missing = UNKNOWN
 
     @property
     def past_guard(self) -> bool:
@@ -61,14 +71,25 @@ class Session:
         self.guard = guard
         self._next = sequence + 1
 
-    def acknowledge(self, sequence: int, now: float) -> None:
-        """The backup's log is durable up to ``sequence``."""
+    def acknowledge(self, sequence: int, tail: int, now: float) -> None:
+        """The backup's log is durable up to ``sequence``, the primary's ends at ``tail``."""
+        if not self.past_guard and self.guard.passed(sequence):
+            self._raise_guard(tail, tail - sequence)
         if sequence > self.acknowledged:
             self.acknowledged = sequence
             self.progress_at = now
             while self._in_flight and self._in_flight[0][0] <= sequence:
                 self._bytes -= self._in_flight.popleft()[1]
         self.trackers.acknowledged(self.acknowledged, self.past_guard)
+
+    def _raise_guard(self, tail: int, missing: int) -> None:
+        """A joiner at its guard that still lacks much would hold all commits up if it counted now.
+
+        So the guard is set anew, as if it had attached only now. That ends: each time it must lack half as much.
+        """
+        if SMALL_LAG < missing <= self._missing // 2:
+            self._missing = missing
+            self.guard = QueueGuard(tail)
 
     def owes_since(self, tail: int, now: float, timeout: float) -> bool:
         """Whether something up to ``tail`` has been owed for longer than ``timeout`` without any progress."""
@@ -77,20 +98,38 @@ class Session:
             return False
         return now - self.progress_at > timeout
 
-    def pump(self, recent: RecentFrames, durable: int, commit: int, settings: Settings) -> list[Effect]:
+    def pump(self, recent: RecentFrames, durable: int, commit: int, settings: Settings, now: float) -> list[Effect]:
         """What can be sent now: entries up to ``durable``, the primary's own durable tail (persist, then send)."""
         effects: list[Effect] = []
         if self.resync is not None:
             self.resync.flush()
             return effects
-        while self._next <= durable and self._bytes < settings.window_bytes and not self._reading:
+        if not self.past_guard and not self._next_portion(durable, settings.portion_bytes, now):
+            return effects
+        window = settings.window_bytes if self.past_guard else settings.portion_bytes
+        while self._next <= durable and self._bytes < window and not self._reading:
             frame = recent.starting_at(self._next)
             if frame is None:
                 self._reading = True
-                effects.append(ReadLog(self.member.node, self.number, self._next, settings.window_bytes))
+                effects.append(ReadLog(self.member.node, self.number, self._next, window))
             else:
                 effects.append(self._entries(frame, commit))
         return effects
+
+    def _next_portion(self, durable: int, size: int, now: float) -> bool:
+        """Whether a joiner may be sent something now: ``size`` bytes at a time, with rests (``ha.pace``)."""
+        pace = self._pace
+        if pace.working:
+            if self._portion_bytes < size:
+                return True
+            if self._bytes or self._reading:
+                return False
+            pace.end(now, self.acknowledged - self._portion_from, durable - self.acknowledged)
+        if pace.resting(now) or self._next > durable:
+            return False
+        pace.begin(now)
+        self._portion_from, self._portion_bytes = self.acknowledged, 0
+        return True
 
     def log_read(self, frames: Iterable[Frame], commit: int) -> list[Effect]:
         """Frames read from the log for this session."""
@@ -113,5 +152,6 @@ class Session:
         self._next = frame.last + 1
         self._in_flight.append((frame.last, len(frame.data)))
         self._bytes += len(frame.data)
+        self._portion_bytes += len(frame.data)
         self._told = max(self._told, commit)
         return Send(self.member.node, Entries(self.generation, self.number, commit, frame.data))

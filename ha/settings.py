@@ -14,8 +14,9 @@ class Settings:
     expected backup. ``link_down_grace``: how long a lost connection may be down before its backup is taken out.
     ``heartbeat_every``: how often a primary speaks to a backup even if nothing happens; ``silence``: after how long
     without a word a backup takes its attachment for ended. ``lease_drift``: by how much one node's clock may run slower
-    than another's, as a fraction; a primary gives up its lease by so much before it ends. ``backlog_bytes``: how much
-    of the stream may wait to pass the commit point before clients are not read any more.
+    than another's, as a fraction; a primary gives up its lease by so much before it ends. ``portion_bytes``: how
+    much a joiner that does not count yet is sent at a time. ``backlog_bytes``: how much of the stream may wait to pass
+    the commit point before clients are not read any more.
     """
 
     lease_ttl: float = 1.0
@@ -30,6 +31,7 @@ class Settings:
     lease_drift: float = 0.02
     min_ready: int = 1
     window_bytes: int = 8 << 20
+    portion_bytes: int = 1 << 20
     backlog_bytes: int = 32 << 20
     recent_bytes: int = 64 << 20
     checkpoint_bytes: int = 64 << 20

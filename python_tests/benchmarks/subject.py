@@ -129,6 +129,15 @@ class Subject:
         logs = [path.read_text() for path in self.cluster.directory.glob("node-*/node.log")]
         return sum(log.count(line) for log in logs for line in DEPARTURES)
 
+    def log_is_whole(self) -> bool:
+        """Whether the primary still has its log from the first event on."""
+        return (self.cluster.directory / self.primary / "log" / f"{1:020}.log").exists()
+
+    def copies(self, name: str) -> int:
+        """How often the primary has begun to copy all queues to this node."""
+        log = (self.cluster.directory / self.primary / "node.log").read_text()
+        return log.count(f"backup {name} resynchronises queue by queue")
+
     def anonymous_mib(self) -> float:
         """Anonymous resident memory of the node that has most."""
         return max(anonymous_bytes(self.cluster.pid(directory.name)) for directory in self._directories()) / 2**20

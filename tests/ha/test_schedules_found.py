@@ -152,7 +152,7 @@ def test_participants_taken_too_early() -> None:
     assert not session.past_guard
 
     def passes_and_commits() -> None:
-        session.acknowledge(session.guard.at, cluster.now)
+        session.acknowledge(session.guard.at, session.guard.at, cluster.now)
         observer.commit(primary.host.note("commit"))
 
     primary.report(passes_and_commits)
