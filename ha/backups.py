@@ -131,7 +131,8 @@ class Backups:
             self._refuse(node, ack.session, "it acknowledges what was never sent")
             self.detach(node, now)
         elif session.resync is None:
-            session.acknowledge(ack.sequence, self._replica.tail.sequence, now)
+            tail, counts = self._replica.tail.sequence, session.member in self._keeper.counted()
+            session.acknowledge(ack.sequence, tail, now, NEVER if counts else self._settings.small_lag)
         elif session.resync.ended_at is None:
             session.progress_at = now
             session.resync.store_marked()
@@ -223,9 +224,10 @@ class Backups:
 
     def pump(self, now: float) -> None:
         """Send what is durable here to whoever has room for it."""
-        primary, durable = self._primary, self._replica.durable
+        primary, durable, counted = self._primary, self._replica.durable, self._keeper.counted()
         for session in self.sessions.values():
-            for effect in session.pump(primary.recent, durable, primary.commit, self._settings, now):
+            awaited = session.past_guard or session.member in counted
+            for effect in session.pump(primary.recent, durable, primary.commit, self._settings, now, awaited):
                 self._emit(effect)
 
     def tell_commit(self, now: float) -> None:

@@ -20,9 +20,6 @@ from txobserver.effects import Effect, ReadLog, Send
 from txobserver.frames import Frame
 from txobserver.ids import Member
 
-SMALL_LAG = 1000
-"""Events. Who lacks no more than these has them in a moment."""
-
 UNKNOWN = 1 << 62
 
 
@@ -71,10 +68,13 @@ class Session:
         self.guard = guard
         self._next = sequence + 1
 
-    def acknowledge(self, sequence: int, tail: int, now: float) -> None:
-        """The backup's log is durable up to ``sequence``, the primary's ends at ``tail``."""
+    def acknowledge(self, sequence: int, tail: int, now: float, small_lag: int = UNKNOWN) -> None:
+        """The backup's log is durable up to ``sequence``, the primary's ends at ``tail``.
+
+        ``small_lag``: one that nobody waits for yet, and that lacks more events than these, must go on catching up.
+        """
         if not self.past_guard and self.guard.passed(sequence):
-            self._raise_guard(tail, tail - sequence)
+            self._raise_guard(tail, tail - sequence, small_lag)
         if sequence > self.acknowledged:
             self.acknowledged = sequence
             self.progress_at = now
@@ -82,12 +82,12 @@ class Session:
                 self._bytes -= self._in_flight.popleft()[1]
         self.trackers.acknowledged(self.acknowledged, self.past_guard)
 
-    def _raise_guard(self, tail: int, missing: int) -> None:
+    def _raise_guard(self, tail: int, missing: int, small_lag: int) -> None:
         """A joiner at its guard that still lacks much would hold all commits up if it counted now.
 
         So the guard is set anew, as if it had attached only now. That ends: each time it must lack half as much.
         """
-        if SMALL_LAG < missing <= self._missing // 2:
+        if small_lag < missing <= self._missing // 2:
             self._missing = missing
             self.guard = QueueGuard(tail)
 
@@ -98,15 +98,20 @@ class Session:
             return False
         return now - self.progress_at > timeout
 
-    def pump(self, recent: RecentFrames, durable: int, commit: int, settings: Settings, now: float) -> list[Effect]:
-        """What can be sent now: entries up to ``durable``, the primary's own durable tail (persist, then send)."""
+    def pump(
+        self, recent: RecentFrames, durable: int, commit: int, settings: Settings, now: float, awaited: bool
+    ) -> list[Effect]:
+        """What can be sent now: entries up to ``durable``, the primary's own durable tail (persist, then send).
+
+        ``awaited``: the commits wait for this backup, so it is served at full speed; others are served at their pace.
+        """
         effects: list[Effect] = []
         if self.resync is not None:
             self.resync.flush()
             return effects
-        if not self.past_guard and not self._next_portion(durable, settings.portion_bytes, now):
+        if not awaited and not self._next_portion(durable, settings.portion_bytes, now):
             return effects
-        window = settings.window_bytes if self.past_guard else settings.portion_bytes
+        window = settings.window_bytes if awaited else settings.portion_bytes
         while self._next <= durable and self._bytes < window and not self._reading:
             frame = recent.starting_at(self._next)
             if frame is None:

@@ -15,7 +15,8 @@ class Settings:
     ``heartbeat_every``: how often a primary speaks to a backup even if nothing happens; ``silence``: after how long
     without a word a backup takes its attachment for ended. ``lease_drift``: by how much one node's clock may run slower
     than another's, as a fraction; a primary gives up its lease by so much before it ends. ``portion_bytes``: how
-    much a joiner that does not count yet is sent at a time. ``backlog_bytes``: how much of the stream may wait to pass
+    much a joiner that does not count yet is sent at a time; ``small_lag``: with how many events still lacking it may
+    count, since it has those in a moment. ``backlog_bytes``: how much of the stream may wait to pass
     the commit point before clients are not read any more.
     """
 
@@ -32,6 +33,7 @@ class Settings:
     min_ready: int = 1
     window_bytes: int = 8 << 20
     portion_bytes: int = 1 << 20
+    small_lag: int = 1000
     backlog_bytes: int = 32 << 20
     recent_bytes: int = 64 << 20
     checkpoint_bytes: int = 64 << 20

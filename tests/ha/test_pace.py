@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from ha.pace import LONGEST_REST, Pace
 from ha.queue_guard import QueueGuard
-from ha.session import SMALL_LAG, Session
+from ha.session import Session
 from ha.wire import Entries
 from tests.ha.memory_cluster import MemoryCluster
 from tests.ha.memory_host import text
 from tests.ha.steps import backups_of, declared
 from txobserver.ids import Member
+
+SMALL_LAG = 1000
 
 
 def test_it_rests_for_twice_as_long_as_it_worked() -> None:
@@ -43,10 +45,10 @@ def test_a_guard_is_raised_while_much_is_lacking_and_not_for_ever() -> None:
         (100 + 16 * SMALL_LAG, 100 + 24 * SMALL_LAG, False),
         (100 + 24 * SMALL_LAG, 100 + 31 * SMALL_LAG, True),
     ):
-        session.acknowledge(reached, tail, 0.0)
+        session.acknowledge(reached, tail, 0.0, SMALL_LAG)
         assert session.past_guard == passed
     quick = Session(Member("b", "b1"), 1, 1, 0, QueueGuard(100), 0.0)
-    quick.acknowledge(100, 100 + SMALL_LAG, 0.0)
+    quick.acknowledge(100, 100 + SMALL_LAG, 0.0, SMALL_LAG)
     assert quick.past_guard
 
 
@@ -78,6 +80,30 @@ def test_a_joiner_is_sent_one_portion_at_a_time() -> None:
     cluster.run(cluster.all_ready)
     assert on_the_way and max(on_the_way) < 4000, "a portion, and the frame that filled it"
     cluster.check_agreement()
+
+
+def test_a_ready_member_that_comes_back_behind_is_not_paced() -> None:
+    """The commits wait for it: every rest would be theirs."""
+    cluster = declared("q", portion_bytes=2000, small_lag=3, link_down_grace=5.0, prepare_timeout=30.0)
+    primary, name = cluster.primary, backups_of(cluster)[0].name
+    on_the_way: list[int] = []
+
+    def look(source: str, target: str, message: object) -> bool:
+        if target == name and isinstance(message, Entries):
+            on_the_way.append(cluster.primary.core.backups.sessions[name].lag_bytes)  # type: ignore[union-attr]
+        return False
+
+    cluster.partition(name)
+    for number in range(300):
+        primary.report(lambda n=number: primary.host.publish("q", f"{n}"))  # type: ignore[misc]
+        if number % 10 == 0:
+            cluster.turn()
+    assert len(cluster.coordination.record.ready) == 3
+    cluster.lose = look
+    cluster.heal()
+    cluster.run(lambda: primary.host.answer("publish 299") == "ok")
+    assert max(on_the_way) > 8000, "all that there is at once"
+    assert len(cluster.coordination.record.ready) == 3 and cluster.all_ready()
 
 
 def test_a_joiner_gets_there_while_others_publish_all_the_time() -> None:

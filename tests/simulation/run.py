@@ -65,6 +65,8 @@ class Run:
             recent_bytes=chance.choice((2000, 1 << 20)),
             prepare_timeout=chance.choice((0.5, 1.5)),
             backup_timeout=chance.choice((1.0, 2.0)),
+            portion_bytes=chance.choice((1000, 1 << 20)),
+            small_lag=chance.choice((3, 1000)),
         )
         self.schedule = draw_schedule(self.world, LOAD_SECONDS) if schedule is None else schedule
         self.cluster = Cluster(self.world, size, settings)
