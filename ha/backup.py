@@ -57,6 +57,7 @@ class Backup:
         self._commit = 0
         self._checkpoint = checkpoint
         self._replicator: QueueReplicator | None = None
+        self._reset: ResetLog | None = None
 
     def heard(self, now: float) -> None:
         """The primary has said something to this attachment."""
@@ -94,6 +95,7 @@ class Backup:
         self.attached = False
         self.session = 0
         self._replicator = None
+        self._reset = None
         if retry_at_once:
             self._asked_at = None
 
@@ -158,9 +160,12 @@ class Backup:
         else:
             self._end_snapshot(replicator, message)
 
-    def log_reset(self) -> int | None:
-        """The former log is gone: the snapshot may be made durable, and acknowledged. Returns its sequence."""
-        if self._replicator is None:
+    def log_reset(self, asked: ResetLog) -> int | None:
+        """The former log is gone: the snapshot may be made durable, and acknowledged. Returns its sequence.
+
+        None if an earlier attachment asked for it (``reset_of_an_earlier_attachment``).
+        """
+        if self._replicator is None or self._reset is not asked:
             return None
         sequence = self._replicator.finish()
         self._replicator = None
@@ -173,7 +178,8 @@ class Backup:
         except SnapshotMismatch as error:
             self._give_up(f"the snapshot does not match, beginning anew: {error}")
         else:
-            self._emit(ResetLog(message.position.sequence + 1, tuple(message.history)))
+            self._reset = ResetLog(message.position.sequence + 1, tuple(message.history))
+            self._emit(self._reset)
 
     # -- the commit point
 

@@ -22,7 +22,7 @@ from ha.primary import Primary
 from ha.record_keeper import RecordKeeper
 from ha.replica import Replica
 from ha.settings import Settings
-from txobserver.effects import CompareAndSet, Effect, LogLine, ReadRecord, Send, Stop
+from txobserver.effects import CompareAndSet, Effect, LogLine, ReadRecord, ResetLog, Send, Stop
 from txobserver.frames import Frame
 from txobserver.ids import Member
 from txobserver.ledger import Host
@@ -145,9 +145,9 @@ class NodeCore:
         """The queue state has been brought forward."""
         self._checkpointing.written()
 
-    def on_reset(self) -> None:
+    def on_reset(self, asked: ResetLog) -> None:
         """The log has been begun anew."""
-        if self.backup and (sequence := self.backup.log_reset()) is not None:
+        if self.backup and (sequence := self.backup.log_reset(asked)) is not None:
             self.log_first = sequence + 1
 
     def on_record(self, record: Record | None) -> None:

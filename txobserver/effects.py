@@ -37,7 +37,7 @@ class Truncate(NamedTuple):
 
 
 class ResetLog(NamedTuple):
-    """Begin the log anew at sequence ``following``: a snapshot stands in for all before it. Reports ``on_reset``."""
+    """Begin the log anew at sequence ``following``: a snapshot stands in for all before it. Reports ``on_reset`` with it."""
 
     following: int
     history: tuple[Position, ...]

@@ -44,7 +44,7 @@ class Broker:
         self.exchange_operations = ExchangeOperations(self)
         self.binding_operations = BindingOperations(self)
         self._limits = limits
-        self._sessions: set[Session] = set()
+        self._sessions: dict[Session, None] = {}
         self._ledger: Ledger | None = None
         self._forget_everything()
 
@@ -77,12 +77,12 @@ class Broker:
         if self._ledger is None:
             raise AmqpError(320, "this node is not the primary")
         session = Session(self, outlet)
-        self._sessions.add(session)
+        self._sessions[session] = None
         return session
 
     def disconnect(self, session: Session) -> None:
         """A connection has ended."""
-        self._sessions.discard(session)
+        self._sessions.pop(session, None)
 
     def accessible_queue(self, name: str, session: Session) -> Queue:
         """The queue. 404 if there is none, 405 if it is another connection's."""
@@ -110,7 +110,7 @@ class Broker:
     def on_inactive(self, reason: str) -> None:
         """No longer: close every client, answer nothing that is outstanding, forget every queue."""
         self._ledger = None
-        sessions, self._sessions = self._sessions, set()
+        sessions, self._sessions = self._sessions, {}
         for queue in self.topology.queues.values():
             queue.deleted = True
         for session in sessions:

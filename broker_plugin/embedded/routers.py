@@ -106,7 +106,7 @@ class HeadersRouter:
         del self._bindings[list(mine).index(True)]
 
     def match(self, key: str, headers: Mapping[str, Any]) -> Iterable[Destination]:
-        return {target for arguments, target in self._bindings if headers_match(arguments, headers)}
+        return dict.fromkeys(to for arguments, to in self._bindings if headers_match(arguments, headers))
 
 
 MATCH_MODES = ("all", "any", "all-with-x", "any-with-x")

@@ -22,17 +22,17 @@ class Session:
         self.flowing = True
         self.relief_at: int | None = None
         self.broker = broker
-        self._channels: set[Channel] = set()
+        self._channels: dict[Channel, None] = {}
 
     def open_channel(self, outlet: ChannelOutlet) -> Channel:
         """A new channel."""
         channel = Channel(self.broker, self, outlet)
-        self._channels.add(channel)
+        self._channels[channel] = None
         return channel
 
     def forget(self, channel: Channel) -> None:
         """The channel is closed."""
-        self._channels.discard(channel)
+        self._channels.pop(channel, None)
 
     def set_flowing(self, flowing: bool) -> None:
         """Whether the client takes what is sent to it; if not, its consumers are passed over."""

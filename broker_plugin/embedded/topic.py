@@ -50,9 +50,9 @@ class TopicTrie(Generic[T]):
                 break
             del node.children[word]
 
-    def match(self, routing_key: str) -> set[T]:
-        """Every target with a pattern that this routing key matches."""
-        found: set[T] = set()
+    def match(self, routing_key: str) -> list[T]:
+        """Every target with a pattern that this routing key matches, each once."""
+        found: dict[T, None] = {}
         key = words(routing_key)
         seen: set[tuple[int, int]] = set()
         stack = [(self._root, 0)]
@@ -62,11 +62,11 @@ class TopicTrie(Generic[T]):
                 continue
             seen.add((id(node), at))
             if at == len(key):
-                found.update(node.targets)
+                found.update(dict.fromkeys(node.targets))
             else:
                 for name in (key[at], "*"):
                     if child := node.children.get(name):
                         stack.append((child, at + 1))
             if several := node.children.get("#"):
                 stack.extend((several, after) for after in range(at, len(key) + 1))
-        return found
+        return list(found)

@@ -98,7 +98,7 @@ class Topology:
         self.exchanges[exchange.name] = exchange
         self.routes.clear()
 
-    def remove_exchange(self, name: str) -> set[str]:
+    def remove_exchange(self, name: str) -> list[str]:
         """An exchange was deleted, and every binding from and to it; returns the sources that lost a binding."""
         self.exchanges.pop(name, None)
         self.routes.clear()
@@ -111,7 +111,7 @@ class Topology:
         self.queues[queue.name] = queue
         self.routes.clear()
 
-    def remove_queue(self, name: str) -> set[str]:
+    def remove_queue(self, name: str) -> list[str]:
         """A queue was deleted, and every binding to it; returns the sources that lost a binding."""
         self.queues.pop(name, None)
         self.routes.clear()
@@ -137,11 +137,11 @@ class Topology:
         self._unbind(there)
         return True
 
-    def _remove_target(self, target: Destination) -> set[str]:
+    def _remove_target(self, target: Destination) -> list[str]:
         doomed = list(self._to.get(target, {}).values())
         for each in doomed:
             self._unbind(each)
-        return {each.source for each in doomed}
+        return list(dict.fromkeys(each.source for each in doomed))
 
     def _unbind(self, gone: Binding) -> None:
         del self._bindings[gone.identity]

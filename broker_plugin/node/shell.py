@@ -169,7 +169,7 @@ class Shell:
             if error is not None:
                 self._failed(error)
             else:
-                self.report(self.core.on_reset)
+                self.report(lambda: self.core.on_reset(effect))
 
         self._store.reset(before, done)
 

@@ -141,7 +141,7 @@ class MemoryNode:
         elif isinstance(write, ResetLog):
             self.cluster.check_not_ready(self, "throws its log away")
             disk.frames = []
-            self.report(self.core.on_reset)
+            self.report(lambda: self.core.on_reset(write))
         else:
             _, effect, frames = write
             self.report(lambda: self.core.on_log_read(effect.peer, effect.session, frames))

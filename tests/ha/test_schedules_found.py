@@ -11,7 +11,7 @@ from ha.wire import Refused, SnapshotEnd
 from tests.ha.memory_cluster import MemoryCluster
 from tests.ha.steps import answered, backups_of, begin_t, commit, declared, publish
 from txobserver.configuration import queue_step
-from txobserver.effects import Effect, Send
+from txobserver.effects import Effect, ResetLog, Send
 from txobserver.events import Configure
 from txobserver.ids import Member, Position
 from txobserver.store import MemoryBase, Meta
@@ -49,6 +49,27 @@ def test_a_joiner_in_the_middle_of_a_snapshot_hears_from_the_primary() -> None:
     session = joiner.core.backup.session
     cluster.pause(cluster.settings.silence + 1)
     assert joiner.core.backup.attached and joiner.core.backup.session == session
+
+
+def test_reset_of_an_earlier_attachment() -> None:
+    """P12: a joiner's disk empties the log for a snapshot, and it is attached anew meanwhile: that was for the other."""
+    cluster = declared("q", prepare_timeout=60.0, silence=60.0)
+    name = backups_of(cluster)[0].name
+    cluster.kill(name)
+    cluster.run(lambda: len(cluster.coordination.record.ready) == 2)
+    publish(cluster.primary, "q", "m")
+    cluster.primary.core.log_first = cluster.primary.disk.frames[-1].last + 1
+    joiner = cluster.start(name, wipe=True)
+    cluster.run(lambda: any(isinstance(write, ResetLog) for write in joiner.writes))
+    joiner.disk_held = True
+    first = joiner.core.backup.session
+    cluster.partition(name)
+    cluster.turn()
+    cluster.heal()
+    cluster.run(lambda: joiner.core.backup.session != first and joiner.core.backup.attached)
+    joiner.disk_held = False
+    cluster.run(cluster.all_ready)
+    cluster.check_agreement()
 
 
 def test_handover_outlives_the_lease() -> None:

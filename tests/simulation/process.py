@@ -237,7 +237,7 @@ class Process:
     def _reset(self, effect: ResetLog) -> None:
         self.cluster.truth.undoing(self, 0)
         before = Position(effect.history[-1].generation if effect.history else 0, effect.following - 1)
-        self.store.reset(before, self._stored(lambda: self.report(self.core.on_reset)))
+        self.store.reset(before, self._stored(lambda: self.report(lambda: self.core.on_reset(effect))))
 
     def _checkpoint(self, effect: WriteCheckpoint) -> None:
         if effect.checkpoint.meta.resyncing:
