@@ -37,7 +37,7 @@ class Truncate(NamedTuple):
 
 
 class ResetLog(NamedTuple):
-    """Begin the log anew at sequence ``following``: a snapshot stands in for all before it. Reports ``on_reset`` with it."""
+    """Begin the log anew at sequence ``following``: a snapshot stands for all before it. Reported to ``on_reset``."""
 
     following: int
     history: tuple[Position, ...]

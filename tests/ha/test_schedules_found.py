@@ -52,7 +52,7 @@ def test_a_joiner_in_the_middle_of_a_snapshot_hears_from_the_primary() -> None:
 
 
 def test_reset_of_an_earlier_attachment() -> None:
-    """P12: a joiner's disk empties the log for a snapshot, and it is attached anew meanwhile: that was for the other."""
+    """P12: a joiner's log is emptied for a snapshot, and it is attached anew meanwhile: that was for the former one."""
     cluster = declared("q", prepare_timeout=60.0, silence=60.0)
     name = backups_of(cluster)[0].name
     cluster.kill(name)
