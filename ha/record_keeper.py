@@ -34,6 +34,8 @@ class RecordKeeper:
         self._sent_at = sent_at
         self.in_flight: CompareAndSet | None = None
         self._unresolved: set[Member] = set()
+        self._counted: frozenset[Member] = frozenset()
+        self._counted_by: Record | None = None
         self._adds: set[Member] = set()
         self._removes: set[Member] = set()
         self._release: str | None = None
@@ -52,9 +54,12 @@ class RecordKeeper:
         """Whether the lease has been given up, durably."""
         return self.record.released
 
-    def counted(self) -> set[Member]:
-        """Everyone but us who is, or may be, a member of the ready set."""
-        return (set(self.record.ready) | self._unresolved) - {self._me}
+    def counted(self) -> frozenset[Member]:
+        """Everyone but us who is, or may be, a member of the ready set. Asked often, and changes rarely."""
+        if self._counted_by is not self.record:
+            self._counted = (frozenset(self.record.ready) | self._unresolved) - {self._me}
+            self._counted_by = self.record
+        return self._counted
 
     def is_ready(self, member: Member) -> bool:
         """Whether the record certainly lists this member."""
@@ -95,7 +100,9 @@ class RecordKeeper:
         ready += sorted(m for m in self._adds if m not in ready)
         if self._leave and len(ready) > 1:
             ready.remove(self._me)
-        self._unresolved |= self._adds
+        if self._adds:
+            self._unresolved |= self._adds
+            self._counted_by = None
         wished = msgspec.structs.replace(
             self.record,
             version=self.record.version + 1,
@@ -113,6 +120,7 @@ class RecordKeeper:
         self.record = record
         self._lease_until = self._sent_at + self._lease_seconds
         self._unresolved.clear()
+        self._counted_by = None
         self._adds -= set(record.ready)
         self._removes &= set(record.ready)
 

@@ -4,6 +4,9 @@ Events are taken in as they arrive (``receive``) or are made (``append``): they 
 node can vote on a prepare, but touch no queue. Only what has passed the commit point is applied, in stream order, on
 the primary and on backups by the same code; so queues agree wherever positions do (P7), nothing of an undecided
 transaction ever reaches a queue (P9), and a log suffix that must be thrown away was never applied.
+
+Most events are parts of transactions. They wait in their TxBuffer for the decision, and only there: to apply one of
+them means to go past it.
 """
 
 from __future__ import annotations
@@ -36,6 +39,10 @@ from txobserver.store import Base, Checkpoint, Meta
 from txobserver.table import IllegalTransition
 from txobserver.tx_buffer import TxBuffer
 
+_WAITING = (TxEnqueue, TxOpen, TxDequeue)
+"""What a TxBuffer holds until its decision."""
+_ENDING = (TxPrepare, TxDecision)
+
 
 class GapInStream(Exception):
     """A frame does not continue the log, or its events do not follow from what is there."""
@@ -47,7 +54,7 @@ class Replica:
     def __init__(self, base: Base, meta: Meta, transactions: dict[int, list[tuple[int, TxEvent]]]) -> None:
         self.contents = Contents(base, meta)
         self.history: list[Position] = list(meta.history)
-        self.tail = meta.applied
+        self._generation, self._sequence = meta.applied
         self.durable = meta.applied.sequence
         self.resyncing = meta.resyncing
         self.buffers: dict[int, TxBuffer] = {}
@@ -64,9 +71,14 @@ class Replica:
         """The last applied event."""
         return self.contents.applied
 
+    @property
+    def tail(self) -> Position:
+        """The last event that is here."""
+        return Position(self._generation, self._sequence)
+
     def append(self, generation: int, event: Event) -> int:
         """Take an event made here; returns its sequence."""
-        sequence = self.tail.sequence + 1
+        sequence = self._sequence + 1
         self._take(generation, sequence, event)
         return sequence
 
@@ -79,8 +91,10 @@ class Replica:
             events = frame.events()
             if not events or len(events) != frame.count:
                 raise ValueError(f"it holds {len(events)} events")
-            for offset, event in enumerate(events):
-                self._take(frame.generation, frame.first + offset, event)
+            generation, sequence = frame.generation, frame.first
+            for event in events:
+                self._take(generation, sequence, event)
+                sequence += 1
         except (ValueError, IllegalTransition) as error:
             self.truncate(before.sequence)
             raise GapInStream(f"frame {frame.generation}.{frame.first} cannot be: {error}") from None
@@ -89,9 +103,9 @@ class Replica:
     def restore(self, frame: Frame) -> None:
         """Take a frame that the log held at the start; it may begin within what is applied already."""
         for offset, event in enumerate(frame.events()):
-            if frame.first + offset > self.tail.sequence:
+            if frame.first + offset > self._sequence:
                 self._take(frame.generation, frame.first + offset, event)
-        self.durable = self.tail.sequence
+        self.durable = self._sequence
 
     def truncate(self, last: int) -> None:
         """Forget everything after sequence ``last``, none of which is applied."""
@@ -99,22 +113,28 @@ class Replica:
         while self._unapplied and self._unapplied[-1][0] > last:
             self._unapplied.pop()
         self.history = [start for start in self.history if start.sequence <= last]
-        self.tail = self.position_of(last)
+        self._generation, self._sequence = self.position_of(last)
         self.durable = min(self.durable, last)
         self.buffers = {tx: buffer for tx, buffer in self.buffers.items() if buffer.truncate(last)}
 
     def position_of(self, sequence: int) -> Position:
         """The position of an event of this log."""
+        if self.history and sequence >= self.history[-1].sequence:
+            return Position(self.history[-1].generation, sequence)
         generation = max((s.generation for s in self.history if s.sequence <= sequence), default=0)
         return Position(generation, sequence)
 
     def apply(self, commit: int) -> None:
-        """Carry out everything up to sequence ``commit``, in order."""
+        """Carry out everything up to sequence ``commit``, in order. In a resync there is nothing to carry out."""
+        if self.resyncing:
+            return
         queue, contents = self._unapplied, self.contents
         while queue and queue[0][0] <= commit:
             sequence, generation, event = queue.popleft()
             contents.applied = Position(generation, sequence)
             _APPLY[type(event)](self, sequence, event)
+        if commit > contents.applied.sequence:
+            contents.applied = self.position_of(commit)
 
     def begin_resync(self) -> None:
         """A primary's snapshot will overwrite this node: its prepared branches and unapplied events are dropped."""
@@ -135,7 +155,8 @@ class Replica:
         for gone in contents.known_queues() - configuration.numbers():
             contents.drop_queue(gone)
         contents.configuration = configuration
-        contents.applied = self.tail = position
+        contents.applied = position
+        self._generation, self._sequence = position
         self.history = list(history)
         self.durable = position.sequence
         self.resyncing = False
@@ -169,12 +190,21 @@ class Replica:
         self.contents.thaw()
 
     def _take(self, generation: int, sequence: int, event: Event) -> None:
+        if generation != self._generation or not self.history:
+            self._begin(generation, sequence)
+        self._sequence = sequence
+        if isinstance(event, _WAITING):
+            self._buffer(event.tx, sequence, event)
+            return
+        if isinstance(event, _ENDING):
+            self._buffer(event.tx, sequence, event)
+        self._unapplied.append((sequence, generation, event))
+
+    def _begin(self, generation: int, sequence: int) -> None:
+        """The first event of a generation, or the first of all."""
         if not self.history or generation > self.history[-1].generation:
             self.history.append(Position(generation, sequence))
-        self.tail = Position(generation, sequence)
-        self._unapplied.append((sequence, generation, event))
-        if isinstance(event, TxOpen | TxEnqueue | TxDequeue | TxPrepare | TxDecision):
-            self._buffer(event.tx, sequence, event)
+        self._generation = generation
 
     def _buffer(self, tx: int, sequence: int, event: TxEvent) -> None:
         buffer = self.buffers.get(tx)
@@ -224,9 +254,6 @@ class Replica:
         count = self.contents.purge(event.queue, event.place, event.spared)
         self.listener.purged(event.queue, event.place, event.spared, count)
 
-    def _apply_tx_event(self, sequence: int, event: TxOpen | TxEnqueue | TxDequeue) -> None:
-        """Nothing to do: the TxBuffer holds it until the decision."""
-
     def _apply_prepare(self, sequence: int, event: TxPrepare) -> None:
         self.listener.prepared(event.tx)
 
@@ -250,9 +277,6 @@ _APPLY: dict[type, Callable[..., None]] = {
     Settle: Replica._apply_settle,
     Delivered: Replica._apply_delivered,
     Purge: Replica._apply_purge,
-    TxOpen: Replica._apply_tx_event,
-    TxEnqueue: Replica._apply_tx_event,
-    TxDequeue: Replica._apply_tx_event,
     TxPrepare: Replica._apply_prepare,
     TxDecision: Replica._apply_decision,
 }

@@ -89,11 +89,10 @@ class Contents:
         summary = self._summaries.get(queue)
         if summary is None:
             return False
-        layer = self._fresh.setdefault(queue, {})
-        places = self._fresh_places.get(queue)
-        if places is None:
-            places = self._fresh_places[queue] = Places()
-        places.add(place)
+        layer = self._fresh.get(queue)
+        if layer is None:
+            layer = self._begin_layer(queue)
+        self._fresh_places[queue].add(place)
         if place in layer:
             self._reused.add((queue, place))
         layer[place] = Entry(rid, message)
@@ -106,7 +105,9 @@ class Contents:
         summary = self._summaries.get(queue)
         if summary is None:
             return None
-        layer = self._fresh.setdefault(queue, {})
+        layer = self._fresh.get(queue)
+        if layer is None:
+            layer = self._begin_layer(queue)
         entry = layer.get(place)
         if entry is not None:
             if (queue, place) in self._reused:
@@ -168,6 +169,12 @@ class Contents:
     def known_queues(self) -> set[int]:
         """The numbers of all queues that exist."""
         return set(self._summaries)
+
+    def _begin_layer(self, queue: int) -> dict[int, Entry | None]:
+        """The first change of a queue since the last checkpoint."""
+        layer = self._fresh[queue] = {}
+        self._fresh_places[queue] = Places()
+        return layer
 
     def _below(self, queue: int, place: int) -> Entry | None:
         layer = self._frozen_layer(queue)

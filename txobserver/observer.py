@@ -70,26 +70,29 @@ class TransactionObserver:
             raise ValueError(f"transaction {id_text(self.tx)} has ended and takes no more events")
         if self._refusal is not None:
             return
-        self._refusal = self._too_large(size)
-        if self._refusal is not None:
+        factory, sink = self._factory, self._sink
+        if (
+            self._count >= MAX_TRANSACTION_EVENTS
+            or self._bytes + size > MAX_TRANSACTION_BYTES
+            or factory.open_bytes + size > MAX_OPEN_BYTES
+        ):
+            self._refusal = self._why_too_large(size)
             self._abort()
             return
         if not self._count:
-            self._sink.tx_event(TxOpen(self.tx))
+            sink.tx_event(TxOpen(self.tx))
         self._count += 1
         self._bytes += size
-        self._factory.open_bytes += size
-        self._sink.tx_event(event)
+        factory.open_bytes += size
+        sink.tx_event(event)
 
-    def _too_large(self, size: int) -> str | None:
-        """Why one event more, with a body of ``size`` bytes, would be too much; None if it is not."""
+    def _why_too_large(self, size: int) -> str:
+        """Which limit one event more, with a body of ``size`` bytes, would pass."""
         if self._count >= MAX_TRANSACTION_EVENTS:
             return f"the transaction has more than the {MAX_TRANSACTION_EVENTS} events that one can have"
         if self._bytes + size > MAX_TRANSACTION_BYTES:
             return f"the transaction's messages have more than the {MAX_TRANSACTION_BYTES} bytes that one can have"
-        if self._factory.open_bytes + size > MAX_OPEN_BYTES:
-            return f"the messages of all open transactions would have more than {MAX_OPEN_BYTES} bytes"
-        return None
+        return f"the messages of all open transactions would have more than {MAX_OPEN_BYTES} bytes"
 
     def _abort(self) -> None:
         self._release()

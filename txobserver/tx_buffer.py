@@ -49,7 +49,8 @@ class TxBuffer:
     def add(self, sequence: int, event: TxEvent) -> None:
         """Take the next event of this tx-queue. Raises IllegalTransition for one that cannot come now."""
         if isinstance(event, TxEnqueue):
-            self.state = TX_TABLE.next(self.state, "enqueue")
+            if self.state != OPEN:
+                self.state = TX_TABLE.next(self.state, "enqueue")
             self.events.append((sequence, event))
         elif isinstance(event, TxDequeue):
             self.state = TX_TABLE.next(self.state, "dequeue")
@@ -80,8 +81,10 @@ class TxBuffer:
     def placed(self) -> Iterator[tuple[int, TxEnqueue | TxDequeue]]:
         """The events in order, each with the place that the decision gives to its message."""
         assert self.decided is not None
-        for index, (_, event) in enumerate(self.events):
-            yield place_of(self.decided, index), event
+        place = place_of(self.decided)
+        for _, event in self.events:
+            yield place, event
+            place += 1
 
     def queues(self) -> set[int]:
         """The queues that this transaction touches."""

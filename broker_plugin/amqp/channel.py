@@ -15,6 +15,7 @@ from broker_plugin.amqp.codec import (
     ACK,
     BASIC,
     BODY,
+    COMMIT,
     CONTENT_START,
     FRAME_END,
     FRAME_START,
@@ -24,6 +25,7 @@ from broker_plugin.amqp.codec import (
     METHOD,
     PUBLISH,
     PublishArguments,
+    Repeated,
     decode_ack,
     decode_method,
     decode_publish,
@@ -35,7 +37,7 @@ from broker_plugin.amqp.codec import (
     encode_return,
     frame_problem,
 )
-from broker_plugin.amqp.methods import HANDLERS
+from broker_plugin.amqp.methods import HANDLERS, commit
 from broker_plugin.embedded.errors import AmqpError, precondition
 from txobserver.events import Message
 
@@ -48,6 +50,10 @@ WAITING_OVERHEAD = 100
 
 PUBLISH_INDEX = 60 << 16 | 40
 ACK_INDEX = 60 << 16 | 80
+COMMIT_INDEX = 90 << 16 | 20
+
+LONGEST_HEAD = 512
+"""Bytes of what is remembered of a repeated publish beside its arguments."""
 
 
 class AmqpChannel:
@@ -98,10 +104,13 @@ class AmqpChannel:
                 raise self._unexpected()
             if payload.startswith(PUBLISH):
                 self._method = PUBLISH_INDEX
-                self._publishing = self._arguments(payload)
+                self._publishing = self._repeated(payload).arguments
             elif payload.startswith(ACK):
                 self._method = ACK_INDEX
                 self.inner.ack(*decode_ack(payload))
+            elif payload == COMMIT:
+                self._method = COMMIT_INDEX
+                commit(self)
             else:
                 self._method = int.from_bytes(payload[:4], "big")
                 self._call(decode_method(payload))
@@ -138,6 +147,13 @@ class AmqpChannel:
         if self.busy or self._backlog or self.closing or self._publishing is not None:
             return 0
         at, end, number = stop + 1, len(data), self.number
+        repeated = self.connection.published.get(data[start:stop])
+        if repeated is not None and repeated.size and data.startswith(repeated.head, at):
+            body_start = at + len(repeated.head)
+            after = body_start + repeated.size + 1
+            if after <= end and data[after - 1] == FRAME_END:
+                self._publish_whole(repeated, repeated.properties, data[body_start : after - 1])
+                return after
         if end - at < 20:
             return 0
         size: int
@@ -148,6 +164,7 @@ class AmqpChannel:
         if kind != HEADER or channel != number or class_id != BASIC or after > end or data[header_stop] != FRAME_END:
             return 0
         body = b""
+        body_start = 0
         if length:
             body_start = after + 7
             after = body_start + length + 1
@@ -157,28 +174,42 @@ class AmqpChannel:
             if kind != BODY or channel != number or size != length or data[after - 1] != FRAME_END:
                 return 0
             body = data[body_start : after - 1]
+        properties = data[at + 19 : header_stop]
+        try:
+            repeated = self._repeated(data[start:stop])
+        except AmqpError as error:
+            self._method = PUBLISH_INDEX
+            self.failed(error)
+            return after
+        if self._publish_whole(repeated, properties, body) and length and body_start - at <= LONGEST_HEAD:
+            repeated.head, repeated.properties, repeated.size = data[at:body_start], properties, length
+        return after
+
+    def _publish_whole(self, repeated: Repeated, properties: bytes, body: bytes) -> bool:
+        """Publish what came in one piece; whether that went well."""
         self._method = PUBLISH_INDEX
         self._handling = True
         try:
-            self._publish(self._arguments(data[start:stop]), data[at + 19 : header_stop], body)
+            self._publish(repeated.arguments, properties, body)
         except AmqpError as error:
             self.failed(error)
+            return False
         finally:
             self._handling = False
-        return after
+        return True
 
-    def _arguments(self, payload: bytes) -> PublishArguments:
+    def _repeated(self, payload: bytes) -> Repeated:
         """What a publish says, remembered per connection: publishers repeat themselves."""
         known = self.connection.published
-        arguments = known.get(payload)
-        if arguments is None:
+        repeated = known.get(payload)
+        if repeated is None:
             arguments = decode_publish(payload)
             if arguments.immediate:
                 raise AmqpError(540, "immediate=true")
             if len(known) >= 1024:
                 known.clear()
-            known[payload] = arguments
-        return arguments
+            repeated = known[payload] = Repeated(arguments)
+        return repeated
 
     def _content_header(self, payload: bytes) -> None:
         if self._publishing is None or self._properties is not None:

@@ -1,4 +1,5 @@
-"""Frames to bytes and back. pamqp does all but what comes once per message: publish, deliver, content, ack.
+"""Frames to bytes and back. pamqp does all but what comes once per message: publish, deliver, content, ack; and
+commit, which comes once per transaction.
 
 What this module encodes itself is checked against pamqp by property tests. Frame layout: AMQP 0-9-1, 2.3.
 """
@@ -23,12 +24,14 @@ HEARTBEAT_FRAME = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 BASIC = 60
 PUBLISH = b"\x00\x3c\x00\x28"
 ACK = b"\x00\x3c\x00\x50"
+COMMIT = b"\x00\x5a\x00\x14"
 _RETURN = b"\x00\x3c\x00\x32"
 _DELIVER = b"\x00\x3c\x00\x3c"
 _GET_OK = b"\x00\x3c\x00\x47"
 _NACK = b"\x00\x3c\x00\x78"
 _OPEN_OK = b"\x00\x14\x00\x0b"
 _DECLARE_OK = b"\x00\x32\x00\x0b"
+_COMMIT_OK = b"\x00\x5a\x00\x15"
 
 FRAME_START = struct.Struct(">BHI")
 CONTENT_START = struct.Struct(">HHQ")
@@ -48,6 +51,22 @@ class PublishArguments(NamedTuple):
     routing_key: str
     mandatory: bool
     immediate: bool
+
+
+class Repeated:
+    """A basic.publish that a client repeats: what it says, and what came behind it the last time.
+
+    ``head`` is all between the method and the body: the header's frame and the beginning of the only body frame.
+    Empty: nothing is known of it.
+    """
+
+    __slots__ = ("arguments", "head", "properties", "size")
+
+    def __init__(self, arguments: PublishArguments) -> None:
+        self.arguments = arguments
+        self.head = b""
+        self.properties = b""
+        self.size = 0
 
 
 class SyntaxProblem(AmqpError):
@@ -189,6 +208,11 @@ def encode_return(channel: int, code: int, text: str, origin: bytes) -> bytes:
 def encode_confirm(channel: int, tag: int, multiple: bool, accepted: bool) -> bytes:
     """basic.ack or basic.nack from the broker."""
     return _ANSWER.pack(METHOD, channel, 13, ACK if accepted else _NACK, tag, multiple, FRAME_END)
+
+
+def encode_commit_ok(channel: int) -> bytes:
+    """tx.commit-ok."""
+    return _method_frame(channel, _COMMIT_OK)
 
 
 def encode_open_ok(channel: int) -> bytes:

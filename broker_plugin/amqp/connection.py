@@ -25,7 +25,7 @@ from broker_plugin.amqp.codec import (
     OVERHEAD,
     PROTOCOL_HEADER,
     PUBLISH,
-    PublishArguments,
+    Repeated,
     decode_method,
     encode_method,
     encode_open_ok,
@@ -68,7 +68,7 @@ class Connection:
         self.frame_max = FRAME_MIN_SIZE
         self.max_payload = FRAME_MIN_SIZE - OVERHEAD
         self.waiting_bytes = 0
-        self.published: dict[bytes, PublishArguments] = {}
+        self.published: dict[bytes, Repeated] = {}
         self.check_properties = PropertyCheck("")
         self.passed_properties = self.check_properties.passed
         self.heartbeats = Heartbeats(settings.handshake_timeout)

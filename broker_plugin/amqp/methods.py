@@ -10,7 +10,7 @@ import msgspec
 from pamqp import base, commands
 from pamqp.commands import Basic, Confirm, Exchange, Queue, Tx
 
-from broker_plugin.amqp.codec import encode_content, encode_declare_ok, encode_get_ok, encode_method
+from broker_plugin.amqp.codec import encode_commit_ok, encode_content, encode_declare_ok, encode_get_ok, encode_method
 from broker_plugin.embedded.binding_operations import BindRequest
 from broker_plugin.embedded.channel import Got
 from broker_plugin.embedded.errors import AmqpError
@@ -254,9 +254,10 @@ def _tx_select(channel: AmqpChannel, method: Tx.Select) -> None:
     _answer(channel, Tx.SelectOk())
 
 
-def _tx_commit(channel: AmqpChannel, method: Tx.Commit) -> None:
+def commit(channel: AmqpChannel) -> None:
+    """tx.commit."""
     channel.wait()
-    channel.inner.commit(partial(_answer, channel, Tx.CommitOk()))
+    channel.inner.commit(partial(channel.answer, encode_commit_ok(channel.number)))
 
 
 def _tx_rollback(channel: AmqpChannel, method: Tx.Rollback) -> None:
@@ -287,6 +288,5 @@ HANDLERS: dict[int, Handler] = {
     Basic.Recover.index: _basic_recover,
     Confirm.Select.index: _confirm_select,
     Tx.Select.index: _tx_select,
-    Tx.Commit.index: _tx_commit,
     Tx.Rollback.index: _tx_rollback,
 }

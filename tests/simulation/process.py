@@ -6,6 +6,7 @@ and finds everything that came meanwhile when it goes on; its clock has gone on 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +47,25 @@ class WatchedReplica(Replica):
     """Says what is applied, and which transaction is closed."""
 
     def __init__(self, process: Process, *state: Any) -> None:
+        self._arrived: deque[tuple[int, int, Event]] = deque()
         super().__init__(*state)
         self._process = process
+
+    def _take(self, generation: int, sequence: int, event: Event) -> None:
+        """As ever. What waits in a TxBuffer is applied in its place too, though nothing is to be done for it."""
+        super()._take(generation, sequence, event)
+        self._arrived.append((sequence, generation, event))
+
+    def truncate(self, last: int) -> None:
+        """As ever."""
+        super().truncate(last)
+        while self._arrived and self._arrived[-1][0] > last:
+            self._arrived.pop()
+
+    def begin_resync(self) -> None:
+        """As ever."""
+        super().begin_resync()
+        self._arrived.clear()
 
     def append(self, generation: int, event: Event) -> int:
         """As ever."""
@@ -57,7 +75,9 @@ class WatchedReplica(Replica):
 
     def apply(self, commit: int) -> None:
         """As ever."""
-        due = [item for item in self._unapplied if item[0] <= commit]
+        due = []
+        while self._arrived and self._arrived[0][0] <= commit:
+            due.append(self._arrived.popleft())
         super().apply(commit)
         for sequence, generation, event in due:
             self._process.cluster.truth.applied(self._process, sequence, generation, event)
