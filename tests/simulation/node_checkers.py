@@ -111,7 +111,8 @@ class OnePrimary(Checker):
     """One primary in a generation, and the commit point moves only at the primary that the record names.
 
     What an answer rests on was met when the commit point moved. A primary that was stopped then, and wakes when another
-    has taken over, may still give that answer: every member has it (``paused_primary_acknowledges_late``).
+    has taken over, may still give that answer: every member has it (``paused_primary_acknowledges_late``). What it has
+    inherited is no answer: a member that was stopped may learn of its own promotion when another has taken over.
     """
 
     promise = "P10"
@@ -119,7 +120,7 @@ class OnePrimary(Checker):
     def __init__(self, truth: Truth) -> None:
         super().__init__(truth)
         self._primary: dict[int, tuple[str, int]] = {}
-        self._commit: dict[Process, int] = {}
+        self._commit: dict[tuple[Process, int], int] = {}
 
     def turned(self, process: Process) -> None:
         core = process.core
@@ -128,8 +129,9 @@ class OnePrimary(Checker):
         name = (process.name, id(process))
         if self._primary.setdefault(core.primary.generation, name) != name:
             self.fail(f"{process.name} is a second primary of generation {core.primary.generation}")
-        if core.primary.commit > self._commit.get(process, 0):
-            self._commit[process] = core.primary.commit
+        reign, inherited = (process, core.generation), core.replica.history[-1].sequence - 1
+        if core.primary.commit > self._commit.get(reign, inherited):
+            self._commit[reign] = core.primary.commit
             record = self.truth.cluster.coordination.record
             if record is None or (record.generation, record.primary) != (core.generation, process.disk.member):
                 self.fail(f"{process.name} answers in generation {core.generation}, and the record is {record}")
