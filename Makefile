@@ -2,13 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
+COMPILED := build/compiled/.made
 
 .PHONY: help install demo test lint takeover bench bench-growth bench-restart sim fuzz stress clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-install: $(STAMP) ## Build the locked environment in .venv; the command is .venv/bin/txha
+install: $(STAMP) $(COMPILED) ## Build the locked environment in .venv; the command is .venv/bin/txha
 
 $(STAMP): requirements.lock pyproject.toml
 	@echo "== building the environment in $(VENV) (a minute on a fresh machine)"
@@ -17,14 +18,22 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
+$(COMPILED): $(STAMP) $(wildcard txobserver/*.py ha/*.py broker_plugin/*/*.py)
+	@echo "== compiling the hot path (half a minute)"
+	@$(VENV)/bin/python -m broker_plugin.compiled.build
+	@touch $@
+
 demo: install ## Kill two primaries under load and print what the clients saw
 	@echo "== demo: three nodes, two kills, every transaction judged from the clients' own records"
 	@$(VENV)/bin/txha demo
 
+CORE_TESTS := tests/amqp tests/embedded tests/ha tests/txobserver
 test: install lint ## Run the whole suite
 	@echo "== tests"
 	@bash tests/system_packages.sh
 	@$(VENV)/bin/python -m pytest
+	@test ! -f build/compiled/fingerprint || echo "== the tests of the core again, compiled"
+	@test ! -f build/compiled/fingerprint || TXHA_CORE=compiled $(VENV)/bin/python -m pytest $(CORE_TESTS)
 
 lint: install ## ruff, mypy strict, import directions
 	@echo "== lint: ruff, mypy, import-linter"

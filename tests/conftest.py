@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
+from broker_plugin.compiled import SWITCH, use
+
+if os.environ.get(SWITCH) == "compiled":  # before anything else is imported
+    use()
+
 from hypothesis import HealthCheck, settings
 
 from tests.examples import EXAMPLES

@@ -12,10 +12,9 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from txobserver.configuration import Configuration
+from txobserver.digest import MASK, mix
 from txobserver.events import Message, TxEvent
 from txobserver.ids import Position
-
-_MASK = (1 << 64) - 1
 
 
 class StoreError(Exception):
@@ -37,13 +36,6 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     message: Message
 
 
-def mix(place: int, rid: int) -> int:
-    """A 64-bit hash of one message's place and id, to be summed up into a queue's digest."""
-    value = (place * 0x9E3779B97F4A7C15 ^ rid * 0xC2B2AE3D27D4EB4F) & _MASK
-    value = (value ^ value >> 29) * 0xBF58476D1CE4E5B9 & _MASK
-    return value ^ value >> 32
-
-
 class QueueSummary(msgspec.Struct, array_like=True):
     """What is known of a queue without reading it.
 
@@ -58,12 +50,12 @@ class QueueSummary(msgspec.Struct, array_like=True):
     def put(self, place: int, rid: int) -> None:
         """A message came."""
         self.count += 1
-        self.digest = self.digest + mix(place, rid) & _MASK
+        self.digest = self.digest + mix(place, rid) & MASK
 
     def take(self, place: int, rid: int) -> None:
         """A message went."""
         self.count -= 1
-        self.digest = self.digest - mix(place, rid) & _MASK
+        self.digest = self.digest - mix(place, rid) & MASK
 
 
 class Meta(msgspec.Struct):

@@ -13,8 +13,8 @@ from broker_plugin.admin.client import AdminError, ask
 from broker_plugin.cli.layout import ClusterError, NodeEntry, read_cluster
 from broker_plugin.cli.parent import end_with
 from broker_plugin.cli.stress import stress
+from broker_plugin.compiled import use
 from broker_plugin.node.config import ConfigError, check_places, load_config, parse_settings
-from txobserver.store import StoreError
 
 app = typer.Typer(
     help="txha: broker transactions that no crash can halve. Runs AMQP 0-9-1 nodes that replicate transactions.",
@@ -136,6 +136,9 @@ def takeover(
 
 def main() -> None:
     """The entry point: errors are one sentence on stderr, exit status 2 for what the user can mend."""
+    use()
+    from txobserver.store import StoreError
+
     try:
         app()
     except (ConfigError, ClusterError, StoreError) as error:

@@ -30,6 +30,8 @@ def status_table(nodes: list[dict[str, Any]]) -> None:
             str(node["prepared_transactions"]),
             lag,
         )
+    cores = sorted({node["core"] for node in nodes if "core" in node})
+    table.caption = f"core: {', '.join(cores)}" if cores else None
     Console().print(table)
 
 

@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from broker_plugin.compiled import SWITCH
 from ha.settings import Settings
 
 ENVIRONMENT = "TXHA_"
-_NOT_SETTINGS = {"TXHA_CRASH_POINT", "TXHA_AMQP_URL"}
+_NOT_SETTINGS = {"TXHA_CRASH_POINT", "TXHA_AMQP_URL", SWITCH}
 
 
 class ConfigError(Exception):

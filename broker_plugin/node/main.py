@@ -16,6 +16,7 @@ import uvloop
 from broker_plugin.admin.server import AdminServer, Refusal
 from broker_plugin.amqp.server import AmqpServer, embedded_broker
 from broker_plugin.amqp.settings import AmqpSettings
+from broker_plugin.compiled import running
 from broker_plugin.node.config import ConfigError, NodeConfig
 from broker_plugin.node.coordination_process import CoordinationProcess
 from broker_plugin.node.links import Links, PeerAddress
@@ -71,7 +72,7 @@ class Node:
         self._open_store()
         try:
             await self._start()
-            log.info("started with %s at %s", self.store.member, self.core.replica.tail)
+            log.info("started with %s at %s, core %s", self.store.member, self.core.replica.tail, running())
             await self._ended.wait()
         finally:
             await self._stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker_plugin.compiled import running
 from ha.node_core import NodeCore
 from txobserver.ids import id_text
 from txobserver.tx_buffer import TxBuffer
@@ -19,6 +20,7 @@ def status(core: NodeCore, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "state": core.state,
+        "core": running(),
         "generation": core.generation,
         "ready": core.state in ("active", "ready") and name in ready,
         "ready_set": ready,

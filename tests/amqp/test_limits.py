@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp.commands import Basic, Exchange, Queue
 
-from broker_plugin.amqp.connection import Connection
 from broker_plugin.amqp.sasl import read_credentials
 from tests.amqp.conversation import HANDSHAKE, SESSION, finish, one, raw, sound
-from tests.amqp.peer import HEADER, Peer, publish
+from tests.amqp.peer import HEADER, Peer, Wire, publish
 from tests.examples import examples
 
 pytestmark = pytest.mark.fuzz
@@ -174,7 +173,7 @@ class TestGrowth:
         def play(times: int) -> int:
             for _ in range(times):
                 peer = Peer(harness)
-                gone.append(weakref.ref(peer.connection))
+                gone.append(weakref.ref(peer.wire))
                 peer.connection.receive(stream)
                 peer.settle()
                 peer.connection.end()
@@ -185,7 +184,7 @@ class TestGrowth:
             assert all(each() is None for each in gone), "a connection is kept"
             return tracemalloc.get_traced_memory()[0]
 
-        gone: list[weakref.ref[Connection]] = []
+        gone: list[weakref.ref[Wire]] = []  # held by its connection
         tracemalloc.start()
         try:
             before = play(50)

@@ -103,13 +103,12 @@ class LocalLedger:
 
     # -- TxSink
 
-    def tx_event(self, event: TxEvent) -> bool:
+    def tx_event(self, event: TxEvent) -> None:
         sequence = self._append(event)
         if event.tx in self._buffers:
             self._buffers[event.tx].add(sequence, event)
         else:
             self._buffers[event.tx] = TxBuffer(event.tx, sequence)
-        return True
 
     def tx_commit(self, tx: int, count: int, done: Done) -> None:
         if self.refuse:

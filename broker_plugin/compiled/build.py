@@ -1,0 +1,51 @@
+"""``python -m broker_plugin.compiled.build``: translate the hot path with mypyc, for ``make install``.
+
+Needs mypy and a C compiler. Where there is none, it says so in one line, and the plain modules run.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from mypyc.build import mypycify
+from setuptools import Distribution
+from setuptools.errors import CompileError, LinkError, PlatformError
+
+from broker_plugin.compiled import BUILT, FINGERPRINT, MODULES, ROOT, fingerprint, source_of
+
+OPTIMISE = "2"
+IMPOSSIBLE = (CompileError, LinkError, PlatformError)
+
+
+def build() -> None:
+    """Into ``BUILT``, whatever was there. Raises one of IMPOSSIBLE where nothing can be compiled."""
+    shutil.rmtree(BUILT, ignore_errors=True)
+    built_from = fingerprint()
+    os.chdir(ROOT)  # mypyc tells a module's name from its path
+    sources = [str(source_of(module).relative_to(ROOT)) for module in MODULES]
+    with tempfile.TemporaryDirectory(prefix="txha-build-") as workshop:
+        extensions = mypycify(sources, opt_level=OPTIMISE, debug_level="0", target_dir=workshop)
+        distribution = Distribution({"name": "txha-compiled", "ext_modules": extensions})
+        command = distribution.get_command_obj("build_ext")
+        command.build_lib, command.build_temp = str(BUILT), str(Path(workshop) / "objects")
+        command.ensure_finalized()
+        command.run()
+    FINGERPRINT.write_text(built_from)
+
+
+def main() -> None:
+    """Build, or say why not."""
+    logging.disable(logging.INFO)
+    try:
+        build()
+    except IMPOSSIBLE as error:
+        print(f"== the hot path is not compiled and runs as plain Python, slower: {str(error).splitlines()[0]}")
+    BUILT.mkdir(parents=True, exist_ok=True)
+
+
+if __name__ == "__main__":
+    main()

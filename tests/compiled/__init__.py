@@ -1,0 +1,1 @@
+"""The hot path as machine code: that it is built, chosen, and the same."""
