@@ -203,7 +203,7 @@ class Backup:
     def _vote(self, events: list[Event]) -> None:
         """The acknowledgement of a prepare is a vote for it; a node that lacks an event of it votes against."""
         for event in events:
-            if isinstance(event, TxPrepare) and not self._replica.buffers[event.tx].complete:
+            if type(event) is TxPrepare and not self._replica.buffers[event.tx].complete:
                 held = len(self._replica.buffers[event.tx].events)
                 reason = f"{self._member.node} holds {held} of its {event.count} events"
                 self._emit(Send(self.primary, Cancel(self.generation, self.session, event.tx, reason)))

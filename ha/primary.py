@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from ha.applied import Applied
 from ha.backlog import Backlog
@@ -48,10 +48,12 @@ from txobserver.events import (
     TxEvent,
 )
 from txobserver.frames import encode_frame
-from txobserver.ids import generated_id, id_text, place_of
+from txobserver.ids import COUNTER_BITS, generated_id, id_text, place_of
 from txobserver.ledger import Content, Done, Host
 from txobserver.observer import TransactionObserver, TransactionObserverFactory
 from txobserver.tx_buffer import TxBuffer
+
+COUNTER_MASK: Final = (1 << COUNTER_BITS) - 1
 
 
 class TransactionWatcher(Protocol):
@@ -107,7 +109,7 @@ class Primary(Applied):
         self._abandoned = False
         self._waiting: deque[tuple[int, Done]] = deque()
         self._additions: dict[int, list[int]] = {}
-        self._rids = 0
+        self._rids = generated_id(generation, 0)
         self._opened_to = 0
         self._config_id = 0
         self._factory = TransactionObserverFactory(generation, self, self._next_rid)
@@ -340,7 +342,9 @@ class Primary(Applied):
 
     def _next_rid(self) -> int:
         self._rids += 1
-        return generated_id(self.generation, self._rids)
+        if not self._rids & COUNTER_MASK:
+            raise OverflowError("this generation has given every id that it has")
+        return self._rids
 
     def _too_few(self) -> str:
         return f"fewer than {self._settings.min_ready} nodes are ready, so nothing new can be committed"

@@ -39,10 +39,6 @@ from txobserver.store import Base, Checkpoint, Meta
 from txobserver.table import IllegalTransition
 from txobserver.tx_buffer import TxBuffer
 
-_WAITING = (TxEnqueue, TxOpen, TxDequeue)
-"""What a TxBuffer holds until its decision."""
-_ENDING = (TxPrepare, TxDecision)
-
 
 class GapInStream(Exception):
     """A frame does not continue the log, or its events do not follow from what is there."""
@@ -193,10 +189,10 @@ class Replica:
         if generation != self._generation or not self.history:
             self._begin(generation, sequence)
         self._sequence = sequence
-        if isinstance(event, _WAITING):
+        if type(event) is TxEnqueue or type(event) is TxOpen or type(event) is TxDequeue:
             self._buffer(event.tx, sequence, event)
             return
-        if isinstance(event, _ENDING):
+        if type(event) is TxPrepare or type(event) is TxDecision:
             self._buffer(event.tx, sequence, event)
         self._unapplied.append((sequence, generation, event))
 
@@ -233,9 +229,10 @@ class Replica:
         self._insert(place_of(sequence), event)
 
     def _insert(self, place: int, event: Publish | TxEnqueue) -> None:
+        rid, message = event.rid, event.message
         for queue in event.queues:
-            if self.contents.insert(queue, place, event.rid, event.message):
-                self.listener.enqueued(queue, place, event.rid, event.message)
+            if self.contents.insert(queue, place, rid, message):
+                self.listener.enqueued(queue, place, rid, message)
 
     def _apply_settle(self, sequence: int, event: Settle) -> None:
         self._remove(event)

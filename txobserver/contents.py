@@ -13,6 +13,7 @@ from heapq import merge
 from itertools import islice
 
 from txobserver.configuration import Configuration
+from txobserver.digest import Tally
 from txobserver.events import Message
 from txobserver.ids import Position
 from txobserver.places import Places
@@ -26,7 +27,7 @@ class Contents:
         self._base = base
         self._configuration = meta.configuration.copy()
         self.applied = meta.applied
-        self._summaries = _copies(meta.summaries)
+        self._tallies = {queue: Tally(each.count, each.digest, each.mark) for queue, each in meta.summaries.items()}
         self._fresh: Changes = {}
         self._frozen: Changes = {}
         self._fresh_places: dict[int, Places] = {}
@@ -47,19 +48,20 @@ class Contents:
 
     def summary(self, queue: int) -> QueueSummary:
         """Count, digest and mark of a queue; zeros for one that is not known."""
-        return self._summaries.get(queue) or QueueSummary()
+        tally = self._tallies.get(queue)
+        return QueueSummary() if tally is None else _summary(tally)
 
     def add_queue(self, queue: int) -> None:
         """A queue was declared."""
-        self._summaries.setdefault(queue, QueueSummary())
+        self._tallies.setdefault(queue, Tally())
 
     def knows(self, queue: int) -> bool:
         """Whether this queue has been declared and not deleted."""
-        return queue in self._summaries
+        return queue in self._tallies
 
     def drop_queue(self, queue: int) -> None:
         """A queue was deleted, with all that it holds."""
-        self._summaries.pop(queue, None)
+        self._tallies.pop(queue, None)
         self._fresh.pop(queue, None)
         self._fresh_places.pop(queue, None)
         self._dropped.add(queue)
@@ -69,41 +71,42 @@ class Contents:
 
         Costs what stays, not what goes.
         """
-        summary = self._summaries.get(queue)
-        if summary is None:
+        tally = self._tallies.get(queue)
+        if tally is None:
             return 0
         stay = [(each, entry) for each in spared if each <= place and (entry := self.get(queue, each)) is not None]
         after = place
         while page := self.page(queue, after, 1000):
             stay += page
             after = page[-1][0]
-        count = summary.count - len(stay)
+        count = tally.count - len(stay)
         self.drop_queue(queue)
-        self._summaries[queue] = QueueSummary(mark=summary.mark)
+        self._tallies[queue] = Tally(mark=tally.mark)
         for each, entry in sorted(stay, key=lambda item: item[0]):
             self.insert(queue, each, entry.rid, entry.message)
         return count
 
     def insert(self, queue: int, place: int, rid: int, message: Message) -> bool:
         """Put a message into a queue; False if the queue is gone."""
-        summary = self._summaries.get(queue)
-        if summary is None:
+        tally = self._tallies.get(queue)
+        if tally is None:
             return False
         layer = self._fresh.get(queue)
         if layer is None:
             layer = self._begin_layer(queue)
         self._fresh_places[queue].add(place)
-        if place in layer:
-            self._reused.add((queue, place))
+        before = len(layer)
         layer[place] = Entry(rid, message)
-        summary.put(place, rid)
+        if len(layer) == before:
+            self._reused.add((queue, place))
+        tally.put(place, rid)
         self.dirty_bytes += len(message.body) + 200
         return True
 
     def remove(self, queue: int, place: int) -> Entry | None:
         """Take a message out of a queue; None if it is not there."""
-        summary = self._summaries.get(queue)
-        if summary is None:
+        tally = self._tallies.get(queue)
+        if tally is None:
             return None
         layer = self._fresh.get(queue)
         if layer is None:
@@ -118,19 +121,19 @@ class Contents:
             return None
         else:
             layer[place] = None
-        summary.take(place, entry.rid)
+        tally.take(place, entry.rid)
         self.dirty_bytes += 50
         return entry
 
     def mark(self, queue: int, place: int) -> None:
         """Messages up to ``place`` may have been handed out."""
-        summary = self._summaries.get(queue)
-        if summary is not None and place > summary.mark:
-            summary.mark = place
+        tally = self._tallies.get(queue)
+        if tally is not None and place > tally.mark:
+            tally.mark = place
 
     def get(self, queue: int, place: int) -> Entry | None:
         """One entry, or None if it is gone."""
-        if queue not in self._summaries:
+        if queue not in self._tallies:
             return None
         layer = self._fresh.get(queue)
         if layer is not None and place in layer:
@@ -168,7 +171,7 @@ class Contents:
 
     def known_queues(self) -> set[int]:
         """The numbers of all queues that exist."""
-        return set(self._summaries)
+        return set(self._tallies)
 
     def _begin_layer(self, queue: int) -> dict[int, Entry | None]:
         """The first change of a queue since the last checkpoint."""
@@ -191,7 +194,7 @@ class Contents:
         return queue not in self._dropped and queue not in self._dropped_frozen
 
     def _walk(self, queue: int, after: int, limit: int) -> Iterator[tuple[int, Entry]]:
-        if queue not in self._summaries:
+        if queue not in self._tallies:
             return
         frozen, fresh = self._frozen_layer(queue), self._fresh.get(queue, {})
         recent = self._recent(queue, after)
@@ -213,7 +216,7 @@ class Contents:
         frozen, fresh = self._frozen_layer(queue), self._fresh.get(queue, {})
         layers = [self._fresh_places] if queue in self._dropped else [self._frozen_places, self._fresh_places]
         last = -1
-        for place in merge(*(places[queue].above(after) for places in layers if queue in places)):
+        for place in merge(*[places[queue].above(after) for places in layers if queue in places]):
             entry = fresh[place] if place in fresh else frozen.get(place)
             if entry is not None and place != last:
                 yield place, entry
@@ -237,8 +240,9 @@ class Contents:
     def meta(self, history: list[Position], resyncing: bool = False) -> Meta:
         """A copy of everything that a checkpoint keeps beside messages and transactions."""
         configuration = self._configuration.copy()
-        return Meta(self.applied, list(history), configuration, _copies(self._summaries), resyncing)
+        summaries = {queue: _summary(tally) for queue, tally in self._tallies.items()}
+        return Meta(self.applied, list(history), configuration, summaries, resyncing)
 
 
-def _copies(summaries: dict[int, QueueSummary]) -> dict[int, QueueSummary]:
-    return {queue: QueueSummary(s.count, s.digest, s.mark) for queue, s in summaries.items()}
+def _summary(tally: Tally) -> QueueSummary:
+    return QueueSummary(tally.count, tally.digest, tally.mark)

@@ -7,12 +7,16 @@ Events keep their sequences, so that the tail of the stream can be cut off again
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from txobserver.events import TxDecision, TxDequeue, TxEnqueue, TxEvent, TxOpen, TxPrepare
 from txobserver.ids import id_text, place_of
 from txobserver.table import IllegalTransition, Table
 
-OPEN, PREPARED, COMMITTED, ABORTED = "open", "prepared", "committed", "aborted"
+OPEN: Final = "open"
+PREPARED: Final = "prepared"
+COMMITTED: Final = "committed"
+ABORTED: Final = "aborted"
 
 TX_TABLE: Table[str, str] = Table(
     "transaction",
@@ -50,7 +54,7 @@ class TxBuffer:
         """Take the next event of this tx-queue. Raises IllegalTransition for one that cannot come now."""
         if isinstance(event, TxEnqueue):
             if self.state != OPEN:
-                self.state = TX_TABLE.next(self.state, "enqueue")
+                TX_TABLE.next(self.state, "enqueue")
             self.events.append((sequence, event))
         elif isinstance(event, TxDequeue):
             self.state = TX_TABLE.next(self.state, "dequeue")

@@ -148,10 +148,10 @@ class AmqpChannel:
             return 0
         at, end, number = stop + 1, len(data), self.number
         repeated = self.connection.published.get(data[start:stop])
-        if repeated is not None and repeated.size and data.startswith(repeated.head, at):
+        if repeated is not None and repeated.size:
             body_start = at + len(repeated.head)
             after = body_start + repeated.size + 1
-            if after <= end and data[after - 1] == FRAME_END:
+            if after <= end and data[at:body_start] == repeated.head and data[after - 1] == FRAME_END:
                 self._publish_whole(repeated, repeated.properties, data[body_start : after - 1])
                 return after
         if end - at < 20:

@@ -7,24 +7,27 @@ What this module encodes itself is checked against pamqp by property tests. Fram
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pamqp import base, commands, frame
 
 from broker_plugin.embedded.errors import AmqpError
 
-METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
-FRAME_END = 0xCE
-OVERHEAD = 8
+METHOD: Final = 1
+HEADER: Final = 2
+BODY: Final = 3
+HEARTBEAT: Final = 8
+FRAME_END: Final = 0xCE
+OVERHEAD: Final = 8
 """Bytes of a frame beside its payload."""
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 HEARTBEAT_FRAME = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
-BASIC = 60
-PUBLISH = b"\x00\x3c\x00\x28"
-ACK = b"\x00\x3c\x00\x50"
-COMMIT = b"\x00\x5a\x00\x14"
+BASIC: Final = 60
+PUBLISH: Final = b"\x00\x3c\x00\x28"
+ACK: Final = b"\x00\x3c\x00\x50"
+COMMIT: Final = b"\x00\x5a\x00\x14"
 _RETURN = b"\x00\x3c\x00\x32"
 _DELIVER = b"\x00\x3c\x00\x3c"
 _GET_OK = b"\x00\x3c\x00\x47"

@@ -122,6 +122,9 @@ class Connection:
     def _read_frames(self, data: bytes, at: int) -> int:
         """Every whole frame from ``at`` on; returns where the rest begins. 501 if the bytes are no frames."""
         end, unpack, channels = len(data), FRAME_START.unpack_from, self._channels
+        kind: int
+        number: int
+        size: int
         while end - at >= OVERHEAD:
             kind, number, size = unpack(data, at)
             start = at + 7
@@ -136,7 +139,7 @@ class Connection:
             at = stop + 1
             channel = channels.get(number)
             if channel is not None:
-                if kind == METHOD and data.startswith(PUBLISH, start):
+                if kind == METHOD and data[start : start + 4] == PUBLISH:
                     after = channel.whole_publish(data, start, stop)
                     if after:
                         at = after
