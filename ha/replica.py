@@ -256,7 +256,8 @@ class Replica:
 
     def _apply_decision(self, sequence: int, event: TxDecision) -> None:
         buffer = self.buffers.pop(event.tx)
-        self._ended.append(event.tx)
+        if buffer.opened <= self._saved_to:  # else no checkpoint has ever heard of it
+            self._ended.append(event.tx)
         if event.commit:
             self.listener.committing(buffer)
             for place, part in buffer.placed():
