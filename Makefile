@@ -4,7 +4,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 COMPILED := build/compiled/.made
 
-.PHONY: help install demo test lint takeover bench bench-growth bench-restart sim fuzz stress clean
+.PHONY: help install demo test lint takeover bench profile bench-growth bench-restart sim fuzz stress clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -48,6 +48,12 @@ takeover: install ## Distribution of the time to take over, 20 trials
 bench: install ## txha beside RabbitMQ (needs rabbitmq-server), about six minutes; writes docs/benchmarks
 	@echo "== bench: txha and RabbitMQ in turn on this machine"
 	@$(VENV)/bin/python -m python_tests.benchmarks.compare
+
+profile: install ## CPU per message, by process, thread and stage of the core; half a minute
+	@echo "== profile: where the processors' time goes"
+	@$(VENV)/bin/python -m python_tests.benchmarks.cpu
+	@$(VENV)/bin/python -m tests.stages --compiled
+	@$(VENV)/bin/python -m tests.stages
 
 OPTIONS ?=
 bench-growth: install ## Curves over depth, queues, body size …, about 15 minutes; writes docs/benchmarks (OPTIONS=--quick: 3)
