@@ -35,7 +35,7 @@ test: install lint ## Run the whole suite
 	@test ! -f build/compiled/fingerprint || echo "== the tests of the core again, compiled"
 	@test ! -f build/compiled/fingerprint || TXHA_CORE=compiled $(VENV)/bin/python -m pytest $(CORE_TESTS)
 
-lint: install ## ruff, mypy strict, import directions
+lint: $(STAMP) ## ruff, mypy strict, import directions
 	@echo "== lint: ruff, mypy, import-linter"
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
