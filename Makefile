@@ -67,13 +67,13 @@ bench-restart: install ## Restart, catch-up, take-over; about ten minutes; write
 SEEDS ?= 2000
 FIRST ?= 0
 SIM_FILE ?=
-sim: install ## Simulated clusters on virtual time: make sim SEEDS=2000 FIRST=0 [SIM_FILE=remembers what is done]
+sim: $(STAMP) ## Simulated clusters on virtual time: make sim SEEDS=2000 FIRST=0 [SIM_FILE=remembers what is done]
 	@echo "== simulation: $(SEEDS) seeds from $(FIRST), and that of the commit"
 	@$(VENV)/bin/python -m tests.simulation run --seeds $(SEEDS) --first $(FIRST) $(if $(SIM_FILE),--file $(SIM_FILE))
 
 EXAMPLES ?= 20000
 SEED := $(or $(SEED),$(shell date +%s))
-fuzz: install ## New generated cases for models and decoders: make fuzz EXAMPLES=20000 SEED=7
+fuzz: $(STAMP) ## New generated cases for models and decoders: make fuzz EXAMPLES=20000 SEED=7
 	@echo "== fuzz: $(EXAMPLES) examples for each test, seed $(SEED)"
 	@TXHA_EXAMPLES=$(EXAMPLES) $(VENV)/bin/python -m pytest -m fuzz --timeout=0 --hypothesis-seed=$(SEED)
 
