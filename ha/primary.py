@@ -49,9 +49,10 @@ from txobserver.events import (
 )
 from txobserver.frames import encode_frame
 from txobserver.ids import COUNTER_BITS, generated_id, id_text, place_of
-from txobserver.ledger import Content, Done, Host
+from txobserver.ledger import BranchObserver, Content, Done, Host
 from txobserver.observer import TransactionObserver, TransactionObserverFactory
 from txobserver.tx_buffer import TxBuffer
+from txobserver.xid import Xid
 
 COUNTER_MASK: Final = (1 << COUNTER_BITS) - 1
 
@@ -235,9 +236,29 @@ class Primary(Applied):
         """Ask for leave to hand out messages up to ``place``."""
         self.append(Delivered(queue, place))
 
-    def begin(self) -> TransactionObserver:
+    def begin(self, token: bytes | None = None) -> TransactionObserver:
         """The observer of a new transaction."""
         return self._factory.begin()
+
+    def begin_branch(self, xid: Xid) -> BranchObserver:
+        """The observer of a new branch."""
+        raise NotImplementedError
+
+    def decide_branch(self, xid: Xid, commit: bool, heuristic: bool, done: Done) -> None:
+        """End a prepared branch."""
+        raise NotImplementedError
+
+    def forget_branch(self, xid: Xid, done: Done) -> None:
+        """Remember the outcome of a branch no more."""
+        raise NotImplementedError
+
+    def decide_global(self, format_id: int, gtrid: bytes, commit: bool, done: Done) -> None:
+        """One durable record that settles every prepared branch of this gtrid."""
+        raise NotImplementedError
+
+    def forget_global(self, format_id: int, gtrid: bytes, done: Done) -> None:
+        """Remember a global decision no more."""
+        raise NotImplementedError
 
     # -- TxSink: what observers do
 

@@ -16,8 +16,10 @@ from txobserver.configuration import Configuration
 from txobserver.digest import Tally
 from txobserver.events import Message
 from txobserver.ids import Position
+from txobserver.outcomes import Outcome, PreparedBranch
 from txobserver.places import Places
 from txobserver.store import Base, Changes, Entry, Meta, QueueSummary
+from txobserver.xid import Xid
 
 
 class Contents:
@@ -172,6 +174,34 @@ class Contents:
     def known_queues(self) -> set[int]:
         """The numbers of all queues that exist."""
         return set(self._tallies)
+
+    def branches(self) -> list[PreparedBranch]:
+        """Every branch that is prepared and not decided, the oldest first."""
+        raise NotImplementedError
+
+    def prepared_branch(self, xid: Xid) -> PreparedBranch | None:
+        """The same for one branch."""
+        raise NotImplementedError
+
+    def heuristic_branches(self) -> list[Xid]:
+        """The branches that were decided heuristically and are not forgotten."""
+        raise NotImplementedError
+
+    def outcome(self, xid: Xid) -> Outcome:
+        """What is known of a branch."""
+        raise NotImplementedError
+
+    def outcome_of_token(self, token: bytes) -> Outcome:
+        """What is known of a transaction that is no branch."""
+        raise NotImplementedError
+
+    def global_outcome(self, format_id: int, gtrid: bytes) -> Outcome:
+        """What is known of a global decision."""
+        raise NotImplementedError
+
+    def branches_of(self, format_id: int, gtrid: bytes) -> dict[Xid, Outcome]:
+        """Every branch of a global transaction."""
+        raise NotImplementedError
 
     def _begin_layer(self, queue: int) -> dict[int, Entry | None]:
         """The first change of a queue since the last checkpoint."""

@@ -11,6 +11,8 @@ from enum import IntEnum
 
 import msgspec
 
+from txobserver.xid import FormatId, Gtrid, Token, Xid
+
 
 class Removal(IntEnum):
     """Why messages left a queue."""
@@ -120,5 +122,67 @@ class TxDecision(msgspec.Struct, array_like=True, gc=False, tag=11):
     commit: bool
 
 
-TxEvent = TxOpen | TxEnqueue | TxDequeue | TxPrepare | TxDecision
-Event = GenerationStart | Configure | Publish | Settle | Delivered | Purge | TxEvent
+class DtxOpen(msgspec.Struct, array_like=True, gc=False, tag=12):
+    """The tx-queue of a branch begins: as TxOpen, and its outcome is remembered by its xid."""
+
+    tx: int
+    xid: Xid
+
+
+class DtxPrepare(msgspec.Struct, array_like=True, gc=False, tag=13):
+    """As TxPrepare, for a prepare that stays: no failover and no timeout aborts it.
+
+    ``at_ms``: when, in milliseconds since 1970, by the primary's clock.
+    """
+
+    tx: int
+    count: int
+    participants: list[str]
+    at_ms: int
+
+
+class DtxDecision(msgspec.Struct, array_like=True, gc=False, tag=14):
+    """As TxDecision, for a transaction whose outcome is remembered: a branch, or one with a token.
+
+    ``heuristic``: decided by an operator, not by its coordinator. ``at_ms`` as in DtxPrepare; retention counts from it.
+    """
+
+    tx: int
+    commit: bool
+    heuristic: bool
+    at_ms: int
+
+
+class GlobalDecision(msgspec.Struct, array_like=True, gc=False, tag=15):
+    """The outcome of a global transaction. Its prepared branches get their decisions behind it, from this primary or
+    the next; a branch that would prepare behind it is refused."""
+
+    format_id: FormatId
+    gtrid: Gtrid
+    commit: bool
+    at_ms: int
+
+
+class Forget(msgspec.Struct, array_like=True, gc=False, tag=16):
+    """The outcome of a branch need not be remembered any more."""
+
+    xid: Xid
+
+
+class GlobalForget(msgspec.Struct, array_like=True, gc=False, tag=17):
+    """A global decision need not be remembered any more."""
+
+    format_id: FormatId
+    gtrid: Gtrid
+
+
+class TxToken(msgspec.Struct, array_like=True, gc=False, tag=18):
+    """A transaction that is no branch is given a name by its client, under which its outcome is remembered."""
+
+    tx: int
+    token: Token
+
+
+TxEvent = TxOpen | TxEnqueue | TxDequeue | TxPrepare | TxDecision | DtxOpen | DtxPrepare | DtxDecision | TxToken
+DtxRecord = GlobalDecision | Forget | GlobalForget
+Event = GenerationStart | Configure | Publish | Settle | Delivered | Purge | TxEvent | DtxRecord

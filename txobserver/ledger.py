@@ -12,24 +12,41 @@ from typing import Protocol
 
 from txobserver.configuration import Configuration
 from txobserver.events import Configure, Message, Removal
+from txobserver.outcomes import Outcome, PreparedBranch
 from txobserver.store import Entry, QueueSummary
+from txobserver.xid import Xid
 
 Done = Callable[[str | None], None]
 """Called exactly once when the outcome is known: None for done, else one sentence saying why it was refused or
 rolled back. It is never called when the outcome is unknown; then ``Host.on_inactive`` closes the clients."""
 
 
-class Observer(Protocol):
-    """The TransactionObserver of one transaction (seed 003). After commit or rollback it takes nothing more."""
+class NameInUse(ValueError):
+    """A transaction with this xid or token is open, prepared, committed and remembered, or not forgotten."""
+
+
+class Work(Protocol):
+    """What a client does inside a transaction or branch. Nothing of it is visible before the commit."""
 
     tx: int
 
     def enqueue(self, queues: Sequence[int], message: Message) -> None:
-        """A publish inside the transaction to these durable queues. Nothing is visible before the commit."""
+        """A publish inside the transaction to these durable queues."""
         ...
 
     def dequeue(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal = Removal.ACKED) -> None:
         """Messages (place, replication id) settled inside the transaction; they leave the queue at commit."""
+        ...
+
+
+class Observer(Work, Protocol):
+    """The TransactionObserver of one transaction (seed 003). After commit or rollback it takes nothing more."""
+
+    def name(self, token: bytes) -> None:
+        """Remember the outcome under this token, 1 to 64 bytes; at any time before commit, and once.
+
+        A token is free again when its transaction was rolled back. Raises NameInUse, ValueError.
+        """
         ...
 
     def commit(self, done: Done) -> None:
@@ -38,6 +55,36 @@ class Observer(Protocol):
 
     def rollback(self) -> None:
         """Forget everything. May be answered at once."""
+        ...
+
+
+class BranchObserver(Work, Protocol):
+    """One branch that has not been prepared. After prepare, commit or rollback it takes nothing more.
+
+    Once prepared, the branch belongs to nobody: ``Ledger.decide_branch`` and ``decide_global`` end it.
+    """
+
+    xid: Xid
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to prepare or to commit. Ending an empty branch leaves no trace."""
+        ...
+
+    def prepare(self, done: Done) -> None:
+        """``done(None)``: prepared durably on every node that counts, and stays so until it is decided.
+
+        A sentence: rolled back, which has passed the commit point where a prepare had been sent. An empty branch is
+        answered at once, and has ended.
+        """
+        ...
+
+    def commit_one_phase(self, done: Done) -> None:
+        """As a commit without xid: prepare and decide in one go. The outcome is remembered under the xid."""
+        ...
+
+    def rollback(self, done: Done) -> None:
+        """Forget everything. Answered at once: no prepare was sent, so it can only end in a rollback."""
         ...
 
 
@@ -64,8 +111,43 @@ class Ledger(Protocol):
         """Ask for leave to hand out messages up to ``place``; the host is told by ``on_mark``."""
         ...
 
-    def begin(self) -> Observer:
-        """A new transaction with its tx-queue. Costs no round trip and never fails (a refusal comes at commit)."""
+    def begin(self, token: bytes | None = None) -> Observer:
+        """A new transaction with its tx-queue. Costs no round trip (a refusal comes at commit).
+
+        With a token, as ``Observer.name``. Raises NameInUse, ValueError for a token only.
+        """
+        ...
+
+    def begin_branch(self, xid: Xid) -> BranchObserver:
+        """A new branch. Costs no round trip (a refusal comes at prepare or commit).
+
+        Raises NameInUse if the xid is in use: open, prepared, committed and remembered, or decided heuristically and
+        not forgotten. One that was rolled back by its coordinator, or by a failover, is free again.
+        """
+        ...
+
+    def decide_branch(self, xid: Xid, commit: bool, heuristic: bool, done: Done) -> None:
+        """End a prepared branch; ``heuristic``: by an operator, to be remembered until it is forgotten.
+
+        A sentence if there is no such prepared branch, or its decision is on its way already. A decision that was taken
+        does not fail; it waits.
+        """
+        ...
+
+    def forget_branch(self, xid: Xid, done: Done) -> None:
+        """Remember the outcome of a branch no more. A sentence if there is none, or the branch has not ended."""
+        ...
+
+    def decide_global(self, format_id: int, gtrid: bytes, commit: bool, done: Done) -> None:
+        """One durable record that settles every prepared branch of this gtrid, and refuses those that prepare later.
+
+        ``done(None)`` when all that are prepared now have ended. The same decision again is answered so too; the other
+        one gets a sentence.
+        """
+        ...
+
+    def forget_global(self, format_id: int, gtrid: bytes, done: Done) -> None:
+        """Remember a global decision no more. A sentence if there is none."""
         ...
 
 
@@ -86,7 +168,46 @@ class Content(Protocol):
         ...
 
     def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
-        """Up to ``limit`` entries above ``after``, in order. Raises StoreDamaged."""
+        """Up to ``limit`` entries above ``after``, in order, those locked by prepared branches included.
+
+        Raises StoreDamaged.
+        """
+        ...
+
+    def branches(self) -> list[PreparedBranch]:
+        """Every branch that is prepared and not decided, the oldest first.
+
+        What a branch dequeues is locked: it stays in its queue, and must not be delivered, got, counted as ready or
+        purged until the branch has ended.
+        """
+        ...
+
+    def prepared_branch(self, xid: Xid) -> PreparedBranch | None:
+        """The same for one branch; None if it is not prepared, or decided."""
+        ...
+
+    def heuristic_branches(self) -> list[Xid]:
+        """The branches that were decided heuristically and are not forgotten."""
+        ...
+
+    def outcome(self, xid: Xid) -> Outcome:
+        """What is known of a branch. What has not passed the commit point is PENDING."""
+        ...
+
+    def outcome_of_token(self, token: bytes) -> Outcome:
+        """What is known of a transaction that is no branch."""
+        ...
+
+    def global_outcome(self, format_id: int, gtrid: bytes) -> Outcome:
+        """The global decision: PENDING, COMMITTED, ROLLED_BACK, EXPIRED or UNKNOWN.
+
+        If branches of it were decided heuristically otherwise, HEURISTICALLY_COMMITTED, HEURISTICALLY_ROLLED_BACK or
+        MIXED.
+        """
+        ...
+
+    def branches_of(self, format_id: int, gtrid: bytes) -> dict[Xid, Outcome]:
+        """Every branch of a global transaction that is open, prepared, or remembered."""
         ...
 
 
@@ -130,6 +251,17 @@ class Host(Protocol):
 
     def on_mark(self, queue: int, place: int) -> None:
         """Messages up to ``place`` may be handed out from now on."""
+        ...
+
+    def on_branch_prepared(self, branch: PreparedBranch) -> None:
+        """A branch has been prepared everywhere: what it dequeues is locked, whoever held it."""
+        ...
+
+    def on_branch_ended(self, branch: PreparedBranch, committed: bool) -> None:
+        """A prepared branch has ended. If it was rolled back, what it locked goes back to its places, redelivered.
+
+        If it was committed, ``on_enqueued`` and ``on_removed`` have told the rest.
+        """
         ...
 
 

@@ -49,6 +49,10 @@ class TransactionObserver:
         """Messages (place, replication id) settled inside the transaction."""
         self._append(TxDequeue(self.tx, queue, list(entries), int(reason)))
 
+    def name(self, token: bytes) -> None:
+        """Remember the outcome under this token."""
+        raise NotImplementedError
+
     def commit(self, done: Done) -> None:
         """Prepare, decide, and call ``done`` when every node that counts has the decision on disk."""
         self._close()

@@ -23,6 +23,7 @@ from broker_plugin.embedded.topology import Topology
 from broker_plugin.embedded.turn import Turn
 from txobserver.events import Configure, Message, Removal
 from txobserver.ledger import Content, Ledger
+from txobserver.outcomes import PreparedBranch
 
 
 class Broker:
@@ -151,3 +152,9 @@ class Broker:
         there = self.numbered.get(queue)
         if there is not None:
             there.marked(place)
+
+    def on_branch_prepared(self, branch: PreparedBranch) -> None:
+        """A branch has been prepared everywhere."""
+
+    def on_branch_ended(self, branch: PreparedBranch, committed: bool) -> None:
+        """A prepared branch has ended."""
