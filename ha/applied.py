@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from txobserver.events import Configure, Message, Removal
-from txobserver.tx_buffer import TxBuffer
+from txobserver.tx_buffer import DtxBuffer, TxBuffer
 
 
 class Applied:
@@ -31,6 +31,9 @@ class Applied:
 
     def prepared(self, tx: int) -> None:
         """The prepare of a transaction has passed the commit point: every participant has it on disk."""
+
+    def branch_prepared(self, buffer: DtxBuffer) -> None:
+        """The same for a branch, which stays prepared until it is decided."""
 
     def committing(self, buffer: TxBuffer) -> None:
         """The next calls, until ``ended``, are this transaction's."""

@@ -15,6 +15,7 @@ from ha.wire import (
     Cancel,
     Entries,
     Follow,
+    ForwardOutcomes,
     ForwardTx,
     Join,
     Leave,
@@ -26,7 +27,7 @@ from ha.wire import (
     SnapshotPart,
 )
 from txobserver.effects import Acknowledge, Effect, LogLine, Persist, ResetLog, Send, Truncate
-from txobserver.events import Event, TxPrepare
+from txobserver.events import DtxPrepare, Event, TxPrepare
 from txobserver.frames import FrameError, decode_frame
 from txobserver.ids import Member
 
@@ -157,6 +158,8 @@ class Backup:
             replicator.change(message)
         elif isinstance(message, ForwardTx):
             replicator.forward(message)
+        elif isinstance(message, ForwardOutcomes):
+            replicator.remember(message)
         else:
             self._end_snapshot(replicator, message)
 
@@ -203,7 +206,7 @@ class Backup:
     def _vote(self, events: list[Event]) -> None:
         """The acknowledgement of a prepare is a vote for it; a node that lacks an event of it votes against."""
         for event in events:
-            if type(event) is TxPrepare and not self._replica.buffers[event.tx].complete:
+            if (type(event) is TxPrepare or type(event) is DtxPrepare) and not self._replica.buffers[event.tx].complete:
                 held = len(self._replica.buffers[event.tx].events)
                 reason = f"{self._member.node} holds {held} of its {event.count} events"
                 self._emit(Send(self.primary, Cancel(self.generation, self.session, event.tx, reason)))

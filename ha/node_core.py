@@ -17,6 +17,7 @@ from ha.backups import Backups
 from ha.candidate import Candidate
 from ha.checkpointing import Checkpointing
 from ha.coordination import Record
+from ha.handover import Handover
 from ha.node_state import ACTIVE, CATCHUP, NODE_TABLE, READY, RECOVERING
 from ha.primary import Primary
 from ha.record_keeper import RecordKeeper
@@ -55,7 +56,8 @@ class NodeCore:
         self._candidate = Candidate(member, settings, self._emit)
         self._checkpointing = Checkpointing(replica, settings, self._emit)
         self._sessions = 0
-        self._handover: str | None = None
+        self._handover = Handover(host, self._emit)
+        replica.contents.table.outcomes.keep(settings.outcomes_kept, settings.outcome_seconds)
 
     # -- what the shell calls
 
@@ -82,7 +84,7 @@ class NodeCore:
                 return
             self.backups.tick(self.now)
             self.backups.tell_commit(self.now)
-            self._hand_over_if_quiet()
+            self._handover.release_if_quiet(self.backups, self.keeper, self.replica.tail.sequence, self.now)
             return
         self._candidate.tick(self.replica.tail, self.linked, self.now)
         if self.backup:
@@ -241,7 +243,7 @@ class NodeCore:
     def resign(self, reason: str) -> None:
         """This node is about to stop: if it is primary, close the clients and give the lease up."""
         if self.primary and self.keeper and not self.failed:
-            self._quiesce(self.primary, "", f"resigning: {reason}")
+            self._handover.begin(self.primary, "", f"resigning: {reason}")
             self.keeper.release("", self.now)
 
     # -- messages by role
@@ -336,7 +338,7 @@ class NodeCore:
         self.primary = Primary(
             self._member.node, record.generation, self.replica, self._host, self._settings, self._emit
         )
-        self.primary.wake = self.wake
+        self.primary.wake, self.primary.wall_ms = self.wake, self.wall_ms
         self.backups = Backups(
             self.primary, self.replica, self.keeper, self._settings, self.linked, self._emit, self.now
         )
@@ -357,7 +359,7 @@ class NodeCore:
         record = self.keeper.record
         self.primary.abandon()
         self.primary = self.backups = self.keeper = None
-        self._handover = None
+        self._handover.end()
         self._move("stepped down")
         self._candidate.observe(record, self.now)
         self._adopt(self._candidate.record or record)
@@ -368,26 +370,9 @@ class NodeCore:
         if self.state in (CATCHUP, READY):
             self._move("detached")
 
-    # -- handing over
-
     def _begin_handover(self, node: str) -> None:
-        if self.state == ACTIVE and self.primary and self._handover is None:
-            self._quiesce(self.primary, node, f"handing over to {node}")
-
-    def _quiesce(self, primary: Primary, successor: str, reason: str) -> None:
-        """Close the clients and take nothing more, but stay primary until the lease is given up."""
-        self._emit(LogLine(reason))
-        self._handover = successor
-        primary.serving = False
-        self._host.on_inactive(reason)
-
-    def _hand_over_if_quiet(self) -> None:
-        """Release the lease when the chosen node has everything that this one has."""
-        if not self._handover or not self.backups or not self.keeper:
-            return
-        session = self.backups.sessions.get(self._handover)
-        if session is None or session.acknowledged >= self.replica.tail.sequence:
-            self.keeper.release(self._handover, self.now)
+        if self.state == ACTIVE and self.primary and not self._handover.begun:
+            self._handover.begin(self.primary, node, f"handing over to {node}")
 
     def _move(self, event: str) -> None:
         self.state = NODE_TABLE.next(self.state, event)

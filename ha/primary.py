@@ -24,18 +24,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from ha.applied import Applied
 from ha.backlog import Backlog
+from ha.branches import Branches
 from ha.recent_frames import RecentFrames
 from ha.replica import Replica
 from ha.settings import Settings
-from ha.transactions import Transactions
+from ha.transactions import Transactions, TransactionWatcher
 from txobserver.effects import Effect, LogLine, Persist
 from txobserver.events import (
     Configure,
     Delivered,
+    DtxDecision,
     Event,
     GenerationStart,
     Message,
@@ -49,29 +51,12 @@ from txobserver.events import (
 )
 from txobserver.frames import encode_frame
 from txobserver.ids import COUNTER_BITS, generated_id, id_text, place_of
-from txobserver.ledger import BranchObserver, Content, Done, Host
+from txobserver.ledger import Content, Done, Host
 from txobserver.observer import TransactionObserver, TransactionObserverFactory
-from txobserver.tx_buffer import TxBuffer
-from txobserver.xid import Xid
+from txobserver.outcomes import Name
+from txobserver.tx_buffer import DtxBuffer, TxBuffer
 
 COUNTER_MASK: Final = (1 << COUNTER_BITS) - 1
-
-
-class TransactionWatcher(Protocol):
-    """Told when a tx-queue is closed and when it is decided, before either event leaves the primary."""
-
-    def participants(self) -> list[str]:
-        """The nodes that take part in a transaction that is closed at this moment."""
-        ...
-
-    def closed(self, buffer: TxBuffer) -> None:
-        """No more events; the participants are fixed."""
-
-    def decided(self, tx: int, commit: bool, sequence: int) -> None:
-        """The decision has its position."""
-
-    def queue_deleted(self, queue: int) -> None:
-        """A queue and all it held are gone."""
 
 
 class Primary(Applied):
@@ -107,7 +92,7 @@ class Primary(Applied):
         self._group: list[Event] = []
         self._group_first = replica.tail.sequence + 1
         self._writing = False
-        self._abandoned = False
+        self.abandoned = False
         self._waiting: deque[tuple[int, Done]] = deque()
         self._additions: dict[int, list[int]] = {}
         self._rids = generated_id(generation, 0)
@@ -115,6 +100,9 @@ class Primary(Applied):
         self._config_id = 0
         self._factory = TransactionObserverFactory(generation, self, self._next_rid)
         self._transactions = Transactions(self)
+        self._branches = branches = Branches(self, replica, self._factory, host)
+        self.begin_branch, self.decide_branch, self.forget_branch = branches.begin, branches.decide, branches.forget
+        self.decide_global, self.forget_global = branches.decide_global, branches.forget_global
         replica.listener = self
 
     # -- the beginning of a generation
@@ -123,8 +111,13 @@ class Primary(Applied):
         """Open the generation: its first event, and the abort of every transaction that has no decision."""
         self.append(GenerationStart(self.generation, self.name, list(expected)))
         for buffer in sorted(self._replica.undecided(), key=lambda each: each.tx):
-            self._emit(LogLine(f"transaction={id_text(buffer.tx)} has no decision in this log: aborted at failover"))
-            self.append(TxDecision(buffer.tx, False))
+            text = f"transaction={id_text(buffer.tx)} has no decision in this log: "
+            if isinstance(buffer, DtxBuffer) and buffer.stays:
+                self._emit(LogLine(f"{text}branch {buffer.xid} stays prepared"))
+                self._branches.inherit(buffer)
+            else:
+                self._emit(LogLine(f"{text}aborted at failover"))
+                self.tx_rollback(buffer.tx)
         self._opened_to = self._replica.tail.sequence
 
     @property
@@ -146,7 +139,7 @@ class Primary(Applied):
     def abandon(self) -> None:
         """No longer primary: what was never written is forgotten."""
         self.serving = False
-        self._abandoned = True
+        self.abandoned = True
         self._replica.listener = Applied()
         if self._group:
             self._replica.truncate(self._group_first - 1)
@@ -158,7 +151,7 @@ class Primary(Applied):
 
         A primary that has been abandoned takes nothing: late calls of clients that are being closed have no effect.
         """
-        if self._abandoned:
+        if self.abandoned:
             return 0
         if not self._group:
             self._group_first = self._replica.tail.sequence + 1
@@ -237,30 +230,14 @@ class Primary(Applied):
         self.append(Delivered(queue, place))
 
     def begin(self, token: bytes | None = None) -> TransactionObserver:
-        """The observer of a new transaction."""
-        return self._factory.begin()
-
-    def begin_branch(self, xid: Xid) -> BranchObserver:
-        """The observer of a new branch."""
-        raise NotImplementedError
-
-    def decide_branch(self, xid: Xid, commit: bool, heuristic: bool, done: Done) -> None:
-        """End a prepared branch."""
-        raise NotImplementedError
-
-    def forget_branch(self, xid: Xid, done: Done) -> None:
-        """Remember the outcome of a branch no more."""
-        raise NotImplementedError
-
-    def decide_global(self, format_id: int, gtrid: bytes, commit: bool, done: Done) -> None:
-        """One durable record that settles every prepared branch of this gtrid."""
-        raise NotImplementedError
-
-    def forget_global(self, format_id: int, gtrid: bytes, done: Done) -> None:
-        """Remember a global decision no more."""
-        raise NotImplementedError
+        """The observer of a new transaction. Raises NameInUse, ValueError for its token."""
+        return self._factory.begin(token)
 
     # -- TxSink: what observers do
+
+    def in_use(self, name: Name) -> bool:
+        """Whether no transaction may begin under this name."""
+        return self._replica.contents.table.in_use(name)
 
     def tx_event(self, event: TxEvent) -> None:
         """Append an event of a tx-queue."""
@@ -270,7 +247,7 @@ class Primary(Applied):
 
     def tx_commit(self, tx: int, count: int, done: Done) -> None:
         """Close the tx-queue and prepare."""
-        if self._abandoned:
+        if self.abandoned:
             return
         if self.below_min_ready:
             self.tx_rollback(tx)
@@ -282,11 +259,11 @@ class Primary(Applied):
 
     def tx_rollback(self, tx: int) -> None:
         """Abort. The answer need not wait: without a decision it can only end in an abort."""
-        self.append(TxDecision(tx, False))
+        self.append(self._decision(tx, False, False))
 
-    def decide(self, tx: int, commit: bool, done: Done | None) -> None:
+    def decide(self, tx: int, commit: bool, done: Done | None, heuristic: bool = False) -> None:
         """The outcome gets its position; ``done`` is answered when that has passed the commit point."""
-        sequence = self.append(TxDecision(tx, commit))
+        sequence = self.append(self._decision(tx, commit, heuristic))
         if self.watcher:
             self.watcher.decided(tx, commit, sequence)
         if commit:
@@ -294,14 +271,31 @@ class Primary(Applied):
         if done is not None:
             self._waiting.append((sequence, done))
 
+    # -- Stream: what branches need
+
+    def when_passed(self, sequence: int, done: Done) -> None:
+        """Answer when the commit point has passed this sequence, which nothing that waits stands behind."""
+        if sequence > self.commit:
+            self._waiting.append((sequence, done))
+        else:
+            self.answer(done, None)
+
+    def refusal(self) -> str | None:
+        """Why nothing new can be committed now."""
+        return self._too_few() if self.below_min_ready else None
+
+    # -- what backups and the record bring
+
     def cancel(self, tx: int, reason: str) -> None:
         """A participant cannot prepare this transaction."""
         self._transactions.cancel(tx, reason)
+        self._branches.cancel(tx, reason)
 
     def lost_min_ready(self, lost: bool) -> None:
         """Fewer members are ready than ``min_ready``: what is not decided rolls back, what is decided waits."""
         if lost and not self.below_min_ready:
             self._transactions.cancel_all(self._too_few())
+            self._branches.cancel_all(self._too_few())
         self.below_min_ready = lost
 
     # -- Applied: what has passed the commit point
@@ -347,6 +341,10 @@ class Primary(Applied):
         """Every participant has prepared durably."""
         self._transactions.prepared(tx)
 
+    def branch_prepared(self, buffer: DtxBuffer) -> None:
+        """Every participant has prepared durably, to stay."""
+        self._branches.prepared(buffer)
+
     def committing(self, buffer: TxBuffer) -> None:
         """The transaction reaches this primary's queues now."""
         self._tell("committing", buffer)
@@ -354,12 +352,21 @@ class Primary(Applied):
     def ended(self, buffer: TxBuffer, committed: bool) -> None:
         """The transaction has been applied to every queue here."""
         self._tell("ended", buffer, committed)
+        if isinstance(buffer, DtxBuffer) and buffer.stays:
+            self._branches.ended(buffer, committed)
 
     # -- inside
 
     def _tell(self, call: str, *arguments: object) -> None:
         for listener in self.listeners:
             getattr(listener, call)(*arguments)
+
+    def _decision(self, tx: int, commit: bool, heuristic: bool) -> TxDecision | DtxDecision:
+        """The outcome of a transaction; one that has a name is remembered."""
+        buffer = self._replica.buffers.get(tx)
+        if buffer is None or buffer.name is None:
+            return TxDecision(tx, commit)
+        return DtxDecision(tx, commit, heuristic, self.wall_ms)
 
     def _next_rid(self) -> int:
         self._rids += 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ha.replica import Replica
-from ha.wire import ForwardTx, Missing, QueueChange, QueueContent, QueueSnapshot, SnapshotEnd
+from ha.wire import ForwardOutcomes, ForwardTx, Missing, QueueChange, QueueContent, QueueSnapshot, SnapshotEnd
 from txobserver.effects import Effect, Send
-from txobserver.events import TxOpen
 from txobserver.ids import id_text
+from txobserver.outcomes import Outcomes, Remembered
 from txobserver.table import IllegalTransition
-from txobserver.tx_buffer import TxBuffer
+from txobserver.tx_buffer import opened_by
 
 
 class SnapshotMismatch(Exception):
@@ -26,6 +26,7 @@ class QueueReplicator:
         self._replica = replica
         self._emit = emit
         self._forwarded: list[ForwardTx] = []
+        self._remembered: list[Remembered] = []
         self._end: SnapshotEnd | None = None
 
     def snapshot(self, message: QueueSnapshot) -> None:
@@ -60,6 +61,10 @@ class QueueReplicator:
         """A tx-queue that has not ended when the snapshot does."""
         self._forwarded.append(message)
 
+    def remember(self, message: ForwardOutcomes) -> None:
+        """Outcomes that the primary remembers when the snapshot ends."""
+        self._remembered.extend(message.remembered)
+
     def end(self, message: SnapshotEnd) -> None:
         """The snapshot is whole: check it. Raises SnapshotMismatch, and the store stays marked as resyncing."""
         contents = self._replica.contents
@@ -74,6 +79,8 @@ class QueueReplicator:
             raise SnapshotMismatch(f"{len(forwarded)} open transactions came, {len(message.transactions)} were sent")
         for each in self._forwarded:
             self._check(each)
+        if Outcomes(message.outcomes, self._remembered).meta != message.outcomes:
+            raise SnapshotMismatch(f"{len(self._remembered)} outcomes came, which are not those that were sent")
         self._end = message
 
     @staticmethod
@@ -81,18 +88,20 @@ class QueueReplicator:
         """A tx-queue begins with its opening, and is one transaction's only."""
         try:
             opened, first = forwarded.events[0]
-            buffer = TxBuffer(forwarded.tx, opened)
+            buffer = opened_by(first, opened)
             for sequence, event in forwarded.events[1:]:
                 buffer.add(sequence, event)
         except (IndexError, IllegalTransition) as error:
             raise SnapshotMismatch(f"transaction {id_text(forwarded.tx)}: {error}") from None
-        if not isinstance(first, TxOpen) or any(event.tx != forwarded.tx for _, event in forwarded.events):
-            raise SnapshotMismatch(f"transaction {id_text(forwarded.tx)} is mixed with another, or was never opened")
+        if any(event.tx != forwarded.tx for _, event in forwarded.events):
+            raise SnapshotMismatch(f"transaction {id_text(forwarded.tx)} is mixed with another")
 
     def finish(self) -> int:
         """The former log is gone, durably: the snapshot takes its place. Returns its sequence."""
         message = self._end
         assert message is not None
         transactions = {forwarded.tx: forwarded.events for forwarded in self._forwarded}
-        self._replica.end_resync(message.position, message.history, message.configuration, transactions)
+        self._replica.end_resync(
+            message.position, message.history, message.configuration, transactions, message.outcomes, self._remembered
+        )
         return message.position.sequence

@@ -12,7 +12,7 @@ them means to go past it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ha.applied import Applied
 from txobserver.configuration import Configuration
@@ -20,8 +20,14 @@ from txobserver.contents import Contents
 from txobserver.events import (
     Configure,
     Delivered,
+    DtxDecision,
+    DtxOpen,
+    DtxPrepare,
     Event,
+    Forget,
     GenerationStart,
+    GlobalDecision,
+    GlobalForget,
     Publish,
     Purge,
     Removal,
@@ -32,12 +38,18 @@ from txobserver.events import (
     TxEvent,
     TxOpen,
     TxPrepare,
+    TxToken,
 )
 from txobserver.frames import Frame
-from txobserver.ids import Position, id_text, place_of
+from txobserver.ids import Position, place_of
+from txobserver.outcomes import OutcomesMeta, Remembered
 from txobserver.store import Base, Checkpoint, Meta
 from txobserver.table import IllegalTransition
-from txobserver.tx_buffer import TxBuffer
+from txobserver.tx_buffer import DtxBuffer, TxBuffer, opened_by
+from txobserver.xid import Global
+
+_WAITS: dict[type, bool] = {DtxOpen: True, TxToken: True, DtxPrepare: False, DtxDecision: False}
+"""Parts of transactions that are seldom, and whether they only wait in their TxBuffer."""
 
 
 class GapInStream(Exception):
@@ -47,8 +59,14 @@ class GapInStream(Exception):
 class Replica:
     """The stream as this node holds it. Sequences up to ``durable`` are on this node's disk."""
 
-    def __init__(self, base: Base, meta: Meta, transactions: dict[int, list[tuple[int, TxEvent]]]) -> None:
-        self.contents = Contents(base, meta)
+    def __init__(
+        self,
+        base: Base,
+        meta: Meta,
+        transactions: dict[int, list[tuple[int, TxEvent]]],
+        remembered: Iterable[Remembered] = (),
+    ) -> None:
+        self.contents = Contents(base, meta, remembered)
         self.history: list[Position] = list(meta.history)
         self._generation, self._sequence = meta.applied
         self.durable = meta.applied.sequence
@@ -58,9 +76,7 @@ class Replica:
         self._unapplied: deque[tuple[int, int, Event]] = deque()
         self._ended: list[int] = []
         self._saved_to = meta.applied.sequence
-        for tx, events in transactions.items():
-            for sequence, event in events:
-                self._buffer(tx, sequence, event)
+        self._rebuild(transactions)
 
     @property
     def applied(self) -> Position:
@@ -112,6 +128,7 @@ class Replica:
         self._generation, self._sequence = self.position_of(last)
         self.durable = min(self.durable, last)
         self.buffers = {tx: buffer for tx, buffer in self.buffers.items() if buffer.truncate(last)}
+        self.contents.table.rebuilt(self.buffers.values(), self.applied.sequence)
 
     def position_of(self, sequence: int) -> Position:
         """The position of an event of this log."""
@@ -138,6 +155,7 @@ class Replica:
         self._unapplied.clear()
         self._ended.extend(self.buffers)
         self.buffers.clear()
+        self._rebuild({})
 
     def end_resync(
         self,
@@ -145,6 +163,8 @@ class Replica:
         history: list[Position],
         configuration: Configuration,
         transactions: dict[int, list[tuple[int, TxEvent]]],
+        outcomes: OutcomesMeta,
+        remembered: Iterable[Remembered],
     ) -> None:
         """The snapshot is whole as of ``position``: nothing of the former log counts any more."""
         contents = self.contents
@@ -157,9 +177,8 @@ class Replica:
         self.durable = position.sequence
         self.resyncing = False
         self._saved_to = 0
-        for tx, events in transactions.items():
-            for sequence, event in events:
-                self._buffer(tx, sequence, event)
+        contents.table.outcomes.replace(outcomes, remembered)
+        self._rebuild(transactions)
 
     def undecided(self) -> list[TxBuffer]:
         """Transactions without a decision in this log."""
@@ -179,7 +198,7 @@ class Replica:
         ended, self._ended = self._ended, []
         history = [start for start in self.history if start.sequence <= last]
         meta = self.contents.meta(history, self.resyncing)
-        return Checkpoint(meta, changes, dropped, events, ended)
+        return Checkpoint(meta, changes, dropped, events, ended, *self.contents.table.outcomes.take_changes())
 
     def checkpoint_written(self) -> None:
         """The base shows the last checkpoint now."""
@@ -194,6 +213,10 @@ class Replica:
             return
         if type(event) is TxPrepare or type(event) is TxDecision:
             self._buffer(event.tx, sequence, event)
+        elif (waits := _WAITS.get(type(event))) is not None:
+            self._buffer(event.tx, sequence, event)  # type: ignore[union-attr,arg-type]
+            if waits:
+                return
         self._unapplied.append((sequence, generation, event))
 
     def _begin(self, generation: int, sequence: int) -> None:
@@ -202,14 +225,23 @@ class Replica:
             self.history.append(Position(generation, sequence))
         self._generation = generation
 
+    def _rebuild(self, transactions: dict[int, list[tuple[int, TxEvent]]]) -> None:
+        """These are the transactions that have not ended."""
+        for tx, events in transactions.items():
+            for sequence, event in events:
+                self._buffer(tx, sequence, event)
+        self.contents.table.rebuilt(self.buffers.values(), self.applied.sequence)
+
     def _buffer(self, tx: int, sequence: int, event: TxEvent) -> None:
         buffer = self.buffers.get(tx)
         if buffer is not None:
             buffer.add(sequence, event)
-        elif isinstance(event, TxOpen):
-            self.buffers[tx] = TxBuffer(tx, sequence)
+            if isinstance(event, TxToken):
+                self.contents.table.named(buffer)
         else:
-            raise IllegalTransition(f"transaction {id_text(tx)} was never opened")
+            buffer = self.buffers[tx] = opened_by(event, sequence)
+            if isinstance(event, DtxOpen):
+                self.contents.table.named(buffer)
 
     def _apply_start(self, sequence: int, event: GenerationStart) -> None:
         """Nothing to do: the generation is in the position."""
@@ -248,13 +280,22 @@ class Replica:
         self.listener.marked(event.queue, event.place)
 
     def _apply_purge(self, sequence: int, event: Purge) -> None:
-        count = self.contents.purge(event.queue, event.place, event.spared)
-        self.listener.purged(event.queue, event.place, event.spared, count)
+        spared = event.spared
+        if locked := self.contents.table.locked(event.queue):
+            spared = sorted(locked.union(spared))
+        count = self.contents.purge(event.queue, event.place, spared)
+        self.listener.purged(event.queue, event.place, spared, count)
 
     def _apply_prepare(self, sequence: int, event: TxPrepare) -> None:
         self.listener.prepared(event.tx)
 
-    def _apply_decision(self, sequence: int, event: TxDecision) -> None:
+    def _apply_branch_prepare(self, sequence: int, event: DtxPrepare) -> None:
+        buffer = self.buffers[event.tx]
+        assert isinstance(buffer, DtxBuffer)
+        self.contents.table.branch_prepared(buffer)
+        self.listener.branch_prepared(buffer)
+
+    def _apply_decision(self, sequence: int, event: TxDecision | DtxDecision) -> None:
         buffer = self.buffers.pop(event.tx)
         if buffer.opened <= self._saved_to:  # else no checkpoint has ever heard of it
             self._ended.append(event.tx)
@@ -265,7 +306,18 @@ class Replica:
                     self._insert(place, part)
                 else:
                     self._remove(part)
+        if buffer.name is not None:
+            self.contents.table.ended(buffer, event, sequence)
         self.listener.ended(buffer, event.commit)
+
+    def _apply_global_decision(self, sequence: int, event: GlobalDecision) -> None:
+        self.contents.table.globally_decided(event, sequence)
+
+    def _apply_forget(self, sequence: int, event: Forget) -> None:
+        self.contents.table.outcomes.forget(event.xid)
+
+    def _apply_global_forget(self, sequence: int, event: GlobalForget) -> None:
+        self.contents.table.outcomes.forget(Global(event.format_id, event.gtrid))
 
 
 _APPLY: dict[type, Callable[..., None]] = {
@@ -277,4 +329,9 @@ _APPLY: dict[type, Callable[..., None]] = {
     Purge: Replica._apply_purge,
     TxPrepare: Replica._apply_prepare,
     TxDecision: Replica._apply_decision,
+    DtxPrepare: Replica._apply_branch_prepare,
+    DtxDecision: Replica._apply_decision,
+    GlobalDecision: Replica._apply_global_decision,
+    Forget: Replica._apply_forget,
+    GlobalForget: Replica._apply_global_forget,
 }

@@ -18,8 +18,17 @@ from collections.abc import Callable, Sequence
 
 from ha.applied import Applied
 from ha.replica import Replica
-from ha.replicating_subscription import ReplicatingSubscription
-from ha.wire import ForwardTx, Missing, QueueChange, QueueContent, QueueSnapshot, ResyncBegin, SnapshotEnd
+from ha.replicating_subscription import PAGE, ReplicatingSubscription
+from ha.wire import (
+    ForwardOutcomes,
+    ForwardTx,
+    Missing,
+    QueueChange,
+    QueueContent,
+    QueueSnapshot,
+    ResyncBegin,
+    SnapshotEnd,
+)
 from txobserver.configuration import DECLARE_QUEUE
 from txobserver.effects import Effect, Send
 from txobserver.events import Configure, Message, Removal
@@ -124,6 +133,9 @@ class Resync(Applied):
             if events:
                 transactions.append((buffer.tx, len(events)))
                 self._send(ForwardTx(self._generation, self._session, buffer.tx, events))
+        remembered = contents.table.outcomes.all()
+        for first in range(0, len(remembered), PAGE):
+            self._send(ForwardOutcomes(self._generation, self._session, remembered[first : first + PAGE]))
         queues = []
         for number in sorted(contents.configuration.numbers()):
             summary = contents.summary(number)
@@ -131,7 +143,10 @@ class Resync(Applied):
         history = [start for start in replica.history if start.sequence <= end.sequence]
         # A copy: what is applied before this is encoded comes behind ``end`` (``snapshot_with_later_configuration``).
         configuration = contents.configuration.copy()
-        self._send(SnapshotEnd(self._generation, self._session, end, history, configuration, queues, transactions))
+        outcomes = contents.table.outcomes.meta
+        self._send(
+            SnapshotEnd(self._generation, self._session, end, history, configuration, queues, transactions, outcomes)
+        )
         self.ended_at = end.sequence
         self._subscriptions.clear()
         self._walking = None

@@ -17,7 +17,8 @@ class Settings:
     than another's, as a fraction; a primary gives up its lease by so much before it ends. ``portion_bytes``: how
     much a joiner that does not count yet is sent at a time; ``small_lag``: with how many events still lacking it may
     count, since it has those in a moment. ``backlog_bytes``: how much of the stream may wait to pass
-    the commit point before clients are not read any more.
+    the commit point before clients are not read any more. ``outcomes_kept``: how many outcomes of each kind (branches,
+    tokens, global decisions) are remembered; ``outcome_seconds``: and for how long; the same on all nodes.
     """
 
     lease_ttl: float = 1.0
@@ -38,3 +39,5 @@ class Settings:
     recent_bytes: int = 64 << 20
     checkpoint_bytes: int = 64 << 20
     checkpoint_every: float = 5.0
+    outcomes_kept: int = 100_000
+    outcome_seconds: float = 86_400.0

@@ -6,6 +6,24 @@ from typing import Protocol
 
 from txobserver.events import TxPrepare
 from txobserver.ledger import Done
+from txobserver.tx_buffer import TxBuffer
+
+
+class TransactionWatcher(Protocol):
+    """Told when a tx-queue is closed and when it is decided, before either event leaves the primary."""
+
+    def participants(self) -> list[str]:
+        """The nodes that take part in a transaction that is closed at this moment."""
+        ...
+
+    def closed(self, buffer: TxBuffer) -> None:
+        """No more events; the participants are fixed."""
+
+    def decided(self, tx: int, commit: bool, sequence: int) -> None:
+        """The decision has its position."""
+
+    def queue_deleted(self, queue: int) -> None:
+        """A queue and all it held are gone."""
 
 
 class Decider(Protocol):

@@ -12,8 +12,9 @@ import msgspec
 from txobserver.configuration import Configuration
 from txobserver.events import Message, TxEvent
 from txobserver.ids import Member, Position
+from txobserver.outcomes import OutcomesMeta, Remembered
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """A generation, session, sequence or place. Anything else is refused when it is decoded."""
@@ -189,11 +190,19 @@ class ForwardTx(msgspec.Struct, array_like=True, tag=18):
     events: list[tuple[Number, TxEvent]]
 
 
+class ForwardOutcomes(msgspec.Struct, array_like=True, tag=22):
+    """Outcomes that are remembered at the end of the snapshot."""
+
+    generation: Number
+    session: Number
+    remembered: list[Remembered]
+
+
 class SnapshotEnd(msgspec.Struct, array_like=True, tag=19):
     """The snapshot is whole as of ``position``: it overwrites the joiner's position, history and configuration.
 
-    ``queues`` lists (number, count, digest, mark), ``transactions`` (tx, number of events sent); a joiner that finds
-    anything else begins anew.
+    ``queues`` lists (number, count, digest, mark), ``transactions`` (tx, number of events sent), ``outcomes`` counts
+    and sums up what is remembered; a joiner that finds anything else begins anew.
     """
 
     generation: Number
@@ -203,9 +212,10 @@ class SnapshotEnd(msgspec.Struct, array_like=True, tag=19):
     configuration: Configuration
     queues: list[tuple[QueueNumber, Number, int, Number]]
     transactions: list[tuple[int, int]]
+    outcomes: OutcomesMeta
 
 
-SnapshotPart = QueueSnapshot | QueueContent | QueueChange | ForwardTx | SnapshotEnd
+SnapshotPart = QueueSnapshot | QueueContent | QueueChange | ForwardTx | ForwardOutcomes | SnapshotEnd
 
 
 class Promoted(msgspec.Struct, array_like=True, tag=21):
@@ -240,6 +250,7 @@ Peer = (
     | QueueContent
     | QueueChange
     | ForwardTx
+    | ForwardOutcomes
     | SnapshotEnd
     | Handover
     | Promoted

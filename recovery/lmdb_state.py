@@ -21,9 +21,11 @@ import msgspec
 from recovery.child import in_a_child
 from recovery.crash_points import crash_point
 from txobserver.events import Message, TxEvent
-from txobserver.store import Checkpoint, Entry, Meta, QueueSummary, StoreDamaged, StoreError, StoreFull
+from txobserver.outcomes import Outcomes, Remembered
+from txobserver.store import Checkpoint, Entry, Loaded, Meta, QueueSummary, StoreDamaged, StoreError, StoreFull
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Version 1, which remembers no outcomes and is the same otherwise, can be read too."""
 MAP_SIZE = 256 << 30
 SLICE = 500
 _ENTRY_KEY = struct.Struct(">IQ")
@@ -39,6 +41,7 @@ _decode_message = msgspec.msgpack.Decoder(Message).decode
 _decode_meta = msgspec.msgpack.Decoder(Meta).decode
 _decode_open = msgspec.msgpack.Decoder(QueueSummary).decode
 _decode_event = msgspec.msgpack.Decoder(TxEvent).decode
+_decode_outcome = msgspec.msgpack.Decoder(Remembered).decode
 
 
 def sealed(key: bytes, value: bytes) -> bytes:
@@ -60,7 +63,7 @@ def check(directory: Path) -> None:
     def read() -> None:
         state = LmdbState(directory)
         try:
-            state.verify(state.load()[0])
+            state.verify(state.load().meta)
         finally:
             state.close()
 
@@ -77,26 +80,26 @@ class LmdbState:
         self._directory = directory
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            self._env = lmdb.open(str(directory), map_size=MAP_SIZE, max_dbs=3, max_readers=64, mode=0o640)
+            self._env = lmdb.open(str(directory), map_size=MAP_SIZE, max_dbs=4, max_readers=64, mode=0o640)
             self._entries = self._env.open_db(b"entries")
             self._transactions = self._env.open_db(b"transactions")
             self._meta = self._env.open_db(b"meta")
+            self._outcomes = self._env.open_db(b"outcomes")
         except lmdb.Error as error:
             raise self._explained(error) from error
         except OSError as error:
             raise StoreError(f"{directory} cannot be opened: {error.strerror}") from error
 
-    def load(self) -> tuple[Meta, dict[int, list[tuple[int, TxEvent]]]]:
-        """The last checkpoint's meta and the events of transactions open as of it. Raises StoreDamaged, StoreError."""
+    def load(self) -> Loaded:
+        """The last checkpoint, but for the queues' messages. Raises StoreDamaged, StoreError."""
         transactions: dict[int, list[tuple[int, TxEvent]]] = {}
         with self._reading(), self._env.begin() as txn:
             version = txn.get(_VERSION_KEY, db=self._meta)
             if version is None:
-                return Meta(), {}
-            if int(version) != FORMAT_VERSION:
-                found = int(version)
+                return Loaded(Meta(), {}, [])
+            if not 1 <= (found := int(version)) <= FORMAT_VERSION:
                 raise StoreError(
-                    f"{self._directory} has format version {found}; this version of txha reads {FORMAT_VERSION}"
+                    f"{self._directory} has format version {found}; this version of txha reads 1 to {FORMAT_VERSION}"
                 )
             data = txn.get(_META_KEY, db=self._meta)
             if data is None:
@@ -105,14 +108,17 @@ class LmdbState:
             for key, value in txn.cursor(db=self._transactions):
                 tx, sequence = _TX_KEY.unpack(key)
                 transactions.setdefault(tx, []).append((sequence, _decode_event(unsealed(key, value))))
+            remembered = [
+                _decode_outcome(unsealed(key, value)) for key, value in txn.cursor(db=self._outcomes)
+            ]
             stored = self._read_open(txn)
         there = QueueSummary()
         for tx, events in transactions.items():
             for sequence, _ in events:
                 there.put(tx, sequence)
-        if there != stored:
+        if there != stored or Outcomes(meta.outcomes, remembered).meta != meta.outcomes:
             raise self._incomplete()
-        return meta, transactions
+        return Loaded(meta, transactions, remembered)
 
     def verify(self, meta: Meta) -> None:
         """Compare all that is there, and can be found by its key, with what ``meta`` counts. Raises StoreDamaged.
@@ -186,6 +192,7 @@ class LmdbState:
             for queue in sorted(checkpoint.changes):
                 self._write_queue(cursor, queue, checkpoint.changes[queue])
         self._write_transactions(txn, checkpoint)
+        self._write_outcomes(txn, checkpoint)
         txn.put(_VERSION_KEY, str(FORMAT_VERSION).encode(), db=self._meta)
         txn.put(_META_KEY, sealed(_META_KEY, _encode(checkpoint.meta)), db=self._meta)
 
@@ -217,6 +224,15 @@ class LmdbState:
                     summary.put(tx, sequence)
                 cursor.put(key, sealed(key, _encode(event)))
         txn.put(_OPEN_KEY, sealed(_OPEN_KEY, _encode(summary)), db=self._meta)
+
+    def _write_outcomes(self, txn: lmdb.Transaction, checkpoint: Checkpoint) -> None:
+        if checkpoint.remember_anew:
+            txn.drop(self._outcomes, delete=False)
+        for key, remembered in checkpoint.remembered.items():
+            if remembered is None:
+                txn.delete(key, db=self._outcomes)
+            else:
+                txn.put(key, sealed(key, _encode(remembered)), db=self._outcomes)
 
     def _read_open(self, txn: lmdb.Transaction) -> QueueSummary:
         """Count and digest of the events of open transactions."""

@@ -19,10 +19,9 @@ from recovery.lmdb_state import LmdbState, check
 from recovery.log import Log
 from recovery.segment import SegmentInfo, segment_firsts
 from recovery.worker import Post, Report, Worker
-from txobserver.events import TxEvent
 from txobserver.frames import Frame
 from txobserver.ids import Member, Position
-from txobserver.store import Base, Checkpoint, Meta, StoreDamaged, StoreError
+from txobserver.store import Base, Checkpoint, Loaded, StoreDamaged, StoreError
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,8 @@ class StoreSettings:
 class State(Base, Protocol):
     """The queue state as of the last checkpoint, and how it is brought forward: LMDB, or plain memory."""
 
-    def load(self) -> tuple[Meta, dict[int, list[tuple[int, TxEvent]]]]:
-        """The last checkpoint's meta, and the events of the transactions that were open as of it."""
+    def load(self) -> Loaded:
+        """The last checkpoint, but for the queues' messages. Raises StoreError."""
         ...
 
     def write(self, checkpoint: Checkpoint) -> None:
@@ -72,7 +71,8 @@ class Store:
     ) -> None:
         self.member = member
         self.base = state
-        self.meta, self.transactions = state.load()
+        self.loaded = state.load()
+        self.meta = self.loaded.meta
         self._log = make_log(self.meta.applied)
         self._writer = writer
         self._keeper = keeper

@@ -8,7 +8,7 @@ base shows it instead. A message that came and went between two checkpoints neve
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
 
@@ -16,20 +16,22 @@ from txobserver.configuration import Configuration
 from txobserver.digest import Tally
 from txobserver.events import Message
 from txobserver.ids import Position
-from txobserver.outcomes import Outcome, PreparedBranch
+from txobserver.outcomes import Outcome, PreparedBranch, Remembered
 from txobserver.places import Places
 from txobserver.store import Base, Changes, Entry, Meta, QueueSummary
-from txobserver.xid import Xid
+from txobserver.transaction_table import TransactionTable, described
+from txobserver.xid import Global, Xid
 
 
 class Contents:
     """Durable queues and configuration. ``base`` must show the state that ``meta`` belongs to."""
 
-    def __init__(self, base: Base, meta: Meta) -> None:
+    def __init__(self, base: Base, meta: Meta, remembered: Iterable[Remembered] = ()) -> None:
         self._base = base
         self._configuration = meta.configuration.copy()
         self.applied = meta.applied
         self._tallies = {queue: Tally(each.count, each.digest, each.mark) for queue, each in meta.summaries.items()}
+        self.table = TransactionTable(meta.outcomes, remembered)
         self._fresh: Changes = {}
         self._frozen: Changes = {}
         self._fresh_places: dict[int, Places] = {}
@@ -177,31 +179,32 @@ class Contents:
 
     def branches(self) -> list[PreparedBranch]:
         """Every branch that is prepared and not decided, the oldest first."""
-        raise NotImplementedError
+        return self.table.branches()
 
     def prepared_branch(self, xid: Xid) -> PreparedBranch | None:
         """The same for one branch."""
-        raise NotImplementedError
+        buffer = self.table.in_doubt(xid)
+        return None if buffer is None else described(buffer)
 
     def heuristic_branches(self) -> list[Xid]:
         """The branches that were decided heuristically and are not forgotten."""
-        raise NotImplementedError
+        return list(self.table.outcomes.heuristics)
 
     def outcome(self, xid: Xid) -> Outcome:
         """What is known of a branch."""
-        raise NotImplementedError
+        return self.table.outcome(xid)
 
     def outcome_of_token(self, token: bytes) -> Outcome:
         """What is known of a transaction that is no branch."""
-        raise NotImplementedError
+        return self.table.outcome(token)
 
     def global_outcome(self, format_id: int, gtrid: bytes) -> Outcome:
         """What is known of a global decision."""
-        raise NotImplementedError
+        return self.table.global_outcome(Global(format_id, gtrid))
 
     def branches_of(self, format_id: int, gtrid: bytes) -> dict[Xid, Outcome]:
         """Every branch of a global transaction."""
-        raise NotImplementedError
+        return self.table.branches_of(Global(format_id, gtrid))
 
     def _begin_layer(self, queue: int) -> dict[int, Entry | None]:
         """The first change of a queue since the last checkpoint."""
@@ -271,7 +274,8 @@ class Contents:
         """A copy of everything that a checkpoint keeps beside messages and transactions."""
         configuration = self._configuration.copy()
         summaries = {queue: _summary(tally) for queue, tally in self._tallies.items()}
-        return Meta(self.applied, list(history), configuration, summaries, resyncing)
+        outcomes = self.table.outcomes.meta
+        return Meta(self.applied, list(history), configuration, summaries, resyncing, outcomes)
 
 
 def _summary(tally: Tally) -> QueueSummary:

@@ -31,7 +31,8 @@ from txobserver.events import Event
 from txobserver.ids import Position
 
 MAGIC = b"TXHA"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Version 1, which has fewer kinds of events and is the same otherwise, can be read too."""
 MAX_PAYLOAD = 1 << 30
 _HEADER = struct.Struct(">4sHHIIQQIQ")
 _CRC = struct.Struct(">I")
@@ -106,8 +107,8 @@ def decode_frame(data: bytes | memoryview, offset: int = 0) -> tuple[Frame, int]
         raise DamagedFrame(f"no frame begins at offset {offset}")
     if _CRC.unpack_from(data, offset + _HEADER.size)[0] != zlib.crc32(header):
         raise DamagedFrame(f"the header of the frame at offset {offset} is damaged")
-    if version != FORMAT_VERSION:
-        raise UnknownFormat(f"format version {version} at offset {offset}; this version reads {FORMAT_VERSION}")
+    if not 1 <= version <= FORMAT_VERSION:
+        raise UnknownFormat(f"format version {version} at offset {offset}; this version reads 1 to {FORMAT_VERSION}")
     if length > MAX_PAYLOAD:
         raise DamagedFrame(f"the frame at offset {offset} says that it has {length} bytes")
     end = offset + HEADER_SIZE + length + len(TRAILER)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from txobserver.events import Message, Removal, TxDequeue, TxEnqueue, TxEvent, TxOpen
+from txobserver.events import DtxOpen, Message, Removal, TxDequeue, TxEnqueue, TxEvent, TxOpen, TxToken
 from txobserver.ids import MAX_OPEN_BYTES, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_EVENTS, generated_id, id_text
-from txobserver.ledger import Done
+from txobserver.ledger import Done, NameInUse
+from txobserver.outcomes import Name
+from txobserver.xid import MAX_PART, Xid
 
 
 class TxSink(Protocol):
@@ -25,17 +27,35 @@ class TxSink(Protocol):
         """Abort the transaction."""
         ...
 
+    def in_use(self, name: Name) -> bool:
+        """Whether a transaction whose events have come has this name, or an outcome that forbids another one."""
+        ...
 
-class TransactionObserver:
-    """One transaction at the primary. The tx-queue is opened by the first event, so an empty one costs nothing.
 
-    One that grows beyond a limit is aborted at once, since every node holds it in memory; its commit says why.
+class BranchSink(Protocol):
+    """What else a branch needs of the active primary."""
+
+    def prepare(self, tx: int, count: int, done: Done) -> None:
+        """Close the tx-queue, and prepare to stay."""
+        ...
+
+    def commit_one_phase(self, tx: int, count: int, done: Done) -> None:
+        """Close the tx-queue, prepare and decide."""
+        ...
+
+
+class WorkObserver:
+    """What transactions and branches have in common (``txobserver.ledger.Work``).
+
+    The tx-queue is opened by the first event, so an empty one costs nothing. One that grows beyond a limit is aborted
+    at once, since every node holds it in memory; its commit says why.
     """
 
     def __init__(self, tx: int, sink: TxSink, factory: TransactionObserverFactory) -> None:
         self.tx = tx
         self._sink = sink
         self._factory = factory
+        self._name: Name | None = None
         self._count = 0
         self._bytes = 0
         self._refusal: str | None = None
@@ -49,25 +69,9 @@ class TransactionObserver:
         """Messages (place, replication id) settled inside the transaction."""
         self._append(TxDequeue(self.tx, queue, list(entries), int(reason)))
 
-    def name(self, token: bytes) -> None:
-        """Remember the outcome under this token."""
-        raise NotImplementedError
-
-    def commit(self, done: Done) -> None:
-        """Prepare, decide, and call ``done`` when every node that counts has the decision on disk."""
-        self._close()
-        if self._refusal is not None:
-            done(self._refusal)
-        elif not self._count:
-            done(None)
-        else:
-            self._sink.tx_commit(self.tx, self._count, done)
-
-    def rollback(self) -> None:
-        """Forget everything (PROTOCOL: a TX rollback may be answered at once)."""
-        self._close()
-        if self._count and self._refusal is None:
-            self._sink.tx_rollback(self.tx)
+    def _open(self) -> None:
+        """The opening of the tx-queue."""
+        raise TypeError("only transactions and branches have tx-queues")
 
     def _append(self, event: TxEvent, size: int = 0) -> None:
         if self._closed:
@@ -84,7 +88,7 @@ class TransactionObserver:
             self._abort()
             return
         if not self._count:
-            sink.tx_event(TxOpen(self.tx))
+            self._open()
         self._count += 1
         self._bytes += size
         factory.open_bytes += size
@@ -103,21 +107,95 @@ class TransactionObserver:
         if self._count:
             self._sink.tx_rollback(self.tx)
 
-    def _close(self) -> None:
+    def _close(self, done: Done | None) -> bool:
+        """No more events; returns whether there is something to end. If there is not, ``done`` has been called."""
         if self._closed:
             raise ValueError(f"transaction {id_text(self.tx)} has ended already")
         self._closed = True
         self._release()
+        self._factory.ended(self._name)
+        if self._count and self._refusal is None:
+            return True
+        if done is not None:
+            done(self._refusal)
+        return False
 
     def _release(self) -> None:
         self._factory.open_bytes -= self._bytes
         self._bytes = 0
 
 
+class TransactionObserver(WorkObserver):
+    """One plain transaction at the primary (``txobserver.ledger.Observer``)."""
+
+    _name: bytes | None
+
+    def name(self, token: bytes) -> None:
+        """Remember the outcome under this token, 1 to 64 bytes. Raises NameInUse, ValueError."""
+        if not 1 <= len(token) <= MAX_PART:
+            raise ValueError(f"a token has 1 to {MAX_PART} bytes, not {len(token)}")
+        if self._closed or self._name is not None:
+            raise ValueError(f"transaction {id_text(self.tx)} has {'ended' if self._closed else 'a token'} already")
+        self._factory.use(token)
+        self._name = token
+        if self._count and self._refusal is None:
+            self._sink.tx_event(TxToken(self.tx, token))
+
+    def commit(self, done: Done) -> None:
+        """Prepare, decide, and call ``done`` when every node that counts has the decision on disk."""
+        if self._close(done):
+            self._sink.tx_commit(self.tx, self._count, done)
+
+    def rollback(self) -> None:
+        """Forget everything (PROTOCOL: a TX rollback may be answered at once)."""
+        if self._close(None):
+            self._sink.tx_rollback(self.tx)
+
+    def _open(self) -> None:
+        self._sink.tx_event(TxOpen(self.tx))
+        if self._name is not None:
+            self._sink.tx_event(TxToken(self.tx, self._name))
+
+
+class DtxObserver(WorkObserver):
+    """One branch at the primary, until it is prepared (``txobserver.ledger.BranchObserver``)."""
+
+    def __init__(
+        self, tx: int, xid: Xid, sink: TxSink, branches: BranchSink, factory: TransactionObserverFactory
+    ) -> None:
+        super().__init__(tx, sink, factory)
+        self.xid = self._name = xid
+        self._branches = branches
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to prepare or to commit."""
+        return not self._count
+
+    def prepare(self, done: Done) -> None:
+        """Prepare to stay: ``done(None)`` when every node that counts has it on disk."""
+        if self._close(done):
+            self._branches.prepare(self.tx, self._count, done)
+
+    def commit_one_phase(self, done: Done) -> None:
+        """Prepare and decide in one go."""
+        if self._close(done):
+            self._branches.commit_one_phase(self.tx, self._count, done)
+
+    def rollback(self, done: Done) -> None:
+        """Forget everything. No prepare was sent, so it is answered at once."""
+        if self._close(None):
+            self._sink.tx_rollback(self.tx)
+        done(None)
+
+    def _open(self) -> None:
+        self._sink.tx_event(DtxOpen(self.tx, self.xid))
+
+
 class TransactionObserverFactory:
     """Gives each transaction of one generation an id that no other can have.
 
-    ``open_bytes``: the bodies of all messages of transactions that are open.
+    ``open_bytes``: the bodies of all messages of transactions that are open, and of branches that are prepared.
     """
 
     def __init__(self, generation: int, sink: TxSink, next_rid: Callable[[], int]) -> None:
@@ -126,8 +204,31 @@ class TransactionObserverFactory:
         self._generation = generation
         self._sink = sink
         self._counter = 0
+        self._names: set[Name] = set()
 
-    def begin(self) -> TransactionObserver:
-        """The observer of a new transaction."""
+    def begin(self, token: bytes | None = None) -> TransactionObserver:
+        """The observer of a new transaction. Raises NameInUse, ValueError for its token."""
+        observer = TransactionObserver(self._next_tx(), self._sink, self)
+        if token is not None:
+            observer.name(token)
+        return observer
+
+    def begin_branch(self, xid: Xid, branches: BranchSink) -> DtxObserver:
+        """The observer of a new branch. Raises NameInUse."""
+        self.use(xid)
+        return DtxObserver(self._next_tx(), xid, self._sink, branches, self)
+
+    def use(self, name: Name) -> None:
+        """A transaction that has not ended takes this name. Raises NameInUse."""
+        if name in self._names or self._sink.in_use(name):
+            raise NameInUse(f"{'xid' if isinstance(name, Xid) else 'token'} {name!s} is in use")
+        self._names.add(name)
+
+    def ended(self, name: Name | None) -> None:
+        """The observer of this name takes no more: what its events led to has the name now."""
+        if name is not None:
+            self._names.discard(name)
+
+    def _next_tx(self) -> int:
         self._counter += 1
-        return TransactionObserver(generated_id(self._generation, self._counter), self._sink, self)
+        return generated_id(self._generation, self._counter)

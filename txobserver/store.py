@@ -6,7 +6,8 @@ met by LMDB and segments (``recovery``) and by plain memory (simulator, tests).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -15,6 +16,7 @@ from txobserver.configuration import Configuration
 from txobserver.digest import MASK, mix
 from txobserver.events import Message, TxEvent
 from txobserver.ids import Position
+from txobserver.outcomes import OutcomesMeta, Remembered
 
 
 class StoreError(Exception):
@@ -59,7 +61,7 @@ class QueueSummary(msgspec.Struct, array_like=True):
 
 
 class Meta(msgspec.Struct):
-    """Everything of a checkpoint but messages and open transactions.
+    """Everything of a checkpoint but messages, open transactions and outcomes.
 
     ``history`` lists for each generation the position of its first event. ``resyncing`` is set while the queues are
     being overwritten by a primary's snapshot: such a store holds no consistent state and may only go on resyncing.
@@ -70,6 +72,7 @@ class Meta(msgspec.Struct):
     configuration: Configuration = msgspec.field(default_factory=Configuration)
     summaries: dict[int, QueueSummary] = {}
     resyncing: bool = False
+    outcomes: OutcomesMeta = OutcomesMeta()
 
 
 Changes = dict[int, dict[int, Entry | None]]
@@ -88,6 +91,19 @@ class Checkpoint(NamedTuple):
     """(transaction, sequence, event) of transactions that are open as of ``meta.applied``"""
     tx_ended: list[int]
     """Transactions whose events are no longer needed"""
+    remembered: Mapping[bytes, Remembered | None] = MappingProxyType({})
+    """Outcomes by their keys; None where one was forgotten"""
+    remember_anew: bool = False
+    """Nothing that was remembered before counts. Carried out before ``remembered``."""
+
+
+class Loaded(NamedTuple):
+    """What a store holds of the last checkpoint beside the queues' messages."""
+
+    meta: Meta
+    transactions: dict[int, list[tuple[int, TxEvent]]]
+    """(sequence, event) of the transactions that are open as of ``meta.applied``"""
+    remembered: list[Remembered]
 
 
 class Base(Protocol):
@@ -113,6 +129,7 @@ class MemoryBase:
         self.meta = Meta()
         self.queues: dict[int, dict[int, Entry]] = {}
         self.transactions: dict[int, dict[int, TxEvent]] = {}
+        self.remembered: dict[bytes, Remembered] = {}
 
     def get(self, queue: int, place: int) -> Entry | None:
         return self.queues.get(queue, {}).get(place)
@@ -125,9 +142,9 @@ class MemoryBase:
         content = self.queues.get(queue, {})
         return iter([(place, content[place].rid) for place in sorted(content)])
 
-    def load(self) -> tuple[Meta, dict[int, list[tuple[int, TxEvent]]]]:
-        """Meta, and the events of the transactions that are open as of it."""
-        return self.meta, {tx: sorted(events.items()) for tx, events in self.transactions.items()}
+    def load(self) -> Loaded:
+        transactions = {tx: sorted(events.items()) for tx, events in self.transactions.items()}
+        return Loaded(self.meta, transactions, list(self.remembered.values()))
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Bring the base forward."""
@@ -144,4 +161,11 @@ class MemoryBase:
             self.transactions.pop(tx, None)
         for tx, sequence, event in checkpoint.tx_events:
             self.transactions.setdefault(tx, {})[sequence] = event
+        if checkpoint.remember_anew:
+            self.remembered.clear()
+        for key, remembered in checkpoint.remembered.items():
+            if remembered is None:
+                self.remembered.pop(key, None)
+            else:
+                self.remembered[key] = remembered
         self.meta = checkpoint.meta

@@ -9,9 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from txobserver.events import TxDecision, TxDequeue, TxEnqueue, TxEvent, TxOpen, TxPrepare
+from txobserver.events import (
+    DtxDecision,
+    DtxOpen,
+    DtxPrepare,
+    TxDecision,
+    TxDequeue,
+    TxEnqueue,
+    TxEvent,
+    TxOpen,
+    TxPrepare,
+    TxToken,
+)
 from txobserver.ids import id_text, place_of
 from txobserver.table import IllegalTransition, Table
+from txobserver.xid import Xid
 
 OPEN: Final = "open"
 PREPARED: Final = "prepared"
@@ -24,6 +36,7 @@ TX_TABLE: Table[str, str] = Table(
     {
         (OPEN, "enqueue"): OPEN,
         (OPEN, "dequeue"): OPEN,
+        (OPEN, "name"): OPEN,
         (OPEN, "prepare"): PREPARED,
         (OPEN, "abort"): ABORTED,
         (PREPARED, "commit"): COMMITTED,
@@ -33,7 +46,14 @@ TX_TABLE: Table[str, str] = Table(
 
 
 class TxBuffer:
-    """One transaction's events, its state, and where it was opened, closed and decided (sequences, or None)."""
+    """One transaction's events, its state, and where it was opened, closed and decided (sequences, or None).
+
+    ``name``: what its outcome is remembered by, a token or an xid; None for most. ``stays``: whether a failover leaves
+    it prepared instead of aborting it.
+    """
+
+    name: Xid | bytes | None = None
+    stays = False
 
     def __init__(self, tx: int, opened: int) -> None:
         self.tx = tx
@@ -44,11 +64,17 @@ class TxBuffer:
         self.count = 0
         self.participants: list[str] = []
         self.events: list[tuple[int, TxEnqueue | TxDequeue]] = []
+        self._named: int | None = None
 
     @property
     def complete(self) -> bool:
         """Whether every event that the prepare counted is here. A node that lacks one must vote against."""
         return self.prepared is not None and self.count == len(self.events)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its messages' bodies."""
+        return sum(len(event.message.body) for _, event in self.events if isinstance(event, TxEnqueue))
 
     def add(self, sequence: int, event: TxEvent) -> None:
         """Take the next event of this tx-queue. Raises IllegalTransition for one that cannot come now."""
@@ -60,13 +86,15 @@ class TxBuffer:
             self.state = TX_TABLE.next(self.state, "dequeue")
             self.events.append((sequence, event))
         elif isinstance(event, TxPrepare):
-            self.state = TX_TABLE.next(self.state, "prepare")
-            self.prepared, self.count, self.participants = sequence, event.count, event.participants
-        elif isinstance(event, TxDecision):
+            self._prepare(sequence, event)
+        elif isinstance(event, TxDecision | DtxDecision):
             self.state = TX_TABLE.next(self.state, "commit" if event.commit else "abort")
             self.decided = sequence
+        elif isinstance(event, TxToken) and self.name is None:
+            self.state = TX_TABLE.next(self.state, "name")
+            self.name, self._named = event.token, sequence
         else:
-            raise IllegalTransition(f"transaction {id_text(self.tx)} was opened twice")
+            raise IllegalTransition(f"transaction {id_text(self.tx)} takes no {type(event).__name__}")
 
     def truncate(self, last: int) -> bool:
         """Forget what came after sequence ``last``; returns whether anything of the transaction remains."""
@@ -80,6 +108,8 @@ class TxBuffer:
         if self.prepared is not None and self.prepared > last:
             self.prepared, self.count, self.participants = None, 0, []
             self.state = OPEN
+        if self._named is not None and self._named > last:
+            self.name = self._named = None
         return True
 
     def placed(self) -> Iterator[tuple[int, TxEnqueue | TxDequeue]]:
@@ -99,10 +129,63 @@ class TxBuffer:
 
     def since(self, sequence: int) -> Iterator[tuple[int, TxEvent]]:
         """Events with sequences above ``sequence``, the opening and the prepare among them, but no decision."""
+        if self.prepared is not None and self.prepared <= sequence:
+            return
         if self.opened > sequence:
-            yield self.opened, TxOpen(self.tx)
+            yield self.opened, self._opening()
+        if self._named is not None and self._named > sequence:
+            assert isinstance(self.name, bytes)
+            yield self._named, TxToken(self.tx, self.name)
         for at, event in self.events:
             if at > sequence:
                 yield at, event
-        if self.prepared is not None and self.prepared > sequence:
-            yield self.prepared, TxPrepare(self.tx, self.count, self.participants)
+        if self.prepared is not None:
+            yield self.prepared, self._closing()
+
+    def _prepare(self, sequence: int, event: TxPrepare | DtxPrepare) -> None:
+        self.state = TX_TABLE.next(self.state, "prepare")
+        self.prepared, self.count, self.participants = sequence, event.count, event.participants
+
+    def _opening(self) -> TxEvent:
+        return TxOpen(self.tx)
+
+    def _closing(self) -> TxEvent:
+        return TxPrepare(self.tx, self.count, self.participants)
+
+
+class DtxBuffer(TxBuffer):
+    """The same for a branch. ``prepared_ms``: when it was prepared to stay, in milliseconds since 1970."""
+
+    def __init__(self, tx: int, opened: int, xid: Xid) -> None:
+        super().__init__(tx, opened)
+        self.name = self.xid = xid
+        self.prepared_ms = 0
+
+    def add(self, sequence: int, event: TxEvent) -> None:
+        if isinstance(event, DtxPrepare):
+            self._prepare(sequence, event)
+            self.stays, self.prepared_ms = True, event.at_ms
+        else:
+            super().add(sequence, event)
+
+    def truncate(self, last: int) -> bool:
+        remains = super().truncate(last)
+        self.stays = self.stays and self.prepared is not None
+        return remains
+
+    def _opening(self) -> TxEvent:
+        return DtxOpen(self.tx, self.xid)
+
+    def _closing(self) -> TxEvent:
+        if self.stays:
+            return DtxPrepare(self.tx, self.count, self.participants, self.prepared_ms)
+        return super()._closing()
+
+
+def opened_by(event: TxEvent, sequence: int) -> TxBuffer:
+    """The buffer that this first event of a tx-queue opens. Raises IllegalTransition if it is no opening."""
+    if isinstance(event, TxOpen):
+        return TxBuffer(event.tx, sequence)
+    if isinstance(event, DtxOpen):
+        return DtxBuffer(event.tx, sequence, event.xid)
+    raise IllegalTransition(f"transaction {id_text(event.tx)} was never opened")

@@ -90,6 +90,8 @@ class NodeConfig(_Section):
     timing: Timing = Timing()
     store: StoreConfig = StoreConfig()
     min_ready: int = Field(1, ge=1)
+    outcomes_kept: int = Field(100_000, ge=1)
+    outcome_seconds: float = Field(86_400.0, gt=0)
     backup_clients: Literal["proxy", "refuse"] = "proxy"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
@@ -123,6 +125,8 @@ class NodeConfig(_Section):
             min_ready=self.min_ready,
             checkpoint_bytes=store.checkpoint_bytes,
             checkpoint_every=store.checkpoint_seconds,
+            outcomes_kept=self.outcomes_kept,
+            outcome_seconds=self.outcome_seconds,
         )
 
 

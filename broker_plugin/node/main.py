@@ -117,7 +117,7 @@ class Node:
 
     async def _start(self) -> None:
         config = self._config
-        replica = Replica(self.store.base, self.store.meta, self.store.transactions)
+        replica = Replica(self.store.base, *self.store.loaded)
         for frame in self.store.suffix():
             replica.restore(frame)
         broker = embedded_broker()

@@ -25,6 +25,7 @@ from txobserver.events import (
 from txobserver.ids import generated_id, place_of
 from txobserver.ledger import Done, Host
 from txobserver.observer import TransactionObserver, TransactionObserverFactory
+from txobserver.outcomes import Name
 from txobserver.store import Checkpoint, MemoryBase, Meta
 from txobserver.tx_buffer import TxBuffer
 
@@ -98,8 +99,8 @@ class LocalLedger:
     def mark(self, queue: int, place: int) -> None:
         self._append(Delivered(queue, place))
 
-    def begin(self) -> TransactionObserver:
-        return self._factory.begin()
+    def begin(self, token: bytes | None = None) -> TransactionObserver:
+        return self._factory.begin(token)
 
     # -- TxSink
 
@@ -126,6 +127,9 @@ class LocalLedger:
 
     def tx_rollback(self, tx: int) -> None:
         self._append(TxDecision(tx, False))
+
+    def in_use(self, name: Name) -> bool:
+        return self.contents.table.in_use(name)
 
     # -- the commit point
 

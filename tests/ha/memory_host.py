@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from txobserver.configuration import queue_step
 from txobserver.events import Configure, Message, Removal
 from txobserver.ledger import Content, Ledger, pages
+from txobserver.outcomes import PreparedBranch
+from txobserver.xid import Xid
 
 
 class MemoryHost:
@@ -17,6 +19,8 @@ class MemoryHost:
         self.content: Content | None = None
         self.visible: dict[int, dict[int, tuple[int, bytes]]] = {}
         self.marks: dict[int, int] = {}
+        self.prepared: dict[Xid, PreparedBranch] = {}
+        self.ended: list[tuple[Xid, bool]] = []
         self.hunger = 0
         self.closed: list[str] = []
         self.answers: list[tuple[str, str | None]] = []
@@ -29,10 +33,11 @@ class MemoryHost:
             for spec in content.configuration.queues.values()
         }
         self.marks = {number: content.summary(number).mark for number in self.visible}
+        self.prepared = {branch.xid: branch for branch in content.branches()}
 
     def on_inactive(self, reason: str) -> None:
         self.ledger = self.content = None
-        self.visible = {}
+        self.visible, self.prepared = {}, {}
         self.closed.append(reason)
 
     def appetite(self, queue: int, offered: int) -> int:
@@ -57,6 +62,13 @@ class MemoryHost:
 
     def on_mark(self, queue: int, place: int) -> None:
         self.marks[queue] = max(self.marks.get(queue, 0), place)
+
+    def on_branch_prepared(self, branch: PreparedBranch) -> None:
+        self.prepared[branch.xid] = branch
+
+    def on_branch_ended(self, branch: PreparedBranch, committed: bool) -> None:
+        assert self.prepared.pop(branch.xid) == branch
+        self.ended.append((branch.xid, committed))
 
     # -- what a client does
 

@@ -9,6 +9,7 @@ from txobserver.configuration import Configuration, QueueSpec
 from txobserver.events import Message, TxDecision, TxEnqueue, TxOpen, TxPrepare
 from txobserver.frames import encode_frame
 from txobserver.ids import Member, Position
+from txobserver.outcomes import Kind, OutcomesMeta, Remembered
 
 TEXT = Message("", "q", b"\x00\x00", b"body")
 POSITION = Position(1, 7)
@@ -32,7 +33,8 @@ MESSAGES: list[Any] = [
     wire.QueueContent(1, 800, 1, [(1 << 20, 1, TEXT)]),
     wire.QueueChange(1, 800, 1, [(1 << 20, 1, TEXT)], [2 << 20], (1, [2])),
     wire.ForwardTx(1, 800, 5, [(8, TxOpen(5)), (9, TxEnqueue(5, 1, (1,), TEXT)), (10, TxDecision(5, True))]),
-    wire.SnapshotEnd(1, 800, POSITION, [Position(1, 1)], CONFIGURATION, [(1, 0, 0, 0)], [(5, 3)]),
+    wire.ForwardOutcomes(1, 800, [Remembered(Kind.HEURISTIC, 1, b"g", b"b", True, 7, 1000)]),
+    wire.SnapshotEnd(1, 800, POSITION, [Position(1, 1)], CONFIGURATION, [(1, 0, 0, 0)], [(5, 3)], OutcomesMeta()),
     wire.Promoted(1),
     wire.Handover(1, 800),
 ]

@@ -33,6 +33,7 @@ from txobserver.configuration import Configuration, QueueSpec
 from txobserver.events import Event, TxDecision, TxEnqueue, TxEvent, TxOpen, TxPrepare
 from txobserver.frames import Frame, encode_frame
 from txobserver.ids import Member, Position
+from txobserver.outcomes import OutcomesMeta
 from txobserver.store import MemoryBase, Meta
 
 
@@ -262,10 +263,10 @@ def test_a_forwarded_transaction_that_cannot_be(message: ForwardTx) -> None:
     """It is found before the former log is thrown away for the snapshot."""
     replicator = QueueReplicator("a", 1, Replica(MemoryBase(), Meta(), {}), lambda effect: None)
     replicator.forward(message)
-    end = SnapshotEnd(1, 1, Position(1, 20), [], Configuration(), [], [(5, len(message.events))])
+    end = SnapshotEnd(1, 1, Position(1, 20), [], Configuration(), [], [(5, len(message.events))], OutcomesMeta())
     with pytest.raises(SnapshotMismatch):
         replicator.end(end)
     proper = QueueReplicator("a", 1, Replica(MemoryBase(), Meta(), {}), lambda effect: None)
     proper.forward(forwarded(TxOpen(5), TxPrepare(5, 0, [])))
-    proper.end(SnapshotEnd(1, 1, Position(1, 20), [], Configuration(), [], [(5, 2)]))
+    proper.end(SnapshotEnd(1, 1, Position(1, 20), [], Configuration(), [], [(5, 2)], OutcomesMeta()))
     assert proper.finish() == 20

@@ -31,7 +31,7 @@ def test_round_trip(tmp_path: Path) -> None:
     state.write(checkpoint((1, 9, "d"), deletes=((1, 5),)))
     state.close()
     state = LmdbState(tmp_path)
-    meta, _ = state.load()
+    meta = state.load().meta
     assert meta.applied == Position(1, 7)
     assert [(place, entry.message.body) for place, entry in state.page(1, -1, 10)] == [(6, b"b"), (9, b"d")]
     assert state.get(1, 5) is None and list(state.ids(2)) == [(5, 1005)]
@@ -42,9 +42,9 @@ def test_dropped_queues_and_transactions(tmp_path: Path) -> None:
     state = LmdbState(tmp_path)
     opened, enqueued = TxOpen(77), TxEnqueue(77, 1, (1,), message("x"))
     state.write(checkpoint((1, 5, "a"), (2, 5, "b"))._replace(tx_events=[(77, 3, opened), (77, 4, enqueued)]))
-    assert state.load()[1] == {77: [(3, opened), (4, enqueued)]}
+    assert state.load().transactions == {77: [(3, opened), (4, enqueued)]}
     state.write(checkpoint((1, 6, "new"))._replace(dropped=[1], tx_ended=[77]))
-    assert [place for place, _ in state.page(1, -1, 10)] == [6] and state.load()[1] == {}
+    assert [place for place, _ in state.page(1, -1, 10)] == [6] and state.load().transactions == {}
     assert [place for place, _ in state.page(2, -1, 10)] == [5]
 
 
@@ -70,7 +70,7 @@ def everything(directory: Path, queues: list[int]) -> tuple[Meta, object, dict[i
     """What a node would serve: meta, open transactions, the queues' entries."""
     state = LmdbState(directory)
     try:
-        return *state.load(), {queue: dict(state.page(queue, -1, 1000)) for queue in queues}
+        return *state.load()[:2], {queue: dict(state.page(queue, -1, 1000)) for queue in queues}
     finally:
         state.close()
 
@@ -107,11 +107,11 @@ def test_entries_that_nobody_counted_or_that_are_gone_are_damage(tmp_path: Path)
     state = LmdbState(tmp_path)
     whole = checkpoint((1, 5, "a"), (1, 6, "b"))
     state.write(whole._replace(meta=meta_of(Position(1, 7), whole.changes)))
-    state.verify(state.load()[0])
+    state.verify(state.load().meta)
     for changes in (checkpoint((1, 7, "c")), checkpoint(deletes=((1, 7), (1, 5))), checkpoint((2, 5, "a"))):
-        state.write(changes._replace(meta=state.load()[0]))
+        state.write(changes._replace(meta=state.load().meta))
         with pytest.raises(StoreDamaged, match="does not hold what its last checkpoint wrote"):
-            state.verify(state.load()[0])
+            state.verify(state.load().meta)
 
 
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:

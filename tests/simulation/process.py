@@ -113,7 +113,7 @@ class Process:
         self._turn_due = self._broker_due = False
         self._polled_at = -1.0
         self.store = SimStore(disk, retention=cluster.retention)
-        replica = WatchedReplica(self, self.store.base, self.store.meta, self.store.transactions)
+        replica = WatchedReplica(self, self.store.base, *self.store.loaded)
         for frame in self.store.suffix():
             replica.restore(frame)
         self.broker = WatchedBroker(self._broker_has_work, self._unique, WINDOW)

@@ -95,6 +95,9 @@ class Sink:
     def tx_rollback(self, tx: int) -> None:
         self.ended.append(("rollback", tx))
 
+    def in_use(self, name: object) -> bool:
+        return False
+
 
 def test_the_observer_opens_its_tx_queue_with_the_first_event() -> None:
     sink = Sink()
