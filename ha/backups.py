@@ -139,7 +139,7 @@ class Backups:
         elif ack.sequence == session.resync.ended_at:
             self._primary.listeners.remove(session.resync)
             session.stream_from(ack.sequence, QueueGuard(self._replica.tail.sequence))
-            session.trackers.acknowledged(ack.sequence, past_guard=False)
+            session.trackers.acknowledged(ack.sequence, session.past_guard)
             session.progress_at = now
 
     def missing(self, node: str, message: Missing, now: float) -> None:

@@ -192,10 +192,15 @@ class Branches:
         if self._stream.serving:
             self._host.on_branch_ended(described(buffer), committed)
 
-    def inherit(self, buffer: DtxBuffer) -> None:
-        """A branch that an earlier primary left prepared, and undecided."""
-        self._factory.open_bytes += buffer.size
-        self._follow_global(buffer)
+    def inherit(self) -> int:
+        """The branches that an earlier primary left prepared; returns how many of them are in doubt."""
+        for event in self._replica.decisions_ahead():
+            self._table.deciding[Global(event.format_id, event.gtrid)] = event.commit
+        left = [each for each in self._replica.buffers.values() if isinstance(each, DtxBuffer) and each.stays]
+        for buffer in sorted(left, key=lambda each: each.tx):
+            self._factory.open_bytes += buffer.size
+            self._follow_global(buffer)
+        return sum(buffer.decided is None for buffer in left)
 
     def _follow_global(self, buffer: DtxBuffer) -> None:
         """The global decision may have come while the prepare was on its way, or an earlier primary left it at that."""

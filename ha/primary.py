@@ -108,16 +108,15 @@ class Primary(Applied):
     # -- the beginning of a generation
 
     def start(self, expected: Sequence[str]) -> None:
-        """Open the generation: its first event, and the abort of every transaction that has no decision."""
+        """Open the generation: its first event, and the abort of whatever has no decision and is not to stay."""
         self.append(GenerationStart(self.generation, self.name, list(expected)))
         for buffer in sorted(self._replica.undecided(), key=lambda each: each.tx):
-            text = f"transaction={id_text(buffer.tx)} has no decision in this log: "
-            if isinstance(buffer, DtxBuffer) and buffer.stays:
-                self._emit(LogLine(f"{text}branch {buffer.xid} stays prepared"))
-                self._branches.inherit(buffer)
-            else:
-                self._emit(LogLine(f"{text}aborted at failover"))
+            if not buffer.stays:
+                text = f"transaction={id_text(buffer.tx)} has no decision in this log: aborted at failover"
+                self._emit(LogLine(text))
                 self.tx_rollback(buffer.tx)
+        if in_doubt := self._branches.inherit():
+            self._emit(LogLine(f"{in_doubt} branches stay prepared"))
         self._opened_to = self._replica.tail.sequence
 
     @property

@@ -184,6 +184,10 @@ class Replica:
         """Transactions without a decision in this log."""
         return [buffer for buffer in self.buffers.values() if buffer.decided is None]
 
+    def decisions_ahead(self) -> list[GlobalDecision]:
+        """Global decisions that have not passed the commit point."""
+        return [event for _, _, event in self._unapplied if isinstance(event, GlobalDecision)]
+
     def checkpoint(self) -> Checkpoint:
         """Everything since the last checkpoint, as of ``applied``. Ends with ``checkpoint_written``."""
         changes, dropped = self.contents.freeze()

@@ -31,6 +31,7 @@ from txobserver.effects import (
 from txobserver.frames import Frame
 from txobserver.ids import Member, Position
 from txobserver.ledger import Host
+from txobserver.outcomes import Outcomes
 from txobserver.store import MemoryBase
 
 TURN = 0.01
@@ -318,8 +319,8 @@ class MemoryCluster:
         assert record is None or node.member not in record.ready, f"{node.name} {what} while it is a ready member"
 
     def check_agreement(self) -> None:
-        """P7: nodes at the same position have equal digests, and the digests are those of the content."""
-        seen: dict[Position, dict[int, tuple[int, int]]] = {}
+        """P7: nodes at the same position hold the same in queues, branches and outcomes, as their digests say."""
+        seen: dict[Position, tuple[object, ...]] = {}
         for node in self.nodes.values():
             contents = node.core.replica.contents
             if node.core.replica.resyncing:
@@ -329,4 +330,7 @@ class MemoryCluster:
                 summary = contents.summary(spec.number)
                 assert summary.count == len(contents.ids(spec.number))
                 digests[spec.number] = (summary.count, summary.digest)
-            assert seen.setdefault(contents.applied, digests) == digests, f"disagreement at {contents.applied}"
+            outcomes = contents.table.outcomes
+            assert Outcomes(outcomes.meta, outcomes.all()).meta == outcomes.meta
+            held = (digests, list(contents.table.prepared), outcomes.meta)
+            assert seen.setdefault(contents.applied, held) == held, f"disagreement at {contents.applied}"

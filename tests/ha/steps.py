@@ -91,13 +91,18 @@ def carrying(kind: type[Event], target: str) -> Callable[[str, str, Any], bool]:
 
 
 def survivors_agree(cluster: MemoryCluster) -> None:
+    """Everyone becomes ready and holds the same, and no transaction is left."""
+    all_agree(cluster)
+    assert all(not node.core.replica.buffers for node in cluster.nodes.values())
+
+
+def all_agree(cluster: MemoryCluster) -> None:
     """Everyone becomes ready and holds the same."""
     cluster.settled()
     cluster.pause(0.3)
     cluster.check_agreement()
     applied = {node.core.replica.applied for node in cluster.nodes.values()}
     assert len(applied) == 1, applied
-    assert all(not node.core.replica.buffers for node in cluster.nodes.values())
 
 
 def whole_or_absent(cluster: MemoryCluster, *messages: tuple[str, str]) -> bool:
