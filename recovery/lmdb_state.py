@@ -108,9 +108,7 @@ class LmdbState:
             for key, value in txn.cursor(db=self._transactions):
                 tx, sequence = _TX_KEY.unpack(key)
                 transactions.setdefault(tx, []).append((sequence, _decode_event(unsealed(key, value))))
-            remembered = [
-                _decode_outcome(unsealed(key, value)) for key, value in txn.cursor(db=self._outcomes)
-            ]
+            remembered = [_decode_outcome(unsealed(key, value)) for key, value in txn.cursor(db=self._outcomes)]
             stored = self._read_open(txn)
         there = QueueSummary()
         for tx, events in transactions.items():

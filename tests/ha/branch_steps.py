@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.memory_host import text
-from tests.ha.steps import answered
+from tests.ha.steps import answered, declared
 from txobserver.events import Event
-from txobserver.ledger import BranchObserver, Content, Ledger
+from txobserver.ledger import BranchObserver, Content, Ledger, Observer
 from txobserver.outcomes import Outcome
 from txobserver.xid import Global, Xid
 
 X = Xid(1, b"transfer", b"")
 G = X.globally
+
+
+def alone(**settings: float) -> tuple[MemoryCluster, MemoryNode]:
+    """A cluster of one, which needs no other for its answers."""
+    cluster = declared("q", "r", size=1, **settings)
+    return cluster, cluster.primary
 
 
 def ledger_of(node: MemoryNode) -> Ledger:
@@ -55,9 +61,7 @@ def branch_prepared(cluster: MemoryCluster, xid: Xid = X, takes: tuple[tuple[str
     answered(cluster, primary, f"prepare {xid}")
 
 
-def decide(
-    node: MemoryNode, commit: bool, xid: Xid = X, heuristic: bool = False, label: str = "decide"
-) -> None:
+def decide(node: MemoryNode, commit: bool, xid: Xid = X, heuristic: bool = False, label: str = "decide") -> None:
     node.report(lambda: ledger_of(node).decide_branch(xid, commit, heuristic, node.host.note(label)))
 
 
@@ -92,3 +96,15 @@ def take_over(cluster: MemoryCluster, dies: MemoryNode) -> MemoryNode:
     cluster.held.clear()
     cluster.run(lambda: any(node.state == "active" for node in cluster.nodes.values()))
     return cluster.primary
+
+
+def tokened(node: MemoryNode, token: bytes | None, body: str = "t") -> Observer:
+    """An open transaction with a token and one message."""
+    observer = ledger_of(node).begin(token)
+    node.report(lambda: observer.enqueue([node.host.number("q")], text(body)))
+    return observer
+
+
+def one_phase(node: MemoryNode, xid: Xid = X, label: str = "one-phase") -> None:
+    observer = work_on(node, xid)
+    node.report(lambda: observer.commit_one_phase(node.host.note(label)))

@@ -1,4 +1,4 @@
-"""Named schedules of PROTOCOL about branches that meet a crash, a take-over or a joiner; under the cluster's oracles."""
+"""Named schedules of PROTOCOL about branches that meet a crash, a take-over, a joiner; under the cluster's oracles."""
 
 from __future__ import annotations
 
