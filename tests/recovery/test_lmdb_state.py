@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from recovery.lmdb_state import LmdbState, check
+from recovery.lmdb_state import LmdbState, check, sealed
 from tests.recovery.helpers import message, meta_of
 from txobserver.contents import Contents
 from txobserver.events import TxEnqueue, TxOpen
 from txobserver.ids import Position
-from txobserver.store import Changes, Checkpoint, Entry, MemoryBase, Meta, StoreDamaged, StoreError, mix
+from txobserver.outcomes import Kind, Outcomes, OutcomesMeta, Remembered, name_of
+from txobserver.store import Changes, Checkpoint, Entry, Loaded, MemoryBase, Meta, StoreDamaged, StoreError, mix
 
 
 def checkpoint(*puts: tuple[int, int, str], deletes: tuple[tuple[int, int], ...] = ()) -> Checkpoint:
@@ -48,6 +52,51 @@ def test_dropped_queues_and_transactions(tmp_path: Path) -> None:
     assert [place for place, _ in state.page(2, -1, 10)] == [5]
 
 
+def outcome(number: int) -> Remembered:
+    return Remembered(Kind.BRANCH, 1, b"gtrid %d" % number, b"bqual", True, number, number)
+
+
+def test_outcomes(tmp_path: Path) -> None:
+    """They are remembered, forgotten, replaced by a snapshot's; and one too many or too few is damage."""
+    state = LmdbState(tmp_path)
+    outcomes = Outcomes(OutcomesMeta(), ())
+
+    def save(**changes: Any) -> None:
+        meta = Meta(applied=Position(1, 7), outcomes=outcomes.meta)
+        remembered, anew = outcomes.take_changes()
+        state.write(Checkpoint(meta, {}, [], [], [], remembered, anew)._replace(**changes))
+
+    outcomes.remember(outcome(1))
+    outcomes.remember(outcome(2))
+    save()
+    outcomes.forget(name_of(outcome(1)))
+    outcomes.remember(outcome(3))
+    save()
+    assert state.load().remembered == [outcome(2), outcome(3)] and state.load().meta.outcomes == outcomes.meta
+    outcomes.replace(Outcomes(OutcomesMeta(), [outcome(4)]).meta, [outcome(4)])
+    save()
+    assert state.load().remembered == [outcome(4)]
+    outcomes.remember(outcome(5))
+    save(remembered={})
+    with pytest.raises(StoreDamaged, match="does not hold what its last checkpoint wrote"):
+        state.load()
+
+
+def test_a_state_of_version_1_can_be_read(tmp_path: Path) -> None:
+    state = LmdbState(tmp_path)
+    state.write(checkpoint((1, 5, "a")))
+    old = msgspec.to_builtins(state.load().meta)
+    del old["outcomes"]
+    with state._env.begin(write=True) as txn:
+        txn.put(b"format", b"1", db=state._meta)
+        txn.put(b"meta", sealed(b"meta", msgspec.msgpack.encode(old)), db=state._meta)
+        txn.drop(state._outcomes)
+    state.close()
+    state = LmdbState(tmp_path)
+    assert state.load().meta.applied == Position(1, 7) and state.load().meta.outcomes == OutcomesMeta()
+    assert state.get(1, 5) is not None
+
+
 def test_every_flipped_byte_of_a_value_is_found(tmp_path: Path) -> None:
     state = LmdbState(tmp_path / "a")
     state.write(checkpoint((1, 5, "a message that can be recognised")))
@@ -66,11 +115,11 @@ def test_every_flipped_byte_of_a_value_is_found(tmp_path: Path) -> None:
         damaged.close()
 
 
-def everything(directory: Path, queues: list[int]) -> tuple[Meta, object, dict[int, dict[int, Entry]]]:
-    """What a node would serve: meta, open transactions, the queues' entries."""
+def everything(directory: Path, queues: list[int]) -> tuple[Loaded, dict[int, dict[int, Entry]]]:
+    """What a node would serve: meta, open transactions, outcomes, the queues' entries."""
     state = LmdbState(directory)
     try:
-        return *state.load()[:2], {queue: dict(state.page(queue, -1, 1000)) for queue in queues}
+        return state.load(), {queue: dict(state.page(queue, -1, 1000)) for queue in queues}
     finally:
         state.close()
 
@@ -79,9 +128,10 @@ def test_every_page_damaged_in_turn_is_found_before_anything_is_served(tmp_path:
     """Flips in the tree's own pages: entries hidden from a search or a scan, open transactions that lose an event."""
     contents: Changes = {q: {7 * n: Entry(n, message(f"{n}" * 50)) for n in range(1, 120)} for q in range(1, 5)}
     events = [(77, 3, TxOpen(77)), (77, 4, TxEnqueue(77, 1, (1,), message("x")))]
-    meta = meta_of(Position(1, 7), contents)
+    remembered = [outcome(number) for number in range(100)]
+    meta = replace(meta_of(Position(1, 7), contents), outcomes=Outcomes(OutcomesMeta(), remembered).meta)
     state = LmdbState(tmp_path)
-    state.write(Checkpoint(meta, contents, [], list(events), []))
+    state.write(Checkpoint(meta, contents, [], list(events), [], {each.key: each for each in remembered}))
     state.close()
     path, found, earlier = tmp_path / "data.mdb", 0, 0
     image = path.read_bytes()
@@ -91,15 +141,16 @@ def test_every_page_damaged_in_turn_is_found_before_anything_is_served(tmp_path:
         path.write_bytes(image[:at] + bytes([image[at] ^ 4]) + image[at + 1 :])
         try:
             check(tmp_path)
-            read, transactions, queues = everything(tmp_path, list(contents))
+            read, queues = everything(tmp_path, list(contents))
         except StoreError:
             found += 1
             continue
-        if read == Meta():  # as it was before the checkpoint: the log leads on from there, or the log has a gap
-            assert not transactions and not any(queues.values())
+        if read.meta == Meta():  # as it was before the checkpoint: the log leads on from there, or the log has a gap
+            assert not read.transactions and not read.remembered and not any(queues.values())
             earlier += 1
         else:
-            assert (read, transactions, queues) == (meta, {77: [event[1:] for event in events]}, contents)
+            assert (read.meta, read.transactions, queues) == (meta, {77: [event[1:] for event in events]}, contents)
+            assert sorted(read.remembered, key=lambda each: each.sequence) == remembered
     assert found > 100 > 10 > earlier
 
 

@@ -10,11 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from tests.txobserver.test_xid import xids
 from txobserver.events import (
     Configure,
     Delivered,
+    DtxDecision,
+    DtxOpen,
+    DtxPrepare,
     Event,
+    Forget,
     GenerationStart,
+    GlobalDecision,
+    GlobalForget,
     Message,
     Publish,
     Purge,
@@ -24,6 +31,7 @@ from txobserver.events import (
     TxEnqueue,
     TxOpen,
     TxPrepare,
+    TxToken,
 )
 from txobserver.frames import (
     HEADER_SIZE,
@@ -34,10 +42,12 @@ from txobserver.frames import (
     decode_frame,
     encode_frame,
 )
+from txobserver.xid import MAX_FORMAT
 
 number = st.integers(0, 2**63 - 1)
 entries = st.lists(st.tuples(number, number), max_size=4)
 queues = st.lists(number, max_size=4).map(tuple)
+gtrids = st.binary(min_size=1, max_size=64)
 messages = st.builds(Message, st.text(), st.text(), st.binary(), st.binary())
 events = st.one_of(
     st.builds(GenerationStart, number, st.text(), st.lists(st.text(), max_size=3)),
@@ -51,6 +61,13 @@ events = st.one_of(
     st.builds(TxDequeue, number, number, entries, number),
     st.builds(TxPrepare, number, number, st.lists(st.text(), max_size=3)),
     st.builds(TxDecision, number, st.booleans()),
+    st.builds(DtxOpen, number, xids),
+    st.builds(DtxPrepare, number, number, st.lists(st.text(), max_size=3), number),
+    st.builds(DtxDecision, number, st.booleans(), st.booleans(), number),
+    st.builds(GlobalDecision, st.integers(0, MAX_FORMAT), gtrids, st.booleans(), number),
+    st.builds(Forget, xids),
+    st.builds(GlobalForget, st.integers(0, MAX_FORMAT), gtrids),
+    st.builds(TxToken, number, gtrids),
 )
 
 
@@ -121,3 +138,10 @@ def test_an_unknown_version_is_refused_in_words() -> None:
     with pytest.raises(UnknownFormat, match=r"format version 7 .* this version reads 1"):
         decode_frame(bytes(data))
     assert len(data) > HEADER_SIZE
+
+
+def test_a_frame_of_version_1_can_be_read() -> None:
+    data = bytearray(one())
+    data[5] = 1
+    data[44:48] = zlib.crc32(data[:44]).to_bytes(4, "big")
+    assert decode_frame(bytes(data))[0].events() == [TxOpen(5), TxDecision(5, True)]

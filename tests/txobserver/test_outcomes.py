@@ -1,0 +1,122 @@
+"""What is remembered: against a model in plain lists, through stores, and at what cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from tests.examples import examples
+from tests.operations import lines_of
+from txobserver.outcomes import Kind, Outcome, Outcomes, OutcomesMeta, Remembered, name_of
+from txobserver.xid import Global, Xid
+
+KEPT, KEPT_SECONDS = 3, 10.0
+
+
+def remembered(kind: Kind, number: int, commit: bool, sequence: int, at_ms: int) -> Remembered:
+    branch = kind in (Kind.BRANCH, Kind.HEURISTIC)
+    return Remembered(kind, 0, b"g%d" % (number % 2), b"b%d" % number if branch else b"", commit, sequence, at_ms)
+
+
+class OutcomesMachine(RuleBasedStateMachine):
+    """Whatever is remembered and forgotten, in memory and in the store that takes the changes, is the model's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outcomes = Outcomes(OutcomesMeta(), ())
+        self.outcomes.keep(KEPT, KEPT_SECONDS)
+        self.model: list[Remembered] = []
+        self.expired: set[Kind] = set()
+        self.store: dict[bytes, Remembered] = {}
+        self.sequence = self.clock = 0
+
+    @rule(kind=st.sampled_from(Kind), number=st.integers(0, 6), commit=st.booleans(), passed=st.integers(-3000, 9000))
+    def remember(self, kind: Kind, number: int, commit: bool, passed: int) -> None:
+        self.sequence += 1
+        at_ms = max(0, self.clock + passed)
+        self.clock = max(self.clock, at_ms)
+        each = remembered(kind, number, commit, self.sequence, at_ms)
+        self.outcomes.remember(each)
+        self.model = [known for known in self.model if name_of(known) != name_of(each)] + [each]
+        for of in (Kind.BRANCH, Kind.TOKEN, Kind.GLOBAL):
+            there = [known for known in self.model if known.kind is of]
+            while there and (len(there) > KEPT or there[0].at_ms < self.clock - KEPT_SECONDS * 1000):
+                self.model.remove(there.pop(0))
+                self.expired.add(of)
+
+    @rule(kind=st.sampled_from(Kind), number=st.integers(0, 6))
+    def forget(self, kind: Kind, number: int) -> None:
+        name = name_of(remembered(kind, number, True, 1, 1))
+        there = [known for known in self.model if name_of(known) == name]
+        assert self.outcomes.forget(name) is bool(there)
+        self.model = [known for known in self.model if name_of(known) != name]
+
+    @rule()
+    def save(self) -> None:
+        changes, anew = self.outcomes.take_changes()
+        if anew:
+            self.store.clear()
+        for key, each in changes.items():
+            if each is None:
+                self.store.pop(key, None)
+            else:
+                self.store[key] = each
+        assert sorted(self.store.values(), key=lambda each: each.sequence) == self.model
+
+    @rule()
+    def restart(self) -> None:
+        self.save()
+        again = Outcomes(self.outcomes.meta, self.store.values())
+        again.keep(KEPT, KEPT_SECONDS)
+        assert again.meta == self.outcomes.meta
+        self.outcomes = again
+
+    @rule(had=st.integers(0, 6))
+    def copied(self, had: int) -> None:
+        """A joiner, with outcomes of its own before, takes the place of this node."""
+        joiner = Outcomes(OutcomesMeta(), [remembered(Kind.TOKEN, had, True, 1, 1)])
+        joiner.keep(KEPT, KEPT_SECONDS)
+        joiner.replace(self.outcomes.meta, self.outcomes.all())
+        assert joiner.meta == self.outcomes.meta
+        self.store = {b"of before": remembered(Kind.TOKEN, had, True, 1, 1)}
+        self.outcomes = joiner
+
+    @invariant()
+    def tells_what_the_model_does(self) -> None:
+        assert sorted(self.outcomes.all(), key=lambda each: each.sequence) == self.model
+        for kind in Kind:
+            for number in range(7):
+                assert self.outcomes.of(name_of(remembered(kind, number, True, 1, 1))) is self._told(kind, number)
+        for number in range(2):
+            branches = [name_of(each) for each in self.model if isinstance(name_of(each), Xid)]
+            found = self.outcomes.branches_of(Global(0, b"g%d" % number))
+            assert sorted(found) == sorted(xid for xid in branches if xid[1] == b"g%d" % number)
+
+    def _told(self, kind: Kind, number: int) -> Outcome:
+        name = name_of(remembered(kind, number, True, 1, 1))
+        for each in self.model:
+            if name_of(each) == name and each.kind is Kind.HEURISTIC:
+                return Outcome.HEURISTICALLY_COMMITTED if each.commit else Outcome.HEURISTICALLY_ROLLED_BACK
+            if name_of(each) == name:
+                return Outcome.COMMITTED if each.commit else Outcome.ROLLED_BACK
+        of = Kind.BRANCH if kind is Kind.HEURISTIC else kind
+        return Outcome.EXPIRED if of in self.expired else Outcome.UNKNOWN
+
+
+OutcomesMachine.TestCase.settings = examples(60, stateful_step_count=40)
+TestOutcomes = OutcomesMachine.TestCase
+
+
+def test_one_more_costs_the_same_however_many_there_are() -> None:
+    costs: list[Any] = []
+    for count in (100, 20_000):
+        outcomes = Outcomes(OutcomesMeta(), ())
+        outcomes.keep(count, 1e6)
+        for number in range(count):
+            outcomes.remember(Remembered(Kind.BRANCH, 0, b"%d" % number, b"", True, number, number))
+        costs.append(lines_of(lambda o=outcomes: o.remember(Remembered(Kind.TOKEN, 0, b"t", b"", True, 1, 1))))  # type: ignore[misc]
+        outcomes.remember(Remembered(Kind.BRANCH, 0, b"new", b"", True, 30_000, 30_000))
+        assert len(outcomes.branches) == count and outcomes.of(Xid(0, b"0", b"")) is Outcome.EXPIRED
+    assert costs[0] == costs[1]

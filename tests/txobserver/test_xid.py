@@ -1,0 +1,42 @@
+"""Xids: what none can be, and their text."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from txobserver.xid import MAX_FORMAT, Global, Xid, checked_xid, parse_xid
+
+xids = st.builds(Xid, st.integers(0, MAX_FORMAT), st.binary(min_size=1, max_size=64), st.binary(max_size=64))
+
+
+@given(xids)
+def test_text_leads_back_to_it(xid: Xid) -> None:
+    assert parse_xid(str(xid)) == xid == checked_xid(*xid)
+    assert str(xid).isascii() and str(xid).isprintable() and " " not in str(xid)
+
+
+@given(xids, xids)
+def test_another_one_has_another_text(one: Xid, other: Xid) -> None:
+    assert (str(one) == str(other)) is (one == other)
+
+
+def test_what_people_read() -> None:
+    assert str(Xid(7, b"order 4711", b"a:b")) == "7:order%204711:a%3Ab"
+    assert str(Xid(0, b"g", b"")) == "0:g:" and str(Global(0, b"g")) == "0:g"
+
+
+@pytest.mark.parametrize(
+    ("format_id", "gtrid", "bqual"),
+    [(-1, b"g", b""), (1 << 31, b"g", b""), (0, b"", b"b"), (0, b"g" * 65, b""), (0, b"g", b"b" * 65)],
+)
+def test_parts_that_none_has(format_id: int, gtrid: bytes, bqual: bytes) -> None:
+    with pytest.raises(ValueError, match="of an xid"):
+        checked_xid(format_id, gtrid, bqual)
+
+
+@pytest.mark.parametrize("text", ["", "1:g", "1:g:b:x", "x:g:b", "-1:g:b", ":g:b", "²:g:b"])
+def test_text_that_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="format:gtrid:bqual"):
+        parse_xid(text)
