@@ -57,7 +57,10 @@ LONGEST_HEAD = 512
 
 
 class AmqpChannel:
-    """Implements ``ChannelOutlet``. ``busy``: a request waits for its answer, and later frames wait for that."""
+    """Implements ``ChannelOutlet``. ``busy``: a request waits for its answer, and later frames wait for that.
+
+    ``listing``: what is left of the list of branches that the client is reading page by page, the next one last.
+    """
 
     def __init__(self, connection: Connection, session: Session, number: int) -> None:
         self.number = number
@@ -68,6 +71,7 @@ class AmqpChannel:
         self.busy = False
         self.closing = False
         self.last_queue = ""
+        self.listing: list[bytes] = []
         self._backlog: deque[tuple[int, bytes]] = deque()
         self._handling = False
         self._method = 0

@@ -45,6 +45,7 @@ SERVER_PROPERTIES: Mapping[str, Any] = {
         "basic.nack": True,
         "connection.blocked": True,
         "consumer_cancel_notify": True,
+        "dtx": True,
         "exchange_exchange_bindings": True,
         "per_consumer_qos": True,
         "publisher_confirms": True,

@@ -11,6 +11,7 @@ from pamqp import base, commands
 from pamqp.commands import Basic, Confirm, Exchange, Queue, Tx
 
 from broker_plugin.amqp.codec import encode_commit_ok, encode_content, encode_declare_ok, encode_get_ok, encode_method
+from broker_plugin.amqp.dtx_handlers import DTX_HANDLERS
 from broker_plugin.embedded.binding_operations import BindRequest
 from broker_plugin.embedded.channel import Got
 from broker_plugin.embedded.errors import AmqpError
@@ -289,4 +290,5 @@ HANDLERS: dict[int, Handler] = {
     Confirm.Select.index: _confirm_select,
     Tx.Select.index: _tx_select,
     Tx.Rollback.index: _tx_rollback,
+    **DTX_HANDLERS,
 }

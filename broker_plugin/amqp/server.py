@@ -236,5 +236,6 @@ class AmqpServer:
     def _tick(self) -> None:
         now = self.loop.time()
         self._ticker = self.loop.call_later(TICK, self._tick)
+        self.broker.tick(now)
         for protocol in list(self._protocols):
             protocol.tick(now)

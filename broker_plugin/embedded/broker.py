@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from broker_plugin.embedded.binding_operations import BindingOperations
+from broker_plugin.embedded.branch_operations import BranchOperations
+from broker_plugin.embedded.branches import Branches, DtxLimits
 from broker_plugin.embedded.durable_queue import DurableQueue, WindowLimits
 from broker_plugin.embedded.errors import AmqpError
 from broker_plugin.embedded.exchange_operations import ExchangeOperations
@@ -38,13 +40,16 @@ class Broker:
         schedule: Callable[[], object],
         unique: Callable[[], str],
         limits: WindowLimits = WindowLimits(),  # noqa: B008 -- immutable
+        dtx_limits: DtxLimits = DtxLimits(),  # noqa: B008 -- immutable
     ) -> None:
         self.turn = Turn(schedule)
         self.unique_name = unique
         self.queue_operations = QueueOperations(self)
         self.exchange_operations = ExchangeOperations(self)
         self.binding_operations = BindingOperations(self)
+        self.branch_operations = BranchOperations(self)
         self._limits = limits
+        self._dtx_limits = dtx_limits
         self._sessions: dict[Session, None] = {}
         self._ledger: Ledger | None = None
         self._forget_everything()
@@ -58,6 +63,13 @@ class Broker:
         self.locks = NameLocks()
         self.numbered: dict[int, DurableQueue] = {}
         self._replicated: Replicated | None = None
+        self._content: Content | None = None
+        self._branches: Branches | None = None
+
+    def tick(self, now: float) -> None:
+        """It is ``now``, in seconds on a clock of the caller's choice."""
+        if self._branches is not None:
+            self._branches.tick(now)
 
     @property
     def active(self) -> bool:
@@ -70,6 +82,20 @@ class Broker:
         if self._ledger is None:
             raise AmqpError(320, "this node is not the primary")
         return self._ledger
+
+    @property
+    def content(self) -> Content:
+        """What the active primary holds. 320 if this node is not it."""
+        if self._content is None:
+            raise AmqpError(320, "this node is not the primary")
+        return self._content
+
+    @property
+    def branches(self) -> Branches:
+        """The branches of distributed transactions. 320 if this node is not the primary."""
+        if self._branches is None:
+            raise AmqpError(320, "this node is not the primary")
+        return self._branches
 
     # -- connections
 
@@ -107,6 +133,9 @@ class Broker:
         self._ledger = ledger
         self._replicated = Replicated(self, ledger, content, self._limits)
         self._replicated.load()
+        self._content = content
+        self._branches = Branches(ledger, content, self.numbered, self._dtx_limits)
+        self._branches.load()
 
     def on_inactive(self, reason: str) -> None:
         """No longer: close every client, answer nothing that is outstanding, forget every queue."""
@@ -155,6 +184,10 @@ class Broker:
 
     def on_branch_prepared(self, branch: PreparedBranch) -> None:
         """A branch has been prepared everywhere."""
+        if self._branches is not None:
+            self._branches.prepared(branch)
 
     def on_branch_ended(self, branch: PreparedBranch, committed: bool) -> None:
         """A prepared branch has ended."""
+        if self._branches is not None:
+            self._branches.ended(branch, committed)

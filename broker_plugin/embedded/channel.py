@@ -1,5 +1,8 @@
 """A channel: publishes, deliveries and their acknowledgements, transactions, confirms. No bytes and no frames.
 
+A channel may be in one of three modes: confirm, tx, dtx. In the last two there is a unit of work, always or now and
+then, that publishes and acknowledgements belong to.
+
 An operation that must wait for the ledger answers through ``reply``; the caller asks nothing more of the channel
 until then, so that a client sees its own requests carried out in order.
 """
@@ -11,13 +14,18 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from broker_plugin.embedded.branch import Association, Status
 from broker_plugin.embedded.confirms import Confirms
 from broker_plugin.embedded.consumer import Consumer
-from broker_plugin.embedded.errors import AmqpError, located, precondition, refused
+from broker_plugin.embedded.dtx_mode import DtxMode
+from broker_plugin.embedded.errors import AmqpError, dtx_error, located, precondition, refused
 from broker_plugin.embedded.outlet import ChannelOutlet
 from broker_plugin.embedded.queue import UNLIMITED, Getter, Queue, Taken
-from broker_plugin.embedded.transaction import Held, Transaction
+from broker_plugin.embedded.transaction import Transaction
+from broker_plugin.embedded.unit_of_work import Held
 from txobserver.events import Message, Removal
+from txobserver.ledger import NameInUse
+from txobserver.xid import Xid
 
 if TYPE_CHECKING:
     from broker_plugin.embedded.broker import Broker
@@ -55,7 +63,8 @@ class Channel:
         self._routes = broker.topology.routes
         self._consumer_prefetch = 0
         self._confirms: Confirms | None = None
-        self._tx: Transaction | None = None
+        self._work: Transaction | Association | None = None
+        self._dtx: DtxMode | None = None
         self._publishing = 0
         self._when_quiet: Callable[[], None] | None = None
         self._getting: tuple[Queue, Getter] | None = None
@@ -68,8 +77,8 @@ class Channel:
         if route is None:
             route = self._topology.route(exchange, routing_key, properties)
         message = Message(exchange, routing_key, properties, body)
-        if self._tx is not None:
-            self._tx.publish(route, message, mandatory)
+        if self._work is not None:
+            self._work.publish(route, message, mandatory)
             return
         durable, local = route
         tag = self._confirms.begin() if self._confirms is not None else 0
@@ -203,14 +212,14 @@ class Channel:
             held = self.unacked.pop(tag, None)
             if held is None:
                 raise precondition(f"unknown delivery tag {tag}")
-            if self._tx is None and reason is Removal.ACKED:
+            if self._work is None and reason is Removal.ACKED:
                 held[0].settle((held[1],), reason)
                 if held[2] is not None:
                     held[2].restore()
                 return
             settled = [(tag, held)]
-        if self._tx is not None:
-            self._tx.settle(settled, reason)
+        if self._work is not None:
+            self._work.settle(settled, reason)
         else:
             self._apply(settled, reason)
 
@@ -241,8 +250,7 @@ class Channel:
 
     def select_confirms(self) -> None:
         """confirm.select."""
-        if self._tx is not None:
-            raise precondition("cannot switch from tx to confirm mode")
+        self._check_mode("confirm")
         if self._confirms is None:
             self._confirms = Confirms(self._broker.turn, self._confirm)
 
@@ -252,15 +260,57 @@ class Channel:
 
     def select_tx(self) -> None:
         """tx.select."""
-        if self._confirms is not None:
-            raise precondition("cannot switch from confirm to tx mode")
-        if self._tx is None:
-            self._tx = Transaction(self._ledger.begin)
+        self._check_mode("tx")
+        if self._work is None:
+            self._work = Transaction(self._ledger.begin)
+
+    def select_dtx(self) -> None:
+        """dtx.select."""
+        self._check_mode("dtx")
+        if self._dtx is None:
+            self._dtx = DtxMode(self, self._broker.branches)
+
+    def check_dtx(self) -> DtxMode:
+        """503 if dtx was not selected."""
+        if self._dtx is None:
+            raise dtx_error(503, "dtx was not selected on this channel")
+        return self._dtx
+
+    def start_branch(self, xid: Xid, join: bool, resume: bool) -> Status:
+        """dtx.start, as ``DtxMode.start``: from now on the channel's work belongs to the branch."""
+        mode = self.check_dtx()
+        status = mode.start(xid, join, resume)
+        self._work = mode.current
+        return status
+
+    def end_branch(self, xid: Xid, fail: bool, suspend: bool) -> Status:
+        """dtx.end, as ``DtxMode.end``."""
+        mode = self.check_dtx()
+        status = mode.end(xid, fail, suspend)
+        self._work = mode.current
+        return status
+
+    def _check_mode(self, wanted: str) -> None:
+        """406 if the channel is in another mode."""
+        modes = {"confirm": self._confirms is not None, "dtx": self._dtx is not None}
+        modes["tx"] = isinstance(self._work, Transaction)
+        for mode, selected in modes.items():
+            if selected and mode != wanted:
+                raise precondition(f"cannot switch from {mode} to {wanted} mode")
+
+    def name_transaction(self, token: bytes) -> None:
+        """dtx.token: the outcome of the transaction is remembered under this token. 406, 530 and 542."""
+        try:
+            self._transaction().name(token)
+        except NameInUse as error:
+            raise dtx_error(530, str(error)) from None
+        except ValueError as error:
+            raise dtx_error(542, str(error)) from None
 
     def commit(self, reply: Callable[[], None]) -> None:
         """tx.commit; a commit that fails has rolled back and closes the channel with 406."""
         tx = self._transaction()
-        self._tx = Transaction(self._ledger.begin)
+        self._work = Transaction(self._ledger.begin)
         tx.commit(partial(self._committed, tx, reply))
 
     def _committed(self, tx: Transaction, reply: Callable[[], None], error: str | None) -> None:
@@ -279,14 +329,14 @@ class Channel:
     def rollback(self) -> None:
         """tx.rollback: publishes are forgotten, acknowledged messages are outstanding again."""
         tx = self._transaction()
-        self._tx = Transaction(self._ledger.begin)
+        self._work = Transaction(self._ledger.begin)
         tx.rollback()
         self._take_back(tx)
 
     def _transaction(self) -> Transaction:
-        if self._tx is None:
+        if not isinstance(self._work, Transaction):
             raise precondition("channel is not transactional")
-        return self._tx
+        return self._work
 
     def _take_back(self, tx: Transaction) -> None:
         if tx.settled:
@@ -324,9 +374,11 @@ class Channel:
         self.consumers.clear()
         for consumer in consumers:
             consumer.queue.remove_consumer(consumer)
-        if self._tx is not None:
-            self._tx.rollback()
-            self._take_back(self._tx)
+        if self._dtx is not None:
+            self._dtx.close()
+        elif isinstance(self._work, Transaction):
+            self._work.rollback()
+            self._take_back(self._work)
         self.recover()
         for consumer in consumers:
             self._broker.consumer_left(consumer.queue)

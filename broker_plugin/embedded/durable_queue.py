@@ -5,8 +5,9 @@ bounded number of them, whatever the queue holds.
 
 Algorithm: the *window* is the beginning of what has never been handed out. While it is *complete* it holds all of that,
 and new messages join it; when it is full they do not, and it is filled again from ``Content.page`` when it runs
-short. What was handed out is known by place and id only; if it is given back, it waits in a heap before the window
-(all its places are lower) and its message is read again when its turn comes. The count of what is ready is the queue's
+short. What was handed out is known by place and id only; if it is given back, it waits in a heap beside the window
+and its message is read again when its turn comes. What a prepared branch of an earlier primary dequeues is out from the
+beginning, and the window passes it over. The count of what is ready is the queue's
 count less what is out, so it costs nothing to ask. No operation costs in proportion to the queue's depth.
 
 Messages that the mark of an earlier generation covers may have been handed out then: they go out as redelivered
@@ -60,6 +61,7 @@ class DurableQueue(Queue):
         self._mean = max(1, limits.bytes // FIRST_PAGE)
         self._out: dict[int, int] = {}
         self._returned: list[tuple[int, int]] = []
+        self._passed_over: set[int] = set()
         self._settled: dict[Removal, list[tuple[int, int]]] = {}
         self._promises: deque[int] = deque()
         self._promised = 0
@@ -125,6 +127,11 @@ class DurableQueue(Queue):
 
     # -- asked by channels
 
+    def lock(self, entries: Sequence[tuple[int, int]]) -> None:
+        """Before anything is handed out: a prepared branch holds these until ``give_back`` or ``removed``."""
+        self._out.update(entries)
+        self._passed_over.update(place for place, _ in entries)
+
     def settle(self, places: Sequence[int], reason: Removal) -> None:
         if self.deleted:
             return
@@ -170,14 +177,14 @@ class DurableQueue(Queue):
                     self._ledger.settle(self.number, entries, reason)
 
     def _take(self) -> Taken | None:
-        while self._returned:
+        if not self._window and not self._complete:
+            self._fill()
+        while self._returned and not (self._window and self._window[0][0] < self._returned[0][0]):
             place, rid = heapq.heappop(self._returned)
             entry = self._content.get(self.number, place)
             if entry is not None:
                 self._out[place] = rid
                 return place, True, entry.message
-        if not self._window and not self._complete:
-            self._fill()
         if not self._window or self._window[0][0] > self.mark:
             return None
         place, rid, message = self._window.popleft()
@@ -209,9 +216,12 @@ class DurableQueue(Queue):
             page = self._content.page(self.number, self._cursor, size)
             before = self._window_bytes
             for place, entry in page:
+                self._cursor = place
+                if place in self._passed_over:
+                    self._passed_over.discard(place)
+                    continue
                 window.append((place, entry.rid, entry.message))
                 self._window_bytes += len(entry.message.body)
-                self._cursor = place
             self._complete = len(page) < size
             if page:
                 self._mean = (self._window_bytes - before) // len(page) + 1

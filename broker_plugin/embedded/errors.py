@@ -10,6 +10,7 @@ NAMES = {
     404: "NOT_FOUND",
     405: "RESOURCE_LOCKED",
     406: "PRECONDITION_FAILED",
+    409: "ILLEGAL_STATE",
     501: "FRAME_ERROR",
     502: "SYNTAX_ERROR",
     503: "COMMAND_INVALID",
@@ -19,9 +20,10 @@ NAMES = {
     530: "NOT_ALLOWED",
     540: "NOT_IMPLEMENTED",
     541: "INTERNAL_ERROR",
+    542: "INVALID_ARGUMENT",
 }
 SOFT = frozenset({311, 403, 404, 405, 406})
-"""Codes that end only the channel (AMQP 0-9-1, "Constants")."""
+"""Codes that end only the channel (AMQP 0-9-1, "Constants"). In class dtx every code does."""
 
 
 class AmqpError(Exception):
@@ -78,6 +80,11 @@ _TYPES: dict[type, str] = {
     list: "array",
     type(None): "void",
 }
+
+
+def dtx_error(code: int, text: str) -> AmqpError:
+    """An error of class dtx: AMQP 0-10 gives the code, and only the channel ends, whatever the code is."""
+    return AmqpError(code, text, hard=False)
 
 
 def type_name(value: object) -> str:
