@@ -1,4 +1,4 @@
-"""Draws the state diagrams of docs/protocol.md from the tables that the code runs on.
+"""Draws the state diagrams of docs/protocol.md and docs/dtx.md from the tables that the code runs on.
 
     python docs/diagrams.py            rewrite the diagrams
     python docs/diagrams.py --check    exit status 1 if they differ from the tables
@@ -13,12 +13,15 @@ import sys
 from pathlib import Path
 
 from broker_plugin.amqp.handshake import CONNECTION_TABLE
+from broker_plugin.embedded.branch import BRANCH_TABLE
 from ha.node_state import NODE_TABLE
 from txobserver.table import Table
 from txobserver.tx_buffer import TX_TABLE
 
-PAGE = Path(__file__).with_name("protocol.md")
-TABLES: dict[str, Table[str, str]] = {table.name: table for table in (NODE_TABLE, TX_TABLE, CONNECTION_TABLE)}
+PAGES = tuple(Path(__file__).with_name(name) for name in ("protocol.md", "dtx.md"))
+TABLES: dict[str, Table[str, str]] = {
+    table.name: table for table in (NODE_TABLE, TX_TABLE, CONNECTION_TABLE, BRANCH_TABLE)
+}
 MARKED = re.compile(r"(?P<begin><!-- states: (?P<name>[^>]+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 
 
@@ -56,14 +59,16 @@ def drawn(text: str) -> str:
 
 def main(arguments: list[str]) -> int:
     """Rewrite or check; returns the exit status."""
-    text = PAGE.read_text()
-    wanted = drawn(text)
-    if "--check" in arguments:
-        if wanted != text:
-            print(f"{PAGE.name} differs from the tables; run: python docs/diagrams.py", file=sys.stderr)
-        return int(wanted != text)
-    PAGE.write_text(wanted)
-    return 0
+    status = 0
+    for page in PAGES:
+        text = page.read_text()
+        wanted = drawn(text)
+        if "--check" not in arguments:
+            page.write_text(wanted)
+        elif wanted != text:
+            print(f"{page.name} differs from the tables; run: python docs/diagrams.py", file=sys.stderr)
+            status = 1
+    return status
 
 
 def _alias(state: str) -> str:

@@ -118,6 +118,9 @@ class DtxMethod(base.Frame):
     def __iter__(self) -> Generator[tuple[str, Any], None, None]:
         return ((field.name, getattr(self, field.name)) for field in fields(self))  # type: ignore[arg-type]
 
+    def __len__(self) -> int:
+        return len(fields(self))  # type: ignore[arg-type]
+
     def marshal(self) -> bytes:
         """The fields as bytes."""
         parts: list[bytes] = []

@@ -15,6 +15,7 @@ from typing import cast
 
 from broker_plugin.amqp.connection import Connection
 from broker_plugin.amqp.settings import AmqpSettings
+from broker_plugin.embedded.branches import DtxLimits
 from broker_plugin.embedded.broker import Broker
 from broker_plugin.embedded.durable_queue import WindowLimits
 
@@ -29,13 +30,13 @@ def unique_name() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
 
-def embedded_broker(limits: WindowLimits | None = None) -> Broker:
+def embedded_broker(limits: WindowLimits | None = None, dtx_limits: DtxLimits | None = None) -> Broker:
     """A broker whose turns are those of the event loop that runs when it is used."""
 
     def schedule() -> None:
         asyncio.get_running_loop().call_soon(broker.end_of_turn)
 
-    broker = Broker(schedule, unique_name, limits or WindowLimits())
+    broker = Broker(schedule, unique_name, limits or WindowLimits(), dtx_limits or DtxLimits())
     return broker
 
 

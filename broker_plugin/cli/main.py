@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from broker_plugin.admin.client import AdminError, ask
-from broker_plugin.cli.layout import ClusterError, NodeEntry, read_cluster
+from broker_plugin.cli import dtx
+from broker_plugin.cli.asking import BadArgument, Dir, Json, best_node, node_entry, node_status
+from broker_plugin.cli.layout import ClusterError, read_cluster
 from broker_plugin.cli.parent import end_with
 from broker_plugin.cli.stress import stress
 from broker_plugin.compiled import use
@@ -24,10 +26,8 @@ app = typer.Typer(
 )
 tx = typer.Typer(help="Look at transactions.", no_args_is_help=True)
 app.add_typer(tx, name="tx")
+app.add_typer(dtx.app, name="dtx")
 app.command()(stress)
-
-Dir = Annotated[Path, typer.Option("--dir", help="Directory of the cluster (the one given to `txha cluster`).")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 @app.command()
@@ -69,7 +69,7 @@ def status(dir: Dir, as_json: Json = False) -> None:
     """Show every node: state, generation, transactions, and how far each backup lags."""
     from broker_plugin.cli.tables import status_table
 
-    found = [_status(entry) for entry in read_cluster(dir)]
+    found = [node_status(entry) for entry in read_cluster(dir)]
     if as_json:
         typer.echo(json.dumps(found, indent=2))
     else:
@@ -90,7 +90,7 @@ def promote(
     ] = False,
 ) -> None:
     """Hand the primary's role to a ready backup."""
-    ask(_entry(dir, node).directory, "promote", {"accept_data_loss": accept_data_loss})
+    ask(node_entry(dir, node).directory, "promote", {"accept_data_loss": accept_data_loss})
     typer.echo(f"{node} is taking over; see `txha status`")
 
 
@@ -99,12 +99,8 @@ def tx_list(dir: Dir, as_json: Json = False) -> None:
     """List the transactions that have not ended, as the primary (or else any node) knows them."""
     from broker_plugin.cli.tables import transactions_table
 
-    found = [_status(entry) for entry in read_cluster(dir)]
-    up = [each for each in found if each["state"] != "down"]
-    if not up:
-        raise ClusterError(f"no node of {dir} answers; start the cluster with `txha cluster --dir {dir}`")
-    best = max(up, key=lambda each: (each["state"] == "active", each["generation"]))
-    rows = ask(_entry(dir, best["name"]).directory, "transactions")
+    best = best_node(dir)
+    rows = ask(node_entry(dir, best["name"]).directory, "transactions")
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
     else:
@@ -141,36 +137,12 @@ def main() -> None:
 
     try:
         app()
-    except (ConfigError, ClusterError, StoreError) as error:
+    except (BadArgument, ConfigError, ClusterError, StoreError) as error:
         print(f"txha: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except AdminError as error:
         print(f"txha: {error}", file=sys.stderr)
         raise SystemExit(1) from None
-
-
-def _status(entry: NodeEntry) -> dict[str, Any]:
-    try:
-        answer: dict[str, Any] = ask(entry.directory, "status")
-        return answer
-    except AdminError:
-        return {
-            "name": entry.name,
-            "state": "down",
-            "generation": 0,
-            "ready": False,
-            "open_transactions": 0,
-            "prepared_transactions": 0,
-            "backups": {},
-        }
-
-
-def _entry(dir: Path, name: str) -> NodeEntry:
-    entries = read_cluster(dir)
-    for entry in entries:
-        if entry.name == name:
-            return entry
-    raise ClusterError(f"{dir} has no node {name}; it has {', '.join(entry.name for entry in entries)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What people look at: tables of nodes and transactions."""
+"""What people look at: tables of nodes, transactions and branches."""
 
 from __future__ import annotations
 
@@ -43,4 +43,19 @@ def transactions_table(node: str, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         queues, participants = ", ".join(row["queues"]), ", ".join(row["participants"])
         table.add_row(row["id"], row["state"], str(row["events"]), queues, participants)
+    Console().print(table)
+
+
+def branches_table(rows: list[dict[str, Any]]) -> None:
+    """One row a branch."""
+    table = Table(title="branches that are prepared, or decided by an operator")
+    for column in ("branch", "state", "age (s)", "gen.", "puts into", "takes from"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        puts, takes = (
+            ", ".join(f"{queue} {count}" for queue, count in row.get(kind, {}).items())
+            for kind in ("enqueues", "dequeues")
+        )
+        age = f"{row['age']:.0f}" if "age" in row else ""
+        table.add_row(row["xid"], row["state"], age, str(row.get("generation", "")), puts, takes)
     Console().print(table)

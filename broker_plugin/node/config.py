@@ -77,6 +77,13 @@ class StoreConfig(_Section):
     checkpoint_seconds: float = Field(5.0, gt=0)
 
 
+class Dtx(_Section):
+    """Branches of distributed transactions."""
+
+    default_timeout: int = Field(60, ge=0, description="seconds; 0 for none")
+    max_timeout: int = Field(3600, ge=1, description="seconds")
+
+
 class NodeConfig(_Section):
     """Everything a node needs to know."""
 
@@ -89,6 +96,7 @@ class NodeConfig(_Section):
     peers: list[PeerNode] = []
     timing: Timing = Timing()
     store: StoreConfig = StoreConfig()
+    dtx: Dtx = Dtx()
     min_ready: int = Field(1, ge=1)
     outcomes_kept: int = Field(100_000, ge=1)
     outcome_seconds: float = Field(86_400.0, gt=0)

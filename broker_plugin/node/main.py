@@ -17,6 +17,8 @@ from broker_plugin.admin.server import AdminServer, Refusal
 from broker_plugin.amqp.server import AmqpServer, embedded_broker
 from broker_plugin.amqp.settings import AmqpSettings
 from broker_plugin.compiled import running
+from broker_plugin.embedded.branches import DtxLimits
+from broker_plugin.node.branch_admin import BranchAdmin
 from broker_plugin.node.config import ConfigError, NodeConfig
 from broker_plugin.node.coordination_process import CoordinationProcess
 from broker_plugin.node.links import Links, PeerAddress
@@ -120,7 +122,7 @@ class Node:
         replica = Replica(self.store.base, *self.store.loaded)
         for frame in self.store.suffix():
             replica.restore(frame)
-        broker = embedded_broker()
+        broker = embedded_broker(dtx_limits=DtxLimits(config.dtx.default_timeout, config.dtx.max_timeout))
         self.core = NodeCore(
             config.cluster, self.store.member, replica, broker, config.core_settings(), self.store.first
         )
@@ -138,7 +140,13 @@ class Node:
             lambda: FrontDoor(self._decide, self._waiting), config.amqp.host, config.amqp.port, backlog=1024
         )
         self._admin = AdminServer(
-            config.dir, {"status": self._status, "transactions": self._transactions, "promote": self._promote}
+            config.dir,
+            {
+                "status": self._status,
+                "transactions": self._transactions,
+                "promote": self._promote,
+                **BranchAdmin(self.core, broker, self.shell).handlers,
+            },
         )
         await self._admin.start()
         # Messages are not looked at by the collector; what is left to find is little, and a pause is felt by everybody.

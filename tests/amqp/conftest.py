@@ -1,4 +1,4 @@
-"""A real server on loopback over a ledger that commits at each turn of the event loop, in a thread of its own."""
+"""A real server on loopback in a thread of its own: over a ledger that commits at each turn, or over the real core."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from broker_plugin.amqp.server import AmqpServer, embedded_broker
 from broker_plugin.amqp.settings import AmqpSettings
 from broker_plugin.embedded.broker import Broker
 from tests.embedded.local_ledger import LocalLedger, commit_each_turn
+from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 
 T = TypeVar("T")
 
@@ -77,6 +78,62 @@ class Served:
     async def _start(self) -> None:
         self.serve(self.ledger)
         await self.server.start()
+
+
+class OneNode(MemoryCluster):
+    """A cluster of one node, with this broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        super().__init__(1)
+
+    def make_host(self, node: MemoryNode) -> Broker:
+        return self._broker
+
+
+class ServedByCore(Served):
+    """The core of one node, with a disk in memory that completes a write in the turn in which it was asked.
+
+    ``hold`` keeps what is asked from then on from passing the commit point, until ``release``.
+    """
+
+    def hold(self) -> None:
+        self.node.disk_held = True
+
+    def release(self) -> None:
+        self.node.disk_held = False
+        self.call(self._due)
+
+    def pass_time(self, seconds: float) -> None:
+        """The broker sees its clock now, and again so many seconds later."""
+        for now in (0.0, seconds):
+            self.call(lambda now=now: self.broker.tick(self.loop.time() + now))
+
+    def _due(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self.loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        self.node.report(lambda: None)
+        while self.node.writes and not self.node.disk_held:
+            self.node.do_writes()
+
+    async def _start(self) -> None:
+        self._scheduled = False
+        self.node = OneNode(self.broker).settled().primary
+        self.node.core.wake = self.node.core.primary.wake = self._due  # type: ignore[union-attr]
+        self.server.on_activity = self._due
+        await self.server.start()
+
+
+@pytest.fixture
+def core() -> Iterator[ServedByCore]:
+    core = ServedByCore(AmqpSettings(port=0))
+    core.start()
+    yield core
+    core.stop()
 
 
 @pytest.fixture

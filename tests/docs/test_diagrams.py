@@ -1,4 +1,4 @@
-"""The diagrams in docs/protocol.md are those of the tables that the code runs on."""
+"""The diagrams in the documents are those of the tables that the code runs on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "protocol.md"
 
 
 def _load() -> ModuleType:
@@ -41,13 +40,15 @@ def _table_names() -> set[str]:
     return found
 
 
-def test_the_page_shows_the_tables() -> None:
-    text = PAGE.read_text()
+@pytest.mark.parametrize("page", diagrams.PAGES, ids=lambda page: page.name)
+def test_the_page_shows_the_tables(page: Path) -> None:
+    text = page.read_text()
     assert diagrams.drawn(text) == text, "run: python docs/diagrams.py"
 
 
-def test_every_table_of_the_code_is_on_the_page() -> None:
-    shown = [match["name"] for match in diagrams.MARKED.finditer(PAGE.read_text())]
+def test_every_table_of_the_code_is_on_a_page() -> None:
+    text = "".join(page.read_text() for page in diagrams.PAGES)
+    shown = [match["name"] for match in diagrams.MARKED.finditer(text)]
     assert sorted(shown) == sorted(_table_names())
     assert sorted(shown) == sorted(diagrams.TABLES)
 

@@ -1,0 +1,52 @@
+"""Which node a command asks, and what a node answers that is down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from broker_plugin.admin.client import AdminError, ask
+from broker_plugin.cli.layout import ClusterError, NodeEntry, read_cluster
+
+Dir = Annotated[Path, typer.Option("--dir", help="Directory of the cluster (the one given to `txha cluster`).")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+class BadArgument(Exception):
+    """What was given on the command line cannot be; one sentence says why."""
+
+
+def node_status(entry: NodeEntry) -> dict[str, Any]:
+    """What a node says of itself."""
+    try:
+        answer: dict[str, Any] = ask(entry.directory, "status")
+        return answer
+    except AdminError:
+        return {
+            "name": entry.name,
+            "state": "down",
+            "generation": 0,
+            "ready": False,
+            "open_transactions": 0,
+            "prepared_transactions": 0,
+            "backups": {},
+        }
+
+
+def best_node(dir: Path) -> dict[str, Any]:
+    """The status of the primary, or else of the node that knows most. Raises ClusterError if none answers."""
+    up = [status for entry in read_cluster(dir) if (status := node_status(entry))["state"] != "down"]
+    if not up:
+        raise ClusterError(f"no node of {dir} answers; start the cluster with `txha cluster --dir {dir}`")
+    return max(up, key=lambda each: (each["state"] == "active", each["generation"]))
+
+
+def node_entry(dir: Path, name: str) -> NodeEntry:
+    """A node by its name. Raises ClusterError."""
+    entries = read_cluster(dir)
+    for entry in entries:
+        if entry.name == name:
+            return entry
+    raise ClusterError(f"{dir} has no node {name}; it has {', '.join(entry.name for entry in entries)}")

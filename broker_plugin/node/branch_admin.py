@@ -1,0 +1,132 @@
+"""What an operator sees and decides of distributed transactions, at the active primary (``txha dtx``)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from broker_plugin.admin.server import Handler, Refusal
+from broker_plugin.embedded.broker import Broker
+from broker_plugin.embedded.errors import AmqpError
+from broker_plugin.node.shell import Shell, wall_ms
+from ha.node_core import NodeCore
+from txobserver.ledger import Done
+from txobserver.outcomes import Outcome, PreparedBranch
+from txobserver.xid import Xid, parse_xid
+
+log = logging.getLogger("txha.dtx")
+PATIENCE = 10.0
+"""Seconds for which a decision may take to pass the commit point before the operator is told that it is not known."""
+
+
+class BranchAdmin:
+    """The commands of ``txha dtx``. What is decided here is decided against the coordinator, so it goes to the log."""
+
+    def __init__(self, core: NodeCore, broker: Broker, shell: Shell) -> None:
+        self._core = core
+        self._broker = broker
+        self._shell = shell
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """By the names of the commands."""
+        return {
+            "dtx.list": self._list,
+            "dtx.show": self._show,
+            "dtx.commit": self._commit,
+            "dtx.rollback": self._rollback,
+            "dtx.forget": self._forget,
+        }
+
+    async def _list(self, arguments: dict[str, Any]) -> Any:
+        self._check_active()
+        content = self._broker.content
+        rows = [self._prepared(branch) for branch in content.branches()]
+        return rows + [_row(xid, content.outcome(xid)) for xid in content.heuristic_branches()]
+
+    async def _show(self, arguments: dict[str, Any]) -> Any:
+        self._check_active()
+        xid = _xid(arguments)
+        content = self._broker.content
+        branch, outcome = content.prepared_branch(xid), self._broker.branches.outcome(xid)
+        if branch is None and outcome in (Outcome.UNKNOWN, Outcome.EXPIRED):
+            raise Refusal(self._broker.branches.unknown(xid).text)
+        row = self._prepared(branch) if branch is not None else _row(xid, outcome)
+        return {**row, "decision": _words(content.global_outcome(xid.format_id, xid.gtrid))}
+
+    async def _commit(self, arguments: dict[str, Any]) -> Any:
+        return await self._decide(_xid(arguments), True)
+
+    async def _rollback(self, arguments: dict[str, Any]) -> Any:
+        return await self._decide(_xid(arguments), False)
+
+    async def _decide(self, xid: Xid, commit: bool) -> Any:
+        log.warning("an operator wants branch %s %s", xid, "committed" if commit else "rolled back")
+        operations = self._broker.branch_operations
+        await self._carry_out(lambda done: operations.decide_heuristically(xid, commit, done))
+        return {"xid": str(xid), "state": _words(self._broker.branches.outcome(xid))}
+
+    async def _forget(self, arguments: dict[str, Any]) -> Any:
+        xid = _xid(arguments)
+        await self._carry_out(lambda done: self._broker.branch_operations.forget_completed(xid, done))
+        return {"xid": str(xid), "state": "forgotten"}
+
+    async def _carry_out(self, ask: Callable[[Done], None]) -> None:
+        """Ask, and wait until it has passed the commit point. Raises Refusal."""
+        self._check_active()
+        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        refused: list[str] = []
+
+        def done(error: str | None) -> None:
+            if not answer.done():
+                answer.set_result(error)
+
+        def asking() -> None:
+            try:
+                ask(done)
+            except AmqpError as error:
+                refused.append(error.text)
+
+        self._shell.report(asking)
+        if refused:
+            raise Refusal(refused[0])
+        try:
+            error = await asyncio.wait_for(answer, PATIENCE)
+        except TimeoutError:
+            raise Refusal(f"not known after {PATIENCE:g} s, look with `txha dtx show`") from None
+        if error is not None:
+            raise Refusal(error)
+
+    def _check_active(self) -> None:
+        if not self._broker.active:
+            record = self._core.record
+            primary = record.primary.node if record and record.primary else None
+            where = f"ask {primary}" if primary and self._core.primary is None else "there is none at the moment"
+            raise Refusal(f"this node is not the active primary; {where}")
+
+    def _prepared(self, branch: PreparedBranch) -> dict[str, Any]:
+        names = {spec.number: spec.name for spec in self._broker.content.configuration.queues.values()}
+        return {
+            **_row(branch.xid, self._broker.branches.outcome(branch.xid)),
+            "age": max(0, wall_ms() - branch.prepared_ms) / 1000,
+            "generation": branch.generation,
+            "enqueues": {names.get(queue, str(queue)): count for queue, count in branch.enqueues.items()},
+            "dequeues": {names.get(queue, str(queue)): len(entries) for queue, entries in branch.locked.items()},
+        }
+
+
+def _row(xid: Xid, outcome: Outcome) -> dict[str, Any]:
+    return {"xid": str(xid), "state": _words(outcome)}
+
+
+def _words(outcome: Outcome) -> str:
+    return outcome.name.lower().replace("_", " ")
+
+
+def _xid(arguments: dict[str, Any]) -> Xid:
+    try:
+        return parse_xid(str(arguments.get("xid")))
+    except ValueError as error:
+        raise Refusal(str(error)) from None
