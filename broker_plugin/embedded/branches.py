@@ -96,8 +96,8 @@ class Branches:
     def outcome(self, xid: Xid) -> Outcome:
         """What became of a branch, or is becoming of it."""
         branch = self._known.get(xid)
-        if branch is not None and branch.state == ROLLBACK_ONLY:
-            return Outcome.ROLLED_BACK
+        if branch is not None and branch.state in UNPREPARED:
+            return Outcome.ROLLED_BACK if branch.state == ROLLBACK_ONLY else Outcome.ACTIVE
         return self._content.outcome(xid)
 
     def recover(self) -> list[Xid]:

@@ -65,7 +65,7 @@ class DtxChannel:
         while True:
             value = self._next()
             if isinstance(value, Basic.Deliver):
-                self.deliveries.append((value.delivery_tag or 0, bool(value.redelivered), self._content()))
+                self._delivered(value)
             elif isinstance(value, Basic.Return):
                 self.returned.append(self._content())
             elif isinstance(value, Channel.Close):
@@ -75,6 +75,16 @@ class DtxChannel:
                 raise Refused(value)
             else:
                 return value
+
+    def wait_for_deliveries(self, count: int) -> None:
+        """Until so many have come, and nothing else."""
+        while len(self.deliveries) < count:
+            value = self._next()
+            assert isinstance(value, Basic.Deliver)
+            self._delivered(value)
+
+    def _delivered(self, value: Basic.Deliver) -> None:
+        self.deliveries.append((value.delivery_tag or 0, bool(value.redelivered), self._content()))
 
     def _next(self) -> Any:
         received = self.client.next()

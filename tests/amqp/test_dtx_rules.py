@@ -287,7 +287,7 @@ class TestArguments:
 class TestTimeouts:
     def test_over_the_limit(self, channel: DtxChannel) -> None:
         channel.start(X)
-        assert channel.ask(dtx.SetTimeout(X, 3600))
+        assert isinstance(channel.ask(dtx.SetTimeout(X, 3600)), dtx.SetTimeoutOk)
         refused(542, lambda: channel.ask(dtx.SetTimeout(X, 3601)))
 
     def test_what_was_set_is_told(self, channel: DtxChannel) -> None:

@@ -71,6 +71,7 @@ class TestWork:
         channel.end(X)
         channel.take("in")
         channel.publish("out", b"now too")
+        assert channel.count("out") == 2
         assert channel.another().drain("out") == [b"now", b"now too"]
         assert channel.rollback(X) == OK
         channel.client.close()
@@ -180,7 +181,8 @@ class TestLocked:
     def test_it_is_not_got_delivered_or_counted(self, held: DtxChannel) -> None:
         assert held.count("in") == 1
         held.ask(Basic.Consume(0, "in", "c"))
-        held.count("in")
+        held.wait_for_deliveries(1)
+        assert held.count("in") == 0
         assert [delivery[2] for delivery in held.deliveries] == [b"job 2"]
         assert held.another().get("in") is None
 
@@ -192,21 +194,22 @@ class TestLocked:
     def test_it_is_handed_out_when_the_branch_is_rolled_back(self, held: DtxChannel) -> None:
         held.ask(Basic.Consume(0, "in", "c"))
         other = held.another()
+        held.wait_for_deliveries(1)
         assert other.rollback(X) == OK
-        held.count("in")
+        held.wait_for_deliveries(2)
         assert held.deliveries == [(1, False, b"job 2"), (2, True, b"job 1")]
 
     def test_it_counts_for_nobody_s_prefetch(self, channel: DtxChannel) -> None:
         channel.ask(Basic.Qos(0, 1))
         channel.ask(Basic.Consume(0, "in", "c"))
-        channel.count("in")
+        channel.wait_for_deliveries(1)
         channel.start(X)
         channel.send(Basic.Ack(channel.deliveries[0][0]))
         channel.end(X)
         channel.count("in")
         assert len(channel.deliveries) == 1
         channel.prepare(X)
-        channel.count("in")
+        channel.wait_for_deliveries(2)
         assert [delivery[2] for delivery in channel.deliveries] == [b"job 1", b"job 2"]
 
 
