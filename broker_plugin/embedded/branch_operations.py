@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker_plugin.embedded.branch import DECIDING, IDLE, PREPARED, ROLLBACK_ONLY, Branch, Status
+from broker_plugin.embedded.branch import DECIDING, ENDED, IDLE, PREPARED, ROLLBACK_ONLY, Branch, Status
 from broker_plugin.embedded.branches import HEURISTIC
 from broker_plugin.embedded.errors import dtx_error, precondition
 from txobserver.ledger import Done
@@ -58,8 +58,9 @@ class BranchOperations:
     def _prepared(self, channel: Channel, branch: Branch, reply: Reply, empty: bool, error: str | None) -> None:
         status = Status.OK
         if error is not None:
-            self._broker.branches.leave(branch, "refused")
-            branch.give_back()
+            if branch.state != ENDED:  # a vote that failed late has ended it as a prepared one already
+                self._broker.branches.leave(branch, "refused")
+                branch.give_back()
             status = Status.ROLLED_BACK
         elif empty:
             self._broker.branches.leave(branch, "refused")

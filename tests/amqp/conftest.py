@@ -13,6 +13,7 @@ import pytest
 from broker_plugin.amqp.server import AmqpServer, embedded_broker
 from broker_plugin.amqp.settings import AmqpSettings
 from broker_plugin.embedded.broker import Broker
+from tests.amqp.dtx_client import DtxChannel
 from tests.embedded.local_ledger import LocalLedger, commit_each_turn
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 
@@ -134,6 +135,17 @@ def core() -> Iterator[ServedByCore]:
     core.start()
     yield core
     core.stop()
+
+
+@pytest.fixture
+def channel(core: ServedByCore) -> Iterator[DtxChannel]:
+    """A channel in dtx mode; two jobs wait in one queue, the other is empty."""
+    channel = DtxChannel(core.port)
+    channel.declare("in")
+    channel.declare("out")
+    channel.publish("in", b"job 1", b"job 2")
+    yield channel
+    channel.client.close()
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,14 +19,6 @@ OK, ROLLED_BACK, TIMED_OUT, READ_ONLY = 0, 1, 2, 7
 UNSELECTED = (dtx.Select, dtx.Outcome, dtx.Token)
 SELECTED = [method for method in dtx.METHODS.values() if method.synchronous and method not in UNSELECTED]
 BAD = [(1, b"", b"b"), (1, b"g" * 65, b""), (1, b"g", b"b" * 65), (1 << 31, b"g", b"")]
-
-
-@pytest.fixture
-def channel(core: ServedByCore) -> Iterator[DtxChannel]:
-    channel = DtxChannel(core.port)
-    channel.declare("q")
-    yield channel
-    channel.client.close()
 
 
 def refused(code: int, ask: Callable[[], Any]) -> str:
@@ -62,7 +54,7 @@ class TestModes:
 
 class TestStart:
     def test_join_and_resume(self, channel: DtxChannel) -> None:
-        channel.publish_in(X, "q")
+        channel.publish_in(X, "out")
         refused(503, lambda: channel.start(X, join=True, resume=True))
 
     def test_a_known_branch_without_join(self, channel: DtxChannel) -> None:
@@ -71,13 +63,13 @@ class TestStart:
         refused(530, lambda: channel.start(X))
 
     def test_an_idle_or_prepared_branch_without_join(self, channel: DtxChannel) -> None:
-        channel.publish_in(X, "q")
+        channel.publish_in(X, "out")
         refused(530, lambda: channel.another().start(X))
-        channel.prepared(Y, "q", b"1")
+        channel.prepared(Y, "out", b"1")
         refused(530, lambda: channel.another().start(Y))
 
     def test_a_branch_that_is_remembered(self, channel: DtxChannel) -> None:
-        channel.prepared(X, "q", b"1")
+        channel.prepared(X, "out", b"1")
         assert channel.commit(X) == OK
         refused(530, lambda: channel.start(X))
 
@@ -87,7 +79,7 @@ class TestStart:
         refused(530, lambda: channel.start(X))
 
     def test_a_branch_that_was_rolled_back_may_begin_again(self, channel: DtxChannel) -> None:
-        channel.publish_in(X, "q", b"1")
+        channel.publish_in(X, "out", b"1")
         assert channel.rollback(X) == OK
         assert channel.start(X) == OK
 
@@ -95,7 +87,7 @@ class TestStart:
         refused(404, lambda: channel.start(X, join=True))
 
     def test_join_of_a_prepared_branch(self, channel: DtxChannel) -> None:
-        channel.prepared(X, "q", b"1")
+        channel.prepared(X, "out", b"1")
         refused(409, lambda: channel.start(X, join=True))
 
     def test_join_of_the_channel_s_own_branch(self, channel: DtxChannel) -> None:
@@ -108,7 +100,7 @@ class TestStart:
         refused(503, lambda: channel.start(X, join=True))
 
     def test_one_branch_at_a_time(self, channel: DtxChannel) -> None:
-        channel.publish_in(Y, "q")
+        channel.publish_in(Y, "out")
         for join in (False, True):
             channel.ask(dtx.Select())
             channel.start(xid(f"z{join}"))
@@ -124,7 +116,7 @@ class TestStart:
     def test_resume_of_what_was_not_suspended(self, channel: DtxChannel, how: str) -> None:
         other = channel.another()
         if how == "ended":
-            channel.publish_in(X, "q")
+            channel.publish_in(X, "out")
         elif how == "of another channel":
             other.start(X)
             other.end(X, suspend=True)
@@ -150,11 +142,11 @@ class TestEnd:
 
     def test_what_is_suspended_can_be_ended(self, channel: DtxChannel) -> None:
         channel.start(X)
-        channel.publish("q", b"1")
+        channel.publish("out", b"1")
         channel.end(X, suspend=True)
         assert channel.end(X) == OK
         assert channel.commit(X, one_phase=True) == OK
-        assert channel.drain("q") == [b"1"]
+        assert channel.drain("out") == [b"1"]
 
 
 def asked(channel: DtxChannel) -> list[Callable[[XidFields], int]]:
@@ -186,28 +178,28 @@ class TestEndings:
             refused(404, lambda method=method: channel.another().ask(method))
 
     def test_one_phase_of_a_prepared_branch(self, channel: DtxChannel) -> None:
-        channel.prepared(X, "q", b"1")
+        channel.prepared(X, "out", b"1")
         refused(409, lambda: channel.commit(X, one_phase=True))
         assert channel.another().commit(X) == OK
 
     def test_two_phases_of_an_unprepared_branch(self, channel: DtxChannel) -> None:
-        channel.publish_in(X, "q", b"1")
+        channel.publish_in(X, "out", b"1")
         refused(409, lambda: channel.commit(X))
         assert channel.another().commit(X, one_phase=True) == OK
 
     def test_prepared_twice(self, channel: DtxChannel) -> None:
-        channel.prepared(X, "q", b"1")
+        channel.prepared(X, "out", b"1")
         refused(409, lambda: channel.prepare(X))
         assert channel.another().recover() == [X]
 
     def test_forget_of_what_has_not_ended(self, channel: DtxChannel) -> None:
-        channel.publish_in(X, "q", b"1")
+        channel.publish_in(X, "out", b"1")
         refused(409, lambda: channel.another().forget(X))
         channel.prepare(X)
         refused(409, lambda: channel.another().forget(X))
 
     def test_committed_twice(self, channel: DtxChannel) -> None:
-        channel.prepared(X, "q", b"1")
+        channel.prepared(X, "out", b"1")
         assert channel.commit(X) == OK
         assert "committed" in refused(404, lambda: channel.commit(X))
 
@@ -216,12 +208,12 @@ class TestRollbackOnly:
     @pytest.mark.parametrize("which", [0, 2, 3])
     def test_after_a_failed_end(self, channel: DtxChannel, which: int) -> None:
         channel.start(X)
-        channel.publish("q", b"1")
+        channel.publish("out", b"1")
         assert channel.end(X, fail=True) == ROLLED_BACK
         assert channel.start(X, join=True) == ROLLED_BACK
         assert asked(channel)[which](X) == ROLLED_BACK
         refused(404, lambda: asked(channel)[which](X))
-        assert channel.another().drain("q") == []
+        assert channel.another().drain("out") == []
 
     def test_not_in_two_phases(self, channel: DtxChannel) -> None:
         channel.start(X)
@@ -232,19 +224,19 @@ class TestRollbackOnly:
         other = channel.another()
         channel.start(X)
         other.start(X, join=True)
-        other.publish("q", b"1")
+        other.publish("out", b"1")
         assert channel.end(X, fail=True) == ROLLED_BACK
-        other.publish("q", b"2")
+        other.publish("out", b"2")
         assert other.end(X) == ROLLED_BACK
         assert channel.prepare(X) == ROLLED_BACK
-        assert channel.drain("q") == []
+        assert channel.drain("out") == []
 
     @pytest.mark.parametrize("suspended", [False, True])
     @pytest.mark.parametrize("how", ["channel", "connection", "error"])
     def test_closing_the_session(self, core: ServedByCore, channel: DtxChannel, how: str, suspended: bool) -> None:
         other = channel.another()
         other.start(X)
-        other.publish("q", b"1")
+        other.publish("out", b"1")
         if suspended:
             other.end(X, suspend=True)
         if how == "channel":
@@ -256,14 +248,14 @@ class TestRollbackOnly:
             with pytest.raises(Refused):
                 other.ask(Basic.Get(0, "no such queue"))
         assert channel.prepare(X) == ROLLED_BACK
-        assert channel.drain("q") == []
+        assert channel.drain("out") == []
 
     def test_not_when_the_session_had_ended_it(self, channel: DtxChannel) -> None:
         other = channel.another()
-        other.publish_in(X, "q", b"1")
+        other.publish_in(X, "out", b"1")
         other.client.close()
         assert channel.prepare(X) == OK and channel.commit(X) == OK
-        assert channel.drain("q") == [b"1"]
+        assert channel.drain("out") == [b"1"]
 
 
 class TestArguments:
@@ -303,7 +295,7 @@ class TestTimeouts:
         channel.start(suspended)
         channel.end(suspended, suspend=True)
         for which in (one, another, third):
-            channel.publish_in(which, "q", b"1")
+            channel.publish_in(which, "out", b"1")
         channel.start(X)
         core.pass_time(60)
         assert channel.end(X) == TIMED_OUT
@@ -312,11 +304,11 @@ class TestTimeouts:
         assert channel.prepare(one) == TIMED_OUT
         assert channel.commit(another, one_phase=True) == TIMED_OUT
         assert channel.rollback(third) == TIMED_OUT
-        assert channel.drain("q") == []
+        assert channel.drain("out") == []
 
     def test_never_early_and_never_for_what_has_none(self, core: ServedByCore, channel: DtxChannel) -> None:
-        channel.publish_in(X, "q")
-        channel.publish_in(Y, "q")
+        channel.publish_in(X, "out")
+        channel.publish_in(Y, "out")
         channel.ask(dtx.SetTimeout(Y, 0))
         core.pass_time(59)
         assert channel.prepare(X) == READ_ONLY
@@ -325,7 +317,7 @@ class TestTimeouts:
 
     def test_a_prepared_branch_is_never_touched(self, core: ServedByCore, channel: DtxChannel) -> None:
         channel.start(X)
-        channel.publish("q", b"1")
+        channel.publish("out", b"1")
         channel.ask(dtx.SetTimeout(X, 1))
         channel.end(X)
         channel.prepare(X)
@@ -333,10 +325,10 @@ class TestTimeouts:
         core.pass_time(10_000)
         refused(409, lambda: channel.another().ask(dtx.SetTimeout(X, 1)))
         assert channel.commit(X) == OK
-        assert channel.drain("q") == [b"1"]
+        assert channel.drain("out") == [b"1"]
 
     def test_what_nobody_asks_for_is_forgotten_in_the_end(self, core: ServedByCore, channel: DtxChannel) -> None:
-        channel.publish_in(X, "q")
+        channel.publish_in(X, "out")
         core.pass_time(60)
         core.pass_time(3600)
         refused(404, lambda: channel.prepare(X))
