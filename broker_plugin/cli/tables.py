@@ -43,13 +43,15 @@ def transactions_table(node: str, rows: list[dict[str, Any]]) -> None:
     for row in rows:
         queues, participants = ", ".join(row["queues"]), ", ".join(row["participants"])
         table.add_row(row["id"], row["state"], str(row["events"]), queues, participants)
-    Console().print(table)
+    _print(table)
 
 
 def branches_table(rows: list[dict[str, Any]]) -> None:
-    """One row a branch."""
-    table = Table(title="branches that are prepared, or decided by an operator")
-    for column in ("branch", "state", "age (s)", "gen.", "puts into", "takes from"):
+    """One row a branch. Its name is never cut, whatever the terminal's width, since people copy it."""
+    table = Table(title="branches that are prepared, or decided by an operator", box=SIMPLE_HEAD)
+    longest = max((len(row["xid"]) for row in rows), default=0)
+    table.add_column("branch", no_wrap=True, min_width=longest)
+    for column in ("state", "age (s)", "gen.", "puts into", "takes from"):
         table.add_column(column, overflow="fold")
     for row in rows:
         puts, takes = (
@@ -58,4 +60,9 @@ def branches_table(rows: list[dict[str, Any]]) -> None:
         )
         age = f"{row['age']:.0f}" if "age" in row else ""
         table.add_row(row["xid"], row["state"], age, str(row.get("generation", "")), puts, takes)
-    Console().print(table)
+    _print(table, longest + 80)
+
+
+def _print(table: Table, width: int = 0) -> None:
+    """As it is: names that clients have given are no markup, and ``:a:`` in one is no emoji."""
+    Console(width=max(Console().width, width), emoji=False, markup=False).print(table)
