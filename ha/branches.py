@@ -13,6 +13,7 @@ the record. A branch whose prepare is on its way when the record is made follows
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol
 
 from ha.replica import Replica
@@ -74,6 +75,7 @@ class Branches:
         self._factory = factory
         self._host = host
         self._preparing: dict[int, tuple[DtxBuffer, Done]] = {}
+        self._voted: dict[int, Done] = {}
 
     # -- Ledger
 
@@ -142,8 +144,15 @@ class Branches:
         self._preparing[tx] = buffer, done
         self._factory.open_bytes += buffer.size
         assert stream.watcher is not None
-        stream.append(DtxPrepare(tx, count, stream.watcher.participants(), stream.wall_ms))
+        sequence = stream.append(DtxPrepare(tx, count, stream.watcher.participants(), stream.wall_ms))
         stream.watcher.closed(buffer)
+        stream.when_passed(sequence, partial(self._answer_prepare, tx))
+
+    def _answer_prepare(self, tx: int, outcome: str | None) -> None:
+        """Its prepare has passed the commit point. If it was cancelled before, its rollback will answer."""
+        done = self._voted.pop(tx, None)
+        if done is not None:
+            done(outcome)
 
     def commit_one_phase(self, tx: int, count: int, done: Done) -> None:
         """Close the tx-queue, prepare and decide."""
@@ -172,7 +181,7 @@ class Branches:
             self._host.on_branch_prepared(described(buffer))
         waiting = self._preparing.pop(buffer.tx, None)
         if waiting is not None:
-            self._stream.answer(waiting[1], None)
+            self._voted[buffer.tx] = waiting[1]
         self._follow_global(buffer)
 
     def cancel(self, tx: int, reason: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from txobserver.xid import Xid
+
 OPEN, SENT, OK, FAILED, UNKNOWN, ROLLED_BACK = "open", "sent", "ok", "failed", "unknown", "rolled back"
 
 
@@ -19,6 +21,14 @@ class Attempt:
     consumed: list[tuple[str, str]] = field(default_factory=list)
     """(queue, body) that its acknowledgements take away"""
     outcome: str = OPEN
+    xid: Xid | None = None
+    """Of one that is a branch"""
+    asked: set[bool] = field(default_factory=set)
+    """What was asked of a branch, by whomever: to commit (True), to roll back"""
+    decision: bool | None = None
+    """What its coordinator has decided"""
+    final: bool = False
+    """Whether its coordinator knows what became of it"""
 
     @property
     def may_happen(self) -> bool:
@@ -31,14 +41,17 @@ class Book:
 
     def __init__(self) -> None:
         self.attempts: dict[str, Attempt] = {}
+        self.branches: dict[Xid, Attempt] = {}
         self.queue_of: dict[str, str] = {}
         self.exempt: set[str] = set()
         """Queues that clients delete: their messages may go (PROTOCOL, "Exempt by name")"""
 
-    def begin(self, client: str, plain: bool = False) -> Attempt:
+    def begin(self, client: str, plain: bool = False, xid: Xid | None = None) -> Attempt:
         """A new attempt."""
         label = f"{client}.{len(self.attempts)}"
-        attempt = self.attempts[label] = Attempt(label, client, plain)
+        attempt = self.attempts[label] = Attempt(label, client, plain, xid=xid)
+        if xid is not None:
+            self.branches[xid] = attempt
         return attempt
 
     def publish(self, attempt: Attempt, queue: str) -> str:

@@ -8,8 +8,10 @@ from ha.coordination import Record
 from tests.simulation.book import Attempt
 from tests.simulation.reference import Change
 from tests.simulation.truth import Broken, Truth
-from txobserver.events import TxPrepare
+from txobserver.events import DtxPrepare, TxPrepare
 from txobserver.ids import Member, Position
+from txobserver.outcomes import Outcome
+from txobserver.xid import Xid
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -40,7 +42,7 @@ class Checker:
     def undoing(self, process: Process, last: int) -> None:
         """A node is about to undo what it holds behind ``last``."""
 
-    def closing(self, process: Process, event: TxPrepare) -> None:
+    def closing(self, process: Process, event: TxPrepare | DtxPrepare) -> None:
         """A primary closes a transaction."""
 
     def granting(self, process: Process, member: Member) -> None:
@@ -57,6 +59,12 @@ class Checker:
 
     def answered(self, process: Process, attempt: Attempt | None, ok: bool) -> None:
         """A node answers a client."""
+
+    def told_of(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
+        """A node tells what became of a branch."""
+
+    def listed(self, process: Process, branches: list[Xid]) -> None:
+        """A node lists the branches that are in doubt, or were decided by an operator."""
 
     def delivered(self, process: Process, consumer: str, queue: str, body: str, redelivered: bool) -> None:
         """A node hands a message out."""

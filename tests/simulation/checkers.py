@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.simulation.branch_checkers import BranchAgreement, LockedStays, OneOutcome, PreparedIsListed, PreparedStays
 from tests.simulation.checker import Checker
 from tests.simulation.message_checkers import (
     Atomic,
@@ -27,5 +28,10 @@ CHECKERS: tuple[type[Checker], ...] = (
     OnePrimary,
     DurableBeforeAnswer,
     Counts,
+    PreparedStays,
+    LockedStays,
+    OneOutcome,
+    BranchAgreement,
+    PreparedIsListed,
     Live,
 )

@@ -12,11 +12,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker_plugin.embedded.binding_operations import BindRequest
+from broker_plugin.embedded.branch import Status
+from broker_plugin.embedded.branch_operations import BranchOperations, Reply
 from broker_plugin.embedded.channel import Got
 from broker_plugin.embedded.errors import AmqpError
 from broker_plugin.embedded.queue_operations import QueueDeclare, QueueState
-from tests.simulation.book import FAILED, OK, Attempt
+from tests.simulation.book import FAILED, OK, SENT, Attempt
 from txobserver.events import Message
+from txobserver.outcomes import Outcome
+from txobserver.xid import Xid
 
 if TYPE_CHECKING:
     from tests.simulation.clients import Client
@@ -128,6 +132,65 @@ class ClientLink:
         """queue.delete."""
         operations = self.process.broker.queue_operations
         self.ask(lambda: operations.delete(self.channel, queue, False, False, lambda count: self._done()))
+
+    # -- what a coordinator asks
+
+    @property
+    def branches(self) -> BranchOperations:
+        """To be called at the broker: what can be asked for whole branches."""
+        return self.process.broker.branch_operations
+
+    def status(
+        self, call: Callable[[Reply], None], done: Callable[[Status], None], told: Callable[[Status], None]
+    ) -> None:
+        """Something that is answered with a status; ``told`` is told it at the broker."""
+
+        def reply(status: Status) -> None:
+            self._world.say(self.process.name, f"answers {self._client.name}: {status.name}")
+            told(status)
+            self._back(lambda: done(status))
+            self._answered()
+
+        self.ask(lambda: call(reply))
+
+    def recover(self, done: Callable[[list[Xid]], None]) -> None:
+        """dtx.recover."""
+
+        def recover() -> None:
+            listed = self.process.broker.branches.recover()
+            self._truth.listed(self.process, listed)
+            self._back(lambda: done(listed))
+
+        self.request(recover)
+
+    def outcome(self, attempt: Attempt, done: Callable[[Outcome], None]) -> None:
+        """dtx.outcome of a branch."""
+
+        def ask() -> None:
+            assert attempt.xid is not None
+            outcome = self.process.broker.branches.outcome(attempt.xid)
+            self._world.say(self.process.name, f"tells {attempt.label} {outcome.name}")
+            self._truth.told_of(self.process, attempt, outcome)
+            self._back(lambda: done(outcome))
+
+        self.request(ask)
+
+    def forget(self, xid: Xid) -> None:
+        """dtx.forget."""
+        self.ask(lambda: self.branches.forget(self.channel, xid, self._done))
+
+    def interfere(self, attempt: Attempt, commit: bool) -> None:
+        """An operator's decision."""
+
+        def decide() -> None:
+            assert attempt.xid is not None
+            if self.process.broker.branches.outcome(attempt.xid) is Outcome.PREPARED:
+                attempt.asked.add(commit)
+                if commit and not attempt.final:
+                    attempt.outcome = SENT
+            self.branches.decide_heuristically(attempt.xid, commit, lambda error: self._done())
+
+        self.ask(decide)
 
     def close(self) -> None:
         """The client leaves; the broker learns of it when that arrives."""

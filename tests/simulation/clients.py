@@ -276,6 +276,3 @@ class Keeper(Client):
         if self.chance.random() < 0.7:
             self.later(0.0, 0.2, lambda: link.request(lambda: link.delete(name)))
         self.later(0.1, 0.5, self._declare)
-
-
-KINDS: tuple[tuple[type[Client], int], ...] = ((Feeder, 2), (Worker, 4), (Consumer, 3), (Counter, 1), (Keeper, 1))

@@ -164,19 +164,26 @@ class Order(Checker):
 
     def changed(self, change: Change) -> None:
         for queue, place, body in change.inserted:
-            client, number = _numbered(body)
+            client, number = self._numbered(body)
             last_place, last = self._came.get((client, queue), (-1, (-1, -1)))
             if place <= last_place or number <= last:
                 self.fail(f"{body} came to {queue} behind {last} of the same client")
             self._came[client, queue] = place, number
 
     def delivered(self, process: Process, consumer: str, queue: str, body: str, redelivered: bool) -> None:
-        client, number = _numbered(body)
+        client, number = self._numbered(body)
         key = (consumer, queue, client)
         if not redelivered:
             if number <= self._handed.get(key, (-1, -1)):
                 self.fail(f"{body} of {queue} is handed to {consumer} after {self._handed[key]}")
             self._handed[key] = number
+
+    def _numbered(self, body: str) -> tuple[str, tuple[int, int]]:
+        """(client, (attempt, message)) of a body. Branches may be decided in any order: each is a client of its own."""
+        label, number = body.split("/")
+        client, count = label.rsplit(".", 1)
+        attempt = self.book.attempt_of(body)
+        return label if attempt is not None and attempt.xid is not None else client, (int(count), int(number))
 
 
 class Counts(Checker):
@@ -188,10 +195,3 @@ class Counts(Checker):
         there = self.truth.reference.by_name.get(queue)
         if there is not None and messages > len(there.contents):
             self.fail(f"{process.name} tells {messages} for {queue}, which holds {len(there.contents)}")
-
-
-def _numbered(body: str) -> tuple[str, tuple[int, int]]:
-    """(client, (attempt, message)) of a body."""
-    label, number = body.split("/")
-    client, attempt = label.rsplit(".", 1)
-    return client, (int(attempt), int(number))

@@ -8,8 +8,9 @@ from ha.coordination import Record
 from tests.simulation.book import Attempt
 from tests.simulation.checker import Checker
 from tests.simulation.truth import Truth
-from txobserver.events import TxPrepare
+from txobserver.events import DtxPrepare, TxPrepare
 from txobserver.ids import Member, Position
+from txobserver.outcomes import Outcome
 from txobserver.tx_buffer import ABORTED, COMMITTED
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class Gate(Checker):
             if not disk.holds(replica.position_of(needed).generation, needed):
                 self.fail(f"{process.name} grants {member}, which has no part in {buffer.tx} and lacks {needed}")
 
-    def closing(self, process: Process, event: TxPrepare) -> None:
+    def closing(self, process: Process, event: TxPrepare | DtxPrepare) -> None:
         """Every member that the record lists takes part in what is closed."""
         record = self.truth.cluster.coordination.record
         if record is not None and (record.generation, record.primary) == (process.core.generation, process.disk.member):
@@ -149,6 +150,10 @@ class DurableBeforeAnswer(Checker):
     def answered(self, process: Process, attempt: Attempt | None, ok: bool) -> None:
         if ok:
             self._check(process, attempt.label if attempt else "a declaration")
+
+    def told_of(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
+        if outcome not in (Outcome.PENDING, Outcome.ACTIVE, Outcome.UNKNOWN):
+            self._check(process, f"that {attempt.label} is {outcome.name}")
 
     def delivered(self, process: Process, consumer: str, queue: str, body: str, redelivered: bool) -> None:
         self._check(process, body)

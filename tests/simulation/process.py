@@ -30,7 +30,7 @@ from txobserver.effects import (
     Truncate,
     WriteCheckpoint,
 )
-from txobserver.events import Event, Message, TxPrepare
+from txobserver.events import DtxPrepare, Event, Message, TxPrepare
 from txobserver.ids import Position
 from txobserver.store import StoreError
 
@@ -69,7 +69,7 @@ class WatchedReplica(Replica):
 
     def append(self, generation: int, event: Event) -> int:
         """As ever."""
-        if isinstance(event, TxPrepare):
+        if isinstance(event, TxPrepare | DtxPrepare):
             self._process.cluster.truth.closing(self._process, event)
         return super().append(generation, event)
 

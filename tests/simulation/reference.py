@@ -9,10 +9,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
+from tests.simulation.reference_branches import ReferenceBranches
 from txobserver.configuration import DECLARE_QUEUE, DELETE_QUEUE
 from txobserver.events import (
     Configure,
     Delivered,
+    DtxDecision,
     Event,
     Publish,
     Purge,
@@ -21,6 +23,7 @@ from txobserver.events import (
     TxDequeue,
     TxEnqueue,
 )
+from txobserver.xid import Xid
 
 _MASK = (1 << 64) - 1
 
@@ -61,6 +64,8 @@ class Change:
     decided: int | None = None
     """The transaction that it decided"""
     committed: bool = False
+    branch: Xid | None = None
+    """Which branch it prepared or decided"""
 
 
 class Reference:
@@ -70,6 +75,7 @@ class Reference:
         self.end = 0
         self.queues: dict[int, ReferenceQueue] = {}
         self.by_name: dict[str, ReferenceQueue] = {}
+        self.branches = ReferenceBranches()
         self._open: dict[int, list[TxEnqueue | TxDequeue]] = {}
 
     def apply(self, sequence: int, event: Event) -> Change:
@@ -90,8 +96,9 @@ class Reference:
             self._configure(event)
         elif isinstance(event, TxEnqueue | TxDequeue):
             self._open.setdefault(event.tx, []).append(event)
-        elif isinstance(event, TxDecision):
+        elif isinstance(event, TxDecision | DtxDecision):
             self._decide(sequence, event, change)
+        change.branch = self.branches.apply(sequence, event, self._open)
         for name in sorted({name for name, _, _ in change.inserted + change.removed}):
             queue = self.by_name[name]
             queue.changed_at.append(sequence)
@@ -132,7 +139,7 @@ class Reference:
         elif event.operation == DELETE_QUEUE and event.name in self.by_name:
             del self.queues[self.by_name.pop(event.name).number]
 
-    def _decide(self, sequence: int, event: TxDecision, change: Change) -> None:
+    def _decide(self, sequence: int, event: TxDecision | DtxDecision, change: Change) -> None:
         change.decided, change.committed = event.tx, event.commit
         events = self._open.pop(event.tx, [])
         if event.commit:

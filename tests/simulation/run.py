@@ -9,12 +9,22 @@ from broker_plugin.embedded.queue_operations import QueueDeclare, QueueState
 from ha.settings import Settings
 from tests.simulation.book import OK, UNKNOWN
 from tests.simulation.client_link import ClientLink
-from tests.simulation.clients import INPUT, KINDS, OUTPUTS, Client
+from tests.simulation.clients import INPUT, OUTPUTS, Client, Consumer, Counter, Feeder, Keeper, Worker
 from tests.simulation.cluster import Cluster
+from tests.simulation.coordinators import Coordinator, Operator
 from tests.simulation.faults import Fault, Faults, draw_schedule, restart
 from tests.simulation.truth import Broken
 from tests.simulation.world import World
 
+KINDS: tuple[tuple[type[Client], int], ...] = (
+    (Feeder, 2),
+    (Worker, 4),
+    (Consumer, 3),
+    (Counter, 1),
+    (Keeper, 1),
+    (Coordinator, 2),
+    (Operator, 1),
+)
 LOAD_SECONDS = 1.2
 HEAL_SECONDS = 60.0
 

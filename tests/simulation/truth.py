@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 from ha.coordination import Record
 from tests.simulation.book import Attempt, Book
 from tests.simulation.reference import Reference
-from txobserver.events import Event, GenerationStart, TxPrepare
+from txobserver.events import DtxPrepare, Event, GenerationStart, TxPrepare
 from txobserver.ids import Member, Position
+from txobserver.outcomes import Outcome
+from txobserver.xid import Xid
 
 if TYPE_CHECKING:
     from tests.simulation.checkers import Checker
@@ -98,7 +100,7 @@ class Truth:
         for checker in self.checkers:
             checker.undoing(process, last)
 
-    def closing(self, process: Process, event: TxPrepare) -> None:
+    def closing(self, process: Process, event: TxPrepare | DtxPrepare) -> None:
         """A primary closes a transaction."""
         for checker in self.checkers:
             checker.closing(process, event)
@@ -137,6 +139,18 @@ class Truth:
             checker.answered(process, attempt, ok)
         if process.core.primary is not None:
             self.told = max(self.told, process.core.primary.commit)
+
+    def told_of(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
+        """A node tells what became of a branch."""
+        for checker in self.checkers:
+            checker.told_of(process, attempt, outcome)
+        if process.core.primary is not None:
+            self.told = max(self.told, process.core.primary.commit)
+
+    def listed(self, process: Process, branches: list[Xid]) -> None:
+        """A node lists the branches that are in doubt, or were decided by an operator."""
+        for checker in self.checkers:
+            checker.listed(process, branches)
 
     def delivered(self, process: Process, consumer: str, queue: str, body: str, redelivered: bool) -> None:
         """A node hands a message to a consumer, or to a get."""

@@ -1,0 +1,119 @@
+"""The promises about branches: P2, P3, P6, P7, P11 and P12 where they speak of them. A breach raises ``Broken``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.book import Attempt
+from tests.simulation.checker import Checker
+from tests.simulation.reference import Change
+from tests.simulation.truth import Truth
+from txobserver.ids import Position
+from txobserver.outcomes import Outcome
+from txobserver.xid import Xid
+
+if TYPE_CHECKING:
+    from tests.simulation.process import Process
+
+TOLD_COMMIT = (Outcome.COMMITTED, Outcome.HEURISTICALLY_COMMITTED)
+TOLD_ROLLBACK = (Outcome.ROLLED_BACK, Outcome.HEURISTICALLY_ROLLED_BACK)
+
+
+class PreparedStays(Checker):
+    """A branch that somebody was told is prepared ends only as somebody asks (P2)."""
+
+    promise = "P2"
+
+    def __init__(self, truth: Truth) -> None:
+        super().__init__(truth)
+        self._told: set[Xid] = set()
+
+    def told_of(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
+        if outcome is Outcome.PREPARED and attempt.xid is not None:
+            self._told.add(attempt.xid)
+
+    def changed(self, change: Change) -> None:
+        xid = change.branch
+        if xid is not None and change.decided is not None and xid in self._told:
+            attempt = self.book.branches[xid]
+            if change.committed not in attempt.asked:
+                self.fail(
+                    f"{attempt.label} was told to be prepared; it is decided {change.committed}, asked {attempt.asked}"
+                )
+
+
+class OneOutcome(Checker):
+    """What is told of a branch is what the one stream says, and so it stays; a fenced branch does not prepare."""
+
+    promise = "P6"
+
+    def __init__(self, truth: Truth) -> None:
+        super().__init__(truth)
+        self._rolled_back: set[Xid] = set()
+
+    def told_of(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
+        xid, branches = attempt.xid, self.truth.reference.branches
+        assert xid is not None
+        committed = branches.outcomes.get(xid, (None, 0))[0]
+        says = f"{process.name} tells {attempt.label} {outcome.name}"
+        if outcome in TOLD_COMMIT and committed is not True:
+            self.fail(f"{says}, and the stream says {committed}")
+        if outcome in TOLD_ROLLBACK:
+            self._rolled_back.add(xid)
+            if committed is True or xid in branches.prepared:
+                self.fail(f"{says}, and it is {'committed' if committed else 'prepared'}")
+        if outcome in (Outcome.UNKNOWN, Outcome.EXPIRED) and (committed is not None or xid in branches.prepared):
+            self.fail(f"{says}, and the stream knows of it")
+
+    def changed(self, change: Change) -> None:
+        branches = self.truth.reference.branches
+        if branches.late is not None:
+            self.fail(f"branch {branches.late} is prepared behind the decision of its global transaction")
+        if change.branch in self._rolled_back and change.committed:
+            self.fail(f"branch {change.branch} was told to be rolled back, and commits")
+
+
+class LockedStays(Checker):
+    """What a prepared branch dequeues is handed to nobody."""
+
+    promise = "P3"
+
+    def delivered(self, process: Process, consumer: str, queue: str, body: str, redelivered: bool) -> None:
+        there = self.truth.reference.by_name.get(queue)
+        for xid, held in self.truth.reference.branches.prepared.items():
+            for number, place in held:
+                if there is not None and there.number == number and there.contents.get(place, (0, ""))[1] == body:
+                    self.fail(f"{process.name} hands {body} of {queue} to {consumer}, and branch {xid} has dequeued it")
+
+
+class BranchAgreement(Checker):
+    """Where a node has applied as much as another, it lists the same branches and remembers the same outcomes."""
+
+    promise = "P7"
+
+    def stands_at(self, process: Process, applied: Position) -> None:
+        if process.core.replica.resyncing:
+            return
+        table = process.core.replica.contents.table
+        meta = table.outcomes.meta
+        found = frozenset(table.prepared), meta.count, meta.digest
+        wanted = self.truth.reference.branches.as_of(applied.sequence)
+        if found != wanted:
+            self.fail(
+                f"{process.name} at {applied} holds {len(found[0])} prepared branches and {found[1]} outcomes, "
+                f"where the stream leads to {len(wanted[0])} and {wanted[1]}, or to others"
+            )
+
+
+class PreparedIsListed(Checker):
+    """Whoever asks a serving primary is told of every branch in doubt."""
+
+    promise = "P12"
+
+    def listed(self, process: Process, branches: list[Xid]) -> None:
+        prepared, _, _ = self.truth.reference.branches.as_of(process.core.replica.applied.sequence)
+        decided = {buffer.name for buffer in process.core.replica.buffers.values() if buffer.decided is not None} | {
+            xid for xid in prepared if process.core.replica.contents.table.decision(xid.globally) is not None
+        }
+        if missing := prepared - set(branches) - decided:
+            self.fail(f"{process.name} does not list {sorted(missing)}, which are prepared")
