@@ -21,7 +21,6 @@ from ha.transactions import TransactionWatcher
 from txobserver.events import DtxPrepare, Event, Forget, GlobalDecision, GlobalForget
 from txobserver.ledger import Done, Host
 from txobserver.observer import DtxObserver, TransactionObserverFactory
-from txobserver.outcomes import Outcome
 from txobserver.transaction_table import described
 from txobserver.tx_buffer import DtxBuffer
 from txobserver.xid import Global, Xid
@@ -93,8 +92,7 @@ class Branches:
 
     def forget(self, xid: Xid, done: Done) -> None:
         """Remember the outcome of a branch no more."""
-        remembered = self._table.outcomes.find(xid) is not None
-        if not remembered or self._table.outcome(xid) in (Outcome.ACTIVE, Outcome.PREPARED, Outcome.PENDING):
+        if self._table.outcomes.find(xid) is None:
             done(f"branch {xid} has no outcome that could be forgotten")
         else:
             self._record(Forget(xid), done)

@@ -135,7 +135,7 @@ class Ledger(Protocol):
         ...
 
     def forget_branch(self, xid: Xid, done: Done) -> None:
-        """Remember the outcome of a branch no more. A sentence if there is none, or the branch has not ended."""
+        """Remember the outcome of a branch no more. A sentence if there is none."""
         ...
 
     def decide_global(self, format_id: int, gtrid: bytes, commit: bool, done: Done) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ha.replica import Replica
 from tests.ha.branch_steps import (
     X,
     alone,
@@ -33,10 +34,11 @@ from tests.ha.steps import (
     whole_or_absent,
 )
 from txobserver.configuration import delete_queue_step
-from txobserver.events import DtxDecision, DtxPrepare
+from txobserver.events import DtxDecision, DtxOpen, DtxPrepare, TxOpen, TxToken
 from txobserver.ids import MAX_TRANSACTION_BYTES
 from txobserver.ledger import NameInUse
 from txobserver.outcomes import Outcome
+from txobserver.store import MemoryBase, Meta
 from txobserver.xid import Xid
 
 
@@ -310,6 +312,19 @@ class TestNames:
         one_phase(primary)
         answered(cluster, primary, "one-phase")
         assert outcome(primary) is Outcome.COMMITTED and primary.host.bodies("q") == ["t"]
+
+    def test_one_whose_events_are_cut_off_is_free(self) -> None:
+        """A node that was primary lost its last events to another; it becomes primary again."""
+        replica = Replica(MemoryBase(), Meta(), {})
+        replica.append(1, DtxOpen(7, X))
+        replica.append(1, TxOpen(8))
+        replica.append(1, TxToken(8, b"token"))
+        table = replica.contents.table
+        assert table.in_use(X) and table.in_use(b"token")
+        replica.truncate(2)
+        assert table.in_use(X) and not table.in_use(b"token")
+        replica.truncate(0)
+        assert not table.in_use(X) and table.branches_of(X.globally) == {}
 
 
 class TestMemory:

@@ -6,6 +6,7 @@ import zlib
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ha.backup import Backup
 from ha.queue_replicator import QueueReplicator, SnapshotMismatch
@@ -16,6 +17,7 @@ from ha.wire import (
     Cancel,
     Entries,
     Follow,
+    ForwardOutcomes,
     ForwardTx,
     Handover,
     Join,
@@ -33,7 +35,7 @@ from txobserver.configuration import Configuration, QueueSpec
 from txobserver.events import Event, TxDecision, TxEnqueue, TxEvent, TxOpen, TxPrepare
 from txobserver.frames import Frame, encode_frame
 from txobserver.ids import Member, Position
-from txobserver.outcomes import OutcomesMeta
+from txobserver.outcomes import Kind, Outcomes, OutcomesMeta, Remembered
 from txobserver.store import MemoryBase, Meta
 
 
@@ -248,6 +250,22 @@ def test_configuration_that_is_too_deep() -> None:
     assert decode(data)
     with pytest.raises(ValueError, match="deep"):
         decode(data.replace(b"\xa4here", b"\x91" * 5000 + b"\xc0"))
+
+
+def test_outcomes_that_are_not_those_of_the_primary() -> None:
+    """It is found before the former log is thrown away for the snapshot."""
+    known = [Remembered(Kind.BRANCH, 1, b"g", b"%d" % number, True, number, 1) for number in range(3)]
+    meta = Outcomes(OutcomesMeta(), known).meta
+    end = SnapshotEnd(1, 1, Position(1, 20), [], Configuration(), [], [], meta)
+    for came in ([], known[:2], [*known[:2], replace(known[2], commit=False)]):
+        replicator = QueueReplicator("a", 1, Replica(MemoryBase(), Meta(), {}), lambda effect: None)
+        replicator.remember(ForwardOutcomes(1, 1, came))
+        with pytest.raises(SnapshotMismatch, match="not those that were sent"):
+            replicator.end(end)
+    proper = QueueReplicator("a", 1, Replica(MemoryBase(), Meta(), {}), lambda effect: None)
+    proper.remember(ForwardOutcomes(1, 1, known[:1]))
+    proper.remember(ForwardOutcomes(1, 1, known[1:]))
+    proper.end(end)
 
 
 def forwarded(*events: TxEvent) -> ForwardTx:

@@ -256,14 +256,16 @@ def test_a_branch_is_decided_while_a_joiner_copies() -> None:
 
 
 def test_a_joiner_first_drops_its_own_prepared_branches() -> None:
-    cluster = declared("q", "r")
+    cluster = declared("q", "r", checkpoint_every=0.2)
     branch_prepared(cluster)
+    cluster.pause(1)
     primary, _, away = cluster.primary, *backups_of(cluster)
     cluster.kill(away.name)
     decide(primary, commit=True)
     answered(cluster, primary, "decide")
     force_resync(primary)
     away = cluster.start(away.name)
+    assert in_doubt(away) == [X], "from its checkpoint"
     cluster.run(lambda: away.core.replica.resyncing)
     assert prepared(away) is False and in_doubt(away) == []
     survivors_agree(cluster)

@@ -62,8 +62,14 @@ class OneOutcome(Checker):
             self._rolled_back.add(xid)
             if committed is True or xid in branches.prepared:
                 self.fail(f"{says}, and it is {'committed' if committed else 'prepared'}")
+        if outcome is Outcome.PREPARED and xid in self._rolled_back:
+            self.fail(f"{says}, and it was told to be rolled back")
         if outcome in (Outcome.UNKNOWN, Outcome.EXPIRED) and (committed is not None or xid in branches.prepared):
             self.fail(f"{says}, and the stream knows of it")
+
+    def listed(self, process: Process, branches: list[Xid]) -> None:
+        if back := self._rolled_back & set(branches) & self.truth.reference.branches.prepared.keys():
+            self.fail(f"{process.name} lists {sorted(back)} as prepared, told to be rolled back")
 
     def changed(self, change: Change) -> None:
         branches = self.truth.reference.branches

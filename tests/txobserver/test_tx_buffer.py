@@ -4,19 +4,40 @@ from __future__ import annotations
 
 import pytest
 
-from txobserver.events import Message, TxDecision, TxDequeue, TxEnqueue, TxEvent, TxOpen, TxPrepare
+from txobserver.events import (
+    DtxDecision,
+    DtxOpen,
+    DtxPrepare,
+    Message,
+    TxDecision,
+    TxDequeue,
+    TxEnqueue,
+    TxEvent,
+    TxOpen,
+    TxPrepare,
+    TxToken,
+)
 from txobserver.ids import MAX_OPEN_BYTES, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_EVENTS, place_of
 from txobserver.observer import TransactionObserverFactory
 from txobserver.table import IllegalTransition
-from txobserver.tx_buffer import ABORTED, COMMITTED, OPEN, PREPARED, TxBuffer
+from txobserver.tx_buffer import ABORTED, COMMITTED, OPEN, PREPARED, DtxBuffer, TxBuffer, opened_by
+from txobserver.xid import Xid
 
 MESSAGE = Message("", "k", b"", b"x")
+X = Xid(1, b"g", b"b")
 
 
 def buffer() -> TxBuffer:
     built = TxBuffer(7, 1)
     built.add(2, TxEnqueue(7, 100, (1, 2), MESSAGE))
     built.add(4, TxDequeue(7, 3, [(9, 9)], 1))
+    return built
+
+
+def branch() -> DtxBuffer:
+    built = DtxBuffer(7, 1, X)
+    built.add(2, TxEnqueue(7, 100, (1, 2), MESSAGE))
+    built.add(6, DtxPrepare(7, 1, ["a"], 8))
     return built
 
 
@@ -65,6 +86,47 @@ def test_truncate(last: int, state: str, events: int) -> None:
     built.add(6, TxDecision(7, True))
     assert built.truncate(last)
     assert built.state == state and len(built.events) == events
+
+
+@pytest.mark.parametrize(("last", "stays", "state"), [(7, True, COMMITTED), (6, True, PREPARED), (5, False, OPEN)])
+def test_truncate_a_branch(last: int, stays: bool, state: str) -> None:
+    built = branch()
+    built.add(7, DtxDecision(7, True, False, 9))
+    assert built.truncate(last) and built.name == X
+    assert (built.stays, built.state) == (stays, state)
+    if not stays:
+        built.add(6, TxPrepare(7, 1, ["a"]))
+        assert not built.stays, "one phase now"
+
+
+@pytest.mark.parametrize(("last", "name"), [(4, b"token"), (3, b"token"), (2, None)])
+def test_truncate_a_token(last: int, name: bytes | None) -> None:
+    built = TxBuffer(7, 1)
+    built.add(2, TxEnqueue(7, 100, (1, 2), MESSAGE))
+    built.add(3, TxToken(7, b"token"))
+    built.add(4, TxEnqueue(7, 101, (1, 2), MESSAGE))
+    assert built.truncate(last) and built.name == name
+    assert [TxToken(7, b"token")] * (name is not None) == [e for _, e in built.since(0) if isinstance(e, TxToken)]
+
+
+@pytest.mark.parametrize("event", [TxToken(7, b"token"), DtxOpen(7, X)])
+def test_what_a_branch_does_not_take(event: TxEvent) -> None:
+    with pytest.raises(IllegalTransition):
+        DtxBuffer(7, 1, X).add(2, event)
+
+
+@pytest.mark.parametrize("event", [DtxPrepare(7, 2, [], 1), DtxOpen(7, X)])
+def test_what_a_plain_transaction_does_not_take(event: TxEvent) -> None:
+    with pytest.raises(IllegalTransition):
+        buffer().add(5, event)
+
+
+def test_a_branch_s_since_gives_what_rebuilds_it() -> None:
+    events = list(branch().since(0))
+    again = opened_by(events[0][1], events[0][0])
+    for sequence, event in events[1:]:
+        again.add(sequence, event)
+    assert list(again.since(0)) == events and again.stays and again.name == X
 
 
 def test_truncate_before_its_opening_leaves_nothing() -> None:

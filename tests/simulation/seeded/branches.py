@@ -45,7 +45,7 @@ def a_decision_is_answered_before_the_commit_point(stack: ExitStack) -> None:
     replace(stack, Branches, "decide", make)
 
 
-@seeded("P6")
+@seeded("P6", "P2", rare=True)
 def a_failed_vote_is_answered_at_once(stack: ExitStack) -> None:
     """Told as rolled back while others hold the prepare."""
 
