@@ -23,12 +23,19 @@ class Attempt:
     outcome: str = OPEN
     xid: Xid | None = None
     """Of one that is a branch"""
+    token: bytes | None = None
+    """Of a plain transaction whose client wants to ask for its outcome"""
     asked: set[bool] = field(default_factory=set)
     """What was asked of a branch, by whomever: to commit (True), to roll back"""
     decision: bool | None = None
     """What its coordinator has decided"""
     final: bool = False
     """Whether its coordinator knows what became of it"""
+
+    @property
+    def name(self) -> Xid | bytes | None:
+        """What its outcome is remembered by."""
+        return self.xid or self.token
 
     @property
     def may_happen(self) -> bool:

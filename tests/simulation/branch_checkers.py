@@ -33,8 +33,8 @@ class PreparedStays(Checker):
             self._told.add(attempt.xid)
 
     def changed(self, change: Change) -> None:
-        xid = change.branch
-        if xid is not None and change.decided is not None and xid in self._told:
+        xid = change.named
+        if isinstance(xid, Xid) and change.decided is not None and xid in self._told:
             attempt = self.book.branches[xid]
             if change.committed not in attempt.asked:
                 self.fail(
@@ -49,22 +49,22 @@ class OneOutcome(Checker):
 
     def __init__(self, truth: Truth) -> None:
         super().__init__(truth)
-        self._rolled_back: set[Xid] = set()
+        self._rolled_back: set[Xid | bytes] = set()
 
     def told_of(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
-        xid, branches = attempt.xid, self.truth.reference.branches
-        assert xid is not None
-        committed = branches.outcomes.get(xid, (None, 0))[0]
+        name, branches = attempt.name, self.truth.reference.branches
+        assert name is not None
+        committed = branches.outcomes.get(name, (None, 0))[0]
         says = f"{process.name} tells {attempt.label} {outcome.name}"
         if outcome in TOLD_COMMIT and committed is not True:
             self.fail(f"{says}, and the stream says {committed}")
         if outcome in TOLD_ROLLBACK:
-            self._rolled_back.add(xid)
-            if committed is True or xid in branches.prepared:
+            self._rolled_back.add(name)
+            if committed is True or name in branches.prepared:
                 self.fail(f"{says}, and it is {'committed' if committed else 'prepared'}")
-        if outcome is Outcome.PREPARED and xid in self._rolled_back:
+        if outcome is Outcome.PREPARED and name in self._rolled_back:
             self.fail(f"{says}, and it was told to be rolled back")
-        if outcome in (Outcome.UNKNOWN, Outcome.EXPIRED) and (committed is not None or xid in branches.prepared):
+        if outcome in (Outcome.UNKNOWN, Outcome.EXPIRED) and (committed is not None or name in branches.prepared):
             self.fail(f"{says}, and the stream knows of it")
 
     def listed(self, process: Process, branches: list[Xid]) -> None:
@@ -75,8 +75,8 @@ class OneOutcome(Checker):
         branches = self.truth.reference.branches
         if branches.late is not None:
             self.fail(f"branch {branches.late} is prepared behind the decision of its global transaction")
-        if change.branch in self._rolled_back and change.committed:
-            self.fail(f"branch {change.branch} was told to be rolled back, and commits")
+        if change.named in self._rolled_back and change.committed:
+            self.fail(f"{change.named!r} was told to be rolled back, and commits")
 
 
 class LockedStays(Checker):

@@ -20,7 +20,7 @@ from broker_plugin.embedded.queue_operations import QueueDeclare, QueueState
 from tests.simulation.book import FAILED, OK, SENT, Attempt
 from txobserver.events import Message
 from txobserver.outcomes import Outcome
-from txobserver.xid import Xid
+from txobserver.xid import Global, Xid
 
 if TYPE_CHECKING:
     from tests.simulation.clients import Client
@@ -164,16 +164,24 @@ class ClientLink:
         self.request(recover)
 
     def outcome(self, attempt: Attempt, done: Callable[[Outcome], None]) -> None:
-        """dtx.outcome of a branch."""
+        """dtx.outcome of a branch, or of a token."""
 
         def ask() -> None:
-            assert attempt.xid is not None
-            outcome = self.process.broker.branches.outcome(attempt.xid)
+            broker = self.process.broker
+            if attempt.xid is not None:
+                outcome = broker.branches.outcome(attempt.xid)
+            else:
+                assert attempt.token is not None
+                outcome = broker.content.outcome_of_token(attempt.token)
             self._world.say(self.process.name, f"tells {attempt.label} {outcome.name}")
             self._truth.told_of(self.process, attempt, outcome)
             self._back(lambda: done(outcome))
 
         self.request(ask)
+
+    def forget_globally(self, which: Global) -> None:
+        """dtx.forget-global."""
+        self.ask(lambda: self.branches.forget_globally(self.channel, which, self._done))
 
     def forget(self, xid: Xid) -> None:
         """dtx.forget."""

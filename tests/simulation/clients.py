@@ -8,13 +8,15 @@ what it does before it does it, and what it was told when it was told.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker_plugin.embedded.binding_operations import BindRequest
 from broker_plugin.embedded.channel import Got
 from broker_plugin.embedded.queue_operations import QueueDeclare
-from tests.simulation.book import FAILED, OK, ROLLED_BACK, SENT, Attempt
+from tests.simulation.book import FAILED, OK, ROLLED_BACK, SENT, UNKNOWN, Attempt
 from tests.simulation.client_link import ClientLink
+from txobserver.outcomes import Outcome
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
@@ -121,9 +123,14 @@ class Worker(Client):
 
     kind = "worker"
 
+    def __init__(self, cluster: Cluster, number: int) -> None:
+        super().__init__(cluster, number)
+        self._doubts: list[Attempt] = []
+
     def connected(self, link: ClientLink) -> None:
         self._held: list[tuple[int, str]] = []
         self._attempt: Attempt | None = None
+        self._ask()
         link.request(link.channel.select_tx)
         link.request(lambda: link.channel.qos(self.chance.choice((1, 2, 5)), False) or link.consume(INPUT))
 
@@ -170,6 +177,9 @@ class Worker(Client):
         attempt.outcome = SENT
         for tag, _ in taken:
             link.request(lambda t=tag: link.channel.ack(t, False))
+        if self.chance.random() < 0.5:
+            token = attempt.token = attempt.label.encode()
+            link.request(lambda: link.channel.name_transaction(token))
         link.commit(attempt, self._committed)
         self._held = self._held[len(taken) :]
 
@@ -182,7 +192,21 @@ class Worker(Client):
     def disconnected(self) -> None:
         if self._attempt is not None:
             self.book.lost_connection(self._attempt)
+            if self._attempt.token is not None and self._attempt.outcome == UNKNOWN:
+                self._doubts.append(self._attempt)
         self._attempt, self._held = None, []
+
+    def _ask(self) -> None:
+        """Ask for the outcomes of commits whose answers were lost."""
+        if self.link is not None and self._doubts:
+            for attempt in self._doubts:
+                self.link.outcome(attempt, partial(self._told, attempt))
+            self.later(0.1, 0.3, self._ask)
+
+    def _told(self, attempt: Attempt, outcome: Outcome) -> None:
+        if outcome in (Outcome.COMMITTED, Outcome.ROLLED_BACK) and attempt in self._doubts:
+            self._doubts.remove(attempt)
+            attempt.outcome = OK if outcome is Outcome.COMMITTED else FAILED
 
 
 class Consumer(Client):

@@ -263,6 +263,9 @@ class Coordinator(Client):
         else:
             self._doubts.remove(attempt)
             attempt.final = True
+            if xid.globally in self._decided and not any(each.xid.globally == xid.globally for each in self._doubts):
+                self._decided.pop(xid.globally)
+                link.forget_globally(xid.globally)
             if outcome in HEURISTIC:
                 link.forget(xid)
             if outcome in COMMITTED:

@@ -64,8 +64,8 @@ class Change:
     decided: int | None = None
     """The transaction that it decided"""
     committed: bool = False
-    branch: Xid | None = None
-    """Which branch it prepared or decided"""
+    named: Xid | bytes | None = None
+    """Which branch it prepared, or which transaction with a name it decided"""
 
 
 class Reference:
@@ -98,7 +98,7 @@ class Reference:
             self._open.setdefault(event.tx, []).append(event)
         elif isinstance(event, TxDecision | DtxDecision):
             self._decide(sequence, event, change)
-        change.branch = self.branches.apply(sequence, event, self._open)
+        change.named = self.branches.apply(sequence, event, self._open)
         for name in sorted({name for name, _, _ in change.inserted + change.removed}):
             queue = self.by_name[name]
             queue.changed_at.append(sequence)

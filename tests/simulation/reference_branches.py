@@ -50,22 +50,24 @@ class ReferenceBranches:
         at = bisect_right(self._changed_at, sequence)
         return self._states[at - 1] if at else (frozenset(), 0, 0)
 
-    def apply(self, sequence: int, event: Event, parts: dict[int, list[TxEnqueue | TxDequeue]]) -> Xid | None:
-        """The next event; returns the branch that it prepared or decided. ``parts``: of transactions that are open."""
-        branch: Xid | None = None
+    def apply(self, sequence: int, event: Event, parts: dict[int, list[TxEnqueue | TxDequeue]]) -> Xid | bytes | None:
+        """The next event; returns the branch that it prepared, or the name of what it decided.
+
+        ``parts``: of transactions that are open.
+        """
+        named: Xid | bytes | None = None
         if isinstance(event, DtxOpen):
             self._names[event.tx] = event.xid
         elif isinstance(event, TxToken):
             self._names[event.tx] = event.token
         elif isinstance(event, DtxPrepare):
-            branch = self._prepare(event.tx, parts)
+            named = self._prepare(event.tx, parts)
         elif isinstance(event, DtxDecision):
-            name = self._names.pop(event.tx)
-            kind = TOKEN if isinstance(name, bytes) else HEURISTIC if event.heuristic else BRANCH
-            self._remember(name, kind, event.commit, sequence, event.at_ms)
-            if isinstance(name, Xid):
-                self.prepared.pop(name, None)
-                branch = name
+            named = self._names.pop(event.tx)
+            kind = TOKEN if isinstance(named, bytes) else HEURISTIC if event.heuristic else BRANCH
+            self._remember(named, kind, event.commit, sequence, event.at_ms)
+            if isinstance(named, Xid):
+                self.prepared.pop(named, None)
         elif isinstance(event, GlobalDecision):
             self._remember(Global(event.format_id, event.gtrid), GLOBAL, event.commit, sequence, event.at_ms)
         elif isinstance(event, Forget):
@@ -77,7 +79,7 @@ class ReferenceBranches:
         self._changed_at.append(sequence)
         digest = sum(self._digests.values()) % (1 << 63)
         self._states.append((frozenset(self.prepared), len(self.outcomes), digest))
-        return branch
+        return named
 
     def _prepare(self, tx: int, parts: dict[int, list[TxEnqueue | TxDequeue]]) -> Xid:
         xid = self._names[tx]
