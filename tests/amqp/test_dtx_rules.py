@@ -54,8 +54,9 @@ class TestModes:
 
 class TestStart:
     def test_join_and_resume(self, channel: DtxChannel) -> None:
-        channel.publish_in(X, "out")
-        refused(503, lambda: channel.start(X, join=True, resume=True))
+        channel.start(X)
+        channel.end(X, suspend=True)
+        assert "exclude each other" in refused(503, lambda: channel.start(X, join=True, resume=True))
 
     def test_a_known_branch_without_join(self, channel: DtxChannel) -> None:
         channel.start(X)
@@ -126,7 +127,7 @@ class TestStart:
 class TestEnd:
     def test_suspend_and_fail(self, channel: DtxChannel) -> None:
         channel.start(X)
-        refused(503, lambda: channel.end(X, fail=True, suspend=True))
+        assert "exclude each other" in refused(503, lambda: channel.end(X, fail=True, suspend=True))
 
     def test_unknown(self, channel: DtxChannel) -> None:
         refused(404, lambda: channel.end(X))

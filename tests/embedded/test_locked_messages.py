@@ -1,0 +1,120 @@
+"""What prepared branches dequeue, on the primary that comes after: in nobody's hands, and back at its place."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_plugin.embedded.branch import Status
+from broker_plugin.embedded.durable_queue import WindowLimits
+from tests.embedded.cluster_harness import ClusterHarness
+from tests.embedded.harness import Client, Harness, got, queue_of
+from tests.examples import examples
+from txobserver.xid import Xid
+
+X = Xid(1, b"x", b"")
+BODIES = [b"%d" % number for number in range(8)]
+
+
+def prepared(harness: Harness, taken: int, *inside: int) -> Client:
+    """Eight messages, of which a client has taken the first few; those with these numbers inside a prepared branch."""
+    client = harness.client()
+    client.declare("q")
+    client.publish("q", *BODIES)
+    tags = [got(client.get("q")).delivery_tag for _ in range(taken)]
+    client.channel.select_dtx()
+    client.channel.start_branch(X, False, False)
+    for number in inside:
+        client.channel.ack(tags[number], False)
+    client.channel.end_branch(X, False, False)
+    answers: list[Status] = []
+    harness.broker.branch_operations.prepare(client.channel, X, answers.append)
+    harness.settle()
+    assert answers == [Status.OK]
+    return client
+
+
+def decide(harness: Harness, commit: bool) -> Client:
+    client, answers = harness.client(), list[Status]()
+    operations = harness.broker.branch_operations
+    if commit:
+        operations.commit(client.channel, X, False, answers.append)
+    else:
+        operations.rollback(client.channel, X, answers.append)
+    harness.settle()
+    assert answers == [Status.OK]
+    return client
+
+
+@pytest.mark.parametrize("all_at_once", [False, True])
+@pytest.mark.parametrize("commit", [False, True])
+def test_after_a_take_over(commit: bool, all_at_once: bool) -> None:
+    harness = ClusterHarness(WindowLimits(messages=2))
+    prepared(harness, 5, 1, 3)
+    harness.crash(all_at_once)
+    client = harness.client()
+    assert client.count("q") == 6
+    assert client.drain("q") == [b"0", b"2", b"4", b"5", b"6", b"7"]
+    other = decide(harness, commit)
+    assert other.drain("q") == ([] if commit else [b"1", b"3"])
+
+
+def test_what_comes_back_waits_for_what_stands_before_it() -> None:
+    harness = ClusterHarness(WindowLimits(messages=2))
+    prepared(harness, 7, 6)
+    harness.crash(False)
+    first = got(harness.client().get("q", no_ack=True))
+    assert first.message.body == b"0"
+    client = decide(harness, False)
+    assert client.drain("q") == BODIES[1:]
+
+
+def test_a_deleted_queue_is_gone_for_the_branch_too() -> None:
+    harness = ClusterHarness(WindowLimits())
+    prepared(harness, 1, 0)
+    harness.crash(False)
+    client = harness.client()
+    counts: list[int] = []
+    harness.broker.queue_operations.delete(client.channel, "q", False, False, counts.append)
+    harness.settle()
+    assert counts == [7]
+    client.declare("q")
+    assert decide(harness, False).drain("q") == []
+
+
+def test_a_client_that_goes_gives_back_what_is_not_in_the_branch() -> None:
+    harness = ClusterHarness(WindowLimits())
+    client = prepared(harness, 3, 1)
+    client.channel.close()
+    assert harness.client().drain("q") == [b"0", *BODIES[2:]]
+    assert decide(harness, False).drain("q") == [b"1"]
+
+
+@examples(60)
+@given(
+    locked=st.sets(st.integers(0, 19)), free=st.lists(st.integers(0, 19), unique=True), steps=st.lists(st.booleans())
+)
+def test_every_message_comes_once_and_in_order(locked: set[int], free: list[int], steps: list[bool]) -> None:
+    """A step takes a message, or frees one that is locked: what comes is always the first that is free."""
+    harness = Harness(WindowLimits(messages=3))
+    client = harness.client()
+    client.declare("q")
+    client.publish("q", *[b"%d" % number for number in range(20)])
+    harness.settle()
+    harness.take_over()
+    queue = queue_of(harness)
+    places = [(place, entry.rid) for place, entry in harness.content.page(queue.number, -1, 20)]
+    queue.lock([places[number] for number in sorted(locked)])
+    ready, client = set(range(20)) - locked, harness.client()
+    to_free = [number for number in free if number in locked]
+    for take in [*steps, *[False] * len(to_free), *[True] * 21]:
+        if not take:
+            if to_free:
+                ready.add(number := to_free.pop())
+                queue.give_back([places[number][0]])
+            continue
+        assert queue.ready == len(ready)
+        answer = client.get("q", no_ack=True)
+        assert (answer and answer.message.body) == (b"%d" % min(ready) if ready else None)
+        ready.discard(min(ready, default=0))
