@@ -13,6 +13,7 @@ from broker_plugin.amqp import handshake
 from broker_plugin.amqp.dtx_methods import XidFields
 from tests.amqp.conftest import ServedByCore
 from tests.amqp.dtx_client import DtxChannel, Refused, xid
+from txobserver.xid import Xid
 
 X, Y = xid("x"), xid("y")
 OK, ROLLED_BACK, TIMED_OUT, READ_ONLY = 0, 1, 2, 7
@@ -326,6 +327,16 @@ class TestTimeouts:
         core.pass_time(10_000)
         refused(409, lambda: channel.another().ask(dtx.SetTimeout(X, 1)))
         assert channel.commit(X) == OK
+        assert channel.drain("out") == [b"1"]
+
+    def test_a_prepare_on_its_way_is_not_touched(self, core: ServedByCore, channel: DtxChannel) -> None:
+        channel.publish_in(X, "out", b"1")
+        core.hold()
+        channel.send(dtx.Prepare(X))
+        core.wait_for(lambda: core.broker.branches.find(Xid(*X)).state == "preparing")
+        core.pass_time(10_000)
+        core.release()
+        assert channel.answer().status == OK and channel.commit(X) == OK
         assert channel.drain("out") == [b"1"]
 
     def test_what_nobody_asks_for_is_forgotten_in_the_end(self, core: ServedByCore, channel: DtxChannel) -> None:
