@@ -116,17 +116,13 @@ class Branches:
 
     def prepared(self, prepared: PreparedBranch) -> None:
         """The ledger: a branch has been prepared everywhere."""
-        branch = self._known.get(prepared.xid)
-        if branch is not None:
-            branch.move("prepared")
-            branch.free_consumers()
-            self._unprepared.pop(branch.xid, None)
+        branch = self._unprepared.pop(prepared.xid)
+        branch.move("prepared")
+        branch.free_consumers()
 
     def ended(self, prepared: PreparedBranch, committed: bool) -> None:
         """The ledger: a prepared branch has ended, whoever decided it."""
-        branch = self._known.get(prepared.xid)
-        if branch is None or branch.state not in (PREPARED, DECIDING):
-            return
+        branch = self._known[prepared.xid]
         self.leave(branch, "decided")
         if committed:
             branch.apply_local()
