@@ -198,6 +198,10 @@ class Contents:
         """What is known of a transaction that is no branch."""
         return self.table.outcome(token)
 
+    def global_decision(self, format_id: int, gtrid: bytes) -> Outcome:
+        """The global decision, whatever became of the branches."""
+        return self.table.global_decision(Global(format_id, gtrid))
+
     def global_outcome(self, format_id: int, gtrid: bytes) -> Outcome:
         """What is known of a global decision."""
         return self.table.global_outcome(Global(format_id, gtrid))

@@ -198,11 +198,13 @@ class Content(Protocol):
         """What is known of a transaction that is no branch."""
         ...
 
-    def global_outcome(self, format_id: int, gtrid: bytes) -> Outcome:
-        """The global decision: PENDING, COMMITTED, ROLLED_BACK, EXPIRED or UNKNOWN.
+    def global_decision(self, format_id: int, gtrid: bytes) -> Outcome:
+        """The global decision: PENDING, COMMITTED, ROLLED_BACK, EXPIRED or UNKNOWN."""
+        ...
 
-        If branches of it were decided heuristically otherwise, HEURISTICALLY_COMMITTED, HEURISTICALLY_ROLLED_BACK or
-        MIXED.
+    def global_outcome(self, format_id: int, gtrid: bytes) -> Outcome:
+        """The same, but if branches of it were decided heuristically otherwise, HEURISTICALLY_COMMITTED,
+        HEURISTICALLY_ROLLED_BACK or MIXED.
         """
         ...
 

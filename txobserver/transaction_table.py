@@ -145,11 +145,13 @@ class TransactionTable:
             return Outcome.ACTIVE
         return Outcome.PREPARED if isinstance(name, Xid) and self.in_doubt(name) else Outcome.PENDING
 
+    def global_decision(self, globally: Global) -> Outcome:
+        """What may be told of a global decision."""
+        return Outcome.PENDING if globally in self.deciding else self.outcomes.of(globally)
+
     def global_outcome(self, globally: Global) -> Outcome:
-        """What may be told of a global decision, and of branches that an operator decided otherwise."""
-        if globally in self.deciding:
-            return Outcome.PENDING
-        decided = self.outcomes.of(globally)
+        """The same, and of branches that an operator decided otherwise."""
+        decided = self.global_decision(globally)
         if decided not in (Outcome.COMMITTED, Outcome.ROLLED_BACK):
             return decided
         told = {self.outcomes.of(xid) for xid in self.outcomes.branches_of(globally)}

@@ -27,8 +27,9 @@ PAGE_OVERHEAD = 64
 BY_XID, BY_TOKEN = 0, 1
 """Kinds of names in dtx.outcome."""
 
-DECISIONS = {Outcome.COMMITTED: 1, Outcome.ROLLED_BACK: 2, Outcome.EXPIRED: 3}
-"""The octet of dtx.global-ok; 0 for none."""
+DECISIONS = {Outcome.COMMITTED: 1, Outcome.ROLLED_BACK: 2, Outcome.EXPIRED: 3, Outcome.PENDING: 4}
+NOT_DECIDED = 0
+"""The octet of dtx.global-ok."""
 
 
 def _xid(fields: XidFields) -> Xid:
@@ -128,7 +129,7 @@ def _global_state(channel: AmqpChannel, method: dtx.Global) -> None:
         method.go_on,
         lambda: [dtx.pack_states([(XidFields(*xid), outcome)]) for xid, outcome in state.branches.items()],
     )
-    _answer(channel, dtx.GlobalOk(DECISIONS.get(state.decision, 0), *page))
+    _answer(channel, dtx.GlobalOk(DECISIONS.get(state.decision, NOT_DECIDED), *page))
 
 
 def _forget_global(channel: AmqpChannel, method: dtx.ForgetGlobal) -> None:

@@ -200,12 +200,12 @@ class BranchOperations:
         """dtx.global."""
         content = self._broker.content
         return GlobalState(
-            content.global_outcome(which.format_id, which.gtrid), content.branches_of(which.format_id, which.gtrid)
+            content.global_decision(which.format_id, which.gtrid), content.branches_of(which.format_id, which.gtrid)
         )
 
     def forget_globally(self, channel: Channel, which: Global, reply: Callable[[], None]) -> None:
         """dtx.forget-global. 404 if there is no such decision."""
-        if self._broker.content.global_outcome(which.format_id, which.gtrid) in (Outcome.UNKNOWN, Outcome.EXPIRED):
+        if self._broker.content.global_decision(which.format_id, which.gtrid) in (Outcome.UNKNOWN, Outcome.EXPIRED):
             raise dtx_error(404, f"there is no decision on {which}")
         self._broker.ledger.forget_global(which.format_id, which.gtrid, partial(_answer_or_fail, channel, reply))
 

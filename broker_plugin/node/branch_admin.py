@@ -54,7 +54,7 @@ class BranchAdmin:
         if branch is None and outcome in (Outcome.UNKNOWN, Outcome.EXPIRED):
             raise Refusal(self._broker.branches.unknown(xid).text)
         row = self._prepared(branch) if branch is not None else _row(xid, outcome)
-        return {**row, "decision": _words(content.global_outcome(xid.format_id, xid.gtrid))}
+        return {**row, "decision": _words(content.global_decision(xid.format_id, xid.gtrid))}
 
     async def _commit(self, arguments: dict[str, Any]) -> Any:
         return await self._decide(_xid(arguments), True)

@@ -13,7 +13,7 @@ from txobserver.outcomes import Outcome
 from txobserver.xid import Xid
 
 X, Y = xid("x"), xid("y")
-OK, ROLLED_BACK, HEURISTICALLY_COMMITTED, HEURISTICALLY_ROLLED_BACK = 0, 1, 4, 5
+OK, ROLLED_BACK, HEURISTICALLY_COMMITTED, HEURISTICALLY_ROLLED_BACK, MIXED = 0, 1, 4, 5, 6
 
 
 def heuristically(core: ServedByCore, which: XidFields, commit: bool) -> None:
@@ -76,6 +76,16 @@ class TestGlobally:
         assert error.value.code == 409
         assert channel.another().globally("g")[0] == 1
 
+    def test_on_its_way(self, core: ServedByCore, channel: DtxChannel) -> None:
+        other = channel.another()
+        self.branches(channel, "1")
+        core.hold()
+        channel.send(dtx.Decide(1, b"g", True))
+        core.wait_for(lambda: core.broker.content.global_decision(1, b"g") is Outcome.PENDING)
+        assert other.globally("g") == (4, {xid("g", "1"): Outcome.PENDING})
+        core.release()
+        assert channel.answer().status == OK and channel.globally("g")[0] == 1
+
     def test_forgotten(self, channel: DtxChannel) -> None:
         channel.decide("g", True)
         channel.ask(dtx.ForgetGlobal(1, b"g"))
@@ -118,7 +128,17 @@ class TestHeuristic:
     def test_a_global_decision_that_comes_late(self, core: ServedByCore, channel: DtxChannel, commit: bool) -> None:
         channel.prepared(X, "out", b"1")
         heuristically(core, X, not commit)
-        assert channel.decide("x", commit) == (HEURISTICALLY_ROLLED_BACK if commit else HEURISTICALLY_COMMITTED)
+        otherwise = HEURISTICALLY_ROLLED_BACK if commit else HEURISTICALLY_COMMITTED
+        assert channel.decide("x", commit) == otherwise
+        assert channel.globally("x") == (1 if commit else 2, {X: otherwise})
+
+    @pytest.mark.parametrize("commit", [True, False])
+    def test_some_of_it_decided_otherwise(self, core: ServedByCore, channel: DtxChannel, commit: bool) -> None:
+        one, other = (channel.prepared(xid("g", name), "out", b"1") for name in "12")
+        heuristically(core, one, not commit)
+        heuristically(core, other, commit)
+        assert channel.decide("g", commit) == MIXED
+        assert channel.globally("g")[0] == (1 if commit else 2)
 
     def test_the_same_decision_is_no_news(self, core: ServedByCore, channel: DtxChannel) -> None:
         channel.prepared(X, "out", b"1")

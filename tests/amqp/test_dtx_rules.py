@@ -11,8 +11,10 @@ from pamqp.commands import Basic, Channel, Confirm, Tx
 from broker_plugin.amqp import dtx_methods as dtx
 from broker_plugin.amqp import handshake
 from broker_plugin.amqp.dtx_methods import XidFields
+from python_tests.waiting import wait_until
 from tests.amqp.conftest import ServedByCore
 from tests.amqp.dtx_client import DtxChannel, Refused, xid
+from txobserver.outcomes import Outcome
 from txobserver.xid import Xid
 
 X, Y = xid("x"), xid("y")
@@ -329,6 +331,12 @@ class TestTimeouts:
         refused(409, lambda: channel.another().ask(dtx.SetTimeout(X, 1)))
         assert channel.commit(X) == OK
         assert channel.drain("out") == [b"1"]
+
+    def test_the_server_looks_at_its_clock(self, channel: DtxChannel) -> None:
+        channel.publish_in(X, "out")
+        channel.ask(dtx.SetTimeout(X, 1))
+        wait_until(lambda: channel.outcome(X) == Outcome.ROLLED_BACK, 20, "the end of the branch")
+        assert channel.prepare(X) == TIMED_OUT
 
     def test_a_prepare_on_its_way_is_not_touched(self, core: ServedByCore, channel: DtxChannel) -> None:
         channel.publish_in(X, "out", b"1")
