@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker_plugin.embedded.branch import DECIDING, ENDED, IDLE, PREPARED, ROLLBACK_ONLY, Branch, Status
 from broker_plugin.embedded.branches import HEURISTIC
-from broker_plugin.embedded.errors import dtx_error, precondition
+from broker_plugin.embedded.errors import dtx_error
 from txobserver.ledger import Done
 from txobserver.outcomes import Outcome
 from txobserver.xid import Global, Xid
@@ -125,7 +125,7 @@ class BranchOperations:
     # -- decisions
 
     def _decide(self, channel: Channel, branch: Branch, commit: bool, reply: Reply) -> None:
-        self._ask(branch, commit, False, partial(self._answer_decision, channel, branch.xid, commit, reply))
+        self._ask(branch, commit, False, partial(_answer_or_fail, channel, partial(reply, Status.OK)))
 
     def decide_heuristically(self, xid: Xid, commit: bool, done: Done) -> None:
         """An operator ends a prepared branch. 404, 409."""
@@ -147,23 +147,12 @@ class BranchOperations:
         self._broker.ledger.decide_branch(branch.xid, commit, heuristic, partial(self._decided, branch))
 
     def _decided(self, branch: Branch, error: str | None) -> None:
+        """Refused is one that a global decision is about to end."""
         if branch.state == DECIDING:
             branch.move("refused")
         waiting, branch.waiting = branch.waiting, []
         for done in waiting:
             done(error)
-
-    def _answer_decision(self, channel: Channel, xid: Xid, commit: bool, reply: Reply, error: str | None) -> None:
-        """The decision is ours, or that of somebody who was faster: another coordinator, or an operator."""
-        outcome = self._broker.branches.outcome(xid)
-        if error is None or outcome is (Outcome.COMMITTED if commit else Outcome.ROLLED_BACK):
-            _answer(channel, reply, Status.OK)
-        elif outcome in HEURISTIC:
-            _answer(channel, reply, Status(outcome))
-        elif outcome is Outcome.PREPARED:
-            channel.fail(precondition(error))
-        else:
-            channel.fail(dtx_error(409, error))
 
     def forget(self, channel: Channel, xid: Xid, reply: Callable[[], None]) -> None:
         """dtx.forget: the outcome of a branch that has ended need not be remembered. 404, 409."""

@@ -83,6 +83,10 @@ class TestGlobally:
         channel.send(dtx.Decide(1, b"g", True))
         core.wait_for(lambda: core.broker.content.global_decision(1, b"g") is Outcome.PENDING)
         assert other.globally("g") == (4, {xid("g", "1"): Outcome.PENDING})
+        for _ in range(2):
+            with pytest.raises(Refused, match="on its way") as error:
+                channel.another().commit(xid("g", "1"))
+            assert error.value.code == 409
         core.release()
         assert channel.answer().status == OK and channel.globally("g")[0] == 1
 

@@ -80,7 +80,24 @@ def test_a_deleted_queue_is_gone_for_the_branch_too() -> None:
     harness.settle()
     assert counts == [7]
     client.declare("q")
+    harness.crash(False)
     assert decide(harness, False).drain("q") == []
+
+
+def test_a_channel_that_has_ended_is_told_nothing() -> None:
+    """Its prepare was on its way: the branch is prepared all the same."""
+    harness = ClusterHarness(WindowLimits())
+    client, answers = harness.client(), list[Status]()
+    client.declare("q")
+    client.channel.select_dtx()
+    client.channel.start_branch(X, False, False)
+    client.publish("q", b"0")
+    client.channel.end_branch(X, False, False)
+    harness.broker.branch_operations.prepare(client.channel, X, answers.append)
+    client.channel.close()
+    harness.settle()
+    assert answers == [] and harness.broker.branches.recover() == [X]
+    assert decide(harness, True).drain("q") == [b"0"]
 
 
 def test_a_client_that_goes_gives_back_what_is_not_in_the_branch() -> None:
