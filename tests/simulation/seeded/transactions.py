@@ -9,6 +9,7 @@ from unittest.mock import patch
 from broker_plugin.embedded.durable_queue import DurableQueue
 from broker_plugin.embedded.topology import Route, Topology
 from broker_plugin.embedded.transaction import Transaction
+from broker_plugin.embedded.unit_of_work import UnitOfWork
 from ha.primary import Primary
 from ha.replica import Replica
 from tests.simulation.seeded.planting import replace, seeded
@@ -60,12 +61,12 @@ def a_publish_is_left_out_of_the_transaction(stack: ExitStack) -> None:
 @seeded("P1")
 def an_acknowledgement_is_left_out_of_the_transaction(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
-        def settle(self: Transaction, held: Any, reason: Any) -> None:
+        def settle(self: UnitOfWork, held: Any, reason: Any) -> None:
             original(self, list(held) if not self.settled else [], reason)
 
         return settle
 
-    replace(stack, Transaction, "settle", make)
+    replace(stack, UnitOfWork, "settle", make)
 
 
 @seeded("P1")
