@@ -17,6 +17,7 @@ def status(core: NodeCore, name: str) -> dict[str, Any]:
     primary = record.primary.node if record and record.primary else None
     buffers = list(replica.buffers.values())
     contents = replica.contents
+    outcomes = contents.table.outcomes.meta
     return {
         "name": name,
         "state": core.state,
@@ -31,6 +32,8 @@ def status(core: NodeCore, name: str) -> dict[str, Any]:
         "config_id": contents.configuration.last_id,
         "open_transactions": sum(buffer.prepared is None for buffer in buffers),
         "prepared_transactions": sum(buffer.prepared is not None for buffer in buffers),
+        "branches_in_doubt": len(contents.table.prepared),
+        "outcomes": {"remembered": outcomes.count, "digest": f"{outcomes.digest:016x}"},
         "backups": _backups(core),
         "queues": {
             spec.name: {

@@ -24,7 +24,7 @@ from python_tests.stress.results import Result
 from python_tests.waiting import wait_until
 from recovery.log import LogReclaimed
 from recovery.log_reader import LogReader
-from txobserver.events import Event, TxDecision, TxEnqueue
+from txobserver.events import DtxDecision, Event, TxDecision, TxEnqueue
 from txobserver.store import StoreDamaged
 
 QUIET_SECONDS = 30.0
@@ -49,7 +49,7 @@ class NodeLog:
         encode = msgspec.msgpack.Encoder().encode
         for generation, sequence, event in _events(LogReader(directory), first):
             self.marks[sequence] = zlib.crc32(encode(event), generation)
-            if isinstance(event, TxDecision):
+            if isinstance(event, TxDecision | DtxDecision):
                 self.decisions[event.tx] = event.commit
             elif isinstance(event, TxEnqueue) and event.tx not in self.attempts:
                 self.attempts[event.tx] = message_of(event.message.body).rpartition("/")[0]
@@ -97,15 +97,18 @@ class ClusterStores:
 
 
 def different_digests(nodes: list[dict[str, Any]]) -> list[str]:
-    """P7: nodes that have applied the same event, and show different queues."""
+    """P7: nodes that have applied the same event, and show different queues or remember different outcomes."""
     found = []
     for place, node in enumerate(nodes):
         for other in nodes[place + 1 :]:
-            if "applied" in node and node["applied"] == other.get("applied") and node["queues"] != other["queues"]:
-                found.append(
-                    f"disagreement: {node['name']} and {other['name']} have both applied {node['applied']}, "
-                    "and their queues differ"
-                )
+            if "applied" not in node or node["applied"] != other.get("applied"):
+                continue
+            found += [
+                f"disagreement: {node['name']} and {other['name']} have both applied {node['applied']}, "
+                f"and their {what} differ"
+                for what in ("queues", "outcomes")
+                if node[what] != other[what]
+            ]
     return found
 
 

@@ -55,6 +55,18 @@ class TestPrepare:
         answered(cluster, primary, "prepare")
         assert in_doubt(primary) == [X] and outcome(primary) is Outcome.PREPARED and X in primary.host.prepared
 
+    def test_its_answer_comes_behind_those_of_what_stands_before_it(self) -> None:
+        cluster, primary = alone()
+        observer = work_on(primary)
+
+        def both() -> None:
+            primary.host.publish("q", "before")
+            observer.prepare(primary.host.note("prepare"))
+
+        primary.report(both)
+        answered(cluster, primary, "prepare")
+        assert [label for label, _ in primary.host.answers[-2:]] == ["publish before", "prepare"]
+
     def test_what_is_listed_of_it(self) -> None:
         cluster, primary = alone()
         publish(primary, "q", "in")

@@ -57,9 +57,10 @@ def test_a_transaction_without_a_decision_in_this_log_says_nothing() -> None:
     assert not told_otherwise([log("one", decisions={})], client(OK, True))
 
 
-def test_nodes_at_the_same_event_have_the_same_queues() -> None:
-    nodes = [{"name": "a", "applied": 5, "queues": {"q": 1}}, {"name": "b", "applied": 5, "queues": {"q": 1}}]
+@pytest.mark.parametrize("what", ["queues", "outcomes"])
+def test_nodes_at_the_same_event_have_the_same_queues(what: str) -> None:
+    nodes = [{"name": name, "applied": 5, "queues": {"q": 1}, "outcomes": 1} for name in "ab"]
     assert not different_digests([*nodes, {"name": "c", "applied": 4, "queues": {"q": 9}}, {"name": "d"}])
-    nodes[1]["queues"] = {"q": 2}
+    nodes[1][what] = {"q": 2}
     (line,) = different_digests(nodes)
-    assert "a and b have both applied 5" in line
+    assert f"a and b have both applied 5, and their {what} differ" in line
