@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -44,7 +45,7 @@ class BranchSink(Protocol):
         ...
 
 
-class WorkObserver:
+class WorkObserver(ABC):
     """What transactions and branches have in common (``txobserver.ledger.Work``).
 
     The tx-queue is opened by the first event, so an empty one costs nothing. One that grows beyond a limit is aborted
@@ -69,9 +70,9 @@ class WorkObserver:
         """Messages (place, replication id) settled inside the transaction."""
         self._append(TxDequeue(self.tx, queue, list(entries), int(reason)))
 
+    @abstractmethod
     def _open(self) -> None:
-        """The opening of the tx-queue."""
-        raise TypeError("only transactions and branches have tx-queues")
+        """Append the opening of the tx-queue."""
 
     def _append(self, event: TxEvent, size: int = 0) -> None:
         if self._closed:
