@@ -129,16 +129,18 @@ class WorkObserver(ABC):
 class TransactionObserver(WorkObserver):
     """One plain transaction at the primary (``txobserver.ledger.Observer``)."""
 
-    _name: bytes | None
+    def __init__(self, tx: int, sink: TxSink, factory: TransactionObserverFactory) -> None:
+        super().__init__(tx, sink, factory)
+        self._token: bytes | None = None
 
     def name(self, token: bytes) -> None:
         """Remember the outcome under this token, 1 to 64 bytes. Raises NameInUse, ValueError."""
         if not 1 <= len(token) <= MAX_PART:
             raise ValueError(f"a token has 1 to {MAX_PART} bytes, not {len(token)}")
-        if self._closed or self._name is not None:
+        if self._closed or self._token is not None:
             raise ValueError(f"transaction {id_text(self.tx)} has {'ended' if self._closed else 'a token'} already")
         self._factory.use(token)
-        self._name = token
+        self._name = self._token = token
         if self._count and self._refusal is None:
             self._sink.tx_event(TxToken(self.tx, token))
 
@@ -154,8 +156,8 @@ class TransactionObserver(WorkObserver):
 
     def _open(self) -> None:
         self._sink.tx_event(TxOpen(self.tx))
-        if self._name is not None:
-            self._sink.tx_event(TxToken(self.tx, self._name))
+        if self._token is not None:
+            self._sink.tx_event(TxToken(self.tx, self._token))
 
 
 class DtxObserver(WorkObserver):

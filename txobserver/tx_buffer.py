@@ -52,10 +52,9 @@ class TxBuffer:
     it prepared instead of aborting it.
     """
 
-    name: Xid | bytes | None = None
-    stays = False
-
     def __init__(self, tx: int, opened: int) -> None:
+        self.name: Xid | bytes | None = None
+        self.stays = False
         self.tx = tx
         self.opened = opened
         self.state = OPEN

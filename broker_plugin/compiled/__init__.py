@@ -32,6 +32,7 @@ MODULES = (
     *(f"ha.{name}" for name in ("transactions", "tx_tracker")),
     *(f"broker_plugin.embedded.{name}" for name in ("broker", "channel", "confirms", "consumer", "durable_queue")),
     *(f"broker_plugin.embedded.{name}" for name in ("local_queue", "queue", "session", "transaction", "turn")),
+    *(f"broker_plugin.embedded.{name}" for name in ("branch", "unit_of_work")),
     *(f"broker_plugin.amqp.{name}" for name in ("channel", "codec", "connection")),
 )
 """What a message passes on its way, and whatever those classes inherit from."""
