@@ -7,6 +7,7 @@ for each answer; it ends when the node does.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -103,8 +104,10 @@ def main(path: str, cluster: str) -> None:
     store = SqliteCoordination(Path(path), cluster)
     for line in sys.stdin.buffer:
         reply = answer(store, msgspec.json.decode(line, type=Request))
-        sys.stdout.buffer.write(msgspec.json.encode(reply) + b"\n")
-        sys.stdout.buffer.flush()
+        try:
+            os.write(sys.stdout.fileno(), msgspec.json.encode(reply) + b"\n")
+        except BrokenPipeError:  # the node was killed meanwhile; what it asked for is done or not, as ever
+            break
     store.close()
 
 

@@ -10,9 +10,10 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from broker_plugin.node.coordination_process import CoordinationProcess
+from broker_plugin.node.coordination_process import CoordinationProcess, Request
 from broker_plugin.node.sqlite_coordination import SqliteCoordination
 from ha.coordination import CasConflict, CoordinationError, Record
 from tests.node.test_sqlite_coordination import ROOT, A, B, record
@@ -46,6 +47,18 @@ def test_it_ends_with_its_node_and_is_started_again_when_it_ends_alone(tmp_path:
     assert child is not None
     store.close()
     assert child.returncode == 0
+
+
+def test_it_says_nothing_when_its_node_has_died_before_the_answer(tmp_path: Path) -> None:
+    """Else its complaint would be the last line of the log of a node that was killed."""
+    command = [sys.executable, "-m", "broker_plugin.node.coordination_process", str(tmp_path / "r"), "c"]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdin is not None and child.stdout is not None and child.stderr is not None
+    child.stdout.close()
+    child.stdin.write(msgspec.json.encode(Request()) + b"\n")
+    child.stdin.close()
+    assert (child.stderr.read(), child.wait()) == (b"", 0)
+    child.stderr.close()
 
 
 def test_a_node_that_is_stopped_while_it_writes_locks_nobody_out(tmp_path: Path) -> None:
