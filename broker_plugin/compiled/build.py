@@ -28,10 +28,11 @@ def build() -> None:
     os.chdir(ROOT)  # mypyc tells a module's name from its path
     sources = [str(source_of(module).relative_to(ROOT)) for module in MODULES]
     with tempfile.TemporaryDirectory(prefix="txha-build-") as workshop:
-        extensions = mypycify(sources, opt_level=OPTIMISE, debug_level="0", target_dir=workshop)
+        extensions = mypycify(sources, opt_level=OPTIMISE, debug_level="0", target_dir=workshop, multi_file=True)
         distribution = Distribution({"name": "txha-compiled", "ext_modules": extensions})
         command = distribution.get_command_obj("build_ext")
         command.build_lib, command.build_temp = str(BUILT), str(Path(workshop) / "objects")
+        command.parallel = True  # a file for each module, so that all processors compile
         command.ensure_finalized()
         command.run()
     FINGERPRINT.write_text(built_from)
