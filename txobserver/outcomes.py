@@ -42,6 +42,19 @@ class Outcome(IntEnum):
     """Begun, and not closed."""
 
 
+class Status(IntEnum):
+    """What start, end, prepare, commit and rollback are answered with (AMQP 0-10, dtx.xa-status)."""
+
+    OK = 0
+    ROLLED_BACK = 1
+    TIMED_OUT = 2
+    HEURISTIC_HAZARD = 3
+    HEURISTICALLY_COMMITTED = 4
+    HEURISTICALLY_ROLLED_BACK = 5
+    MIXED = 6
+    READ_ONLY = 7
+
+
 class PreparedBranch(msgspec.Struct, frozen=True):
     """A branch that is prepared. ``generation`` is the one that it began in, ``prepared_ms`` milliseconds since 1970.
 

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker_plugin.amqp import dtx_methods as dtx
 from broker_plugin.amqp.codec import OVERHEAD, encode_method
-from broker_plugin.amqp.dtx_methods import XidFields
-from broker_plugin.embedded.branch import Status
 from broker_plugin.embedded.errors import dtx_error
-from txobserver.outcomes import Outcome
+from recovery.dtx import methods as dtx
+from recovery.dtx.methods import XidFields
+from txobserver.outcomes import Status
 from txobserver.xid import Global, Xid, checked_xid
 
 if TYPE_CHECKING:
@@ -23,13 +22,6 @@ dtx.register()
 
 PAGE_OVERHEAD = 64
 """Bytes of recover-ok and global-ok beside the branches that they list, and more than that."""
-
-BY_XID, BY_TOKEN = 0, 1
-"""Kinds of names in dtx.outcome."""
-
-DECISIONS = {Outcome.COMMITTED: 1, Outcome.ROLLED_BACK: 2, Outcome.EXPIRED: 3, Outcome.PENDING: 4}
-NOT_DECIDED = 0
-"""The octet of dtx.global-ok."""
 
 
 def _xid(fields: XidFields) -> Xid:
@@ -129,7 +121,7 @@ def _global_state(channel: AmqpChannel, method: dtx.Global) -> None:
         method.go_on,
         lambda: [dtx.pack_states([(XidFields(*xid), outcome)]) for xid, outcome in state.branches.items()],
     )
-    _answer(channel, dtx.GlobalOk(DECISIONS.get(state.decision, NOT_DECIDED), *page))
+    _answer(channel, dtx.GlobalOk(dtx.DECISIONS.get(state.decision, dtx.NOT_DECIDED), *page))
 
 
 def _forget_global(channel: AmqpChannel, method: dtx.ForgetGlobal) -> None:
@@ -141,12 +133,12 @@ def _forget_global(channel: AmqpChannel, method: dtx.ForgetGlobal) -> None:
 
 def _outcome(channel: AmqpChannel, method: dtx.Outcome) -> None:
     """On a channel in any mode: who lost the answer to a plain tx.commit asks, too."""
-    if method.kind == BY_XID:
+    if method.kind == dtx.BY_XID:
         outcome = channel.broker.branches.outcome(_xid(method.xid))
-    elif method.kind == BY_TOKEN:
+    elif method.kind == dtx.BY_TOKEN:
         outcome = channel.broker.content.outcome_of_token(method.xid.global_id)
     else:
-        raise dtx_error(542, f"names of transactions are of kind {BY_XID} or {BY_TOKEN}, not {method.kind}")
+        raise dtx_error(542, f"names of transactions are of kind {dtx.BY_XID} or {dtx.BY_TOKEN}, not {method.kind}")
     _answer(channel, dtx.OutcomeOk(outcome))
 
 

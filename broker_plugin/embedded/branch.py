@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from broker_plugin.embedded.topology import Route
 from broker_plugin.embedded.unit_of_work import Held, UnitOfWork
 from txobserver.events import Message, Removal
 from txobserver.ledger import BranchObserver
+from txobserver.outcomes import Status
 from txobserver.table import Table
 from txobserver.xid import Xid
 
 if TYPE_CHECKING:
     from broker_plugin.embedded.channel import Channel
-
-
-class Status(IntEnum):
-    """What start, end, prepare, commit and rollback are answered with (AMQP 0-10, dtx.xa-status)."""
-
-    OK = 0
-    ROLLED_BACK = 1
-    TIMED_OUT = 2
-    HEURISTIC_HAZARD = 3
-    HEURISTICALLY_COMMITTED = 4
-    HEURISTICALLY_ROLLED_BACK = 5
-    MIXED = 6
-    READ_ONLY = 7
 
 
 ACTIVE, IDLE, ROLLBACK_ONLY = "active", "idle", "rollback-only"

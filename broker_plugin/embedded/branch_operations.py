@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker_plugin.embedded.branch import DECIDING, ENDED, IDLE, PREPARED, ROLLBACK_ONLY, Branch, Status
+from broker_plugin.embedded.branch import DECIDING, ENDED, IDLE, PREPARED, ROLLBACK_ONLY, Branch
 from broker_plugin.embedded.branches import HEURISTIC
 from broker_plugin.embedded.errors import dtx_error
 from txobserver.ledger import Done
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import Outcome, Status
 from txobserver.xid import Global, Xid
 
 if TYPE_CHECKING:

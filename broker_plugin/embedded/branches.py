@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from broker_plugin.embedded.branch import DECIDING, ENDED, PREPARED, ROLLBACK_ONLY, UNPREPARED, Branch, Status
+from broker_plugin.embedded.branch import DECIDING, ENDED, PREPARED, ROLLBACK_ONLY, UNPREPARED, Branch
 from broker_plugin.embedded.durable_queue import DurableQueue
 from broker_plugin.embedded.errors import AmqpError, dtx_error
 from txobserver.ledger import Content, Ledger, NameInUse
-from txobserver.outcomes import Outcome, PreparedBranch
+from txobserver.outcomes import Outcome, PreparedBranch, Status
 from txobserver.xid import Xid
 
 HEURISTIC = (Outcome.HEURISTICALLY_COMMITTED, Outcome.HEURISTICALLY_ROLLED_BACK, Outcome.MIXED)

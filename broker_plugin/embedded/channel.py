@@ -14,7 +14,7 @@ from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker_plugin.embedded.branch import Association, Status
+from broker_plugin.embedded.branch import Association
 from broker_plugin.embedded.confirms import Confirms
 from broker_plugin.embedded.consumer import Consumer
 from broker_plugin.embedded.dtx_mode import DtxMode
@@ -25,6 +25,7 @@ from broker_plugin.embedded.transaction import Transaction
 from broker_plugin.embedded.unit_of_work import Held
 from txobserver.events import Message, Removal
 from txobserver.ledger import NameInUse
+from txobserver.outcomes import Status
 from txobserver.xid import Xid
 
 if TYPE_CHECKING:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker_plugin.embedded.branch import ACTIVE, IDLE, ROLLBACK_ONLY, Association, Status
+from broker_plugin.embedded.branch import ACTIVE, IDLE, ROLLBACK_ONLY, Association
 from broker_plugin.embedded.errors import dtx_error
+from txobserver.outcomes import Status
 from txobserver.xid import Xid
 
 if TYPE_CHECKING:

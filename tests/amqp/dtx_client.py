@@ -7,8 +7,8 @@ from typing import Any
 from pamqp import body, commands, header
 from pamqp.commands import Basic, Channel, Queue
 
-from broker_plugin.amqp import dtx_methods as dtx
-from broker_plugin.amqp.dtx_methods import XidFields
+from recovery.dtx import methods as dtx
+from recovery.dtx.methods import XidFields
 from tests.amqp.raw_client import RawClient
 
 dtx.register()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pamqp.commands import Channel, Tx
 
-from broker_plugin.amqp import dtx_methods as dtx
-from broker_plugin.amqp.dtx_methods import XidFields
+from recovery.dtx import methods as dtx
+from recovery.dtx.methods import XidFields
 from tests.amqp.conftest import ServedByCore
 from tests.amqp.dtx_client import DtxChannel, Refused, xid
 from txobserver.outcomes import Outcome

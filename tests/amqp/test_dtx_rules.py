@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic, Channel, Confirm, Tx
 
-from broker_plugin.amqp import dtx_methods as dtx
 from broker_plugin.amqp import handshake
-from broker_plugin.amqp.dtx_methods import XidFields
 from python_tests.waiting import wait_until
+from recovery.dtx import methods as dtx
+from recovery.dtx.methods import XidFields
 from tests.amqp.conftest import ServedByCore
 from tests.amqp.dtx_client import DtxChannel, Refused, xid
 from txobserver.outcomes import Outcome

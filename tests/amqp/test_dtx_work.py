@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pamqp.commands import Basic, Queue
 
-from broker_plugin.amqp import dtx_methods as dtx
+from recovery.dtx import methods as dtx
 from tests.amqp.conftest import ServedByCore
 from tests.amqp.dtx_client import DtxChannel, Refused, xid
 from txobserver.xid import Xid

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp.commands import Basic, Channel, Queue
 
-from broker_plugin.amqp import dtx_methods as dtx
 from broker_plugin.amqp.handshake import OPEN
 from broker_plugin.embedded.durable_queue import WindowLimits
+from recovery.dtx import methods as dtx
 from tests.amqp.conversation import HANDSHAKE, finish, one, raw, sound
 from tests.amqp.dtx_client import xid
 from tests.amqp.peer import Peer, publish

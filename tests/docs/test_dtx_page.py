@@ -7,10 +7,9 @@ from dataclasses import fields
 from itertools import groupby
 from pathlib import Path
 
-from broker_plugin.amqp import dtx_methods as dtx
-from broker_plugin.embedded.branch import Status
 from broker_plugin.embedded.errors import NAMES
-from txobserver.outcomes import Outcome
+from recovery.dtx import methods as dtx
+from txobserver.outcomes import Outcome, Status
 
 TEXT = (Path(__file__).parents[2] / "docs" / "dtx.md").read_text()
 TYPES = {"ShortString": "short string", "LongString": "long string", "bool": "bit", "XidFields": ""}

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_plugin.embedded.branch import Status
 from broker_plugin.embedded.durable_queue import WindowLimits
 from tests.embedded.cluster_harness import ClusterHarness
 from tests.embedded.harness import Client, Harness, got, queue_of
 from tests.examples import examples
+from txobserver.outcomes import Status
 from txobserver.xid import Xid
 
 X = Xid(1, b"x", b"")

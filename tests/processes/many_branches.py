@@ -15,11 +15,11 @@ from pathlib import Path
 
 from pamqp.commands import Basic
 
-from broker_plugin.amqp import dtx_methods as dtx
-from broker_plugin.amqp.dtx_methods import XidFields
 from python_tests.memory import anonymous_bytes
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
+from recovery.dtx import methods as dtx
+from recovery.dtx.methods import XidFields
 from tests.amqp.dtx_client import DtxChannel
 
 TOGETHER = 100

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic, Queue
 
-from broker_plugin.amqp.dtx_methods import XidFields
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
+from recovery.dtx.methods import XidFields
 from tests.amqp.dtx_client import DtxChannel, Refused, xid
 from tests.processes.many_branches import measure, port_of
 

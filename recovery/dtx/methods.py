@@ -1,7 +1,7 @@
 """Class 100, dtx: its methods and their fields, as docs/dtx.md tables them (AMQP 0-10's verbs in 0-9-1's encodings).
 
 pamqp does not know the class. ``register`` makes its methods known to pamqp, so that whatever marshals and unmarshals
-by pamqp carries them too; the broker calls it when it is imported, a client must call it once.
+by pamqp carries them too: the broker, and clients on aio-pika. Whoever needs that calls it when it is imported.
 """
 
 from __future__ import annotations
@@ -12,7 +12,21 @@ from typing import Any, ClassVar, NamedTuple
 
 from pamqp import base, commands
 
+from txobserver import outcomes
+
 CLASS = 100
+
+BY_XID, BY_TOKEN = 0, 1
+"""Kinds of names in dtx.outcome."""
+
+NOT_DECIDED = 0
+DECISIONS = {
+    outcomes.Outcome.COMMITTED: 1,
+    outcomes.Outcome.ROLLED_BACK: 2,
+    outcomes.Outcome.EXPIRED: 3,
+    outcomes.Outcome.PENDING: 4,
+}
+"""The octet of dtx.global-ok; NOT_DECIDED for none."""
 
 
 class XidFields(NamedTuple):
