@@ -1,0 +1,74 @@
+"""A plain transaction (class tx) whose outcome can be asked for: a token names it before it is committed."""
+
+from __future__ import annotations
+
+import contextlib
+
+from recovery.dtx.conversation import Conversation, Lost, Plain, Refused, Steps
+from recovery.dtx.errors import DatabaseError, OutcomeUnknown, RolledBack
+from recovery.dtx.methods import BY_TOKEN, Token, XidFields
+from recovery.dtx.methods import Outcome as AskOutcome
+from txobserver.outcomes import Outcome
+
+REFUSED_TOKEN = (530, 542)
+"""Codes that are the token's own; any other says that something before it went wrong."""
+
+
+class PlainTransactions(Conversation):
+    """The transactions of a channel in tx mode, one after the other."""
+
+    def commit(self, token: bytes) -> Steps[None]:
+        """tx.commit under this token; a lost answer is asked for.
+
+        Raises RolledBack, OutcomeUnknown, and ProgrammingError for a token that cannot be or is in use, in which case
+        the transaction has been rolled back, too.
+        """
+        try:
+            yield from self.ask(Token(token))
+        except Lost as loss:
+            yield from self._another_channel()
+            raise RolledBack(f"the connection was lost before the commit was sent: {loss}") from loss
+        except DatabaseError as error:
+            if error.code in REFUSED_TOKEN:
+                raise
+            raise RolledBack(str(error), error.code) from error
+        try:
+            yield from self.ask(Plain.COMMIT)
+        except Lost:
+            yield from self._after_loss(token)
+        except DatabaseError as error:
+            raise RolledBack(str(error), error.code) from error
+
+    def rollback(self) -> Steps[None]:
+        """tx.rollback. A lost connection, or a closed channel, has rolled back by itself."""
+        try:
+            yield Plain.ROLLBACK
+        except (Lost, Refused):
+            yield from self._another_channel()
+
+    def outcome(self, token: bytes) -> Steps[Outcome]:
+        """What became of the transaction with this token. Raises OperationalError, ProgrammingError."""
+        return Outcome((yield from self.insist(_question(token))).outcome)
+
+    def _another_channel(self) -> Steps[None]:
+        with contextlib.suppress(Lost):
+            yield from self.reopen(self.patience())
+
+    def _after_loss(self, token: bytes) -> Steps[None]:
+        """Ask until it has ended: while an earlier connection seems to live, the commit may still arrive."""
+        patience, what = self.patience(), f"the transaction with token {token!r}"
+        while True:
+            with contextlib.suppress(Lost):
+                yield from self.reopen(patience)
+                outcome = patience.outcome = Outcome((yield from self.ask(_question(token))).outcome)
+                if outcome is Outcome.COMMITTED:
+                    return
+                if outcome in (Outcome.ROLLED_BACK, Outcome.UNKNOWN):
+                    raise RolledBack(f"{what} has not been committed")
+                if outcome is Outcome.EXPIRED:
+                    raise OutcomeUnknown(f"{what} is not remembered (any more)", outcome)
+            yield from patience.wait(what)
+
+
+def _question(token: bytes) -> AskOutcome:
+    return AskOutcome(BY_TOKEN, XidFields(0, token, b""))
