@@ -232,6 +232,10 @@ class Primary(Applied):
         """The observer of a new transaction. Raises NameInUse, ValueError for its token."""
         return self._factory.begin(token)
 
+    def is_open(self, token: bytes) -> bool:
+        """Whether a transaction with this token may still be committed."""
+        return self._factory.is_open(token)
+
     # -- TxSink: what observers do
 
     def in_use(self, name: Name) -> bool:

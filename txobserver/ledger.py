@@ -118,6 +118,10 @@ class Ledger(Protocol):
         """
         ...
 
+    def is_open(self, token: bytes) -> bool:
+        """Whether a transaction with this token has not been closed: it may have no events yet, and have some later."""
+        ...
+
     def begin_branch(self, xid: Xid) -> BranchObserver:
         """A new branch. Costs no round trip (a refusal comes at prepare or commit).
 

@@ -227,6 +227,10 @@ class TransactionObserverFactory:
             raise NameInUse(f"{'xid' if isinstance(name, Xid) else 'token'} {name!s} is in use")
         self._names.add(name)
 
+    def is_open(self, name: Name) -> bool:
+        """Whether a transaction of this name has not been closed, with or without events."""
+        return name in self._names
+
     def ended(self, name: Name | None) -> None:
         """The observer of this name takes no more: what its events led to has the name now."""
         if name is not None:

@@ -136,7 +136,7 @@ def _outcome(channel: AmqpChannel, method: dtx.Outcome) -> None:
     if method.kind == dtx.BY_XID:
         outcome = channel.broker.branches.outcome(_xid(method.xid))
     elif method.kind == dtx.BY_TOKEN:
-        outcome = channel.broker.content.outcome_of_token(method.xid.global_id)
+        outcome = channel.broker.outcome_of_token(method.xid.global_id)
     else:
         raise dtx_error(542, f"names of transactions are of kind {dtx.BY_XID} or {dtx.BY_TOKEN}, not {method.kind}")
     _answer(channel, dtx.OutcomeOk(outcome))

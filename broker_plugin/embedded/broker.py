@@ -25,7 +25,7 @@ from broker_plugin.embedded.topology import Topology
 from broker_plugin.embedded.turn import Turn
 from txobserver.events import Configure, Message, Removal
 from txobserver.ledger import Content, Ledger
-from txobserver.outcomes import PreparedBranch
+from txobserver.outcomes import Outcome, PreparedBranch
 
 
 class Broker:
@@ -96,6 +96,11 @@ class Broker:
         if self._branches is None:
             raise AmqpError(320, "this node is not the primary")
         return self._branches
+
+    def outcome_of_token(self, token: bytes) -> Outcome:
+        """What became of a plain transaction, or is becoming of it. 320 if this node is not the primary."""
+        outcome = self.content.outcome_of_token(token)
+        return Outcome.ACTIVE if outcome != Outcome.COMMITTED and self.ledger.is_open(token) else outcome
 
     # -- connections
 

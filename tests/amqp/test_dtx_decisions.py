@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pamqp.commands import Channel, Tx
+from pamqp.commands import Basic, Channel, Tx
 
 from recovery.dtx import methods as dtx
 from recovery.dtx.methods import XidFields
@@ -207,6 +207,18 @@ class TestOutcome:
         plain.ask(Channel.Close(200, "", 0, 0))
         assert channel.outcome_of(b"second") != Outcome.COMMITTED
         assert channel.drain("out") == [b"1"]
+
+    def test_a_token_is_active_before_the_first_event(self, channel: DtxChannel) -> None:
+        """Whoever lost the answer would else be told that nothing happened, and then the commit arrives."""
+        plain = channel.another().beside(select=False)
+        plain.ask(Tx.Select())
+        got = plain.get("in")
+        assert got is not None
+        plain.send(Basic.Ack(got[0]))  # which becomes an event at the commit
+        plain.ask(dtx.Token(b"t"))
+        assert channel.outcome_of(b"t") == Outcome.ACTIVE
+        plain.ask(Tx.Commit())
+        assert channel.outcome_of(b"t") == Outcome.COMMITTED
 
     def test_a_token_that_is_in_use(self, channel: DtxChannel) -> None:
         first, second = (channel.another().beside(select=False) for _ in range(2))

@@ -102,6 +102,9 @@ class LocalLedger:
     def begin(self, token: bytes | None = None) -> TransactionObserver:
         return self._factory.begin(token)
 
+    def is_open(self, token: bytes) -> bool:
+        return self._factory.is_open(token)
+
     # -- TxSink
 
     def tx_event(self, event: TxEvent) -> None:
