@@ -12,6 +12,9 @@ import pytest
 from pika.exceptions import AMQPError
 
 from python_tests.processes import LocalCluster
+from python_tests.waiting import wait_until
+
+Start = Callable[..., LocalCluster]
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +38,29 @@ def urls(foreign_broker: str | None, tmp_path_factory: pytest.TempPathFactory) -
     else:
         with LocalCluster(tmp_path_factory.mktemp("suite") / "cluster", 3, "--set", "timing.lease_ttl=5") as cluster:
             yield cluster.urls
+
+
+@pytest.fixture(scope="module")
+def start(may_kill_nodes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """Starts a cluster of this module's own, with ``settings`` as ``--set`` takes them, or returns the running one."""
+    running: dict[tuple[str, ...], LocalCluster] = {}
+
+    def start(*settings: str) -> LocalCluster:
+        if settings not in running:
+            options = [word for setting in settings for word in ("--set", setting)]
+            directory = tmp_path_factory.mktemp("killed") / "cluster"
+            running[settings] = LocalCluster(directory, 3, *options).start()
+        cluster = running[settings]
+        for index in range(cluster.count):
+            name = f"node-{index + 1}"
+            if not cluster.runs(name):
+                cluster.start_node(name, settings=settings)
+        wait_until(cluster.all_ready, 30, "everyone ready", every=0.1)
+        return cluster
+
+    yield start
+    for cluster in running.values():
+        cluster.stop()
 
 
 @pytest.fixture
@@ -65,3 +91,10 @@ def queues(connect: Callable[..., pika.BlockingConnection]) -> Iterator[list[str
     channel = connect().channel()
     for name in names:
         channel.queue_delete(name)
+
+
+@pytest.fixture
+def names() -> tuple[str, str, str]:
+    """Names for three queues of this test's own."""
+    tag = uuid.uuid4().hex[:8]
+    return f"source-{tag}", f"left-{tag}", f"right-{tag}"

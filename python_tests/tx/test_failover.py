@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from python_tests.conftest import Start
 from python_tests.history import OK, UNKNOWN
 from python_tests.tx.clients import Delivery, TxClient, drained, fill
-from python_tests.tx.conftest import Open, Start
+from python_tests.tx.conftest import Open
 
 SELECTED, PUBLISHED, ACKNOWLEDGED = "after select", "after the publishes", "after the acknowledgement"
 HELD_UP, ON_ITS_WAY, ANSWERED = "commit held up by a backup", "commit on its way", "right after commit-ok"

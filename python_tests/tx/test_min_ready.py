@@ -7,10 +7,11 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from python_tests.conftest import Start
 from python_tests.history import FAILED, OK
 from python_tests.processes import LocalCluster
 from python_tests.tx.clients import TxClient, drained, fill
-from python_tests.tx.conftest import Open, Start
+from python_tests.tx.conftest import Open
 
 PATIENT = "timing.lease_ttl=2"
 """A lease that a busy machine does not end by itself"""

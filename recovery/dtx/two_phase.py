@@ -5,9 +5,9 @@ whose answer was lost is never simply sent again: the outcome is asked for first
 for the request gets it again. That is right because an xid names one branch for ever, and because the same decision
 twice is one decision.
 
-What is not there and was not committed was rolled back: the broker keeps no trace of rollbacks. So UNKNOWN and
-EXPIRED mean "rolled back" wherever nobody can have committed: after a lost prepare, and after a lost rollback. After
-a lost commit in one phase, EXPIRED may also be a commit that is not remembered any more; that is told as it is.
+The broker keeps no trace of a branch that was rolled back before it was prepared. So UNKNOWN and EXPIRED mean "rolled
+back" wherever nobody can have committed: after a lost prepare, and after a lost rollback. After a lost commit in one
+phase, EXPIRED may also be a commit that is not remembered any more; that is told as it is.
 
 While the broker has not noticed that an earlier connection is gone, the request on it may still arrive, and the
 branch may still be worked on (409). Both pass, so the question is repeated.
@@ -47,7 +47,7 @@ CLIENT_TABLE: Table[str, str] = Table(
         (IDLE, "begin"): ACTIVE,
         (ACTIVE, "prepare"): PREPARED,
         (ACTIVE, "nothing to prepare"): READ_ONLY,
-        (ACTIVE, "refused"): ROLLED_BACK,
+        **{(state, "refused"): ROLLED_BACK for state in (ACTIVE, PREPARED)},
         (ACTIVE, "prepare unanswered"): IN_DOUBT,
         **{(state, "commit"): IDLE for state in (ACTIVE, PREPARED, READ_ONLY)},
         **{(state, "rollback"): IDLE for state in (ACTIVE, PREPARED, READ_ONLY, ROLLED_BACK, IN_DOUBT)},
@@ -218,12 +218,12 @@ class TwoPhase(Conversation):
     def commit_other(self, xid: Xid) -> Steps[None]:
         """tpc_commit with an xid. One that has been committed already is no error."""
         self._check_idle("commit")
-        yield from self._settle(xid, dtx.Commit(_fields(xid)))
+        yield from self._settled(xid, dtx.Commit(_fields(xid)))
 
     def rollback_other(self, xid: Xid) -> Steps[None]:
         """tpc_rollback with an xid."""
         self._check_idle("roll back")
-        yield from self._settle(xid, dtx.Rollback(_fields(xid)))
+        yield from self._settled(xid, dtx.Rollback(_fields(xid)))
 
     def _check_idle(self, what: str) -> None:
         if self.state != IDLE:
@@ -234,7 +234,17 @@ class TwoPhase(Conversation):
         try:
             _checked(xid, Status((yield from self.ask(request)).status))
         except (Lost, UnknownXid):
-            yield from self._settle(xid, request, lost=True)
+            try:
+                yield from self._settled(xid, request, lost=True)
+            except RolledBack:
+                self._move("refused")
+                raise
+
+    def _settled(self, xid: Xid, request: dtx.Commit | dtx.Rollback, lost: bool = False) -> Steps[None]:
+        """As ``_settle``. Raises RolledBack if it was that instead of committed."""
+        status = yield from self._settle(xid, request, lost)
+        if status is not Status.OK and isinstance(request, dtx.Commit):
+            raise RolledBack(f"branch {xid} was rolled back")
 
     def _settle(self, xid: Xid, request: Closing, lost: bool = False) -> Steps[Status]:
         """Ask what has become of the branch, and make the request if it still waits for that; the request's status.
@@ -342,8 +352,8 @@ def _status(xid: Xid, request: Closing, outcome: Outcome, lost: bool) -> Status:
         return Status.OK  # it was prepared, whatever was decided since
     if outcome in HEURISTIC:
         raise heuristic(f"branch {xid}", outcome)
-    if outcome is Outcome.COMMITTED and isinstance(request, dtx.Commit):
-        return Status.OK
+    if isinstance(request, dtx.Commit) and outcome in (Outcome.COMMITTED, Outcome.ROLLED_BACK):
+        return Status.OK if outcome is Outcome.COMMITTED else Status.ROLLED_BACK
     raise Conflict(f"branch {xid} is {outcome.name.lower().replace('_', ' ')}")
 
 

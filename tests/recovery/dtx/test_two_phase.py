@@ -236,6 +236,11 @@ class TestCommit:
     def test_another_coordinator_was_faster(self, prepared: TwoPhase) -> None:
         play(prepared.commit(), (COMMIT, refused(404)), (ASKED, Outcome.COMMITTED))
 
+    def test_another_coordinator_has_rolled_it_back(self, prepared: TwoPhase) -> None:
+        with pytest.raises(RolledBack):
+            play(prepared.commit(), (COMMIT, refused(404)), (ASKED, Outcome.ROLLED_BACK))
+        assert prepared.state == ROLLED_BACK
+
     def test_another_coordinator_rolls_it_back(self, prepared: TwoPhase) -> None:
         with pytest.raises(Conflict):
             play(prepared.commit(), (COMMIT, refused(409)))
@@ -319,6 +324,11 @@ class TestBranchesOfOthers:
 
     def test_rollback(self) -> None:
         play(TwoPhase(60).rollback_other(X), (ASKED, Outcome.PREPARED), (ROLLBACK, OK))
+
+    def test_of_what_was_rolled_back(self) -> None:
+        play(TwoPhase(60).rollback_other(X), (ASKED, Outcome.ROLLED_BACK), (ROLLBACK, refused(404)))
+        with pytest.raises(RolledBack):
+            play(TwoPhase(60).commit_other(X), (ASKED, Outcome.ROLLED_BACK))
 
     @pytest.mark.parametrize("outcome", NOT_THERE)
     @pytest.mark.parametrize("end", [TwoPhase.commit_other, TwoPhase.rollback_other])
