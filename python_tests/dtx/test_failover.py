@@ -92,7 +92,7 @@ def test_every_client_knows_what_became_of_its_transaction(
         transactions.append(Transaction(f"{kind}, {make} at {door}", kind, client))
     for each in transactions:
         each.work(source, tuple(targets))
-    with ExitStack() as stack, ThreadPoolExecutor(len(transactions)) as pool:
+    with ThreadPoolExecutor(len(transactions)) as pool, ExitStack() as stack:
         if phase == HELD_UP:
             stack.enter_context(cluster.frozen(other))
         if phase != DEAD:
