@@ -1,4 +1,4 @@
-"""Draws the state diagrams of docs/protocol.md and docs/dtx.md from the tables that the code runs on.
+"""Draws the state diagrams of protocol.md, dtx.md and dtx_clients.md from the tables that the code runs on.
 
     python docs/diagrams.py            rewrite the diagrams
     python docs/diagrams.py --check    exit status 1 if they differ from the tables
@@ -15,12 +15,13 @@ from pathlib import Path
 from broker_plugin.amqp.handshake import CONNECTION_TABLE
 from broker_plugin.embedded.branch import BRANCH_TABLE
 from ha.node_state import NODE_TABLE
+from recovery.dtx.two_phase import CLIENT_TABLE
 from txobserver.table import Table
 from txobserver.tx_buffer import TX_TABLE
 
-PAGES = tuple(Path(__file__).with_name(name) for name in ("protocol.md", "dtx.md"))
+PAGES = tuple(Path(__file__).with_name(name) for name in ("protocol.md", "dtx.md", "dtx_clients.md"))
 TABLES: dict[str, Table[str, str]] = {
-    table.name: table for table in (NODE_TABLE, TX_TABLE, CONNECTION_TABLE, BRANCH_TABLE)
+    table.name: table for table in (NODE_TABLE, TX_TABLE, CONNECTION_TABLE, BRANCH_TABLE, CLIENT_TABLE)
 }
 MARKED = re.compile(r"(?P<begin><!-- states: (?P<name>[^>]+) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 

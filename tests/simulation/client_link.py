@@ -12,14 +12,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker_plugin.embedded.binding_operations import BindRequest
-from broker_plugin.embedded.branch import Status
 from broker_plugin.embedded.branch_operations import BranchOperations, Reply
 from broker_plugin.embedded.channel import Got
 from broker_plugin.embedded.errors import AmqpError
 from broker_plugin.embedded.queue_operations import QueueDeclare, QueueState
 from tests.simulation.book import FAILED, OK, SENT, Attempt
 from txobserver.events import Message
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import Outcome, Status
 from txobserver.xid import Global, Xid
 
 if TYPE_CHECKING:
@@ -172,7 +171,7 @@ class ClientLink:
                 outcome = broker.branches.outcome(attempt.xid)
             else:
                 assert attempt.token is not None
-                outcome = broker.content.outcome_of_token(attempt.token)
+                outcome = broker.outcome_of_token(attempt.token)
             self._world.say(self.process.name, f"tells {attempt.label} {outcome.name}")
             self._truth.told_of(self.process, attempt, outcome)
             self._back(lambda: done(outcome))

@@ -9,11 +9,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker_plugin.embedded.branch import Status
 from tests.simulation.book import FAILED, OK, OPEN, ROLLED_BACK, SENT, UNKNOWN, Attempt
 from tests.simulation.client_link import ClientLink
 from tests.simulation.clients import INPUT, OUTPUTS, PROPERTIES, Client
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import Outcome, Status
 from txobserver.xid import Global, Xid
 
 if TYPE_CHECKING:
