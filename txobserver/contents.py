@@ -190,13 +190,13 @@ class Contents:
         """The branches that were decided heuristically and are not forgotten."""
         return list(self.table.outcomes.heuristics)
 
-    def outcome(self, xid: Xid) -> Outcome:
+    def outcome(self, xid: Xid, since: int = 0) -> Outcome:
         """What is known of a branch."""
-        return self.table.outcome(xid)
+        return self.table.outcome(xid, since)
 
-    def outcome_of_token(self, token: bytes) -> Outcome:
+    def outcome_of_token(self, token: bytes, since: int = 0) -> Outcome:
         """What is known of a transaction that is no branch."""
-        return self.table.outcome(token)
+        return self.table.outcome(token, since)
 
     def global_decision(self, format_id: int, gtrid: bytes) -> Outcome:
         """The global decision, whatever became of the branches."""

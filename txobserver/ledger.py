@@ -12,6 +12,7 @@ from typing import Protocol
 
 from txobserver.configuration import Configuration
 from txobserver.events import Configure, Message, Removal
+from txobserver.ids import Position
 from txobserver.outcomes import Outcome, PreparedBranch
 from txobserver.store import Entry, QueueSummary
 from txobserver.xid import Xid
@@ -194,12 +195,21 @@ class Content(Protocol):
         """The branches that were decided heuristically and are not forgotten."""
         ...
 
-    def outcome(self, xid: Xid) -> Outcome:
-        """What is known of a branch. What has not passed the commit point is PENDING."""
+    @property
+    def applied(self) -> Position:
+        """The last event that has been applied."""
         ...
 
-    def outcome_of_token(self, token: bytes) -> Outcome:
-        """What is known of a transaction that is no branch."""
+    def outcome(self, xid: Xid, since: int = 0) -> Outcome:
+        """What is known of a branch. What has not passed the commit point is PENDING.
+
+        ``since``: the sequence of what had been applied when it began; 0, by which EXPIRED is told more often, if that
+        is not known.
+        """
+        ...
+
+    def outcome_of_token(self, token: bytes, since: int = 0) -> Outcome:
+        """What is known of a transaction that is no branch. ``since`` as above: when it got the token."""
         ...
 
     def global_decision(self, format_id: int, gtrid: bytes) -> Outcome:

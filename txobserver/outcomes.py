@@ -27,7 +27,7 @@ class Outcome(IntEnum):
     """What a question for an outcome is answered with. The numbers are those of ``dtx.outcome`` on the wire."""
 
     UNKNOWN = 0
-    """Never heard of: no outcome of its kind has been forgotten yet."""
+    """Never heard of, and not forgotten either."""
     PENDING = 1
     """Something of it is on its way to the commit point: ask again."""
     COMMITTED = 2
@@ -106,8 +106,8 @@ class Remembered(msgspec.Struct, array_like=True, frozen=True):
 class OutcomesMeta(msgspec.Struct, array_like=True, frozen=True):
     """What a checkpoint keeps of the outcomes beside themselves.
 
-    ``expired``: for each kind the time, in milliseconds since 1970, of the youngest outcome that was forgotten by age
-    or by number (the low-water mark); 0 for none. ``clock_ms``: the latest time in the stream.
+    ``expired``: for each kind the sequence of the youngest outcome that was forgotten by age or by number (the
+    low-water mark); 0 for none. ``clock_ms``: the latest time in the stream.
     """
 
     count: Number = 0
@@ -184,7 +184,7 @@ class Outcomes:
         self._clock_ms = max(self._clock_ms, each.at_ms)
         for table in (self.branches, self.tokens, self.globals):
             while table and self._is_past(first := next(iter(table.values())), len(table)):
-                self._expired[first.kind] = max(self._expired[first.kind], first.at_ms, 1)
+                self._expired[first.kind] = max(self._expired[first.kind], first.sequence)
                 self._drop(first)
 
     def forget(self, name: Name | Global) -> bool:
@@ -199,12 +199,15 @@ class Outcomes:
             return self.branches.get(name) or self.heuristics.get(name)
         return self.globals.get(name) if isinstance(name, Global) else self.tokens.get(name)
 
-    def of(self, name: Name | Global) -> Outcome:
-        """The outcome as it is remembered: EXPIRED rather than UNKNOWN once one of its kind has been forgotten."""
+    def of(self, name: Name | Global, since: int = 0) -> Outcome:
+        """The outcome as it is remembered: EXPIRED rather than UNKNOWN if it may have been forgotten.
+
+        It cannot have been if it was decided behind the sequence ``since``, and nothing from there on was forgotten.
+        """
         found = self.find(name)
         if found is None:
             kind = Kind.BRANCH if isinstance(name, Xid) else Kind.GLOBAL if isinstance(name, Global) else Kind.TOKEN
-            return Outcome.EXPIRED if self._expired[kind] else Outcome.UNKNOWN
+            return Outcome.EXPIRED if self._expired[kind] > since else Outcome.UNKNOWN
         if found.kind is Kind.HEURISTIC:
             return Outcome.HEURISTICALLY_COMMITTED if found.commit else Outcome.HEURISTICALLY_ROLLED_BACK
         return Outcome.COMMITTED if found.commit else Outcome.ROLLED_BACK

@@ -136,11 +136,11 @@ class TransactionTable:
         """Every branch in doubt, the oldest first."""
         return [described(buffer) for xid, buffer in self.prepared.items() if self.in_doubt(xid)]
 
-    def outcome(self, name: Name) -> Outcome:
-        """What may be told of a transaction."""
+    def outcome(self, name: Name, since: int = 0) -> Outcome:
+        """What may be told of a transaction. ``since`` as for ``Outcomes.of``."""
         buffer = self._live.get(name)
         if buffer is None:
-            return self.outcomes.of(name)
+            return self.outcomes.of(name, since)
         if buffer.prepared is None and buffer.decided is None:
             return Outcome.ACTIVE
         return Outcome.PREPARED if isinstance(name, Xid) and self.in_doubt(name) else Outcome.PENDING

@@ -50,7 +50,7 @@ def _select(channel: AmqpChannel, method: dtx.Select) -> None:
 
 def _start(channel: AmqpChannel, method: dtx.Start) -> None:
     status = channel.inner.start_branch(_xid(method.xid), method.join, method.resume)
-    _answer(channel, dtx.StartOk(status))
+    _answer(channel, dtx.StartOk(status, channel.broker.content.applied.sequence))
 
 
 def _end(channel: AmqpChannel, method: dtx.End) -> None:
@@ -134,9 +134,9 @@ def _forget_global(channel: AmqpChannel, method: dtx.ForgetGlobal) -> None:
 def _outcome(channel: AmqpChannel, method: dtx.Outcome) -> None:
     """On a channel in any mode: who lost the answer to a plain tx.commit asks, too."""
     if method.kind == dtx.BY_XID:
-        outcome = channel.broker.branches.outcome(_xid(method.xid))
+        outcome = channel.broker.branches.outcome(_xid(method.xid), method.since)
     elif method.kind == dtx.BY_TOKEN:
-        outcome = channel.broker.outcome_of_token(method.xid.global_id)
+        outcome = channel.broker.outcome_of_token(method.xid.global_id, method.since)
     else:
         raise dtx_error(542, f"names of transactions are of kind {dtx.BY_XID} or {dtx.BY_TOKEN}, not {method.kind}")
     _answer(channel, dtx.OutcomeOk(outcome))
@@ -144,7 +144,7 @@ def _outcome(channel: AmqpChannel, method: dtx.Outcome) -> None:
 
 def _token(channel: AmqpChannel, method: dtx.Token) -> None:
     channel.inner.name_transaction(method.token)
-    _answer(channel, dtx.TokenOk())
+    _answer(channel, dtx.TokenOk(channel.broker.content.applied.sequence))
 
 
 def _selected(handler: Handler) -> Handler:

@@ -93,12 +93,12 @@ class Branches:
         more = "" if outcome is Outcome.UNKNOWN else f", its outcome is: {outcome.name.lower().replace('_', ' ')}"
         return dtx_error(404, f"there is no branch {xid}{more}")
 
-    def outcome(self, xid: Xid) -> Outcome:
-        """What became of a branch, or is becoming of it."""
+    def outcome(self, xid: Xid, since: int = 0) -> Outcome:
+        """What became of a branch, or is becoming of it. ``since`` as for ``Content.outcome``."""
         branch = self._known.get(xid)
         if branch is not None and branch.state in UNPREPARED:
             return Outcome.ROLLED_BACK if branch.state == ROLLBACK_ONLY else Outcome.ACTIVE
-        return self._content.outcome(xid)
+        return self._content.outcome(xid, since)
 
     def recover(self) -> list[Xid]:
         """Every branch that is prepared, or was decided by an operator and is not forgotten."""

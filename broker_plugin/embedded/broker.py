@@ -97,9 +97,9 @@ class Broker:
             raise AmqpError(320, "this node is not the primary")
         return self._branches
 
-    def outcome_of_token(self, token: bytes) -> Outcome:
+    def outcome_of_token(self, token: bytes, since: int = 0) -> Outcome:
         """What became of a plain transaction, or is becoming of it. 320 if this node is not the primary."""
-        outcome = self.content.outcome_of_token(token)
+        outcome = self.content.outcome_of_token(token, since)
         return Outcome.ACTIVE if outcome != Outcome.COMMITTED and self.ledger.is_open(token) else outcome
 
     # -- connections

@@ -82,7 +82,11 @@ class AioClient(Client):
         make = with_aio_pika.AioDtxConnection if two_phase else with_aio_pika.AioTxConnection
         self._connection: Any = make(*hosts, **options)
         self.do = _Blocking(self._connection, self)
-        self.run(self._connection.__aenter__())
+        try:
+            self.run(self._connection.__aenter__())
+        except Exception:
+            self.close()
+            raise
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """In its event loop."""

@@ -89,6 +89,7 @@ def _xid(value: XidFields) -> bytes:
 Octet = int
 Short = int
 Long = int
+LongLong = int
 ShortString = bytes
 LongString = bytes
 
@@ -96,6 +97,7 @@ _READ: dict[str, Callable[[_Reader], Any]] = {
     "Octet": lambda reader: reader.number(1),
     "Short": lambda reader: reader.number(2),
     "Long": lambda reader: reader.number(4),
+    "LongLong": lambda reader: reader.number(8),
     "ShortString": lambda reader: reader.take(reader.number(1)),
     "LongString": lambda reader: reader.take(reader.number(4)),
     "XidFields": _Reader.xid,
@@ -105,6 +107,7 @@ _WRITE: dict[str, Callable[[Any], bytes]] = {
     "Octet": lambda value: value.to_bytes(1, "big"),
     "Short": lambda value: value.to_bytes(2, "big"),
     "Long": lambda value: value.to_bytes(4, "big"),
+    "LongLong": lambda value: value.to_bytes(8, "big"),
     "ShortString": lambda value: _sized(value, 1),
     "LongString": lambda value: _sized(value, 4),
     "XidFields": _xid,
@@ -183,6 +186,7 @@ class Start(DtxMethod):
 class StartOk(DtxMethod):
     number = 21
     status: Short = 0
+    since: LongLong = 0
 
 
 @dataclass
@@ -331,6 +335,7 @@ class Outcome(DtxMethod):
     number = 140
     kind: Octet = 0
     xid: XidFields = NO_XID
+    since: LongLong = 0
 
 
 @dataclass
@@ -348,6 +353,7 @@ class Token(DtxMethod):
 @dataclass
 class TokenOk(DtxMethod):
     number = 151
+    since: LongLong = 0
 
 
 METHODS: dict[int, type[DtxMethod]] = {each.index: each for each in DtxMethod.__subclasses__()}

@@ -24,7 +24,7 @@ class PlainTransactions(Conversation):
         the transaction has been rolled back, too.
         """
         try:
-            yield from self.ask(Token(token))
+            since = (yield from self.ask(Token(token))).since
         except Lost as loss:
             yield from self._another_channel()
             raise RolledBack(f"the connection was lost before the commit was sent: {loss}") from loss
@@ -35,7 +35,7 @@ class PlainTransactions(Conversation):
         try:
             yield from self.ask(Plain.COMMIT)
         except Lost:
-            yield from self._after_loss(token)
+            yield from self._after_loss(token, since)
         except DatabaseError as error:
             raise RolledBack(str(error), error.code) from error
 
@@ -54,13 +54,16 @@ class PlainTransactions(Conversation):
         with contextlib.suppress(Lost):
             yield from self.reopen(self.patience())
 
-    def _after_loss(self, token: bytes) -> Steps[None]:
-        """Ask until it has ended: while an earlier connection seems to live, the commit may still arrive."""
+    def _after_loss(self, token: bytes, since: int) -> Steps[None]:
+        """Ask until it has ended: while an earlier connection seems to live, the commit may still arrive.
+
+        ``since``: how far the broker was when it took the token.
+        """
         patience, what = self.patience(), f"the transaction with token {token!r}"
         while True:
             with contextlib.suppress(Lost):
                 yield from self.reopen(patience)
-                outcome = patience.outcome = Outcome((yield from self.ask(_question(token))).outcome)
+                outcome = patience.outcome = Outcome((yield from self.ask(_question(token, since))).outcome)
                 if outcome is Outcome.COMMITTED:
                     return
                 if outcome in (Outcome.ROLLED_BACK, Outcome.UNKNOWN):
@@ -70,5 +73,5 @@ class PlainTransactions(Conversation):
             yield from patience.wait(what)
 
 
-def _question(token: bytes) -> AskOutcome:
-    return AskOutcome(BY_TOKEN, XidFields(0, token, b""))
+def _question(token: bytes, since: int = 0) -> AskOutcome:
+    return AskOutcome(BY_TOKEN, XidFields(0, token, b""), since)

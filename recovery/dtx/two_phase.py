@@ -5,9 +5,10 @@ whose answer was lost is never simply sent again: the outcome is asked for first
 for the request gets it again. That is right because an xid names one branch for ever, and because the same decision
 twice is one decision.
 
-The broker keeps no trace of a branch that was rolled back before it was prepared. So UNKNOWN and EXPIRED mean "rolled
-back" wherever nobody can have committed: after a lost prepare, and after a lost rollback. After a lost commit in one
-phase, EXPIRED may also be a commit that is not remembered any more; that is told as it is.
+A branch of which nothing had reached the stream leaves no trace when it is rolled back. So UNKNOWN and EXPIRED mean
+"rolled back" wherever nobody can have committed: after a lost prepare, and after a lost rollback. After a lost commit
+in one phase, EXPIRED may also be a commit that is not remembered any more; that is told as it is. It is told seldom:
+the question says how far the broker was when the branch began, and only what was forgotten behind that counts.
 
 While the broker has not noticed that an earlier connection is gone, the request on it may still arrive, and the
 branch may still be worked on (409). Both pass, so the question is repeated.
@@ -96,6 +97,7 @@ class TwoPhase(Conversation):
         super().__init__(patience)
         self.xid: Xid | None = None
         self.state = CLIENT_TABLE.start
+        self._since = 0
 
     # -- the branch at hand
 
@@ -104,7 +106,7 @@ class TwoPhase(Conversation):
         if not CLIENT_TABLE.allows(self.state, "begin"):
             raise ProgrammingError(f"branch {self.xid} has not ended: it is {self.state}")
         try:
-            yield from self.ask(dtx.Start(_fields(xid)))
+            self._since = (yield from self.ask(dtx.Start(_fields(xid)))).since
         except Lost:
             yield from self._begin_again(xid)
         self.xid = xid
@@ -125,7 +127,7 @@ class TwoPhase(Conversation):
         if outcome not in NOT_THERE:
             raise OperationalError(f"the connection was lost; branch {xid} is {outcome.name.lower()} and cannot go on")
         try:
-            yield from self.ask(dtx.Start(_fields(xid)))
+            self._since = (yield from self.ask(dtx.Start(_fields(xid)))).since
         except Lost as loss:
             raise OperationalError(f"the connection was lost: {loss}") from loss
 
@@ -276,7 +278,8 @@ class TwoPhase(Conversation):
     def _hear(self, xid: Xid, patience: Patience) -> Steps[Outcome]:
         """The outcome, on a channel that is opened anew if need be. Raises Lost."""
         yield from self.reopen(patience)
-        patience.outcome = Outcome((yield from self.ask(dtx.Outcome(dtx.BY_XID, _fields(xid)))).outcome)
+        question = dtx.Outcome(dtx.BY_XID, _fields(xid), self._since if xid == self.xid else 0)
+        patience.outcome = Outcome((yield from self.ask(question)).outcome)
         return patience.outcome
 
     def outcome(self, xid: Xid) -> Steps[Outcome]:

@@ -220,6 +220,38 @@ class TestOutcome:
         plain.ask(Tx.Commit())
         assert channel.outcome_of(b"t") == Outcome.COMMITTED
 
+    def test_what_was_begun_behind_all_that_is_forgotten_has_not_expired(
+        self, core: ServedByCore, channel: DtxChannel
+    ) -> None:
+        """Else nobody could be told that nothing of a transaction has arrived, once one outcome is forgotten."""
+        core.call(lambda: core.node.core.replica.contents.table.outcomes.keep(1, 3600))
+        plain = channel.another().beside(select=False)
+        plain.ask(Tx.Select())
+        since = {}
+        for token in (b"forgotten", b"last", b"rolled back"):
+            since[token] = plain.ask(dtx.Token(token)).since
+            if token != b"rolled back":
+                plain.publish("out", b"1")
+            plain.ask(Tx.Rollback() if token == b"rolled back" else Tx.Commit())
+        asked = [
+            channel.ask(dtx.Outcome(1, XidFields(0, token, b""), at)).outcome
+            for token in since
+            for at in (since[token], 0)
+        ]
+        assert asked == [Outcome.EXPIRED] * 2 + [Outcome.COMMITTED] * 2 + [Outcome.UNKNOWN, Outcome.EXPIRED]
+
+    def test_the_same_of_a_branch(self, core: ServedByCore, channel: DtxChannel) -> None:
+        core.call(lambda: core.node.core.replica.contents.table.outcomes.keep(1, 3600))
+        for name in "ab":
+            channel.publish_in(xid(name), "out", b"1")
+            channel.commit(xid(name), one_phase=True)
+        since = channel.ask(dtx.Start(X)).since
+        channel.end(X)
+        channel.rollback(X)
+        assert channel.outcome(X) == Outcome.EXPIRED
+        assert channel.ask(dtx.Outcome(0, X, since)).outcome == Outcome.UNKNOWN
+        assert channel.ask(dtx.Outcome(0, xid("a"), since - 9)).outcome == Outcome.EXPIRED
+
     def test_a_token_that_is_in_use(self, channel: DtxChannel) -> None:
         first, second = (channel.another().beside(select=False) for _ in range(2))
         for plain in (first, second):

@@ -22,6 +22,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "Octet": st.integers(0, 255),
     "Short": st.integers(0, 65535),
     "Long": st.integers(0, (1 << 32) - 1),
+    "LongLong": st.integers(0, (1 << 64) - 1),
     "ShortString": SHORT,
     "LongString": st.binary(max_size=600),
     "XidFields": XIDS,

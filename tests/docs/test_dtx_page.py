@@ -12,7 +12,7 @@ from recovery.dtx import methods as dtx
 from txobserver.outcomes import Outcome, Status
 
 TEXT = (Path(__file__).parents[2] / "docs" / "dtx.md").read_text()
-TYPES = {"ShortString": "short string", "LongString": "long string", "bool": "bit", "XidFields": ""}
+TYPES = {"ShortString": "short string", "LongString": "long string", "LongLong": "long long", "bool": "bit"}
 
 
 def _section(heading: str) -> str:

@@ -28,7 +28,7 @@ class OutcomesMachine(RuleBasedStateMachine):
         self.outcomes = Outcomes(OutcomesMeta(), ())
         self.outcomes.keep(KEPT, KEPT_SECONDS)
         self.model: list[Remembered] = []
-        self.expired: set[Kind] = set()
+        self.expired: dict[Kind, int] = {}
         self.store: dict[bytes, Remembered] = {}
         self.sequence = self.clock = 0
 
@@ -43,8 +43,8 @@ class OutcomesMachine(RuleBasedStateMachine):
         for of in (Kind.BRANCH, Kind.TOKEN, Kind.GLOBAL):
             there = [known for known in self.model if known.kind is of]
             while there and (len(there) > KEPT or there[0].at_ms < self.clock - KEPT_SECONDS * 1000):
-                self.model.remove(there.pop(0))
-                self.expired.add(of)
+                self.model.remove(first := there.pop(0))
+                self.expired[of] = max(self.expired.get(of, 0), first.sequence)
 
     @rule(kind=st.sampled_from(Kind), number=st.integers(0, 6))
     def forget(self, kind: Kind, number: int) -> None:
@@ -88,13 +88,15 @@ class OutcomesMachine(RuleBasedStateMachine):
         assert sorted(self.outcomes.all(), key=lambda each: each.sequence) == self.model
         for kind in Kind:
             for number in range(7):
-                assert self.outcomes.of(name_of(remembered(kind, number, True, 1, 1))) is self._told(kind, number)
+                name = name_of(remembered(kind, number, True, 1, 1))
+                for since in (0, self.sequence - 3, self.sequence):
+                    assert self.outcomes.of(name, since) is self._told(kind, number, since)
         for number in range(2):
             branches = [name_of(each) for each in self.model if isinstance(name_of(each), Xid)]
             found = self.outcomes.branches_of(Global(0, b"g%d" % number))
             assert sorted(found) == sorted(xid for xid in branches if xid[1] == b"g%d" % number)
 
-    def _told(self, kind: Kind, number: int) -> Outcome:
+    def _told(self, kind: Kind, number: int, since: int) -> Outcome:
         name = name_of(remembered(kind, number, True, 1, 1))
         for each in self.model:
             if name_of(each) == name and each.kind is Kind.HEURISTIC:
@@ -102,7 +104,7 @@ class OutcomesMachine(RuleBasedStateMachine):
             if name_of(each) == name:
                 return Outcome.COMMITTED if each.commit else Outcome.ROLLED_BACK
         of = Kind.BRANCH if kind is Kind.HEURISTIC else kind
-        return Outcome.EXPIRED if of in self.expired else Outcome.UNKNOWN
+        return Outcome.EXPIRED if self.expired.get(of, 0) > since else Outcome.UNKNOWN
 
 
 OutcomesMachine.TestCase.settings = examples(60, stateful_step_count=40)
@@ -115,7 +117,7 @@ def test_one_more_costs_the_same_however_many_there_are() -> None:
         outcomes = Outcomes(OutcomesMeta(), ())
         outcomes.keep(count, 1e6)
         for number in range(count):
-            outcomes.remember(Remembered(Kind.BRANCH, 0, b"%d" % number, b"", True, number, number))
+            outcomes.remember(Remembered(Kind.BRANCH, 0, b"%d" % number, b"", True, number + 1, number))
         costs.append(lines_of(lambda o=outcomes: o.remember(Remembered(Kind.TOKEN, 0, b"t", b"", True, 1, 1))))  # type: ignore[misc]
         outcomes.remember(Remembered(Kind.BRANCH, 0, b"new", b"", True, 30_000, 30_000))
         assert len(outcomes.branches) == count and outcomes.of(Xid(0, b"0", b"")) is Outcome.EXPIRED

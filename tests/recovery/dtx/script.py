@@ -15,6 +15,9 @@ FIELDS = dtx.XidFields(*X)
 START, END, PREPARE = dtx.Start(FIELDS), dtx.End(FIELDS), dtx.Prepare(FIELDS)
 COMMIT, ONE_PHASE, ROLLBACK = dtx.Commit(FIELDS), dtx.Commit(FIELDS, one_phase=True), dtx.Rollback(FIELDS)
 ASKED = dtx.Outcome(dtx.BY_XID, FIELDS)
+SINCE = 7
+OURS = dtx.Outcome(dtx.BY_XID, FIELDS, SINCE)
+"""The same question about a branch that began when the broker was so far."""
 LOST = Lost("cut off")
 OK = Status.OK
 
@@ -40,7 +43,7 @@ def play(steps: Steps[T], *script: tuple[Expected, Answer], connected: bool = Tr
                 assert left, f"{request} was not to be asked"
                 expected, answer = left.pop(0)
                 assert request == expected
-                answer = _method(answer)
+                answer = _method(expected, answer)
     except StopIteration as end:
         result: T = end.value
         return result
@@ -48,10 +51,12 @@ def play(steps: Steps[T], *script: tuple[Expected, Answer], connected: bool = Tr
         assert not left, f"{left} was to be asked"
 
 
-def _method(answer: Answer) -> Any:
+def _method(request: Expected, answer: Answer) -> Any:
     if isinstance(answer, Outcome):
         return dtx.OutcomeOk(answer)
-    return dtx.PrepareOk(answer) if isinstance(answer, Status) else answer
+    if isinstance(answer, Status):
+        return dtx.StartOk(answer, SINCE) if isinstance(request, dtx.Start) else dtx.PrepareOk(answer)
+    return answer
 
 
 def refused(code: int, text: str = "") -> Refused:

@@ -11,8 +11,9 @@ from recovery.dtx.plain import PlainTransactions
 from tests.recovery.dtx.script import LOST, Answer, play, refused
 from txobserver.outcomes import Outcome
 
-TOKEN = (dtx.Token(b"t"), dtx.TokenOk())
-ASKED = dtx.Outcome(dtx.BY_TOKEN, dtx.XidFields(0, b"t", b""))
+TOKEN = (dtx.Token(b"t"), dtx.TokenOk(7))
+NAME = dtx.XidFields(0, b"t", b"")
+ASKED = dtx.Outcome(dtx.BY_TOKEN, NAME, since=7)
 
 
 def commit(*script: tuple[dtx.DtxMethod | Plain, Answer], patience: float = 60) -> None:
@@ -74,4 +75,5 @@ def test_rollback(answer: Answer) -> None:
 
 
 def test_outcome() -> None:
-    assert play(PlainTransactions(60).outcome(b"t"), (ASKED, LOST), (ASKED, Outcome.COMMITTED)) is Outcome.COMMITTED
+    asked = dtx.Outcome(dtx.BY_TOKEN, NAME)
+    assert play(PlainTransactions(60).outcome(b"t"), (asked, LOST), (asked, Outcome.COMMITTED)) is Outcome.COMMITTED

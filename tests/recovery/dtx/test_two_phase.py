@@ -29,6 +29,7 @@ from tests.recovery.dtx.script import (
     LOST,
     OK,
     ONE_PHASE,
+    OURS,
     PREPARE,
     ROLLBACK,
     START,
@@ -143,28 +144,28 @@ class TestPrepare:
 
     @pytest.mark.parametrize("outcome", [Outcome.PREPARED, Outcome.COMMITTED, *(outcome for outcome, _ in HEURISTICS)])
     def test_lost_and_done(self, branch: TwoPhase, outcome: Outcome) -> None:
-        assert play(branch.prepare(), (END, OK), (PREPARE, LOST), (ASKED, outcome))
+        assert play(branch.prepare(), (END, OK), (PREPARE, LOST), (OURS, outcome))
         assert branch.state == PREPARED
 
     @pytest.mark.parametrize("outcome", NOT_THERE)
     def test_lost_and_gone(self, branch: TwoPhase, outcome: Outcome) -> None:
         with pytest.raises(RolledBack):
-            play(branch.prepare(), (END, OK), (PREPARE, LOST), (ASKED, outcome))
+            play(branch.prepare(), (END, OK), (PREPARE, LOST), (OURS, outcome))
         assert branch.state == ROLLED_BACK
 
     def test_lost_before_it_arrived(self, branch: TwoPhase) -> None:
-        assert play(branch.prepare(), (END, OK), (PREPARE, LOST), (ASKED, Outcome.ACTIVE), (PREPARE, OK))
+        assert play(branch.prepare(), (END, OK), (PREPARE, LOST), (OURS, Outcome.ACTIVE), (PREPARE, OK))
 
     def test_end_lost(self, branch: TwoPhase) -> None:
         """The channel went while it worked on the branch, so it is rollback-only, and says so."""
         with pytest.raises(RolledBack):
-            play(branch.prepare(), (END, LOST), (ASKED, Outcome.ROLLED_BACK), (PREPARE, Status.ROLLED_BACK))
+            play(branch.prepare(), (END, LOST), (OURS, Outcome.ROLLED_BACK), (PREPARE, Status.ROLLED_BACK))
 
     def test_lost_again_and_again(self, branch: TwoPhase) -> None:
         play(
             branch.prepare(),
-            *((END, OK), (PREPARE, LOST), (ASKED, LOST), (ASKED, Outcome.PENDING), (ASKED, Outcome.ACTIVE)),
-            *((PREPARE, LOST), (ASKED, Outcome.PREPARED)),
+            *((END, OK), (PREPARE, LOST), (OURS, LOST), (OURS, Outcome.PENDING), (OURS, Outcome.ACTIVE)),
+            *((PREPARE, LOST), (OURS, Outcome.PREPARED)),
         )
         assert branch.state == PREPARED
 
@@ -172,24 +173,24 @@ class TestPrepare:
         with pytest.raises(RolledBack):
             play(
                 branch.prepare(),
-                *((END, LOST), (ASKED, Outcome.ACTIVE), (PREPARE, refused(409))),
-                *((ASKED, Outcome.ROLLED_BACK), (PREPARE, Status.ROLLED_BACK)),
+                *((END, LOST), (OURS, Outcome.ACTIVE), (PREPARE, refused(409))),
+                *((OURS, Outcome.ROLLED_BACK), (PREPARE, Status.ROLLED_BACK)),
             )
 
     def test_it_ends_between_question_and_request(self, branch: TwoPhase) -> None:
         with pytest.raises(RolledBack):
             play(
                 branch.prepare(),
-                *((END, OK), (PREPARE, LOST), (ASKED, Outcome.ROLLED_BACK), (PREPARE, refused(404))),
+                *((END, OK), (PREPARE, LOST), (OURS, Outcome.ROLLED_BACK), (PREPARE, refused(404))),
             )
 
     @pytest.mark.parametrize("outcome", [Outcome.PENDING, LOST])
     def test_nobody_knows(self, hasty: TwoPhase, outcome: Answer) -> None:
         with pytest.raises(OutcomeUnknown) as error:
-            play(hasty.prepare(), (END, OK), (PREPARE, LOST), (ASKED, outcome))
+            play(hasty.prepare(), (END, OK), (PREPARE, LOST), (OURS, outcome))
         assert error.value.outcome == (outcome if isinstance(outcome, Outcome) else None)
         assert hasty.state == IN_DOUBT
-        play(hasty.rollback(), (ASKED, Outcome.PREPARED), (ROLLBACK, OK))
+        play(hasty.rollback(), (OURS, Outcome.PREPARED), (ROLLBACK, OK))
         assert hasty.state == IDLE
 
     def test_nobody_is_there(self, hasty: TwoPhase) -> None:
@@ -203,22 +204,22 @@ class TestCommit:
         assert prepared.state == IDLE and prepared.xid is None
 
     def test_lost_and_done(self, prepared: TwoPhase) -> None:
-        play(prepared.commit(), (COMMIT, LOST), (ASKED, Outcome.PENDING), (ASKED, Outcome.COMMITTED))
+        play(prepared.commit(), (COMMIT, LOST), (OURS, Outcome.PENDING), (OURS, Outcome.COMMITTED))
         assert prepared.state == IDLE
 
     def test_lost_before_it_arrived(self, prepared: TwoPhase) -> None:
-        play(prepared.commit(), (COMMIT, LOST), (ASKED, Outcome.PREPARED), (COMMIT, OK))
+        play(prepared.commit(), (COMMIT, LOST), (OURS, Outcome.PREPARED), (COMMIT, OK))
 
     @pytest.mark.parametrize("outcome", NOT_THERE)
     def test_lost_and_gone(self, prepared: TwoPhase, outcome: Outcome) -> None:
         with pytest.raises(OutcomeUnknown) as error:
-            play(prepared.commit(), (COMMIT, LOST), (ASKED, outcome))
+            play(prepared.commit(), (COMMIT, LOST), (OURS, outcome))
         assert error.value.outcome is outcome and prepared.state == IDLE
 
     def test_nobody_knows(self, hasty: TwoPhase) -> None:
         play(hasty.prepare(), (END, OK), (PREPARE, OK))
         with pytest.raises(OutcomeUnknown):
-            play(hasty.commit(), (COMMIT, LOST), (ASKED, Outcome.PENDING))
+            play(hasty.commit(), (COMMIT, LOST), (OURS, Outcome.PENDING))
         assert hasty.state == IDLE
 
     @pytest.mark.parametrize(("outcome", "error"), HEURISTICS)
@@ -228,17 +229,17 @@ class TestCommit:
     ) -> None:
         script: list[tuple[dtx.DtxMethod, Answer]] = [(COMMIT, Status(outcome))]
         if lost:
-            script = [(COMMIT, LOST), (ASKED, outcome)]
+            script = [(COMMIT, LOST), (OURS, outcome)]
         with pytest.raises(error):
             play(prepared.commit(), *script)
         assert prepared.state == IDLE
 
     def test_another_coordinator_was_faster(self, prepared: TwoPhase) -> None:
-        play(prepared.commit(), (COMMIT, refused(404)), (ASKED, Outcome.COMMITTED))
+        play(prepared.commit(), (COMMIT, refused(404)), (OURS, Outcome.COMMITTED))
 
     def test_another_coordinator_has_rolled_it_back(self, prepared: TwoPhase) -> None:
         with pytest.raises(RolledBack):
-            play(prepared.commit(), (COMMIT, refused(404)), (ASKED, Outcome.ROLLED_BACK))
+            play(prepared.commit(), (COMMIT, refused(404)), (OURS, Outcome.ROLLED_BACK))
         assert prepared.state == ROLLED_BACK
 
     def test_another_coordinator_rolls_it_back(self, prepared: TwoPhase) -> None:
@@ -259,25 +260,25 @@ class TestOnePhase:
         assert branch.state == IDLE
 
     def test_lost_and_done(self, branch: TwoPhase) -> None:
-        play(branch.commit(), (END, OK), (ONE_PHASE, LOST), (ASKED, Outcome.COMMITTED))
+        play(branch.commit(), (END, OK), (ONE_PHASE, LOST), (OURS, Outcome.COMMITTED))
 
     def test_lost_before_it_arrived(self, branch: TwoPhase) -> None:
-        play(branch.commit(), (END, OK), (ONE_PHASE, LOST), (ASKED, Outcome.ACTIVE), (ONE_PHASE, OK))
+        play(branch.commit(), (END, OK), (ONE_PHASE, LOST), (OURS, Outcome.ACTIVE), (ONE_PHASE, OK))
 
     def test_it_arrives_after_the_question(self, branch: TwoPhase) -> None:
         play(
             branch.commit(),
-            *((END, OK), (ONE_PHASE, LOST), (ASKED, Outcome.ACTIVE), (ONE_PHASE, refused(404))),
-            (ASKED, Outcome.COMMITTED),
+            *((END, OK), (ONE_PHASE, LOST), (OURS, Outcome.ACTIVE), (ONE_PHASE, refused(404))),
+            (OURS, Outcome.COMMITTED),
         )
 
     def test_never_heard_of(self, branch: TwoPhase) -> None:
         with pytest.raises(RolledBack):
-            play(branch.commit(), (END, OK), (ONE_PHASE, LOST), (ASKED, Outcome.UNKNOWN))
+            play(branch.commit(), (END, OK), (ONE_PHASE, LOST), (OURS, Outcome.UNKNOWN))
 
     def test_expired_is_not_rolled_back(self, branch: TwoPhase) -> None:
         with pytest.raises(OutcomeUnknown, match="not remembered"):
-            play(branch.commit(), (END, OK), (ONE_PHASE, LOST), (ASKED, Outcome.EXPIRED))
+            play(branch.commit(), (END, OK), (ONE_PHASE, LOST), (OURS, Outcome.EXPIRED))
         assert branch.state == IDLE
 
 
@@ -292,21 +293,21 @@ class TestRollback:
 
     @pytest.mark.parametrize("outcome", NOT_THERE)
     def test_lost_and_done(self, branch: TwoPhase, outcome: Outcome) -> None:
-        play(branch.rollback(), (END, LOST), (ASKED, outcome))
+        play(branch.rollback(), (END, LOST), (OURS, outcome))
         assert branch.state == IDLE
 
     def test_lost_before_it_arrived(self, prepared: TwoPhase) -> None:
-        play(prepared.rollback(), (ROLLBACK, LOST), (ASKED, Outcome.PREPARED), (ROLLBACK, OK))
+        play(prepared.rollback(), (ROLLBACK, LOST), (OURS, Outcome.PREPARED), (ROLLBACK, OK))
         assert prepared.state == IDLE
 
     @pytest.mark.parametrize("outcome", NOT_THERE)
     def test_of_a_prepared_one_lost_and_done(self, prepared: TwoPhase, outcome: Outcome) -> None:
-        play(prepared.rollback(), (ROLLBACK, LOST), (ASKED, outcome))
+        play(prepared.rollback(), (ROLLBACK, LOST), (OURS, outcome))
         assert prepared.state == IDLE
 
     def test_somebody_has_committed_it(self, prepared: TwoPhase) -> None:
         with pytest.raises(Conflict, match="is committed"):
-            play(prepared.rollback(), (ROLLBACK, refused(404)), (ASKED, Outcome.COMMITTED))
+            play(prepared.rollback(), (ROLLBACK, refused(404)), (OURS, Outcome.COMMITTED))
         assert prepared.state == IDLE
 
     @pytest.mark.parametrize(("outcome", "error"), HEURISTICS)
