@@ -1,0 +1,182 @@
+"""Two-phase commit: what is done at several resources in one transaction takes effect at all of them, or at none.
+
+    prepare everyone in turn, record the commit, commit everyone in the same turn, forget
+
+The record is the moment of the decision. Before it, whatever breaks, the transaction is rolled back: by the
+coordinator, or by a recovery run, which presumes that what has no record was aborted. Behind it, it is
+committed: by the coordinator, or by a recovery run, which reads the record.
+
+Who comes first in turn? A database: it can still refuse (a deferred constraint), and who is sent a message finds the
+rows that belong to it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from recovery.coordinator.decisions import LONGEST_TRANSACTION, DecisionRefused, Decisions
+from recovery.coordinator.names import branch_xid, new_global_name
+from recovery.coordinator.resources import (
+    BranchRolledBack,
+    Fate,
+    Participant,
+    Resource,
+    ResourceLost,
+    ResourceRefused,
+)
+from recovery.crash_points import crash_point
+from txobserver.xid import Xid
+
+PATIENCE = 10.0
+"""Seconds for which a commit waits for a resource that was lost behind the decision; then a recovery run must do it."""
+RETRY_SECONDS = 0.1
+
+
+class TransactionRolledBack(Exception):
+    """The transaction was rolled back, or will be where it could not be yet; the cause says why."""
+
+
+class OutcomeUnknown(Exception):
+    """Nobody could be asked whether the transaction was committed. A recovery run ends it, one way or the other."""
+
+
+class HeuristicOutcome(Exception):
+    """The transaction was decided, and somebody had decided a branch of it otherwise; ``fates`` tells, by resource.
+
+    It stays in the log, and recovery runs report it, until one is told to forget it.
+    """
+
+    def __init__(self, name: str, fates: Mapping[str, Fate]) -> None:
+        super().__init__(f"{name}: " + ", ".join(f"{who} is {fate.value}" for who, fate in fates.items()))
+        self.fates = dict(fates)
+
+
+class Branches:
+    """The branches of one global transaction; ``resources`` in turn, each under the name of its part in the work.
+
+    ``patience``: seconds, see ``PATIENCE``. ``reached`` is told each step when it has been made, for tests that break
+    something there.
+    """
+
+    def __init__(
+        self,
+        decisions: Decisions,
+        resources: Mapping[str, Resource],
+        patience: float = PATIENCE,
+        reached: Callable[[str], None] = crash_point,
+    ) -> None:
+        self.name = str(new_global_name(decisions.whose))
+        self._decisions = decisions
+        self._resources = resources
+        self._patience = patience
+        self._reached = reached
+        self._began = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._xids: dict[str, Xid] = {}
+        self._participants: dict[str, Participant] = {}
+
+    def begin(self, part: str) -> None:
+        """Let a resource take part, if it does not yet. Raises ResourceLost."""
+        if part in self._xids:
+            return
+        xid = branch_xid(self.name, part)
+        self._resources[part].begin(xid)
+        self._xids[part] = xid
+        self._reached(f"coordinator.{part}-begun")
+
+    def commit(self) -> None:
+        """Commit everywhere. Raises TransactionRolledBack, OutcomeUnknown, HeuristicOutcome.
+
+        When it returns, the transaction is committed: a resource that was lost behind the decision follows when it is
+        there again, by ``finish`` or a recovery run.
+        """
+        parts = self._in_turn()
+        try:
+            if len(parts) > 1:
+                self._prepare()
+        except BaseException as error:
+            self.abandon()
+            if isinstance(error, BranchRolledBack | ResourceLost):
+                raise TransactionRolledBack(str(error)) from error
+            raise
+        if len(parts) == 1:
+            self._commit_in_one_phase()
+        elif self._participants:
+            self._decide()
+            self._finish()
+
+    def _in_turn(self) -> list[tuple[str, Resource, Xid]]:
+        return [(part, each, self._xids[part]) for part, each in self._resources.items() if part in self._xids]
+
+    def _prepare(self) -> None:
+        for part, resource, xid in self._in_turn():
+            participant = resource.prepare(xid)
+            if participant is None:
+                del self._xids[part]
+            else:
+                self._participants[part] = participant
+            self._reached(f"coordinator.{part}-prepared")
+
+    def _commit_in_one_phase(self) -> None:
+        [(part, resource, xid)] = self._in_turn()
+        try:
+            resource.commit_in_one_phase(xid)
+        except BranchRolledBack as error:
+            raise TransactionRolledBack(str(error)) from error
+        except ResourceLost as error:
+            raise OutcomeUnknown(f"{xid}: {error}") from error
+        self._reached(f"coordinator.{part}-committed")
+
+    def _decide(self) -> None:
+        try:
+            if time.clock_gettime(time.CLOCK_BOOTTIME) - self._began > LONGEST_TRANSACTION:
+                raise DecisionRefused("the transaction is too old to be decided")
+            stands = self._decisions.decide(self.name, True, list(self._participants.values()))
+        except DecisionRefused as error:
+            self.abandon()
+            raise TransactionRolledBack(str(error)) from error
+        except Exception as error:
+            raise OutcomeUnknown(f"{self.name}: {error}") from error
+        if not stands:
+            self.abandon()
+            raise TransactionRolledBack("a recovery run has rolled the transaction back")
+
+    def _finish(self) -> None:
+        fates: dict[str, Fate] = {}
+        left = False
+        deadline = time.monotonic() + self._patience
+        for part, resource, xid in self._in_turn():
+            participant = self._participants[part]
+            fate = self._settled(resource, xid, participant.ticket, deadline)
+            if fate is None:
+                left = True
+                continue
+            fates[participant.resource] = fate
+            self._reached(f"coordinator.{part}-committed")
+        if any(fate.contradicts(True) for fate in fates.values()):
+            raise HeuristicOutcome(self.name, fates)
+        if not left:
+            with suppress(DecisionRefused):  # a recovery run will find that there is nothing left to do
+                self._decisions.finish(self.name)
+            self._reached("coordinator.finished")
+
+    @staticmethod
+    def _settled(resource: Resource, xid: Xid, ticket: str, deadline: float) -> Fate | None:
+        """What became of a branch whose commit is decided; None if that is left to a recovery run."""
+        while True:
+            try:
+                return resource.settle(xid, True, ticket)
+            except ResourceRefused:
+                return None
+            except ResourceLost:
+                if time.monotonic() > deadline:
+                    return None
+                time.sleep(RETRY_SECONDS)
+
+    def abandon(self) -> None:
+        """Roll back everywhere. What cannot be reached does by itself, or by a recovery run if it has prepared."""
+        for _, resource, xid in self._in_turn():
+            with suppress(ResourceLost, ResourceRefused):
+                resource.abandon(xid)
+        self._xids.clear()

@@ -1,0 +1,60 @@
+"""What is decided of a global transaction, and who may decide it: the one place that coordinator and recovery agree on.
+
+Presumed abort: until a commit is recorded there is nothing durable, and who finds a prepared branch without a record
+may roll it back. But only after it has recorded the abort: a coordinator that is merely slow would else commit
+what was rolled back. So a decision is a compare-and-set, and the first one stands.
+
+A recorded abort may be forgotten after ``ABORT_KEPT``: a coordinator whose transaction is older than
+``LONGEST_TRANSACTION`` decides nothing any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from recovery.coordinator.resources import Participant
+
+LONGEST_TRANSACTION = 24 * 3600.0
+"""Seconds, on the clock of the coordinator that also counts the time when the machine sleeps."""
+ABORT_KEPT = 2 * LONGEST_TRANSACTION
+"""Seconds for which a recorded abort is kept at least."""
+
+
+class Decision(NamedTuple):
+    """What was decided, when (seconds since 1970), and for whom: a commit names all who prepared."""
+
+    commit: bool
+    at: float
+    participants: tuple[Participant, ...] = ()
+
+
+class DecisionUnknown(Exception):
+    """The decision may be durable or not: nobody must act on it before the log has been read anew."""
+
+
+class DecisionRefused(Exception):
+    """The log could not take the decision, and has not: there is none."""
+
+
+class Decisions(Protocol):
+    """Decisions of one coordinator or many; ``whose`` begins the names of the transactions that hang on them."""
+
+    @property
+    def whose(self) -> str:
+        """The id."""
+
+    def decide(self, name: str, commit: bool, participants: Sequence[Participant] = ()) -> bool:
+        """Record the decision durably unless there is one already; returns the one that stands.
+
+        Raises DecisionRefused, DecisionUnknown.
+        """
+
+    def decision(self, name: str) -> Decision | None:
+        """The decision that stands, durable; None if there is none (or it has been forgotten)."""
+
+    def unfinished(self) -> dict[str, Decision]:
+        """Commits, by name, that not every participant is known to have carried out."""
+
+    def finish(self, name: str) -> None:
+        """Every participant has carried out the commit: it may be forgotten."""

@@ -1,0 +1,215 @@
+"""PostgreSQL as a resource: branches are prepared transactions, named as psycopg names them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg import errors
+from psycopg.pq import TransactionStatus
+
+from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
+from txobserver.xid import Xid
+
+BUSY_SECONDS = 5.0
+"""How long a branch may be in the hands of another session that settles it, too."""
+BUSY_WAIT = 0.02
+
+_FATES = {"committed": Fate.COMMITTED, "aborted": Fate.ROLLED_BACK, "in progress": Fate.PREPARED}
+
+
+class Postgresql:
+    """One database, over one connection that is opened when it is needed, and again when it was lost.
+
+    ``max_prepared_transactions`` of the server must be as great as the branches that can be prepared at a time.
+    ``options`` are psycopg's for ``connect``. A branch can be settled by the role that prepared it, and by superusers.
+    """
+
+    def __init__(self, dsn: str, **options: Any) -> None:
+        self._dsn = dsn
+        self._options = options
+        self._connection: psycopg.Connection[Any] | None = None
+        self._name: str | None = None
+        self._at_hand: Xid | None = None
+
+    @property
+    def connection(self) -> psycopg.Connection[Any]:
+        """The connection; for work, while a branch is begun. Raises ResourceLost."""
+        if self._connection is None or self._connection.closed:
+            try:
+                self._connection = psycopg.connect(self._dsn, **{"connect_timeout": 10, **self._options})
+            except psycopg.OperationalError as error:
+                raise ResourceLost(_sentence(error)) from None
+        return self._connection
+
+    @property
+    def name(self) -> str:
+        """The server's own identifier, and the database."""
+        if self._name is None:
+            with self._answered() as connection:
+                query = "SELECT system_identifier, current_database() FROM pg_control_system()"
+                identifier, database = _row(connection, query)
+                self._name = f"postgresql:{identifier}/{database}"
+        return self._name
+
+    @contextmanager
+    def _answered(self) -> Iterator[psycopg.Connection[Any]]:
+        """Errors become those of resources; a session that is in no branch is left in no transaction."""
+        connection = self.connection
+        try:
+            yield connection
+        except psycopg.Error as error:
+            if connection.closed:
+                raise ResourceLost(_sentence(error)) from None
+            raise
+
+    # -- work
+
+    def begin(self, xid: Xid) -> None:
+        """A transaction of its own, which sees what was committed before."""
+        if self._at_hand is not None:
+            self.close()
+        with self._answered() as connection:
+            connection.rollback()
+            connection.tpc_begin(_psycopg_xid(connection, xid))
+        self._at_hand = xid
+
+    def prepare(self, xid: Xid) -> Participant | None:
+        """The ticket is PostgreSQL's own number of the transaction. Who has written nothing needs no second phase."""
+        with self._answered() as connection:
+            try:
+                _check(connection)
+                (ticket,) = connection.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone() or (None,)
+                if ticket is None:
+                    connection.tpc_rollback()
+                    self._at_hand = None
+                    return None
+                participant = Participant(self.name, xid.bqual.decode(), ticket)
+                connection.tpc_prepare()
+            except psycopg.Error as error:
+                self._rolled_back(connection, error)
+        return participant
+
+    def commit_in_one_phase(self, xid: Xid) -> None:
+        """A plain COMMIT."""
+        with self._answered() as connection:
+            try:
+                _check(connection)
+                connection.tpc_commit()
+                self._at_hand = None
+            except psycopg.Error as error:
+                self._rolled_back(connection, error)
+
+    @staticmethod
+    def _rolled_back(connection: psycopg.Connection[Any], error: psycopg.Error) -> None:
+        if connection.closed:
+            raise error
+        raise BranchRolledBack(_sentence(error)) from error
+
+    def abandon(self, xid: Xid) -> None:
+        """In its own session if that stands. A lost one has rolled back by itself, unless it had prepared."""
+        if self._at_hand == xid and self._connection is not None and not self._connection.closed:
+            with suppress(psycopg.Error):
+                self._connection.tpc_rollback()
+                self._at_hand = None
+                return
+        self.close()
+        if self.fate(xid, "") is Fate.PREPARED:
+            self.settle(xid, False, "")
+
+    # -- branches that are prepared
+
+    def in_doubt(self) -> list[Xid]:
+        """Of this database: those of others cannot be settled from here."""
+        with self._answered() as connection:
+            connection.rollback()
+            here = connection.info.dbname
+            found = [each for each in connection.tpc_recover() if each.database == here]
+            return [
+                Xid(each.format_id, each.gtrid.encode(), each.bqual.encode())
+                for each in found
+                if each.format_id is not None and each.bqual is not None
+            ]
+
+    def settle(self, xid: Xid, commit: bool, ticket: str) -> Fate:
+        """COMMIT PREPARED or ROLLBACK PREPARED; if somebody else was faster, what has become of it."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                self._settle(xid, commit)
+            except errors.UndefinedObject:
+                self.close()
+                return self.fate(xid, ticket)
+            except errors.ObjectNotInPrerequisiteState as error:
+                self.close()
+                if time.monotonic() > deadline:
+                    raise ResourceRefused(_sentence(error)) from None
+                time.sleep(BUSY_WAIT)
+            except errors.InsufficientPrivilege as error:
+                self.close()
+                raise ResourceRefused(_sentence(error)) from None
+            else:
+                return Fate.COMMITTED if commit else Fate.ROLLED_BACK
+
+    def _settle(self, xid: Xid, commit: bool) -> None:
+        with self._answered() as connection:
+            settle = connection.tpc_commit if commit else connection.tpc_rollback
+            if self._at_hand == xid:
+                settle()
+                self._at_hand = None
+            else:
+                connection.rollback()
+                settle(_psycopg_xid(connection, xid))
+
+    def fate(self, xid: Xid, ticket: str) -> Fate:
+        """By its ticket PostgreSQL knows what has become of a transaction, for as long as it keeps commit statuses."""
+        if xid in self.in_doubt():
+            return Fate.PREPARED
+        if not ticket:
+            return Fate.UNKNOWN
+        with self._answered() as connection:
+            try:
+                (status,) = _row(connection, "SELECT pg_xact_status(%s::xid8)", ticket)
+            except errors.InvalidParameterValue:  # this server has not come so far: it was restored from a backup
+                status = None
+                connection.rollback()
+        return _FATES.get(status, Fate.UNKNOWN)
+
+    def fence(self, xid: Xid) -> None:
+        """PostgreSQL cannot: what prepares later is in doubt until the next recovery run."""
+
+    def forget(self, xid: Xid) -> None:
+        """PostgreSQL remembers nothing that would have to be forgotten."""
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = self._at_hand = None
+
+
+def _check(connection: psycopg.Connection[Any]) -> None:
+    """PostgreSQL answers the COMMIT of a transaction in which a statement has failed with a ROLLBACK, and no error."""
+    if connection.info.transaction_status == TransactionStatus.INERROR:
+        raise BranchRolledBack("a statement has failed, so PostgreSQL rolls the transaction back")
+
+
+def _psycopg_xid(connection: psycopg.Connection[Any], xid: Xid) -> psycopg.Xid:
+    return connection.xid(xid.format_id, xid.gtrid.decode(), xid.bqual.decode())
+
+
+def _row(connection: psycopg.Connection[Any], query: str, *values: Any) -> tuple[Any, ...]:
+    """One row, asked for in no transaction but its own if there is none."""
+    alone = connection.info.transaction_status == TransactionStatus.IDLE
+    row = connection.execute(query.encode(), values or None).fetchone()
+    if alone:
+        connection.rollback()
+    assert row is not None
+    return tuple(row)
+
+
+def _sentence(error: psycopg.Error) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,109 @@
+"""What a coordinator asks of a resource: a broker, a database. The verbs are XA's."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from txobserver.xid import Xid
+
+
+class Participant(NamedTuple):
+    """A resource that has prepared its branch.
+
+    ``resource`` says which one, wherever it is reached; ``branch`` is the branch id. ``ticket`` is the resource's own
+    name for its part, by which it can tell the outcome later; empty if it does not need one.
+    """
+
+    resource: str
+    branch: str
+    ticket: str = ""
+
+
+class Fate(Enum):
+    """What has become of a branch."""
+
+    PREPARED = "prepared"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled back"
+    HEURISTICALLY_COMMITTED = "heuristically committed"
+    HEURISTICALLY_ROLLED_BACK = "heuristically rolled back"
+    MIXED = "mixed"
+    UNKNOWN = "unknown"
+    """The resource does not know any more."""
+
+    def contradicts(self, commit: bool) -> bool:
+        """Whether that is known to be something else than what was decided."""
+        return self in (_NOT_COMMITTED if commit else _NOT_ROLLED_BACK)
+
+    @property
+    def heuristic(self) -> bool:
+        """Whether somebody decided without the coordinator."""
+        return self in (Fate.HEURISTICALLY_COMMITTED, Fate.HEURISTICALLY_ROLLED_BACK, Fate.MIXED)
+
+
+_NOT_COMMITTED = (Fate.ROLLED_BACK, Fate.HEURISTICALLY_ROLLED_BACK, Fate.MIXED)
+_NOT_ROLLED_BACK = (Fate.COMMITTED, Fate.HEURISTICALLY_COMMITTED, Fate.MIXED)
+
+
+class ResourceLost(Exception):
+    """The resource cannot be reached, or the connection broke before it answered: what it did is not known."""
+
+
+class ResourceRefused(Exception):
+    """The resource answers, and will not do what was asked; one sentence says why."""
+
+
+class BranchRolledBack(Exception):
+    """The resource has rolled the branch back, and says so."""
+
+
+class Resource(Protocol):
+    """One resource, and the one branch at a time that is worked on at it. Every method may raise ResourceLost."""
+
+    @property
+    def name(self) -> str:
+        """Which resource this is: the same through whichever address it is reached, in 1 to 64 characters of ASCII."""
+
+    # -- work
+
+    def begin(self, xid: Xid) -> None:
+        """What is done at the resource from now on belongs to this branch."""
+
+    def prepare(self, xid: Xid) -> Participant | None:
+        """Nothing more belongs to it, and it can be committed and rolled back, whatever crashes.
+
+        None: there was nothing to prepare, and the branch has ended. Raises BranchRolledBack.
+        """
+
+    def commit_in_one_phase(self, xid: Xid) -> None:
+        """The whole of it, for a branch without others. Raises BranchRolledBack."""
+
+    def abandon(self, xid: Xid) -> None:
+        """Roll back the branch that is worked on, prepared or not."""
+
+    # -- branches that are prepared, also those of others
+
+    def in_doubt(self) -> list[Xid]:
+        """All branches that are prepared, or were decided by an operator and are not forgotten."""
+
+    def settle(self, xid: Xid, commit: bool, ticket: str) -> Fate:
+        """Carry a decision out on a prepared branch, or tell what somebody else has made of it.
+
+        Raises ResourceRefused.
+        """
+
+    def fate(self, xid: Xid, ticket: str) -> Fate:
+        """What has become of a branch that had prepared."""
+
+    def fence(self, xid: Xid) -> None:
+        """The global transaction of this branch is aborted: refuse its branches that prepare from now on, if possible.
+
+        Raises ResourceRefused.
+        """
+
+    def forget(self, xid: Xid) -> None:
+        """An operator's decision on this branch need not be remembered."""
+
+    def close(self) -> None:
+        """Let go of the connection. Raises nothing."""

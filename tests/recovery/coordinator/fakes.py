@@ -1,0 +1,166 @@
+"""Resources and decisions in plain memory, and a world that counts the steps between them: each can be the last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from recovery.coordinator.decisions import Decision, DecisionUnknown
+from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost
+from txobserver.xid import Xid
+
+
+class Killed(BaseException):
+    """The process that made this step is no more."""
+
+
+class World:
+    """Every call of a resource or of the log is two steps: before it takes effect, and before its answer arrives.
+
+    ``at``: what happens at these steps. A resource that is lost there may have done what it was asked, or not.
+    """
+
+    def __init__(self) -> None:
+        self.at: dict[int, Callable[[], None]] = {}
+        self.steps = 0
+        self._dead = False
+
+    def kill(self) -> None:
+        """Whoever is at work does nothing any more, its handlers neither, until ``revive``."""
+        self._dead = True
+        raise Killed
+
+    def revive(self) -> None:
+        """Another process is at work, and nothing happens to it."""
+        self._dead = False
+        self.at.clear()
+
+    def step(self) -> None:
+        if self._dead:
+            raise Killed
+        number, self.steps = self.steps, self.steps + 1
+        happens = self.at.pop(number, None)
+        if happens is not None:
+            happens()
+
+
+class MemoryResource:
+    """``branches``: what each is; ``fenced``: transactions that may not prepare any more, where that can be."""
+
+    def __init__(self, world: World, name: str, fences: bool) -> None:
+        self.name = name
+        self.world = world
+        self.branches: dict[Xid, Fate | None] = {}
+        self.ended: dict[Xid, Fate] = {}
+        self.fenced: set[bytes] = set()
+        self.forgotten: list[Xid] = []
+        self.empty = False
+        self.refuses = False
+        self._fences = fences
+
+    def begin(self, xid: Xid) -> None:
+        self.world.step()
+        self.branches[xid] = None
+        self.world.step()
+
+    def prepare(self, xid: Xid) -> Participant | None:
+        self.world.step()
+        if self.branches.get(xid, Fate.PREPARED) is not None or xid.gtrid in self.fenced or self.refuses:
+            self.branches.pop(xid, None)
+            raise BranchRolledBack("it is not there any more")
+        if self.empty:
+            del self.branches[xid]
+        else:
+            self.branches[xid] = Fate.PREPARED
+        self.world.step()
+        return None if self.empty else self.ticket(xid)
+
+    def commit_in_one_phase(self, xid: Xid) -> None:
+        self.world.step()
+        if self.refuses or xid not in self.branches:
+            raise BranchRolledBack("refused")
+        self._end(xid, Fate.COMMITTED)
+        self.world.step()
+
+    def abandon(self, xid: Xid) -> None:
+        self.world.step()
+        self._end(xid, Fate.ROLLED_BACK)
+        self.world.step()
+
+    def in_doubt(self) -> list[Xid]:
+        self.world.step()
+        heuristic = [xid for xid, fate in self.ended.items() if fate.heuristic and xid not in self.forgotten]
+        found = [xid for xid, fate in self.branches.items() if fate is Fate.PREPARED] + heuristic
+        self.world.step()
+        return found
+
+    def settle(self, xid: Xid, commit: bool, ticket: str) -> Fate:
+        self.world.step()
+        assert self.branches.get(xid, Fate.PREPARED) is Fate.PREPARED, "what has not prepared cannot be settled"
+        self._end(xid, Fate.COMMITTED if commit else Fate.ROLLED_BACK)
+        self.world.step()
+        return self.ended[xid]
+
+    def decide_heuristically(self, xid: Xid, commit: bool) -> None:
+        self._end(xid, Fate.HEURISTICALLY_COMMITTED if commit else Fate.HEURISTICALLY_ROLLED_BACK)
+
+    def _end(self, xid: Xid, fate: Fate) -> None:
+        if xid in self.branches:
+            del self.branches[xid]
+            self.ended[xid] = fate
+
+    def fate(self, xid: Xid, ticket: str) -> Fate:
+        self.world.step()
+        return self.branches.get(xid) or self.ended.get(xid, Fate.UNKNOWN)
+
+    def fence(self, xid: Xid) -> None:
+        self.world.step()
+        if self._fences:
+            self.fenced.add(xid.gtrid)
+            for each in [each for each in self.branches if each.gtrid == xid.gtrid]:
+                if self.branches[each] is Fate.PREPARED:
+                    self._end(each, Fate.ROLLED_BACK)
+        self.world.step()
+
+    def forget(self, xid: Xid) -> None:
+        self.forgotten.append(xid)
+
+    def close(self) -> None:
+        """There is no connection."""
+
+    def ticket(self, xid: Xid) -> Participant:
+        """As it is given out at prepare."""
+        return Participant(self.name, xid.bqual.decode(), "ticket")
+
+    def lose_session(self) -> None:
+        """Its client is gone: what has not prepared is rolled back."""
+        for xid in [xid for xid, fate in self.branches.items() if fate is None]:
+            self._end(xid, Fate.ROLLED_BACK)
+
+
+class MemoryDecisions:
+    """A log that is never lost; a step at which it is cut off leaves its writer in the dark."""
+
+    whose = "w"
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.made: dict[str, Decision] = {}
+        self.finished: set[str] = set()
+
+    def decide(self, name: str, commit: bool, participants: Sequence[Participant] = ()) -> bool:
+        try:
+            self.world.step()
+            stands = self.made.setdefault(name, Decision(commit, 0.0, tuple(participants))).commit
+            self.world.step()
+        except ResourceLost as error:
+            raise DecisionUnknown(str(error)) from None
+        return stands
+
+    def decision(self, name: str) -> Decision | None:
+        return self.made.get(name)
+
+    def unfinished(self) -> dict[str, Decision]:
+        return {name: each for name, each in self.made.items() if each.commit and name not in self.finished}
+
+    def finish(self, name: str) -> None:
+        self.finished.add(name)

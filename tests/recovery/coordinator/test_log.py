@@ -1,0 +1,254 @@
+"""The decision log: what was told is there, what a crash cut short is not, and what is damaged is said to be."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recovery.coordinator.decisions import ABORT_KEPT, Decision, DecisionRefused, DecisionUnknown
+from recovery.coordinator.log import DecisionLog, decode_lines, encode_line
+from recovery.coordinator.resources import Participant
+from recovery.files import Files
+from txobserver.store import StoreDamaged, StoreError
+
+WHO = [Participant("postgresql:1/bank", "database", "77"), Participant("amqp:c", "broker")]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "decisions.log"
+
+
+def without_time(found: Decision | None) -> tuple[Any, ...]:
+    assert found is not None
+    return found.commit, found.participants
+
+
+def test_a_decision_is_there_for_whoever_opens_the_log(path: Path) -> None:
+    first = DecisionLog(path)
+    assert first.decide("t1", True, WHO) is True
+    assert first.decide("t2", False) is False
+    second = DecisionLog(path)
+    assert second.whose == first.whose
+    assert without_time(second.decision("t1")) == (True, tuple(WHO))
+    assert without_time(second.decision("t2")) == (False, ())
+    assert second.decision("t3") is None
+    assert list(second.unfinished()) == ["t1"]
+
+
+def test_the_first_decision_stands(path: Path) -> None:
+    coordinator, run = DecisionLog(path), DecisionLog(path)
+    assert run.decide("t1", False) is False
+    assert coordinator.decide("t1", True, WHO) is False
+    assert coordinator.decide("t2", True, WHO) is True
+    assert run.decide("t2", False) is True
+    assert without_time(run.decision("t2")) == (True, tuple(WHO)), "read from what the other one has appended"
+
+
+def test_a_finished_commit_is_forgotten(path: Path) -> None:
+    log = DecisionLog(path)
+    log.decide("t1", True, WHO)
+    log.finish("t1")
+    log.finish("t1")
+    assert log.decision("t1") is None
+    assert DecisionLog(path).unfinished() == {}
+
+
+def test_a_tail_that_a_crash_cut_short_is_cut_at_every_byte(path: Path) -> None:
+    log = DecisionLog(path)
+    log.decide("t1", True, WHO)
+    whole = path.read_bytes()
+    log.decide("t2", True, WHO)
+    longer = path.read_bytes()
+    for size in {*range(len(whole), len(longer), 7), len(whole) + 1, len(longer) - 1}:
+        for hole in (b"", b"\0" * (len(longer) - size)):
+            if len(hole) == 1:
+                continue  # one changed byte is damage, not a page that was never written
+            path.write_bytes(longer[:size] + hole)
+            opened = DecisionLog(path)
+            assert list(opened.unfinished()) == ["t1"]
+            assert path.read_bytes() == whole
+            opened.decide("t3", True, WHO)
+            assert list(DecisionLog(path).unfinished()) == ["t1", "t3"]
+
+
+def test_every_flipped_bit_is_found(path: Path) -> None:
+    log = DecisionLog(path)
+    for name in ("t1", "t2"):
+        log.decide(name, True, WHO)
+    log.finish("t2")
+    whole = path.read_bytes()
+    assert len(list(decode_lines(whole, 0, path, 0))) == 4
+    for at in range(len(whole)):
+        for bit in range(8):
+            with pytest.raises(StoreDamaged):
+                list(decode_lines(flipped(whole, at, bit), 0, path, 0))
+    path.write_bytes(flipped(whole, len(whole) - 1, 0))
+    with pytest.raises(StoreDamaged):
+        DecisionLog(path)
+
+
+def flipped(data: bytes, at: int, bit: int) -> bytes:
+    return data[:at] + bytes((data[at] ^ 1 << bit,)) + data[at + 1 :]
+
+
+def test_a_missing_line_is_found(path: Path) -> None:
+    log = DecisionLog(path)
+    for name in ("t1", "t2", "t3"):
+        log.decide(name, True, WHO)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:2], *lines[3:]]))
+    with pytest.raises(StoreDamaged):
+        DecisionLog(path)
+
+
+def test_another_version_and_another_file_are_refused(path: Path) -> None:
+    path.write_bytes(encode_line({"log": "x", "version": 99}, 0)[0])
+    with pytest.raises(StoreError, match="version 99"):
+        DecisionLog(path)
+    path.write_bytes(b"")
+    with pytest.raises(StoreDamaged):
+        DecisionLog(path)
+
+
+class FailingFiles(Files):
+    """``fails``: the operation that fails from now on. A write that fails leaves half of what was to be written."""
+
+    fails = ""
+
+    def write(self, descriptor: int, buffers: Any) -> None:
+        if self.fails == "write":
+            super().write(descriptor, [buffers[0][: len(buffers[0]) // 2]])
+            raise OSError(errno.ENOSPC, "no space")
+        super().write(descriptor, buffers)
+
+    def sync(self, descriptor: int) -> None:
+        if self.fails == "sync":
+            raise OSError(errno.EIO, "the disk is gone")
+        super().sync(descriptor)
+
+
+def test_a_write_that_fails_decides_nothing(path: Path) -> None:
+    files = FailingFiles()
+    log = DecisionLog(path, files=files)
+    files.fails = "write"
+    with pytest.raises(DecisionRefused, match="no space is left"):
+        log.decide("t1", True, WHO)
+    files.fails = ""
+    assert log.decision("t1") is None
+    assert log.decide("t1", False) is False
+    assert without_time(DecisionLog(path).decision("t1")) == (False, ())
+
+
+def test_a_sync_that_fails_leaves_the_decision_unknown_and_the_log_unused(path: Path) -> None:
+    files = FailingFiles()
+    log = DecisionLog(path, files=files)
+    files.fails = "sync"
+    with pytest.raises(DecisionUnknown):
+        log.decide("t1", True, WHO)
+    files.fails = ""
+    for ask in (lambda: log.decide("t2", True, WHO), lambda: log.decision("t1"), log.unfinished):
+        with pytest.raises(DecisionRefused):
+            ask()
+
+
+def test_nobody_is_told_a_decision_before_a_sync(path: Path) -> None:
+    """Neither who wrote it nor who read it."""
+    synced: list[int] = []
+
+    class Watched(Files):
+        def sync(self, descriptor: int) -> None:
+            super().sync(descriptor)
+            synced.append(path.stat().st_size if path.exists() else 0)
+
+    writer = DecisionLog(path, files=Watched())
+    writer.decide("t1", True, WHO)
+    assert synced[-1] == path.stat().st_size
+    reader = DecisionLog(path, files=Watched())
+    count = len(synced)
+    assert reader.decision("t1") is not None
+    assert len(synced) == count + 1
+    assert reader.decision("t1") is not None
+    assert len(synced) == count + 1, "what has been synced once is not synced again"
+
+
+def test_a_log_does_not_grow_with_what_has_ended(path: Path) -> None:
+    log, other = DecisionLog(path, compact_bytes=5000), DecisionLog(path)
+    log.decide("kept", True, WHO)
+    other.decide("aborted", False)
+    for number in range(200):
+        log.decide(f"t{number}", True, WHO)
+        log.finish(f"t{number}")
+    assert path.stat().st_size < 20000
+    assert list(path.parent.iterdir()) == [path], "no file is left beside it"
+    for each in (log, other, DecisionLog(path)):
+        assert list(each.unfinished()) == ["kept"]
+        assert without_time(each.decision("aborted")) == (False, ())
+    assert other.decide("late", True, WHO) is True, "who had the old file open writes to the new one"
+    assert without_time(log.decision("late")) == (True, tuple(WHO))
+
+
+def test_an_abort_is_forgotten_after_its_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = DecisionLog(path, compact_bytes=0)
+    log.decide("old", False)
+    log.decide("t", True, WHO)
+    log.finish("t")
+    log.finish("t")
+    assert DecisionLog(path).decision("old") is not None
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + ABORT_KEPT + 1)
+    log.decide("u", True, WHO)
+    log.finish("u")
+    assert DecisionLog(path).decision("old") is None
+
+
+def _decide_many(path: Path, start: Any, results: Any, commit: bool) -> None:
+    log = DecisionLog(path, compact_bytes=2000)
+    start.wait()
+    stood = []
+    for number in range(30):
+        stood.append(log.decide(f"t{number}", commit, WHO if commit else ()))
+        log.decide(f"{commit}{number}", True, WHO)
+        log.finish(f"{commit}{number}")
+    results.put(stood)
+
+
+def test_processes_agree(path: Path) -> None:
+    """Four of them decide the same transactions at once, two each way, while the file is made smaller under them."""
+    DecisionLog(path).close()
+    context = multiprocessing.get_context("spawn")
+    start, results = context.Barrier(4), context.Queue()
+    ways = (True, False, True, False)
+    processes = [context.Process(target=_decide_many, args=(path, start, results, each)) for each in ways]
+    for process in processes:
+        process.start()
+    answers = [results.get(timeout=60) for _ in processes]
+    for process in processes:
+        process.join(60)
+    assert answers[0] == answers[1] == answers[2] == answers[3]
+    log = DecisionLog(path)
+    assert [found.commit for number in range(30) if (found := log.decision(f"t{number}"))] == answers[0]
+
+
+def test_threads_share_one_log(path: Path) -> None:
+    log = DecisionLog(path)
+    stood: list[list[bool]] = []
+
+    def decide(commit: bool) -> None:
+        stood.append([log.decide(f"t{number}", commit, WHO if commit else ()) for number in range(30)])
+
+    threads = [threading.Thread(target=decide, args=(each,)) for each in (True, False, True, False)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert stood[0] == stood[1] == stood[2] == stood[3]
+    log.close()
+    with pytest.raises(DecisionRefused, match="closed"):
+        log.decide("t", True, WHO)
