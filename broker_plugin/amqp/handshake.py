@@ -57,9 +57,10 @@ class LoginRefused(AmqpError):
     """403 for a wrong user or password."""
 
 
-def start() -> Connection.Start:
-    """connection.start."""
-    return Connection.Start(0, 9, dict(SERVER_PROPERTIES), MECHANISMS, "en_US")
+def start(cluster: str = "") -> Connection.Start:
+    """connection.start. ``cluster`` is told as RabbitMQ tells it, so that a client knows two ways to one broker."""
+    named = {"cluster_name": cluster} if cluster else {}
+    return Connection.Start(0, 9, {**SERVER_PROPERTIES, **named}, MECHANISMS, "en_US")
 
 
 def capabilities(start_ok: Connection.StartOk) -> Mapping[str, Any]:

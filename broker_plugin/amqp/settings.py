@@ -10,10 +10,14 @@ FRAME_MIN_SIZE = 4096
 
 @dataclass(frozen=True)
 class AmqpSettings:
-    """Sizes in bytes, times in seconds. ``host`` is a loopback address; 0 as ``port`` takes a free one."""
+    """Sizes in bytes, times in seconds. ``host`` is a loopback address; 0 as ``port`` takes a free one.
+
+    ``cluster``: its id, told to clients; none if that is empty.
+    """
 
     host: str = "127.0.0.1"
     port: int = 5672
+    cluster: str = ""
     users: dict[str, str] = field(default_factory=lambda: {"guest": "guest"})
     max_connections: int = 1024
     heartbeat: int = 60

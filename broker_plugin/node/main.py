@@ -157,6 +157,7 @@ class Node:
     def _amqp_settings(self) -> AmqpSettings:
         amqp = self._config.amqp
         return AmqpSettings(
+            cluster=self._config.cluster,
             users=amqp.users,
             heartbeat=amqp.heartbeat,
             frame_max=amqp.frame_max,
