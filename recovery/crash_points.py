@@ -27,15 +27,6 @@ CRASH_POINTS: dict[str, str] = {
     "reclaim.segment-removed": "one segment past its retention is gone, others may follow",
     "cas.before": "a change of the coordination record is about to be made",
     "cas.committed": "a change of the coordination record is on disk, and nobody has been told",
-    "coordinator.broker-begun": "the broker takes part in a distributed transaction",
-    "coordinator.database-begun": "the database takes part in it",
-    "coordinator.database-prepared": "the database has prepared",
-    "coordinator.broker-prepared": "the broker has prepared",
-    "coordinator.decision-written": "the decision is written and not yet synced",
-    "coordinator.decision-synced": "the decision is on disk, and nobody has been told",
-    "coordinator.database-committed": "the database has committed",
-    "coordinator.broker-committed": "the broker has committed",
-    "coordinator.finished": "the decision may be forgotten",
 }
 
 

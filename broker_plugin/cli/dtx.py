@@ -10,9 +10,11 @@ import typer
 
 from broker_plugin.admin.client import ask
 from broker_plugin.cli.asking import BadArgument, Dir, Json, best_node, node_entry
+from broker_plugin.cli.recover import dtx_recover
 from txobserver.xid import parse_xid
 
 app = typer.Typer(help="Look at prepared branches of distributed transactions, and end them.", no_args_is_help=True)
+app.command("recover")(dtx_recover)
 SECONDS = 15.0
 """How long a node may take to answer: a decision waits for every ready node."""
 

@@ -63,6 +63,16 @@ def branches_table(rows: list[dict[str, Any]]) -> None:
     _print(table, longest + 80)
 
 
+def recovered_table(rows: list[dict[str, Any]]) -> None:
+    """One row a branch that a recovery run has met."""
+    table = Table(title="branches that were in doubt", box=SIMPLE_HEAD)
+    for column in ("branch", "resource", "decision", "is", "why"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(row["branch"], row["resource"], row["decision"], row["state"], row["why"])
+    _print(table)
+
+
 def _print(table: Table, width: int = 0) -> None:
     """As it is: names that clients have given are no markup, and ``:a:`` in one is no emoji."""
     Console(width=max(Console().width, width), emoji=False, markup=False).print(table)

@@ -13,7 +13,7 @@ rows that belong to it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 
 from recovery.coordinator.decisions import LONGEST_TRANSACTION, DecisionRefused, Decisions
@@ -26,7 +26,7 @@ from recovery.coordinator.resources import (
     ResourceLost,
     ResourceRefused,
 )
-from recovery.crash_points import crash_point
+from recovery.coordinator.steps import Reached, unwatched
 from txobserver.xid import Xid
 
 PATIENCE = 10.0
@@ -56,8 +56,7 @@ class HeuristicOutcome(Exception):
 class Branches:
     """The branches of one global transaction; ``resources`` in turn, each under the name of its part in the work.
 
-    ``patience``: seconds, see ``PATIENCE``. ``reached`` is told each step when it has been made, for tests that break
-    something there.
+    ``patience``: seconds, see ``PATIENCE``. ``reached``: see ``recovery.coordinator.steps``.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class Branches:
         decisions: Decisions,
         resources: Mapping[str, Resource],
         patience: float = PATIENCE,
-        reached: Callable[[str], None] = crash_point,
+        reached: Reached = unwatched,
     ) -> None:
         self.name = str(new_global_name(decisions.whose))
         self._decisions = decisions
@@ -83,7 +82,7 @@ class Branches:
         xid = branch_xid(self.name, part)
         self._resources[part].begin(xid)
         self._xids[part] = xid
-        self._reached(f"coordinator.{part}-begun")
+        self._reached(f"{part} begun")
 
     def commit(self) -> None:
         """Commit everywhere. Raises TransactionRolledBack, OutcomeUnknown, HeuristicOutcome.
@@ -97,7 +96,7 @@ class Branches:
                 self._prepare()
         except BaseException as error:
             self.abandon()
-            if isinstance(error, BranchRolledBack | ResourceLost):
+            if isinstance(error, BranchRolledBack | ResourceLost | ResourceRefused):
                 raise TransactionRolledBack(str(error)) from error
             raise
         if len(parts) == 1:
@@ -116,7 +115,7 @@ class Branches:
                 del self._xids[part]
             else:
                 self._participants[part] = participant
-            self._reached(f"coordinator.{part}-prepared")
+            self._reached(f"{part} prepared")
 
     def _commit_in_one_phase(self) -> None:
         [(part, resource, xid)] = self._in_turn()
@@ -126,7 +125,7 @@ class Branches:
             raise TransactionRolledBack(str(error)) from error
         except ResourceLost as error:
             raise OutcomeUnknown(f"{xid}: {error}") from error
-        self._reached(f"coordinator.{part}-committed")
+        self._reached(f"{part} committed")
 
     def _decide(self) -> None:
         try:
@@ -153,13 +152,13 @@ class Branches:
                 left = True
                 continue
             fates[participant.resource] = fate
-            self._reached(f"coordinator.{part}-committed")
+            self._reached(f"{part} committed")
         if any(fate.contradicts(True) for fate in fates.values()):
             raise HeuristicOutcome(self.name, fates)
         if not left:
             with suppress(DecisionRefused):  # a recovery run will find that there is nothing left to do
                 self._decisions.finish(self.name)
-            self._reached("coordinator.finished")
+            self._reached("finished")
 
     @staticmethod
     def _settled(resource: Resource, xid: Xid, ticket: str, deadline: float) -> Fate | None:

@@ -29,7 +29,7 @@ from typing import Any
 from recovery.coordinator.decisions import ABORT_KEPT, Decision, DecisionRefused, DecisionUnknown
 from recovery.coordinator.names import new_id
 from recovery.coordinator.resources import Participant
-from recovery.crash_points import crash_point
+from recovery.coordinator.steps import Reached, unwatched
 from recovery.files import REAL_FILES, Files, explain
 from txobserver.store import StoreDamaged, StoreError
 
@@ -42,12 +42,20 @@ _CRC_DIGITS = 8
 class DecisionLog:
     """The log at ``path``, made if it is not there. Any number of threads and processes may use it at once.
 
-    ``compact_bytes``: how much it grows before it is looked at whether it can be smaller. Raises StoreDamaged for a log
-    that a crash cannot have left so, StoreError for what cannot be read or made.
+    ``compact_bytes``: how much it grows before it is looked at whether it can be smaller. ``reached``: see
+    ``recovery.coordinator.steps``. Raises StoreDamaged for a log that a crash cannot have left so, StoreError for what
+    cannot be read or made.
     """
 
-    def __init__(self, path: Path, compact_bytes: int = COMPACT_BYTES, files: Files = REAL_FILES) -> None:
+    def __init__(
+        self,
+        path: Path,
+        compact_bytes: int = COMPACT_BYTES,
+        files: Files = REAL_FILES,
+        reached: Reached = unwatched,
+    ) -> None:
         self.path = path
+        self._reached = reached
         self._files = files
         self._compact_bytes = compact_bytes
         self._lock = threading.Lock()
@@ -81,9 +89,10 @@ class DecisionLog:
         with self._acting(), self._locked():
             if name not in self._decisions:
                 self._append(record)
-                crash_point("coordinator.decision-written")
+                self._reached("decision written")
             stands, end = self._decisions[name].commit, (self._descriptor, self._at)
         self._sync(end)
+        self._reached("decision synced")
         return stands
 
     def decision(self, name: str) -> Decision | None:
@@ -235,7 +244,6 @@ class DecisionLog:
                 self._failed = str(explain(error, self.path))
                 raise DecisionUnknown(self._failed) from None
             self._synced = up_to
-        crash_point("coordinator.decision-synced")
 
     def _compact(self) -> None:
         """Called with the lock: a new file takes the place of this one, if it is less than half as long."""

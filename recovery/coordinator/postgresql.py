@@ -57,14 +57,15 @@ class Postgresql:
 
     @contextmanager
     def _answered(self) -> Iterator[psycopg.Connection[Any]]:
-        """Errors become those of resources; a session that is in no branch is left in no transaction."""
+        """Errors become those of resources."""
         connection = self.connection
         try:
             yield connection
         except psycopg.Error as error:
-            if connection.closed:
-                raise ResourceLost(_sentence(error)) from None
-            raise
+            kind = ResourceLost if connection.closed else ResourceRefused
+            if self._at_hand is None:
+                self.close()  # whatever state the session was left in
+            raise kind(_sentence(error)) from error
 
     # -- work
 
@@ -138,31 +139,30 @@ class Postgresql:
         """COMMIT PREPARED or ROLLBACK PREPARED; if somebody else was faster, what has become of it."""
         deadline = time.monotonic() + BUSY_SECONDS
         while True:
-            try:
-                self._settle(xid, commit)
-            except errors.UndefinedObject:
-                self.close()
-                return self.fate(xid, ticket)
-            except errors.ObjectNotInPrerequisiteState as error:
-                self.close()
-                if time.monotonic() > deadline:
-                    raise ResourceRefused(_sentence(error)) from None
-                time.sleep(BUSY_WAIT)
-            except errors.InsufficientPrivilege as error:
-                self.close()
-                raise ResourceRefused(_sentence(error)) from None
-            else:
+            error = self._settle(xid, commit)
+            if error is None:
                 return Fate.COMMITTED if commit else Fate.ROLLED_BACK
+            self.close()
+            if isinstance(error, errors.UndefinedObject):
+                return self.fate(xid, ticket)
+            if time.monotonic() > deadline:
+                raise ResourceRefused(_sentence(error)) from error
+            time.sleep(BUSY_WAIT)
 
-    def _settle(self, xid: Xid, commit: bool) -> None:
+    def _settle(self, xid: Xid, commit: bool) -> psycopg.Error | None:
+        """An error that says that another session has settled the branch, or is just doing so."""
         with self._answered() as connection:
             settle = connection.tpc_commit if commit else connection.tpc_rollback
-            if self._at_hand == xid:
-                settle()
-                self._at_hand = None
-            else:
-                connection.rollback()
-                settle(_psycopg_xid(connection, xid))
+            try:
+                if self._at_hand == xid:
+                    settle()
+                    self._at_hand = None
+                else:
+                    connection.rollback()
+                    settle(_psycopg_xid(connection, xid))
+            except (errors.UndefinedObject, errors.ObjectNotInPrerequisiteState) as error:
+                return error
+        return None
 
     def fate(self, xid: Xid, ticket: str) -> Fate:
         """By its ticket PostgreSQL knows what has become of a transaction, for as long as it keeps commit statuses."""

@@ -105,7 +105,7 @@ class _Run:
                     xids = resource.in_doubt()
                     self._resources[resource.name] = resource
                     found[resource.name] = [xid for xid in xids if our_name(xid, self._decisions.whose) is not None]
-            except ResourceLost as error:
+            except (ResourceLost, ResourceRefused) as error:
                 self._report.unreachable[address] = str(error)
         return found
 
@@ -156,7 +156,7 @@ class _Run:
         if fate is None and resource in self._resources:
             try:
                 fate = self._resources[resource].fate(xid, participant.ticket)
-            except ResourceLost as error:
+            except (ResourceLost, ResourceRefused) as error:
                 self._tell(transaction, resource, xid, "commit", Fate.PREPARED, str(error))
             else:
                 if fate.contradicts(True):

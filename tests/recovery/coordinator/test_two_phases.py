@@ -185,7 +185,7 @@ def prepared(site: Site) -> tuple[Xid, Xid]:
     """A transaction of a coordinator that was killed when both had prepared; the branches of database and broker."""
 
     def reached(step: str) -> None:
-        if step == "coordinator.broker-prepared":
+        if step == "broker prepared":
             site.world.kill()
 
     work = Branches(site.decisions, site.resources, reached=reached)
@@ -256,7 +256,7 @@ def test_the_coordinator_is_told_of_an_operator_s_decision() -> None:
     work = Branches(site.decisions, site.resources, patience=0.0, reached=lambda step: reached(step))
 
     def reached(step: str) -> None:
-        if step == "coordinator.broker-prepared":
+        if step == "broker prepared":
             site.broker.decide_heuristically(branch_xid(work.name, "broker"), commit=False)
 
     for part in site.resources:

@@ -1,0 +1,165 @@
+"""A broker with class dtx as a resource, over pika."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from pika.adapters.blocking_connection import BlockingChannel
+
+from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
+from recovery.dtx import errors
+from recovery.dtx.with_pika import DtxConnection, Host, OnChannel
+from txobserver.outcomes import Outcome
+from txobserver.xid import Xid
+
+ANSWER_SECONDS = 5.0
+"""Patience with a broker that is lost: how long one call looks for a host, or for the outcome behind a lost answer."""
+
+_FATES = {
+    Outcome.PREPARED: Fate.PREPARED,
+    Outcome.PENDING: Fate.PREPARED,
+    Outcome.COMMITTED: Fate.COMMITTED,
+    Outcome.ROLLED_BACK: Fate.ROLLED_BACK,
+    Outcome.HEURISTICALLY_COMMITTED: Fate.HEURISTICALLY_COMMITTED,
+    Outcome.HEURISTICALLY_ROLLED_BACK: Fate.HEURISTICALLY_ROLLED_BACK,
+    Outcome.MIXED: Fate.MIXED,
+}
+
+
+class Broker:
+    """One cluster, at any of ``hosts`` (urls, or pika's parameters): over one connection, opened when it is needed.
+
+    ``on_channel`` is told each new channel: the place for basic_qos and basic_consume. ``patience``: seconds.
+    """
+
+    def __init__(self, *hosts: Host, patience: float = ANSWER_SECONDS, on_channel: OnChannel | None = None) -> None:
+        self._hosts = hosts
+        self._patience = patience
+        self._on_channel = on_channel
+        self._client: DtxConnection | None = None
+        self._at_hand: Xid | None = None
+        self._name: str | None = None
+
+    @contextmanager
+    def _answered(self) -> Iterator[DtxConnection]:
+        """Errors become those of resources."""
+        try:
+            if self._client is None:
+                self._client = DtxConnection(*self._hosts, patience=self._patience, on_channel=self._on_channel)
+            yield self._client
+        except (errors.RolledBack, errors.HeuristicOutcome):
+            raise
+        except errors.OperationalError as error:
+            raise ResourceLost(str(error)) from error
+        except errors.DatabaseError as error:
+            raise ResourceRefused(str(error)) from error
+
+    @property
+    def name(self) -> str:
+        """The cluster's own id. Raises ResourceRefused of a server that tells none."""
+        if self._name is None:
+            with self._answered() as client:
+                client.reconnect()
+                cluster = client.connection._impl.server_properties.get("cluster_name")
+            if not cluster:
+                raise ResourceRefused("the server does not say which cluster it belongs to (cluster_name)")
+            self._name = f"amqp:{cluster if isinstance(cluster, str) else cluster.decode()}"
+        return self._name
+
+    @property
+    def channel(self) -> BlockingChannel:
+        """Where to publish, get, consume and acknowledge; another one after each loss. Raises ResourceLost."""
+        with self._answered() as client:
+            return client.channel
+
+    # -- work
+
+    def begin(self, xid: Xid) -> None:
+        """A branch of an earlier transaction that could not be left properly is left with its connection."""
+        if self._at_hand is not None:
+            self.close()
+        with self._answered() as client:
+            client.tpc_begin(xid)
+        self._at_hand = xid
+
+    def prepare(self, xid: Xid) -> Participant | None:
+        """On the disk of every ready node."""
+        with self._answered() as client:
+            try:
+                if client.tpc_prepare():
+                    return Participant(self.name, xid.bqual.decode())
+                client.tpc_commit()
+            except errors.RolledBack as error:
+                self.abandon(xid)
+                raise BranchRolledBack(str(error)) from error
+        self._at_hand = None
+        return None
+
+    def commit_in_one_phase(self, xid: Xid) -> None:
+        """Prepare and decision in one call; a lost answer is asked for."""
+        with self._answered() as client:
+            try:
+                client.tpc_commit()
+            except errors.RolledBack as error:
+                self.abandon(xid)
+                raise BranchRolledBack(str(error)) from error
+        self._at_hand = None
+
+    def abandon(self, xid: Xid) -> None:
+        """On its own connection if that stands; a lost one rolls back by itself, unless the branch has prepared."""
+        if self._at_hand != xid:
+            return
+        with self._answered() as client, suppress(errors.HeuristicOutcome, errors.Conflict):  # recovery reports it
+            client.tpc_rollback()
+        self._at_hand = None
+
+    # -- branches that are prepared
+
+    def in_doubt(self) -> list[Xid]:
+        """Of the whole cluster."""
+        with self._answered() as client:
+            return client.tpc_recover()
+
+    def settle(self, xid: Xid, commit: bool, ticket: str) -> Fate:
+        """tpc_commit or tpc_rollback by name."""
+        with self._answered() as client:
+            named = None if self._at_hand == xid else xid
+            self._at_hand = None  # whatever comes now: the branch has ended, or has its name only
+            try:
+                (client.tpc_commit if commit else client.tpc_rollback)(named)
+            except errors.HeuristicOutcome as error:
+                return _FATES[error.outcome]
+            except errors.UnknownXid:
+                return self.fate(xid, ticket)
+            except errors.Conflict:
+                fate = self.fate(xid, ticket)
+                if fate is Fate.PREPARED:
+                    raise
+                return fate
+            except errors.OutcomeUnknown as error:
+                if error.outcome in (Outcome.UNKNOWN, Outcome.EXPIRED):
+                    return Fate.UNKNOWN
+                raise
+        return Fate.COMMITTED if commit else Fate.ROLLED_BACK
+
+    def fate(self, xid: Xid, ticket: str) -> Fate:
+        """For as long as the broker remembers outcomes. It keeps no trace of rollbacks: those are unknown, too."""
+        with self._answered() as client:
+            return _FATES.get(client.outcome(xid), Fate.UNKNOWN)
+
+    def fence(self, xid: Xid) -> None:
+        """By a global decision, which also settles what has prepared; it is remembered as long as outcomes are."""
+        with self._answered() as client, suppress(errors.HeuristicOutcome):
+            client.decide(xid.globally, False)
+
+    def forget(self, xid: Xid) -> None:
+        """dtx.forget; that somebody else has done it already is no matter."""
+        with self._answered() as client, suppress(errors.UnknownXid):
+            client.forget(xid)
+
+    def close(self) -> None:
+        """End the connection: what was begun and not prepared is rolled back."""
+        if self._client is not None:
+            self._client.close()
+        self._client = self._at_hand = None

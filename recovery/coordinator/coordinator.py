@@ -1,0 +1,99 @@
+"""A coordinator for one broker and one PostgreSQL database, with a context manager for a transaction.
+
+    coordinator = Coordinator(DecisionLog(path), Broker(urls), Postgresql(dsn))
+    with coordinator.transaction() as t:
+        method, _, body = t.broker.basic_get("orders")
+        t.database.execute("UPDATE accounts SET balance = balance - 10")
+        t.broker.basic_publish("", "invoices", body)
+        t.broker.basic_ack(method.delivery_tag)
+
+One coordinator has one connection to each, so it is for one thread and one transaction at a time. Any number of
+coordinators, in threads and processes, may share a log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from recovery.coordinator.branches import PATIENCE, Branches
+from recovery.coordinator.broker import Broker
+from recovery.coordinator.decisions import Decisions
+from recovery.coordinator.postgresql import Postgresql
+from recovery.coordinator.recover import GRACE, Report, recover
+from recovery.coordinator.resources import Resource
+from recovery.coordinator.steps import Reached, unwatched
+
+
+class Transaction:
+    """One transaction: a resource takes part in it from the first time on that it is asked for here."""
+
+    def __init__(self, branches: Branches, broker: Broker, database: Postgresql) -> None:
+        self._branches = branches
+        self._broker = broker
+        self._database = database
+
+    @property
+    def name(self) -> str:
+        """Its global name, as ``pg_prepared_xacts`` and ``txha dtx list`` show it (each in its own way)."""
+        return self._branches.name
+
+    @property
+    def broker(self) -> Any:
+        """The channel. What is published and acknowledged on it is part of the transaction. Raises ResourceLost."""
+        self._branches.begin("broker")
+        return self._broker.channel
+
+    @property
+    def database(self) -> psycopg.Connection[Any]:
+        """The connection. What is executed on it is part of the transaction. Raises ResourceLost."""
+        self._branches.begin("database")
+        return self._database.connection
+
+
+class Coordinator:
+    """``patience``: seconds for which a commit waits for a resource that was lost behind the decision.
+
+    ``reached``: see ``recovery.coordinator.steps``.
+    """
+
+    def __init__(
+        self,
+        decisions: Decisions,
+        broker: Broker,
+        database: Postgresql,
+        patience: float = PATIENCE,
+        reached: Reached = unwatched,
+    ) -> None:
+        self._decisions = decisions
+        self._broker = broker
+        self._database = database
+        self._patience = patience
+        self._reached = reached
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Commits at the end of the block, rolls back if that is left by an exception.
+
+        Raises TransactionRolledBack, OutcomeUnknown, HeuristicOutcome (``recovery.coordinator.branches``).
+        """
+        resources: dict[str, Resource] = {"database": self._database, "broker": self._broker}
+        branches = Branches(self._decisions, resources, self._patience, self._reached)
+        try:
+            yield Transaction(branches, self._broker, self._database)
+        except BaseException:
+            branches.abandon()
+            raise
+        branches.commit()
+
+    def recover(self, grace: float = GRACE, forget: bool = False) -> Report:
+        """A recovery run over this broker and this database; not within a transaction."""
+        return recover(self._decisions, {"broker": self._broker, "database": self._database}, grace, forget)
+
+    def close(self) -> None:
+        """Let go of both connections; the log is its owner's."""
+        self._broker.close()
+        self._database.close()
