@@ -4,7 +4,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 COMPILED := build/compiled/.made
 
-.PHONY: help install demo test lint takeover bench profile bench-growth bench-restart sim fuzz stress clean
+.PHONY: help install demo test lint takeover bench profile bench-growth bench-restart bench-dtx dtx-crashes sim fuzz stress clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -63,6 +63,11 @@ bench-growth: install ## Curves over depth, queues, body size …, about 15 minu
 bench-restart: install ## Restart, catch-up, take-over; about ten minutes; writes docs/benchmarks (OPTIONS=--quick: 1)
 	@echo "== bench-restart: how long it takes to come back"
 	@$(VENV)/bin/python -m python_tests.benchmarks.restart $(OPTIONS)
+
+dtx-crashes: install ## SIGKILL of everything at every step of a distributed transaction; ten minutes; writes docs
+	@echo "== dtx-crashes: coordinator, brokers and PostgreSQL, killed in turn"
+	@bash tests/system_packages.sh
+	@$(VENV)/bin/python -m python_tests.coordinator.crash_table
 
 SEEDS ?= 2000
 FIRST ?= 0

@@ -21,7 +21,9 @@ NEEDED = ("pika", "psycopg")
 
 
 def dtx_recover(
-    log: Annotated[Path, typer.Option("--log", help="The decision log of the coordinators.")],
+    log: Annotated[
+        Path | None, typer.Option("--log", help="The coordinators' decision log. Without it: tables in the databases.")
+    ] = None,
     database: Annotated[
         list[str] | None, typer.Option("--database", help="A PostgreSQL database, for psycopg. May be repeated.")
     ] = None,
@@ -37,14 +39,14 @@ def dtx_recover(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Settle every branch in doubt as the decision log says; what has no decision is rolled back.
+    """Settle every branch in doubt as was decided; what has no decision is rolled back.
 
     Exit status 0: nothing is left in doubt; 1: something is, or cannot be reached; 3: somebody has decided otherwise.
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise BadArgument(f"dtx recover needs {' and '.join(missing)}: pip install 'txha[dtx]'")
-    if not log.is_file():
+    if log is not None and not log.is_file():
         raise BadArgument(f"there is no decision log {log}")
     report = _run(log, database or [], broker or [], grace, forget)
     if as_json:
@@ -54,21 +56,29 @@ def dtx_recover(
     raise SystemExit(3 if report.contradicted else 0 if report.settled else 1)
 
 
-def _run(log: Path, databases: list[str], brokers: list[str], grace: float, forget: bool) -> Report:
+def _run(log: Path | None, databases: list[str], brokers: list[str], grace: float, forget: bool) -> Report:
     from recovery.coordinator.broker import Broker
+    from recovery.coordinator.decisions import DecisionRefused, DecisionUnknown
     from recovery.coordinator.log import DecisionLog
     from recovery.coordinator.postgresql import Postgresql
-    from recovery.coordinator.recover import recover
+    from recovery.coordinator.recover import Report, recover
+    from recovery.coordinator.table import TableDecisions
 
-    resources: dict[str, Resource] = {shown(dsn): Postgresql(dsn) for dsn in databases}
-    resources.update({shown(urls): Broker(*urls.split(",")) for urls in brokers})
-    decisions = DecisionLog(log)
+    resources: dict[str, Resource] = {shown(urls): Broker(*urls.split(",")) for urls in brokers}
+    report = Report()
     try:
-        return recover(decisions, resources, grace, forget)
+        if log is not None:
+            resources.update({shown(dsn): Postgresql(dsn) for dsn in databases})
+            return recover(DecisionLog(log), resources, grace, forget)
+        for dsn in databases:
+            try:
+                report.add(recover(TableDecisions(dsn), resources, grace, forget))
+            except (DecisionRefused, DecisionUnknown) as error:
+                report.unreachable[shown(dsn)] = str(error)
+        return report
     finally:
         for resource in resources.values():
             resource.close()
-        decisions.close()
 
 
 def shown(address: str) -> str:

@@ -147,7 +147,7 @@ class Branches:
         deadline = time.monotonic() + self._patience
         for part, resource, xid in self._in_turn():
             participant = self._participants[part]
-            fate = self._settled(resource, xid, participant.ticket, deadline)
+            fate = settled(resource, xid, True, participant.ticket, deadline)
             if fate is None:
                 left = True
                 continue
@@ -160,22 +160,25 @@ class Branches:
                 self._decisions.finish(self.name)
             self._reached("finished")
 
-    @staticmethod
-    def _settled(resource: Resource, xid: Xid, ticket: str, deadline: float) -> Fate | None:
-        """What became of a branch whose commit is decided; None if that is left to a recovery run."""
-        while True:
-            try:
-                return resource.settle(xid, True, ticket)
-            except ResourceRefused:
-                return None
-            except ResourceLost:
-                if time.monotonic() > deadline:
-                    return None
-                time.sleep(RETRY_SECONDS)
-
     def abandon(self) -> None:
         """Roll back everywhere. What cannot be reached does by itself, or by a recovery run if it has prepared."""
         for _, resource, xid in self._in_turn():
             with suppress(ResourceLost, ResourceRefused):
                 resource.abandon(xid)
         self._xids.clear()
+
+
+def settled(resource: Resource, xid: Xid, commit: bool, ticket: str, deadline: float) -> Fate | None:
+    """What became of a branch that is decided; None if it had to be left to a recovery run.
+
+    ``deadline``: the monotonic time until which a lost resource is waited for.
+    """
+    while True:
+        try:
+            return resource.settle(xid, commit, ticket)
+        except ResourceRefused:
+            return None
+        except ResourceLost:
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(RETRY_SECONDS)

@@ -37,8 +37,15 @@ class Postgresql:
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
-        """The connection; for work, while a branch is begun. Raises ResourceLost."""
+        """For work in the branch that is begun. Raises ResourceLost, also if that was begun on one that is lost."""
+        if self._at_hand is not None and (self._connection is None or self._connection.closed):
+            raise ResourceLost("the connection on which the branch was begun is lost")
+        return self._open()
+
+    def _open(self) -> psycopg.Connection[Any]:
+        """The connection that stands, or a new one, on which no branch is at hand."""
         if self._connection is None or self._connection.closed:
+            self._at_hand = None
             try:
                 self._connection = psycopg.connect(self._dsn, **{"connect_timeout": 10, **self._options})
             except psycopg.OperationalError as error:
@@ -58,7 +65,7 @@ class Postgresql:
     @contextmanager
     def _answered(self) -> Iterator[psycopg.Connection[Any]]:
         """Errors become those of resources."""
-        connection = self.connection
+        connection = self._open()
         try:
             yield connection
         except psycopg.Error as error:

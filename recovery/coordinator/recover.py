@@ -6,9 +6,11 @@
    So a coordinator that is slow finds its transaction aborted, and one that was faster has its commit carried out.
 4. A commit of 1 is finished when every participant has been asked in 2, and has nothing of it left in doubt.
 
-The order is what makes it right. A participant had prepared before the commit was recorded (1), so if it does not list
-the branch afterwards (2), the branch has been settled. A decision is looked for (3) after the branch was found (2), so
-"none" is no old news. Each step does nothing if it has been done before: runs may be repeated, and may overlap.
+The order is what makes it right. A participant had prepared before the commit was recorded (1), so if it does not
+list the branch afterwards (2), the branch has been settled. A decision is looked for (3) after the branch was found
+(2), so "none" means undecided, or committed and finished in between. In that case the abort of 3 comes too late for
+everybody: no branch is left for it, which the run sees when it settles, and nobody will ask for it again. Each step
+does nothing if it has been done before: runs may be repeated, and may overlap.
 
 A transaction that began less than ``grace`` seconds ago and has no decision is left to its coordinator. That is a
 courtesy, not a condition: without it a run rolls back what others are just preparing.
@@ -19,7 +21,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from recovery.coordinator.decisions import Decision, Decisions
+from recovery.coordinator.decisions import Decision, DecisionRefused, Decisions
 from recovery.coordinator.names import branch_xid, our_name
 from recovery.coordinator.resources import Fate, Participant, Resource, ResourceLost, ResourceRefused
 from txobserver.xid import Xid
@@ -56,6 +58,12 @@ class Report:
     rows: list[Row] = field(default_factory=list)
     unreachable: dict[str, str] = field(default_factory=dict)
     waiting: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, other: Report) -> None:
+        """What another run found, with other decisions."""
+        self.rows += other.rows
+        self.unreachable.update(other.unreachable)
+        self.waiting += other.waiting
 
     @property
     def contradicted(self) -> list[Row]:
@@ -118,13 +126,26 @@ class _Run:
             if time.time() - name.began < self._grace:
                 self._tell(transaction, resource, xid, "none", Fate.PREPARED, BEGAN_A_MOMENT_AGO)
                 return
-            if not self._decisions.decide(transaction, False):
+            try:
+                aborted = not self._decisions.decide(transaction, False)
+            except DecisionRefused as error:
+                self._tell(transaction, resource, xid, "none", Fate.PREPARED, str(error))
+                return
+            if aborted and self._is_prepared(resource, xid):
                 self._fence(xid)
             decision = self._decisions.decision(transaction)
-            assert decision is not None, "one stands now"
+            if decision is None:
+                return  # somebody else has committed it meanwhile, and finished
         branch = resource, xid.bqual.decode()
         tickets = [each.ticket for each in decision.participants if (each.resource, each.branch) == branch]
         self._settle(transaction, resource, xid, decision.commit, tickets[0] if tickets else "")
+
+    def _is_prepared(self, resource: str, xid: Xid) -> bool:
+        """Whether a branch that was found in doubt still is."""
+        try:
+            return self._resources[resource].fate(xid, "") is Fate.PREPARED
+        except (ResourceLost, ResourceRefused):
+            return False  # the next run will know
 
     def _fence(self, xid: Xid) -> None:
         """The transaction is aborted: no branch of it shall prepare later, where that can be prevented."""
@@ -138,6 +159,8 @@ class _Run:
         decision = "commit" if commit else "rollback"
         try:
             fate = self._resources[resource].settle(xid, commit, ticket)
+            if not commit and fate is Fate.COMMITTED:
+                return  # and finished, before the abort was recorded
             row = self._tell(transaction, resource, xid, decision, fate)
             if fate.heuristic and (self._forget or not row.contradicted):
                 self._resources[resource].forget(xid)

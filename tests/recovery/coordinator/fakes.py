@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from recovery.coordinator.decisions import Decision, DecisionUnknown
+from recovery.coordinator.decisions import Decision, DecisionRefused, DecisionUnknown
 from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost
 from txobserver.xid import Xid
 
@@ -138,29 +138,39 @@ class MemoryResource:
 
 
 class MemoryDecisions:
-    """A log that is never lost; a step at which it is cut off leaves its writer in the dark."""
+    """A log that is never lost; a step at which it is cut off leaves who asked in the dark."""
 
     whose = "w"
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.made: dict[str, Decision] = {}
-        self.finished: set[str] = set()
 
-    def decide(self, name: str, commit: bool, participants: Sequence[Participant] = ()) -> bool:
+    def _step(self) -> None:
         try:
-            self.world.step()
-            stands = self.made.setdefault(name, Decision(commit, 0.0, tuple(participants))).commit
             self.world.step()
         except ResourceLost as error:
             raise DecisionUnknown(str(error)) from None
+
+    def decide(self, name: str, commit: bool, participants: Sequence[Participant] = ()) -> bool:
+        self._step()
+        stands = self.made.setdefault(name, Decision(commit, 0.0, tuple(participants))).commit
+        self._step()
         return stands
 
     def decision(self, name: str) -> Decision | None:
-        return self.made.get(name)
+        self._step()
+        found = self.made.get(name)
+        self._step()
+        return found
 
     def unfinished(self) -> dict[str, Decision]:
-        return {name: each for name, each in self.made.items() if each.commit and name not in self.finished}
+        return {name: each for name, each in self.made.items() if each.commit}
 
     def finish(self, name: str) -> None:
-        self.finished.add(name)
+        try:
+            self.world.step()
+            self.made.pop(name, None)
+            self.world.step()
+        except ResourceLost as error:
+            raise DecisionRefused(str(error)) from None

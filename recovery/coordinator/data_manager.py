@@ -1,0 +1,155 @@
+"""A broker in the transactions of the package ``transaction``, together with a SQLAlchemy session of zope.sqlalchemy.
+
+    broker = TransactionalBroker(Broker(*urls))
+    with transaction.manager:
+        channel = broker.join(session)
+        order = session.get(Order, 17)
+        channel.basic_publish("", "invoices", order.number)
+
+The broker votes first: it prepares, and inserts the decision into the session's database
+(``recovery.coordinator.table``). The session votes last, and its vote is its commit, as zope.sqlalchemy does it. So
+the database's commit decides, and whatever crashes, a recovery run finds its row or does not. Every other data
+manager of the transaction votes in between, and its "no" rolls both back.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+import psycopg
+import transaction
+from pika.adapters.blocking_connection import BlockingChannel
+from sqlalchemy.orm import Session
+from transaction.interfaces import IDataManager
+from zope.interface import implementer
+from zope.sqlalchemy import mark_changed
+
+from recovery.coordinator.branches import PATIENCE, TransactionRolledBack, settled
+from recovery.coordinator.broker import Broker
+from recovery.coordinator.decisions import LONGEST_TRANSACTION, DecisionRefused, DecisionUnknown
+from recovery.coordinator.names import branch_xid, new_global_name
+from recovery.coordinator.resources import BranchRolledBack, Participant, ResourceLost, ResourceRefused
+from recovery.coordinator.steps import Reached, unwatched
+from recovery.coordinator.table import TableDecisions, insert_commit, whose
+
+log = logging.getLogger("txha.coordinator")
+
+
+class TransactionalBroker:
+    """A broker for one thread's transactions, one after the other.
+
+    ``patience``: seconds for which the end of a transaction waits for a lost broker; then a recovery run has to do it.
+    ``reached``: see ``recovery.coordinator.steps``.
+    """
+
+    def __init__(self, broker: Broker, patience: float = PATIENCE, reached: Reached = unwatched) -> None:
+        self.broker = broker
+        self.patience = patience
+        self.reached = reached
+        self.finished: list[str] = []
+        """Transactions whose rows the next one takes away."""
+        self._joined: BrokerDataManager | None = None
+
+    def join(self, session: Session, manager: Any = transaction.manager) -> BlockingChannel:
+        """Take part in the present transaction, if that is not so yet; the channel for the work.
+
+        The session is registered with zope.sqlalchemy, on psycopg, and not two-phase: its commit is the decision. The
+        table of ``recovery.coordinator.table`` is there. Raises ResourceLost, ValueError.
+        """
+        present = manager.get()
+        if self._joined is None or self._joined.transaction is not present:
+            if session.twophase:
+                raise ValueError("the session is two-phase, and its commit has to be the decision")
+            connection = session.connection().connection.driver_connection  # here the session joins, if it has not
+            if not isinstance(connection, psycopg.Connection):
+                raise ValueError("the session's database is not PostgreSQL over psycopg")
+            joined = BrokerDataManager(self, session, connection, manager)
+            present.join(joined)
+            self._joined = joined
+        return self.broker.channel
+
+
+@implementer(IDataManager)
+class BrokerDataManager:
+    """The broker's part in one transaction; made by ``TransactionalBroker.join``."""
+
+    def __init__(
+        self, owner: TransactionalBroker, session: Session, connection: psycopg.Connection[Any], manager: Any
+    ) -> None:
+        self.transaction_manager = manager
+        self.transaction = manager.get()
+        self._owner = owner
+        self._session = session
+        self._connection = connection
+        self._began = time.clock_gettime(time.CLOCK_BOOTTIME)
+        self._name = str(new_global_name(whose(connection)))
+        self._xid = branch_xid(self._name, "broker")
+        self._participant: Participant | None = None
+        self._removing: list[str] = []
+        owner.broker.begin(self._xid)
+        owner.reached("broker begun")
+
+    def sortKey(self) -> str:
+        """Before the session (``~sqlalchemy:…``), which commits when it votes."""
+        return f"txha:{self._name}"
+
+    def tpc_begin(self, transaction: Any) -> None:
+        """Nothing to do: the branch has begun when the broker joined."""
+
+    def commit(self, transaction: Any) -> None:
+        """The session must commit even if nothing but the decision is new in it."""
+        mark_changed(self._session, self.transaction_manager)
+
+    def tpc_vote(self, transaction: Any) -> None:
+        """Prepare, and insert the decision. Raises TransactionRolledBack, and what the database raises."""
+        try:
+            if time.clock_gettime(time.CLOCK_BOOTTIME) - self._began > LONGEST_TRANSACTION:
+                raise TransactionRolledBack("the transaction is too old to be decided")
+            participant = self._owner.broker.prepare(self._xid)
+        except (BranchRolledBack, ResourceLost, ResourceRefused) as error:
+            raise TransactionRolledBack(str(error)) from error
+        self._owner.reached("broker prepared")
+        if participant is not None:
+            self._participant = participant
+            self._removing = list(self._owner.finished)
+            insert_commit(self._connection, self._name, participant, self._removing)
+            self._owner.reached("decision written")
+
+    def tpc_finish(self, transaction: Any) -> None:
+        """The database has committed, so the broker does. Raises nothing: what cannot be done now, recovery does."""
+        self._owner.finished = [name for name in self._owner.finished if name not in self._removing]
+        if self._participant is not None:
+            self._owner.reached("database committed")
+            self._settle(True)
+
+    def abort(self, transaction: Any) -> None:
+        """Roll back what has not been voted on."""
+        try:
+            self._owner.broker.abandon(self._xid)
+        except (ResourceLost, ResourceRefused) as error:
+            log.warning("%s is rolled back by the broker itself, or by a recovery run: %s", self._name, error)
+
+    def tpc_abort(self, transaction: Any) -> None:
+        """Roll back; but if the session may have committed before it failed, its database is asked."""
+        if self._participant is None:
+            self.abort(transaction)
+            return
+        info = self._connection.info
+        try:
+            decisions = TableDecisions(info.dsn, password=info.password or None)
+            self._settle(decisions.decide(self._name, False))
+        except (DecisionRefused, DecisionUnknown) as error:
+            log.warning("%s is left to a recovery run: %s", self._name, error)
+
+    def _settle(self, commit: bool) -> None:
+        deadline = time.monotonic() + self._owner.patience
+        fate = settled(self._owner.broker, self._xid, commit, "", deadline)
+        if fate is None:
+            log.warning("%s is left to a recovery run: the broker is lost", self._name)
+        elif fate.contradicts(commit):
+            log.error("%s: an operator has decided the broker's branch otherwise: %s", self._name, fate.value)
+        elif commit:
+            self._owner.reached("broker committed")
+            self._owner.finished.append(self._name)
