@@ -1,0 +1,209 @@
+"""SQLAlchemy through zope.sqlalchemy commits together with a broker, whatever dies, and whoever is faster."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import psycopg
+import pytest
+import transaction
+from sqlalchemy.exc import IntegrityError
+from transaction.interfaces import TransientError
+
+from python_tests.coordinator import orm
+from python_tests.coordinator.orm import STEPS_OF_ORM, Order
+from python_tests.coordinator.resources import Queue
+from python_tests.postgresql import PostgreSQL
+from recovery.coordinator import table
+from recovery.coordinator.branches import TransactionRolledBack
+from recovery.coordinator.data_manager import TransactionalBroker
+from recovery.coordinator.recover import Report, recover
+from recovery.coordinator.table import TableDecisions
+
+COMMITTED, ROLLED_BACK = 1, 0
+NUMBERS = (f"order-{number}" for number in count())
+
+
+class Shop:
+    """A database, a queue, and what they hold."""
+
+    def __init__(self, dsn: str, urls: list[str]) -> None:
+        orm.prepare_tables(dsn)
+        self.dsn, self.urls = dsn, urls
+        self.queue = Queue(urls)
+        self.sessions = orm.sessions(dsn)
+        self.at: dict[str, Callable[[], Any]] = {}
+        self.broker = orm.transactional(urls, self._reached)
+
+    def _reached(self, step: str) -> None:
+        self.at.get(step, lambda: None)()
+
+    def place(self, number: str, *others: Any) -> None:
+        """One transaction, with other data managers in it."""
+        with transaction.manager as present:
+            for other in others:
+                present.join(other)
+            orm.place(self.broker, self.sessions(), self.queue.own, number)
+
+    def look(self) -> tuple[int, int]:
+        """Orders that are stored, and messages that were sent and nobody has taken."""
+        with psycopg.connect(self.dsn) as connection:
+            [(stored,)] = connection.execute("SELECT count(*) FROM orm_orders").fetchall()
+        return stored, len(self.queue.look())
+
+    def decisions(self) -> int:
+        """Rows in the table of decisions that say commit."""
+        with psycopg.connect(self.dsn) as connection:
+            [(rows,)] = connection.execute("SELECT count(*) FROM txha_decisions WHERE committed").fetchall()
+        return int(rows)
+
+    def recover(self) -> Report:
+        """A recovery run of another process."""
+        return recover(TableDecisions(self.dsn), {"broker": self.queue.open()}, 0.0)
+
+
+@pytest.fixture
+def shop(postgresql: PostgreSQL, urls: list[str]) -> Iterator[Shop]:
+    shop = Shop(postgresql.dsn, urls)
+    yield shop
+    transaction.abort()
+    assert shop.recover().settled
+    assert shop.queue.open().in_doubt() == []
+    shop.broker.broker.close()
+    shop.queue.close()
+
+
+def test_both_commit(shop: Shop) -> None:
+    for number in ("a", "b", "c"):
+        shop.place(number)
+    assert shop.look() == (3, 3)
+    assert shop.decisions() == 1, "each transaction takes away the row of the one before"
+    assert shop.recover().settled
+    assert shop.decisions() == 0
+
+
+def test_an_exception_rolls_both_back_and_the_next_one_commits(shop: Shop) -> None:
+    with pytest.raises(ZeroDivisionError), transaction.manager:
+        orm.place(shop.broker, shop.sessions(), shop.queue.own, "a")
+        raise ZeroDivisionError
+    assert shop.look() == (0, 0)
+    shop.place("a")
+    assert shop.look() == (1, 1)
+
+
+def test_only_a_message(shop: Shop) -> None:
+    """The session has nothing new, and commits all the same: its commit is the decision."""
+    with transaction.manager:
+        shop.broker.join(shop.sessions()).basic_publish("", shop.queue.own, b"a")
+    assert shop.look() == (0, 1)
+
+
+def test_only_a_row(shop: Shop) -> None:
+    """The broker has nothing to prepare."""
+    with transaction.manager:
+        session = shop.sessions()
+        shop.broker.join(session)
+        session.add(Order(number="a", customer="a"))
+    assert shop.look() == (1, 0)
+    assert shop.decisions() == 0
+
+
+class SaysNo:
+    """A data manager that votes no, after the broker and before the session."""
+
+    transaction_manager = transaction.manager
+
+    def sortKey(self) -> str:
+        return "u"
+
+    def tpc_vote(self, transaction: Any) -> None:
+        raise TransientError("no")
+
+    def nothing(self, transaction: Any) -> None:
+        """Nothing to do."""
+
+    tpc_begin = commit = tpc_finish = tpc_abort = abort = nothing
+
+
+def test_a_no_of_anybody_rolls_both_back(shop: Shop) -> None:
+    with pytest.raises(TransientError):
+        shop.place("a", SaysNo())
+    assert shop.look() == (0, 0)
+
+
+def test_a_commit_that_is_refused_at_the_end(shop: Shop) -> None:
+    """The constraint is looked at when the database commits: the broker has prepared, and the row is inserted."""
+    shop.place("a")
+    assert shop.look() == (1, 1)
+    with pytest.raises(IntegrityError), transaction.manager:
+        session = shop.sessions()
+        shop.broker.join(session).basic_publish("", shop.queue.own, b"b")
+        session.add(Order(number="b", customer="a"))
+    assert shop.look() == (1, 1)
+    assert shop.queue.open().in_doubt() == []
+
+
+def test_a_session_in_two_phases_is_refused(shop: Shop) -> None:
+    with pytest.raises(ValueError, match="two-phase"), transaction.manager:
+        shop.broker.join(orm.sessions(shop.dsn, twophase=True)())
+
+
+def test_a_recovery_run_that_is_faster_rolls_both_back(shop: Shop) -> None:
+    shop.at["broker prepared"] = shop.recover
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        shop.place("a")
+    assert shop.look() == (0, 0)
+
+
+def test_a_recovery_run_waits_for_an_open_transaction(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "LOCK_SECONDS", 1)
+    reports: list[Report] = []
+    shop.at["decision written"] = lambda: reports.append(shop.recover())
+    shop.place("a")
+    assert [row.why.endswith("is still open in the database") for row in reports[0].rows] == [True]
+    assert shop.look() == (1, 1)
+
+
+def test_a_recovery_run_behind_the_commit_does_what_is_left(shop: Shop) -> None:
+    shop.at["database committed"] = shop.recover
+    shop.place("a")
+    assert shop.look() == (1, 1)
+
+
+@pytest.mark.parametrize("step", STEPS_OF_ORM)
+def test_sigkill_at_each_step(shop: Shop, step: str) -> None:
+    number = next(NUMBERS)
+    command = [sys.executable, "-m", "python_tests.coordinator.orm", shop.dsn, ",".join(shop.urls), shop.queue.own]
+    ended = subprocess.run([*command, number, "--die-at", step], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    assert shop.recover().settled
+    assert shop.look() == ((1, 1) if step in ("database committed", "broker committed") else (0, 0))
+    assert shop.decisions() == 0
+
+
+@pytest.mark.parametrize(("step", "left"), [("broker prepared", (0, 0)), ("database committed", (1, 1))])
+def test_sigkill_of_the_database(shop: Shop, postgresql: PostgreSQL, step: str, left: tuple[int, int]) -> None:
+    def kill() -> None:
+        postgresql.kill()
+        postgresql.start()
+
+    shop.at[step] = kill
+    if left == (0, 0):
+        with pytest.raises((psycopg.OperationalError, TransactionRolledBack)):
+            shop.place("a")
+    else:
+        shop.place("a")
+    assert shop.recover().settled
+    assert shop.look() == left
+
+
+def test_join_again_gives_the_same_channel(shop: Shop) -> None:
+    with transaction.manager:
+        session = shop.sessions()
+        assert isinstance(shop.broker, TransactionalBroker)
+        assert shop.broker.join(session) is shop.broker.join(session)
