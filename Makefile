@@ -64,6 +64,10 @@ bench-restart: install ## Restart, catch-up, take-over; about ten minutes; write
 	@echo "== bench-restart: how long it takes to come back"
 	@$(VENV)/bin/python -m python_tests.benchmarks.restart $(OPTIONS)
 
+bench-dtx: install ## Branches/s through prepare and commit beside plain tx; two minutes (OPTIONS=--quick: 20 seconds)
+	@echo "== bench-dtx: distributed transactions beside plain ones"
+	@$(VENV)/bin/python -m python_tests.benchmarks.dtx $(OPTIONS)
+
 dtx-crashes: install ## SIGKILL of everything at every step of a distributed transaction; ten minutes; writes docs
 	@echo "== dtx-crashes: coordinator, brokers and PostgreSQL, killed in turn"
 	@bash tests/system_packages.sh

@@ -222,29 +222,40 @@ class Loader(asyncio.Protocol):
         self._transport.write(data)  # type: ignore[attr-defined]
 
 
-async def connected(port: int, shape: Shape, result: Result, batches: Sequence[bytes], **how: int) -> Loader:
+async def connected(
+    port: int, shape: Shape, result: Result, batches: Sequence[bytes], kind: type[Loader] = Loader, **how: int
+) -> Loader:
     """A loader that is ready to begin. Raises LoadError, OSError."""
     _, loader = await asyncio.get_running_loop().create_connection(
-        lambda: Loader(shape, result, batches, **how), "127.0.0.1", port
+        lambda: kind(shape, result, batches, **how), "127.0.0.1", port
     )
     await loader.ready
     return loader
 
 
-async def run_load(ports: Sequence[int], connections: int, shape: Shape, seconds: float) -> Result:
+async def run_load(
+    ports: Sequence[int], connections: int, shape: Shape, seconds: float, kind: type[Loader] = Loader
+) -> Result:
     """Load for so many seconds from ``connections`` connections, which go round the ports. Raises LoadError."""
     result = Result()
-    await run_until(ports, connections, shape, asyncio.sleep(seconds), result)
+    await run_until(ports, connections, shape, asyncio.sleep(seconds), result, kind)
     return result
 
 
 async def run_until(
-    ports: Sequence[int], connections: int, shape: Shape, end: Awaitable[object], result: Result
+    ports: Sequence[int],
+    connections: int,
+    shape: Shape,
+    end: Awaitable[object],
+    result: Result,
+    kind: type[Loader] = Loader,
 ) -> None:
     """The same until ``end``, which is awaited when the load begins; ``result`` grows meanwhile. Raises LoadError."""
     batches = [batch_bytes(shape, number) for number in range(shape.period)]
     loaders = [
-        await connected(ports[number % len(ports)], shape, result, batches, first=number * len(batches) // connections)
+        await connected(
+            ports[number % len(ports)], shape, result, batches, kind, first=number * len(batches) // connections
+        )
         for number in range(connections)
     ]
     began = time.perf_counter()

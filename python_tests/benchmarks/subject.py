@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from broker_plugin.admin.client import AdminError, ask
-from python_tests.benchmarks.load import LoadError, Result, Shape, run_batches, run_load
+from python_tests.benchmarks.load import Loader, LoadError, Result, Shape, run_batches, run_load
 from python_tests.benchmarks.peers import declare
 from python_tests.memory import anonymous_bytes
 from python_tests.processes import LocalCluster
@@ -89,11 +89,11 @@ class Subject:
         self.expected += result.messages(shape)
         return result
 
-    def measure(self, connections: int, shape: Shape, seconds: float) -> Run:
+    def measure(self, connections: int, shape: Shape, seconds: float, kind: type[Loader] = Loader) -> Run:
         """Load for so many seconds, and the check that nothing went wrong. Raises Refused."""
         departures = self.departures()
         try:
-            result = asyncio.run(run_load([self.port], connections, shape, seconds))
+            result = asyncio.run(run_load([self.port], connections, shape, seconds, kind))
         except (LoadError, OSError) as error:
             raise Refused(f"the load was cut short: {error}") from None
         self.expected += result.messages(shape)

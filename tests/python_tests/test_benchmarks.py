@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pamqp import commands, frame
 
+from python_tests.benchmarks import dtx as dtx_benchmark
 from python_tests.benchmarks import growth
 from python_tests.benchmarks.consume import Taken
 from python_tests.benchmarks.dimensions import DIMENSIONS, Pace, Point, open_transactions
@@ -113,3 +114,11 @@ def test_every_dimension_has_points_in_order() -> None:
     for dimension in DIMENSIONS.values():
         for points in (dimension.points, dimension.quick):
             assert len(points) > 1 and list(points) == sorted(set(points))
+
+
+def test_every_way_of_the_dtx_benchmark_is_counted(tmp_path: Path) -> None:
+    """The subject refuses a run whose messages are not all there."""
+    found = dtx_benchmark.measure(0.2, 1, (2,), tmp_path)
+    assert set(found) == set(dtx_benchmark.WAYS) and all(runs[2].commits > 0 for runs in found.values())
+    text = dtx_benchmark.page(found, 0.2, 1)
+    assert all(f"| 2 | {way} | " in text for way in dtx_benchmark.WAYS)
