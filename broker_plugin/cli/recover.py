@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -58,23 +60,26 @@ def dtx_recover(
 
 def _run(log: Path | None, databases: list[str], brokers: list[str], grace: float, forget: bool) -> Report:
     from recovery.coordinator.broker import Broker
-    from recovery.coordinator.decisions import DecisionRefused, DecisionUnknown
+    from recovery.coordinator.decisions import DecisionRefused, Decisions, DecisionUnknown
     from recovery.coordinator.log import DecisionLog
     from recovery.coordinator.postgresql import Postgresql
     from recovery.coordinator.recover import Report, recover
     from recovery.coordinator.table import TableDecisions
 
     resources: dict[str, Resource] = {shown(urls): Broker(*urls.split(",")) for urls in brokers}
+    sources: dict[str, Callable[[], Decisions]]
+    if log is not None:
+        resources.update({shown(dsn): Postgresql(dsn) for dsn in databases})
+        sources = {str(log): partial(DecisionLog, log)}
+    else:
+        sources = {shown(dsn): partial(TableDecisions, dsn) for dsn in databases}
     report = Report()
     try:
-        if log is not None:
-            resources.update({shown(dsn): Postgresql(dsn) for dsn in databases})
-            return recover(DecisionLog(log), resources, grace, forget)
-        for dsn in databases:
+        for place, decisions in sources.items():
             try:
-                report.add(recover(TableDecisions(dsn), resources, grace, forget))
+                report.add(recover(decisions(), resources, grace, forget))
             except (DecisionRefused, DecisionUnknown) as error:
-                report.unreachable[shown(dsn)] = str(error)
+                report.unreachable[place] = str(error)
         return report
     finally:
         for resource in resources.values():

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from broker_plugin.admin.client import ask
@@ -147,6 +148,12 @@ def test_people_get_a_table_and_mistakes_a_sentence(site: Site) -> None:
     given = ["--log", str(site.log), "--database", site.dsn, "--broker", site.cluster.urls[0]]
     answer = subprocess.run([*command, *given], capture_output=True, text=True, check=False)
     assert answer.returncode == 0 and "commit" in answer.stdout
+    with psycopg.connect(site.dsn, autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS txha_decisions")
+    answer = subprocess.run([*command, "--database", site.dsn, "--json"], capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    [why] = json.loads(answer.stdout)["unreachable"].values()
+    assert '"txha_decisions" does not exist' in why
     answer = subprocess.run([*command, "--log", "/nowhere/log"], capture_output=True, text=True, check=False)
     assert (answer.returncode, answer.stderr) == (2, "txha: there is no decision log /nowhere/log\n")
 

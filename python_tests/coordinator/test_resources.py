@@ -199,6 +199,7 @@ def test_a_role_that_may_not_settle_is_refused(table: Table) -> None:
     with pytest.raises(ResourceRefused, match="permission"):
         stranger.settle(xid, True, "")
     assert xid in stranger.in_doubt()
+    assert stranger.name == worker.name
     worker.abandon(xid)
     stranger.close()
 

@@ -120,7 +120,7 @@ class DecisionLog:
 
     @contextmanager
     def _acting(self) -> Iterator[None]:
-        """Errors of the file become those of decisions: nothing was recorded that could not be taken back."""
+        """Errors of the file become those of decisions: nothing whole was recorded."""
         if self._failed is not None:
             raise DecisionRefused(self._failed)
         try:
@@ -219,13 +219,9 @@ class DecisionLog:
             self._decisions.pop(record["end"], None)
 
     def _append(self, record: dict[str, Any]) -> None:
-        """Raises OSError if it could not be written and has left no trace."""
+        """Raises OSError if it could not be written: who has the lock next cuts off what there is of it."""
         line, crc = encode_line(record, self._crc)
-        try:
-            self._files.write(self._descriptor, [line])
-        except OSError:
-            self._files.truncate(self._descriptor, self._at)
-            raise
+        self._files.write(self._descriptor, [line])
         self._take(record)
         self._at, self._crc = self._at + len(line), crc
 

@@ -11,7 +11,8 @@ its row and not ended, and makes every later one fail: a decision is still a com
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -60,14 +61,15 @@ class TableDecisions:
         with self._connect() as connection:
             self.whose = whose(connection)
 
-    def _connect(self) -> psycopg.Connection[Any]:
-        """Raises DecisionRefused."""
+    @contextmanager
+    def _connect(self) -> Iterator[psycopg.Connection[Any]]:
+        """For one question. Raises DecisionRefused."""
         try:
-            connection = psycopg.connect(self._dsn, autocommit=True, **self._options)
-            connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'".encode())
+            with psycopg.connect(self._dsn, autocommit=True, **self._options) as connection:
+                connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'".encode())
+                yield connection
         except psycopg.Error as error:
             raise DecisionRefused(f"the decisions cannot be reached: {error}") from error
-        return connection
 
     def decide(self, name: str, commit: bool, participants: Sequence[Participant] = ()) -> bool:
         """Only to abort: a commit is the database's own. Raises DecisionRefused while the transaction is open."""
