@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from broker_plugin.cli.main import main
+from broker_plugin.compiled import SWITCH
 from python_tests.judge import judge
 from python_tests.load import Queues
 from python_tests.processes import LocalCluster
@@ -114,6 +115,7 @@ def test_what_can_be_mended_is_one_sentence(
     tmp_path: Path, options: tuple[str, ...], sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["txha", "stress", "--dir", str(tmp_path / "run"), *options])
+    monkeypatch.setenv(SWITCH, "pure")  # this process has loaded the plain modules
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == BAD_INPUT
