@@ -61,7 +61,7 @@ def page(found: dict[Case, Found], seconds: float) -> str:
     """The page."""
     parts = [HEAD, f"\n{len(found)} cases, {seconds:.0f} seconds.\n"]
     for way, victims in ((AT, VICTIMS), (BEHIND, VICTIMS), (LEFT, (CLUSTER, DATABASE))):
-        parts.append(f"\n## Killed {way} the step\n\nKilled {WAYS[way]}.\n\n")
+        parts.append(f"\n## {way.capitalize()} the step\n\nKilled {WAYS[way]}.\n\n")
         parts.append(
             table(
                 [[step, *(cell(found[Case(each, step, way)]) for each in victims)] for step in ORDER_OF_STEPS], victims
