@@ -131,8 +131,13 @@ def takeover(
 
 
 def main() -> None:
-    """The entry point: errors are one sentence on stderr, exit status 2 for what the user can mend."""
+    """The entry point: a new process, which runs the compiled core if there is one."""
     use()
+    command_line()
+
+
+def command_line() -> None:
+    """Carry out a command: errors are one sentence on stderr, exit status 2 for what the user can mend."""
     from txobserver.store import StoreError
 
     try:

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from broker_plugin.cli.main import main
-from broker_plugin.compiled import SWITCH
+from broker_plugin.cli.main import command_line
 from python_tests.judge import judge
 from python_tests.load import Queues
 from python_tests.processes import LocalCluster
@@ -115,9 +114,8 @@ def test_what_can_be_mended_is_one_sentence(
     tmp_path: Path, options: tuple[str, ...], sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["txha", "stress", "--dir", str(tmp_path / "run"), *options])
-    monkeypatch.setenv(SWITCH, "pure")  # this process has loaded the plain modules
     with pytest.raises(SystemExit) as ended:
-        main()
+        command_line()
     assert ended.value.code == BAD_INPUT
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("txha: ")]
     assert sentence in line and not (tmp_path / "run" / "cluster").exists()
