@@ -92,7 +92,8 @@ class Backups:
         self._must_resync.discard(join.member)
         session = self._session(node, join, -1, QueueGuard(NEVER), now)
         self._emit(LogLine(f"backup {node} resynchronises queue by queue"))
-        session.resync = Resync(node, self._primary.generation, join.session, self._replica, self._emit)
+        portion = self._settings.portion_bytes
+        session.resync = Resync(node, self._primary.generation, join.session, self._replica, self._emit, portion)
         self._primary.listeners.append(session.resync)
 
     def _session(self, node: str, join: Join, keep: int, guard: QueueGuard, now: float) -> Session:
@@ -135,7 +136,7 @@ class Backups:
             session.acknowledge(ack.sequence, tail, now, NEVER if counts else self._settings.small_lag)
         elif session.resync.ended_at is None:
             session.progress_at = now
-            session.resync.store_marked()
+            session.resync.store_marked(now)
         elif ack.sequence == session.resync.ended_at:
             self._primary.listeners.remove(session.resync)
             session.stream_from(ack.sequence, QueueGuard(self._replica.tail.sequence))
@@ -147,7 +148,7 @@ class Backups:
         session = self._current(node, message.session)
         if session is not None and session.resync is not None:
             session.progress_at = now
-            session.resync.missing(message)
+            session.resync.missing(message, now)
 
     def leave(self, node: str, session_number: int, reason: str, now: float) -> None:
         """A backup's own store is the reason: it fails one transaction, not all that follow."""

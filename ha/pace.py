@@ -1,9 +1,9 @@
 """Pace: how fast a joiner is served, so that it costs the commits that go on meanwhile little.
 
 At full speed a catch-up takes whatever processor and disk there are, the commits' part too. So a joiner is sent one
-portion at a time, and rests after each for twice as long as that took: it works for a third of the time. A rest must
-be earned: only after what it still lacks has shrunk by half a portion since the last one. Else a load that goes on
-would keep it away for ever (P12); then it works without rest, and catches up if it can at all.
+portion at a time, and rests after each for twice as long as that took: it works for a third of the time. Where the end
+moves on, a rest must be earned: only after what is still lacking has shrunk by half a portion since the last one. Else
+a load that goes on would keep the joiner away for ever (P12); then it works without rest, and catches up if it can.
 """
 
 from __future__ import annotations
@@ -38,8 +38,13 @@ class Pace:
 
     def end(self, now: float, portion: int, lag: int) -> None:
         """It has arrived; ``lag`` is what is still lacking."""
-        assert self._began is not None
-        took, self._began = now - self._began, None
         if self._lag is None or lag + portion // 2 <= self._lag:
             self._lag = lag
-            self._until = now + min(RESTS * took, LONGEST_REST)
+            self.rest(now)
+        self._began = None
+
+    def rest(self, now: float) -> None:
+        """It has arrived, and there is an end of such portions, so a rest is earned by each."""
+        assert self._began is not None
+        self._until = now + min(RESTS * (now - self._began), LONGEST_REST)
+        self._began = None

@@ -6,6 +6,9 @@ is sent live to the queues walked so far. When all are live, the snapshot ends *
 the joiner has what every event up to E leads to. Tx-queues that have not ended at E are sent from their first event,
 and the stream itself follows from E+1.
 
+What was there when the copy began is walked at a joiner's pace (``ha.pace``), what came later without rest: load that
+goes on cannot keep the walk from its end.
+
 Why nothing comes twice or never: an event up to E reaches the joiner through its queues only, an event behind E through
 the stream only. A transaction is applied to all queues in one step, so E never lies within one. That cut does the work
 of seed 003's skip sets (docs/decisions/skip-sets.md).
@@ -17,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from ha.applied import Applied
+from ha.pace import Pace
 from ha.replica import Replica
 from ha.replicating_subscription import PAGE, ReplicatingSubscription
 from ha.wire import (
@@ -32,13 +36,14 @@ from ha.wire import (
 from txobserver.configuration import DECLARE_QUEUE
 from txobserver.effects import Effect, Send
 from txobserver.events import Configure, Message, Removal
+from txobserver.ids import place_of
 
 
 class Resync(Applied):
-    """One joiner's snapshot in the making; it listens to what the primary applies."""
+    """One joiner's snapshot in the making; it listens to what the primary applies. ``portion``: bytes without rest."""
 
     def __init__(
-        self, node: str, generation: int, session: int, replica: Replica, emit: Callable[[Effect], None]
+        self, node: str, generation: int, session: int, replica: Replica, emit: Callable[[Effect], None], portion: int
     ) -> None:
         self.ended_at: int | None = None
         self._node = node
@@ -49,29 +54,48 @@ class Resync(Applied):
         self._subscriptions: dict[int, ReplicatingSubscription] = {}
         self._to_walk: deque[int] = deque()
         self._walking: ReplicatingSubscription | None = None
+        self._pace = Pace()
+        self._portion = portion
+        self._portion_bytes = 0
+        self._resting = False
+        self._began_at = place_of(replica.applied.sequence + 1)
         self._send(ResyncBegin(generation, session, replica.contents.configuration.copy()))
 
     def marked(self, queue: int, place: int) -> None:
         """Marks go with the end of the snapshot."""
 
-    def store_marked(self) -> None:
+    def store_marked(self, now: float) -> None:
         """The joiner's store is marked: walk the queues."""
         if self._subscriptions or self._walking:
             return
+        self._pace.begin(now)
         for number in sorted(self._replica.contents.configuration.numbers()):
             self._subscribe(number)
         self._walk()
 
-    def missing(self, message: Missing) -> None:
+    def missing(self, message: Missing, now: float) -> None:
         """The joiner says what it lacks of the last page."""
         walking = self._walking
-        if walking is None or walking.queue != message.queue:
+        if walking is None or walking.queue != message.queue or self._resting:
             return
         self.flush()
         if message.places:
             entries = walking.content(self._replica.contents, message.places)
             self._send(QueueContent(self._generation, self._session, walking.queue, entries))
-        self._walk()
+            self._portion_bytes += sum(len(body.body) for _, _, body in entries)
+        if self._portion_bytes >= self._portion and (walking.live or walking.cursor < self._began_at):
+            self._portion_bytes = 0
+            self._pace.rest(now)
+            self._resting = True
+        else:
+            self._walk()
+
+    def go_on(self, now: float) -> None:
+        """Walk on after a rest."""
+        if self._resting and not self._pace.resting(now):
+            self._resting = False
+            self._pace.begin(now)
+            self._walk()
 
     def flush(self) -> None:
         """Send what happened live since the last call."""

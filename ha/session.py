@@ -108,6 +108,7 @@ class Session:
         effects: list[Effect] = []
         if self.resync is not None:
             self.resync.flush()
+            self.resync.go_on(now)
             return effects
         if not awaited and not self._next_portion(durable, settings.portion_bytes, now):
             return effects

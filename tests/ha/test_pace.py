@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ha.pace import LONGEST_REST, Pace
 from ha.queue_guard import QueueGuard
+from ha.replicating_subscription import PAGE
 from ha.session import Session
-from ha.wire import Entries
+from ha.wire import Entries, QueueContent, QueueSnapshot
 from tests.ha.memory_cluster import MemoryCluster
 from tests.ha.memory_host import text
 from tests.ha.steps import backups_of, declared
@@ -104,6 +105,34 @@ def test_a_ready_member_that_comes_back_behind_is_not_paced() -> None:
     cluster.run(lambda: primary.host.answer("publish 299") == "ok")
     assert max(on_the_way) > 8000, "all that there is at once"
     assert len(cluster.coordination.record.ready) == 3 and cluster.all_ready()
+
+
+def test_a_copy_rests_after_each_portion() -> None:
+    """A new store is filled queue by queue: after each full portion twice as long as that took passes."""
+    cluster = declared("q", portion_bytes=500)
+    primary, name = cluster.primary, backups_of(cluster)[0].name
+    cluster.kill(name)
+    cluster.run(lambda: len(cluster.coordination.record.ready) == 2)
+    for number in range(4 * PAGE):
+        primary.report(lambda n=number: primary.host.publish("q", f"{n}"))  # type: ignore[misc]
+    cluster.run(lambda: primary.host.answer(f"publish {4 * PAGE - 1}") == "ok")
+    primary.core.log_first = primary.disk.frames[-1].last + 1
+    sent: list[tuple[float, bool]] = []
+
+    def look(source: str, target: str, message: object) -> bool:
+        if target == name and isinstance(message, QueueSnapshot | QueueContent):
+            sent.append((cluster.now, isinstance(message, QueueSnapshot)))
+        return False
+
+    cluster.lose = look
+    cluster.start(name, wipe=True)
+    cluster.run(cluster.all_ready)
+    asked = [at for at, is_page in sent if is_page]
+    answered = [at for at, is_page in sent if not is_page]
+    assert len(asked) == 5 and len(answered) == 4
+    for page, (began, ended, after) in enumerate(zip(asked, answered, asked[1:], strict=False)):
+        assert after - ended >= 1.99 * (ended - began) > 0, page
+    cluster.check_agreement()
 
 
 def test_a_joiner_gets_there_while_others_publish_all_the_time() -> None:

@@ -120,8 +120,8 @@ def test_failing_primary_leaves_the_absent() -> None:
 def test_snapshot_with_later_configuration() -> None:
     """P7: what is applied before the end of a snapshot is encoded stands behind that end, and not in it as well."""
     replica, emitted = Replica(MemoryBase(), Meta(), {}), list[Effect]()
-    resync = Resync("b", 1, 1, replica, emitted.append)
-    resync.store_marked()
+    resync = Resync("b", 1, 1, replica, emitted.append, 1 << 20)
+    resync.store_marked(0.0)
     step = queue_step("q", False, {})
     replica.append(1, Configure(1, step.operation, step.name, step.arguments))
     replica.apply(1)
