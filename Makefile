@@ -33,7 +33,7 @@ test: install lint ## Run the whole suite
 	@bash tests/system_packages.sh
 	@$(VENV)/bin/python -m pytest
 	@test ! -f build/compiled/fingerprint || echo "== the tests of the core again, compiled"
-	@test ! -f build/compiled/fingerprint || TXHA_CORE=compiled $(VENV)/bin/python -m pytest $(CORE_TESTS)
+	@test ! -f build/compiled/fingerprint || TXHA_CORE=compiled $(VENV)/bin/python -m pytest -m "not plain and not fuzz" $(CORE_TESTS)
 
 lint: $(STAMP) ## ruff, mypy strict, import directions
 	@echo "== lint: ruff, mypy, import-linter"

@@ -54,12 +54,14 @@ def test_what_they_hold() -> None:
     assert (after - before) / 1000 < 6000, "bytes for each"
 
 
+@pytest.mark.plain
 def test_what_a_list_of_them_costs(many: tuple[MemoryCluster, MemoryNode]) -> None:
     few = with_prepared(100)[1]
     each = [lines_of(lambda n=node: content_of(n).branches()) / count for node, count in ((few, 100), (many[1], MANY))]
     assert each[1] < 1.2 * each[0]
 
 
+@pytest.mark.plain
 def test_what_others_cost_beside_them(many: tuple[MemoryCluster, MemoryNode]) -> None:
     """A plain transaction, a branch, and a decision by xid take as much work as beside a hundred."""
     few = with_prepared(100)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ha.tx_tracker import TxTrackers
 from tests.operations import lines_of
 
@@ -68,6 +70,7 @@ def test_a_transaction_that_touches_no_queue_holds_nobody_back() -> None:
     assert trackers.clear
 
 
+@pytest.mark.plain
 def test_an_acknowledgement_costs_what_it_empties_however_many_trackers_there_are() -> None:
     costs = []
     for count in (10, 10_000):

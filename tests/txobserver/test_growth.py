@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.operations import lines_of
 from txobserver.configuration import BindingSpec, Configuration, binding_step, queue_step
 from txobserver.contents import Contents
@@ -32,6 +34,7 @@ def filled(messages: int) -> Contents:
     return contents
 
 
+@pytest.mark.plain
 def test_a_page_costs_what_it_returns() -> None:
     small, large = filled(200), filled(20_000)
     for middle in (0.25, 0.75):
@@ -42,6 +45,7 @@ def test_a_page_costs_what_it_returns() -> None:
         assert costs[0] == costs[1]
 
 
+@pytest.mark.plain
 def test_a_purged_or_settled_beginning_does_not_slow_the_rest() -> None:
     costs = []
     for gone in (100, 10_000):
@@ -68,6 +72,7 @@ def bind(configuration: Configuration, number: int) -> Configure:
     return numbered(configuration, binding_step(BindingSpec("amq.topic", "q", True, f"key.{number}", {})))
 
 
+@pytest.mark.plain
 def test_one_binding_more_costs_the_same_however_many_there_are() -> None:
     costs = []
     for count in (10, 5000):
