@@ -27,13 +27,10 @@ demo: install ## Kill two primaries under load and print what the clients saw
 	@echo "== demo: three nodes, two kills, every transaction judged from the clients' own records"
 	@$(VENV)/bin/txha demo
 
-CORE_TESTS := tests/amqp tests/embedded tests/ha tests/txobserver
 test: install lint ## Run the whole suite
 	@echo "== tests"
 	@bash tests/system_packages.sh
-	@$(VENV)/bin/python -m pytest
-	@test ! -f build/compiled/fingerprint || echo "== the tests of the core again, compiled"
-	@test ! -f build/compiled/fingerprint || TXHA_CORE=compiled $(VENV)/bin/python -m pytest -m "not plain and not fuzz" $(CORE_TESTS)
+	@bash tests/run_all.sh
 
 lint: $(STAMP) ## ruff, mypy strict, import directions
 	@echo "== lint: ruff, mypy, import-linter"

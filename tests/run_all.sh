@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The whole suite in two halves side by side: what computes, and what mostly waits for real processes. Where the core is
+# compiled, its own tests run once more on the compiled one. The exit status is 0 if everything passed.
+set -uo pipefail
+python=.venv/bin/python
+waits=(tests/processes tests/stress python_tests)
+core=(tests/amqp tests/embedded tests/ha tests/txobserver)
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+
+computes() {
+  "$python" -m pytest tests "${waits[@]/#/--ignore=}" || return
+  if [ -f build/compiled/fingerprint ]; then
+    echo "== the tests of the core again, compiled"
+    TXHA_CORE=compiled "$python" -m pytest -m "not plain and not fuzz" "${core[@]}"
+  fi
+}
+
+echo "== tests with real processes; those that only compute run beside them and are told afterwards"
+computes >"$said" 2>&1 &
+half=$!
+"$python" -m pytest "${waits[@]}"
+first=$?
+wait "$half"
+second=$?
+echo "== tests that only compute"
+cat "$said"
+[ "$first" -eq 0 ] && [ "$second" -eq 0 ]
