@@ -240,11 +240,12 @@ class Coordinator(Client):
         self.later(0.1, 0.5, self._look)
 
     def _found(self, listed: list[Xid]) -> None:
-        """A branch of ours may be prepared that we took for ended: its prepare was still on its way."""
+        """A branch of ours may be prepared that we took for ended: its requests were on their way."""
         for xid in listed:
             attempt = self.book.branches[xid]
             mine = attempt.client.startswith(f"{self._id}c")
-            if mine and attempt.outcome == ROLLED_BACK and attempt not in self._doubts:
+            known = attempt in (self._attempt, *self._doubts, *self._pair, *self._waiting)
+            if mine and not known and attempt.outcome in (ROLLED_BACK, SENT):
                 self._doubts.append(attempt)
 
     def _resolve(self, attempt: Attempt, outcome: Outcome) -> None:
@@ -261,7 +262,7 @@ class Coordinator(Client):
             self._roll_back(link, attempt)
         else:
             self._doubts.remove(attempt)
-            attempt.final = True
+            attempt.final = outcome is not Outcome.UNKNOWN  # its start may be on its way, on an earlier connection
             if xid.globally in self._decided and not any(each.xid.globally == xid.globally for each in self._doubts):
                 self._decided.pop(xid.globally)
                 link.forget_globally(xid.globally)
