@@ -1,0 +1,65 @@
+"""A Spark session for this project's jobs: embedded, on all processors and with nothing to set up, unless told else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOCAL = "local[*]"
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+EMBEDDED = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4 -XX:+UseParallelGC",
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+}
+"""Only on the master ``local``: it listens on loopback and has the processors of this machine."""
+
+
+class PipelineError(Exception):
+    """The pipeline cannot do what was asked; one sentence says why, and what to do."""
+
+
+def spark_session(
+    name: str = "txha", master: str | None = None, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """The running session, or a new one with the sources and sinks of this project registered.
+
+    ``master``: as for spark-submit; without it, what spark-submit has set, else ``local[*]``. ``settings`` override
+    ours. Raises PipelineError without PySpark or Java.
+    """
+    check_installed()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.conf import SparkConf
+    from pyspark.sql import SparkSession
+
+    given = SparkConf()
+    chosen = master or given.get("spark.master", None) or LOCAL
+    ours = {**SETTINGS, **(EMBEDDED if chosen.startswith("local") else {})}
+    builder = SparkSession.builder.appName(name).master(chosen)
+    for key, value in {**ours, **dict(given.getAll()), **(settings or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def check_installed() -> None:
+    """Raises PipelineError, with what is to be installed."""
+    if find_spec("pyspark") is None:
+        raise PipelineError("this needs PySpark: pip install 'txha[spark]'")
+    home = os.environ.get("JAVA_HOME")
+    if not (home and os.path.exists(os.path.join(home, "bin", "java"))) and shutil.which("java") is None:
+        raise PipelineError("Spark needs Java 17 or later; on Debian: apt-get install openjdk-17-jre-headless")

@@ -1,0 +1,1 @@
+"""The data pipeline, on one Spark session that all these tests share."""
