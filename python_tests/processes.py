@@ -35,6 +35,11 @@ def free_base_port(count: int) -> int:
     raise RuntimeError(f"there are no {count} free loopback ports from {LOWEST_PORT} up to the outgoing connections'")
 
 
+def end_on_sigterm() -> None:
+    """From now on SIGTERM leaves this process as an error would, so that it ends what it has started."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+
 class LocalCluster:
     """Three nodes (by default) below ``directory``. A context manager: everything it started is ended with it."""
 

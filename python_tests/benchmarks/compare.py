@@ -22,6 +22,7 @@ from pathlib import Path
 from python_tests.benchmarks.load import CONFIRM, TX, LoadError, Shape, run_load
 from python_tests.benchmarks.peers import RabbitMq, Txha, declare, purge, waiting
 from python_tests.benchmarks.report import write_report
+from python_tests.processes import end_on_sigterm
 
 CONNECTIONS = (1, 8, 32)
 QUEUES = 4
@@ -145,6 +146,7 @@ def machine() -> str:
 
 def main() -> int:
     """Run, write, and print where."""
+    end_on_sigterm()
     parser = argparse.ArgumentParser(description="txha beside RabbitMQ, in one run.")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one measurement")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured; medians are reported")

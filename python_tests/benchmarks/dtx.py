@@ -23,6 +23,7 @@ from pamqp import commands
 from python_tests.benchmarks.compare import machine
 from python_tests.benchmarks.load import TX, Loader, LoadError, Shape, marshalled
 from python_tests.benchmarks.subject import Refused, Run, Subject, pause
+from python_tests.processes import end_on_sigterm
 from recovery.dtx import methods as dtx
 
 CONNECTIONS = (1, 8, 32)
@@ -137,6 +138,7 @@ def page(found: dict[str, dict[int, Run]], seconds: float, rounds: int) -> str:
 
 def main() -> int:
     """Measure, write, and print where; 1 if there is no figure."""
+    end_on_sigterm()
     parser = argparse.ArgumentParser(description="Branches beside plain transactions.")
     parser.add_argument("--seconds", type=float, help="length of one measurement")
     parser.add_argument("--rounds", type=int, help="how often each is measured; medians are reported")

@@ -18,6 +18,7 @@ from typing import Any
 from python_tests.benchmarks.compare import machine
 from python_tests.benchmarks.curves import write_curves
 from python_tests.benchmarks.dimensions import DIMENSIONS, Dimension, Pace, Plot, Point
+from python_tests.processes import end_on_sigterm
 
 RESULTS = "growth.json"
 PAGE = "growth.md"
@@ -98,6 +99,7 @@ def _table(dimension: Dimension, points: list[Point]) -> list[str]:
 
 def main() -> int:
     """Measure and write; 1 if a point has no figure."""
+    end_on_sigterm()
     parser = argparse.ArgumentParser(description="txha when there is more of something.")
     parser.add_argument("--only", action="append", choices=list(DIMENSIONS), help="this dimension; may be repeated")
     parser.add_argument("--quick", action="store_true", help="few points, short runs; about three minutes")

@@ -27,6 +27,7 @@ from python_tests.benchmarks.curves import write_curves, write_histogram
 from python_tests.benchmarks.dimensions import CONNECTIONS, QUEUES, SHAPE
 from python_tests.benchmarks.load import LoadError, Result, run_until
 from python_tests.benchmarks.subject import Refused, Subject
+from python_tests.processes import end_on_sigterm
 from python_tests.waiting import wait_until
 
 RESULTS = "restart.json"
@@ -261,6 +262,7 @@ SECTIONS: dict[str, Callable[[Path, dict[str, Any]], list[str]]] = {
 
 def main() -> int:
     """Measure and write; 1 if a part has no figure."""
+    end_on_sigterm()
     parser = argparse.ArgumentParser(description="How long txha takes to come back.")
     parser.add_argument("--only", action="append", choices=list(PARTS), help="this part; may be repeated")
     parser.add_argument("--quick", action="store_true", help="little of everything; about a minute")
