@@ -110,7 +110,8 @@ class Coordinator(Client):
             self._prepare(link, attempt)
 
     def _roll_back(self, link: ClientLink, attempt: Attempt) -> None:
-        """One that is not prepared."""
+        """One that is not prepared, as far as is known."""
+        attempt.asked.add(False)
         link.status(
             partial(link.branches.rollback, link.channel, attempt.xid),
             lambda status: None,
@@ -223,7 +224,8 @@ class Coordinator(Client):
         def told(status: Status) -> None:
             if status is Status.OK:
                 for attempt in pair:
-                    self._tell(link, attempt, wanted, status)
+                    if not attempt.final:  # else it may be forgotten already
+                        self._tell(link, attempt, wanted, status)
 
         link.status(partial(link.branches.decide_globally, link.channel, which, commit), lambda status: None, told)
 
