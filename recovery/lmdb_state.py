@@ -9,6 +9,7 @@ that points behind the file's end makes LMDB's map end the process that follows 
 from __future__ import annotations
 
 import errno
+import os
 import struct
 import zlib
 from collections.abc import Iterator
@@ -71,6 +72,40 @@ def check(directory: Path) -> None:
         in_a_child(read)
     except StoreDamaged as error:
         raise StoreDamaged(f"{directory} is damaged ({error}); let the node rejoin with a new store") from error
+
+
+def read_meta(directory: Path) -> Meta:
+    """The meta of the last checkpoint in this node's directory, also while the node runs; an empty one without any.
+
+    One short read transaction in the table of readers, so that the node keeps those pages meanwhile. A child reads
+    first, since a damaged page may end its process. Raises StoreDamaged, StoreError.
+    """
+    state = directory / "state"
+    if not (state / "data.mdb").exists():
+        return Meta()
+
+    def read() -> None:
+        _read_meta(state)
+
+    in_a_child(read)
+    return _read_meta(state)
+
+
+def _read_meta(state: Path) -> Meta:
+    try:
+        with _reader(state) as env, env.begin() as txn:
+            data = txn.get(_META_KEY, db=env.open_db(b"meta", txn=txn, create=False))
+            return Meta() if data is None else _decode_meta(unsealed(_META_KEY, data))
+    except lmdb.NotFoundError:
+        return Meta()
+    except (lmdb.Error, ValueError) as error:
+        raise StoreDamaged(f"{state} cannot be read: {error}") from error
+
+
+def _reader(state: Path) -> lmdb.Environment:
+    """An environment that writes nothing but its line in the table of readers, and not even that where it must not."""
+    lock = os.access(state / "lock.mdb", os.W_OK)
+    return lmdb.open(str(state), map_size=MAP_SIZE, max_dbs=4, readonly=True, create=False, lock=lock)
 
 
 class LmdbState:

@@ -14,8 +14,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from recovery.node_admin import FILE
+
 log = logging.getLogger("txha.admin")
-FILE = "admin.json"
 MAX_LINE = 1 << 20
 
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]

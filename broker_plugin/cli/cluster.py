@@ -13,10 +13,10 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from broker_plugin.admin.client import AdminError, ask
 from broker_plugin.cli.echo import Echo
 from broker_plugin.cli.layout import CONFIG_FILE, LOG_FILE, NodeEntry, write_cluster
 from broker_plugin.cli.plan import Plan, plan_cluster
+from recovery.node_admin import AdminError, ask
 
 GRACE_SECONDS = 5.0
 POLL_SECONDS = 0.1

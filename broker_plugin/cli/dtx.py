@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from broker_plugin.admin.client import ask
 from broker_plugin.cli.asking import BadArgument, Dir, Json, best_node, node_entry
 from broker_plugin.cli.recover import dtx_recover
+from recovery.node_admin import ask
 from txobserver.xid import parse_xid
 
 app = typer.Typer(help="Look at prepared branches of distributed transactions, and end them.", no_args_is_help=True)

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from broker_plugin.admin.client import AdminError, ask
 from broker_plugin.cli import dtx
 from broker_plugin.cli.asking import BadArgument, Dir, Json, best_node, node_entry, node_status
 from broker_plugin.cli.layout import ClusterError, read_cluster
@@ -17,6 +16,7 @@ from broker_plugin.cli.parent import end_with
 from broker_plugin.cli.stress import stress
 from broker_plugin.compiled import use
 from broker_plugin.node.config import ConfigError, check_places, load_config, parse_settings
+from recovery.node_admin import AdminError, ask
 
 app = typer.Typer(
     help="txha: broker transactions that no crash can halve. Runs AMQP 0-9-1 nodes that replicate transactions.",

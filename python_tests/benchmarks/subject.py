@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from broker_plugin.admin.client import AdminError, ask
 from python_tests.benchmarks.load import Loader, LoadError, Result, Shape, run_batches, run_load
 from python_tests.benchmarks.peers import declare
 from python_tests.memory import anonymous_bytes
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
+from recovery.node_admin import AdminError, ask
 
 FILL = 1000
 """Messages in a batch of those that only make a queue deep"""

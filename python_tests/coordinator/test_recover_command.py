@@ -12,7 +12,6 @@ from typing import Any
 import psycopg
 import pytest
 
-from broker_plugin.admin.client import ask
 from broker_plugin.cli.asking import best_node
 from broker_plugin.cli.recover import shown
 from python_tests.coordinator.resources import Queue, Table
@@ -23,6 +22,7 @@ from recovery.coordinator.log import DecisionLog
 from recovery.coordinator.names import branch_xid
 from recovery.coordinator.recover import BEGAN_A_MOMENT_AGO
 from recovery.coordinator.resources import Resource
+from recovery.node_admin import ask
 
 
 class Killed(BaseException):

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from broker_plugin.admin.client import AdminError, ask
 from broker_plugin.cli.layout import COORDINATION_FILE, read_cluster
 from broker_plugin.cli.plan import plan_cluster
 from broker_plugin.node.sqlite_coordination import SqliteCoordination
@@ -17,6 +16,7 @@ from python_tests.stress.clock import FakeClock
 from python_tests.stress.disk import SmallDisk
 from python_tests.stress.network import Network
 from python_tests.waiting import wait_until
+from recovery.node_admin import AdminError, ask
 
 PATIENCE = 0.5
 """Seconds within which a node that is well answers its administration"""

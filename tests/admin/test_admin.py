@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from broker_plugin.admin.client import AdminError, ask
 from broker_plugin.admin.server import MAX_LINE, AdminServer, Refusal
+from recovery.node_admin import AdminError, ask
 
 
 async def echo(arguments: dict[str, Any]) -> Any:

@@ -1,4 +1,7 @@
-"""The operator's side: blocking, with a short patience."""
+"""Asking a node over its administration port: the operator's side, blocking and with a short patience.
+
+The node's side is ``broker_plugin.admin.server``.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from broker_plugin.admin.server import FILE
+FILE = "admin.json"
+"""In the node's directory while it runs: port on loopback, and token."""
 
 
 class AdminError(Exception):

@@ -1,0 +1,171 @@
+"""NodeLog: the log of one node's directory, by position: where each frame stands, any range of it, and backwards.
+
+As ``recovery.log_reader`` it takes no lock and writes nothing; unlike that it knows offsets, so that a range is read
+without what stands before it. Headers are looked at one by one, and only what is asked for is read and decoded.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from recovery.log import LogReclaimed, gap
+from recovery.pipeline.rows import UNKNOWN, Begun, token_text
+from recovery.segment import SegmentInfo, decode_header, read_header, scan, segment_firsts, segment_path
+from txobserver.events import DtxOpen, TxOpen, TxToken
+from txobserver.frames import HEADER_SIZE, Frame, TornFrame, bytes_behind, header_is_intact
+from txobserver.ids import generation_of
+from txobserver.store import StoreDamaged
+
+_FIELDS = struct.Struct(">16xQQIQ")
+"""Generation, first sequence, number of events and time of a frame's header (``txobserver.frames``)."""
+
+
+class Mark(NamedTuple):
+    """Where a frame stands, and what its header says."""
+
+    segment: int
+    """First sequence of its segment"""
+    offset: int
+    size: int
+    generation: int
+    first: int
+    events: int
+    time_ms: int
+
+    @property
+    def last(self) -> int:
+        """Sequence of its last event."""
+        return self.first + self.events - 1
+
+
+class NodeLog:
+    """Reads the log below ``directory``, a node's directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory / "log"
+
+    def firsts(self) -> list[int]:
+        """First sequences of the segments that are there now, in order."""
+        return segment_firsts(self.directory)
+
+    def identity(self) -> SegmentInfo | None:
+        """What the log says of itself; None if it holds nothing. Raises StoreError."""
+        for first in reversed(self.firsts()):
+            try:
+                return read_header(segment_path(self.directory, first))[0]
+            except (FileNotFoundError, TornFrame):
+                continue
+        return None
+
+    def marks(self, segment: int, offset: int = 0) -> Iterator[Mark]:
+        """Every frame of a segment from ``offset`` on (0: all), by its header alone; ends at what is no whole frame.
+
+        Raises LogReclaimed if the segment has gone.
+        """
+        path = segment_path(self.directory, segment)
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            raise self._reclaimed(segment) from None
+        try:
+            end = os.fstat(descriptor).st_size
+            try:
+                offset = offset or decode_header(os.pread(descriptor, 4096, 0), path)[1]
+            except TornFrame:
+                return
+            while offset + HEADER_SIZE < end:
+                header = os.pread(descriptor, HEADER_SIZE, offset)
+                if not header_is_intact(header):
+                    return  # torn or damaged: whoever reads it will know which
+                size = HEADER_SIZE + bytes_behind(header)
+                if offset + size > end:
+                    return
+                yield Mark(segment, offset, size, *_FIELDS.unpack_from(header))
+                offset += size
+        finally:
+            os.close(descriptor)
+
+    def find(self, sequence: int) -> Mark | None:
+        """Where the frame stands that holds this event; None behind the end of the log. Raises LogReclaimed."""
+        firsts = self.firsts()
+        at = bisect_right(firsts, sequence) - 1
+        if at < 0:
+            if firsts:
+                raise self._reclaimed(sequence)
+            return None
+        return next((mark for mark in self.marks(firsts[at]) if mark.last >= sequence), None)
+
+    def frames(self, first: int, last: int, start: Mark | None = None) -> Iterator[Frame]:
+        """Every whole frame with events from ``first`` to ``last``, up to where the log ends now.
+
+        ``start``: where the one with ``first`` stands, if that is known. Raises LogReclaimed when the log begins later
+        or is reclaimed meanwhile, StoreDamaged for a gap or a checksum that does not match.
+        """
+        firsts = self.firsts()
+        if firsts and firsts[0] > first:
+            raise self._reclaimed(first)
+        expected: int | None = None
+        for segment in firsts[max(bisect_right(firsts, first) - 1, 0) :]:
+            if segment > last:
+                return
+            offset = start.offset if start is not None and start.segment == segment else 0
+            try:
+                for _, frame in scan(segment_path(self.directory, segment), offset, segment != firsts[-1]):
+                    if expected is not None and frame.first != expected:
+                        raise StoreDamaged(gap(self.directory, expected, frame.first))
+                    expected = frame.last + 1
+                    if frame.first > last:
+                        return
+                    if frame.last >= first:
+                        yield frame
+            except TornFrame:
+                return
+            except FileNotFoundError:
+                raise self._reclaimed(first) from None
+
+    def backwards(self, before: int) -> Iterator[Frame]:
+        """Every frame with events before sequence ``before``, the latest first, as far back as the log goes."""
+        firsts = self.firsts()
+        for segment in reversed(firsts[: bisect_right(firsts, before - 1)]):
+            try:
+                marks = [mark for mark in self.marks(segment) if mark.first < before]
+                for mark in reversed(marks):
+                    yield next(scan(segment_path(self.directory, segment), mark.offset))[1]
+            except (LogReclaimed, FileNotFoundError):
+                return
+
+    def begun(self, tx: int, before: int) -> Begun:
+        """How many events of a transaction stand before sequence ``before``, and its xid or token.
+
+        Nones if the log no longer holds its opening. Only frames that hold the number's bytes are decoded, and none
+        before its generation, which alone can have opened it.
+        """
+        pattern = msgspec.msgpack.encode(tx)
+        count, xid = 0, None
+        for frame in self.backwards(before):
+            if frame.generation < generation_of(tx):
+                break
+            if pattern not in frame.data:
+                continue
+            events = frame.events()[: before - frame.first]
+            for event in reversed(events):
+                if getattr(event, "tx", None) != tx:
+                    continue
+                count += 1
+                if isinstance(event, TxToken):
+                    xid = token_text(event.token)
+                elif isinstance(event, TxOpen | DtxOpen):
+                    return count, str(event.xid) if isinstance(event, DtxOpen) else xid
+        return UNKNOWN
+
+    def _reclaimed(self, sequence: int) -> LogReclaimed:
+        firsts = self.firsts()
+        begins = f"begins at {firsts[0]}" if firsts else "is empty"
+        return LogReclaimed(f"{self.directory} {begins}; the events from {sequence} on have been reclaimed")

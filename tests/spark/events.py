@@ -1,0 +1,87 @@
+"""Events of every kind, as hypothesis draws them, and logs of events for tests of the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from recovery.identity import FORMAT_VERSION, Identity, create_identity
+from recovery.log import Log
+from recovery.segment import SegmentInfo
+from txobserver import events as e
+from txobserver.frames import encode_frame
+from txobserver.ids import Position
+from txobserver.xid import Xid
+
+ID = st.integers(0, (1 << 63) - 1)
+QUEUE = st.integers(1, (1 << 32) - 1)
+NAME = st.text(max_size=8)
+PART = st.binary(min_size=1, max_size=64)
+FORMAT = st.integers(0, (1 << 31) - 1)
+XID = st.builds(Xid, FORMAT, PART, st.binary(max_size=64))
+PROPERTIES = st.binary(max_size=20) | st.just(b"\x00\x80\x02id")
+MESSAGE = st.builds(e.Message, NAME, NAME, PROPERTIES, st.binary(max_size=40))
+QUEUES = st.lists(QUEUE, max_size=3).map(tuple)
+ENTRIES = st.lists(st.tuples(ID, ID), max_size=3)
+REASON = st.integers(0, 6)
+TX = st.integers(0, 3)
+AT = st.integers(0, 1 << 41)
+EACH: dict[type, st.SearchStrategy[e.Event]] = {
+    e.GenerationStart: st.builds(e.GenerationStart, ID, NAME, st.lists(NAME, max_size=3)),
+    e.Configure: st.builds(
+        e.Configure, ID, NAME | st.sampled_from(["queue.declare", "queue.delete"]), NAME, st.binary(max_size=9)
+    ),
+    e.Publish: st.builds(e.Publish, ID, QUEUES, MESSAGE),
+    e.Settle: st.builds(e.Settle, QUEUE, ENTRIES, REASON),
+    e.Delivered: st.builds(e.Delivered, QUEUE, ID),
+    e.Purge: st.builds(e.Purge, QUEUE, ID, st.lists(ID, max_size=3)),
+    e.TxOpen: st.builds(e.TxOpen, TX),
+    e.TxEnqueue: st.builds(e.TxEnqueue, TX, ID, QUEUES, MESSAGE),
+    e.TxDequeue: st.builds(e.TxDequeue, TX, QUEUE, ENTRIES, REASON),
+    e.TxPrepare: st.builds(e.TxPrepare, TX, QUEUE, st.lists(NAME, max_size=3)),
+    e.TxDecision: st.builds(e.TxDecision, TX, st.booleans()),
+    e.DtxOpen: st.builds(e.DtxOpen, TX, XID),
+    e.DtxPrepare: st.builds(e.DtxPrepare, TX, QUEUE, st.lists(NAME, max_size=3), AT),
+    e.DtxDecision: st.builds(e.DtxDecision, TX, st.booleans(), st.booleans(), AT),
+    e.GlobalDecision: st.builds(e.GlobalDecision, FORMAT, PART, st.booleans(), AT),
+    e.Forget: st.builds(e.Forget, XID),
+    e.GlobalForget: st.builds(e.GlobalForget, FORMAT, PART),
+    e.TxToken: st.builds(e.TxToken, TX, PART),
+}
+EVENT = st.one_of(*EACH.values())
+
+
+def message(body: str, key: str = "q") -> e.Message:
+    return e.Message("", key, b"\x00\x80" + bytes([len(body)]) + body.encode(), body.encode())
+
+
+def write_node(
+    directory: Path,
+    frames: Sequence[Sequence[e.Event]],
+    node: str = "n1",
+    *,
+    first: int = 1,
+    generation: int = 1,
+    segment_bytes: int = 1 << 20,
+    cluster: str = "c",
+) -> None:
+    """A node's directory with a log of these frames, the first event of which is ``first``; or more for its log.
+
+    The time of a frame is the sequence of its first event, in seconds.
+    """
+    fresh = not (directory / "identity.json").exists()
+    (directory / "log").mkdir(parents=True, exist_ok=True)
+    if fresh:
+        create_identity(directory, Identity(FORMAT_VERSION, cluster, node, "i"))
+    log = Log(
+        directory / "log", lambda at: SegmentInfo(cluster, node, "i", at, 0), segment_bytes, Position(0, first - 1)
+    )
+    if not fresh:
+        list(log.recover(Position(0, 0)))
+        first = log.tail.sequence + 1
+    for events in frames:
+        log.append([encode_frame(generation, first, list(events), first * 1000)])
+        first += len(events)
+    log.close()
