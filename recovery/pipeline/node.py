@@ -1,25 +1,46 @@
-"""One node's directory as a table: whose it is, how far its log counts, and its rows, without Spark."""
+"""A node's log as rows, without Spark: whose it is, how far it counts, and its rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
+import msgspec
 import pyarrow as pa
 
 from recovery.identity import read_identity
 from recovery.lmdb_state import read_meta
 from recovery.node_admin import AdminError, ask
 from recovery.pipeline.node_log import Mark, NodeLog
-from recovery.pipeline.rows import QueueNames, RowBuilder
+from recovery.pipeline.rows import UNKNOWN, Begun, QueueNames, RowBuilder, token_text
 from recovery.pipeline.schema import ARROW
+from recovery.pipeline.selection import Selection
 from txobserver.configuration import DECLARE_QUEUE
-from txobserver.events import Configure
+from txobserver.events import Configure, DtxOpen, TxOpen, TxToken
+from txobserver.frames import Frame
+from txobserver.ids import generation_of
 from txobserver.store import StoreError
 
 Until = Literal["commit", "log"]
 END = (1 << 63) - 1
+EVERYTHING = Selection()
+
+
+class ReadableLog(Protocol):
+    """What rows are made from: a directory's log, or that of a running node elsewhere."""
+
+    def frames(self, first: int, last: int, start: Mark | None = None) -> Iterator[Frame]:
+        """Frames with events from ``first`` to ``last``, in order. Raises LogReclaimed, StoreDamaged."""
+        ...
+
+    def backwards(self, before: int) -> Iterator[Frame]:
+        """Frames with events before a sequence, the latest first."""
+        ...
+
+    def names(self) -> dict[int, str]:
+        """The queues that there are."""
+        ...
 
 
 def node_name(directory: Path) -> str:
@@ -45,38 +66,80 @@ def commit_point(directory: Path) -> int:
         return read_meta(directory).applied.sequence
 
 
-def node_rows(
-    directory: Path, first: int = 1, last: int = END, start: Mark | None = None, node: str | None = None
+def node_table(directory: Path, until: Until = "log") -> pa.Table:
+    """All rows of a node's log, from its beginning up to its end (``log``) or to the commit point (``commit``)."""
+    log = NodeLog(directory)
+    first = next(iter(log.firsts()), 1)
+    last = commit_point(directory) if until == "commit" else END
+    return pa.Table.from_batches(rows_of(log, node_name(directory), first, last), schema=ARROW)
+
+
+def rows_of(
+    log: ReadableLog,
+    node: str,
+    first: int,
+    last: int,
+    start: Mark | None = None,
+    selection: Selection = EVERYTHING,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of the events from sequence ``first`` to ``last``, in order, in batches of ``schema.ARROW``.
+    """Rows of the events from sequence ``first`` to ``last`` that are selected, in order, in batches.
 
     ``start``: where the frame with ``first`` stands, if that is known. Raises LogReclaimed when the log begins later,
     StoreDamaged where it cannot be read.
     """
-    log = NodeLog(directory)
-    names = QueueNames([lambda: _names_of_state(directory), lambda: _names_of_log(log, first)])
-    builder = RowBuilder(node or node_name(directory), names, lambda tx: log.begun(tx, first))
+    names = QueueNames([log.names, lambda: _names_of_log(log, last + 1)])
+    wanted = selection.values("transaction")
+    if wanted is not None and None in wanted:
+        wanted = None
+    patterns = None if wanted is None else [msgspec.msgpack.encode(tx) for tx in wanted]
+    after, before = selection.times()
+    run = first
+
+    def begun_before(tx: int) -> Begun:
+        # of transactions that are not wanted nothing is told, so nothing is looked up
+        return begun(log, tx, run) if wanted is None or tx in wanted else UNKNOWN
+
+    builder = RowBuilder(node, names, begun_before)
     for frame in log.frames(first, last, start):
-        yield from builder.add(frame, first, last)
-    yield from builder.take()
+        if not after <= frame.time_ms <= before:
+            builder.forget()
+            run = frame.last + 1
+        elif patterns is None or any(pattern in frame.data for pattern in patterns):
+            yield from _chosen(selection, builder.add(frame, first, last))
+    yield from _chosen(selection, builder.take())
 
 
-def node_table(directory: Path, until: Until = "log") -> pa.Table:
-    """All rows of a node's log, from its beginning up to its end (``log``) or to the commit point (``commit``)."""
-    first = next(iter(NodeLog(directory).firsts()), 1)
-    last = commit_point(directory) if until == "commit" else END
-    return pa.Table.from_batches(node_rows(directory, first, last), schema=ARROW)
+def _chosen(selection: Selection, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if (chosen := selection.apply(batch)).num_rows:
+            yield chosen
 
 
-def _names_of_state(directory: Path) -> dict[int, str]:
-    """Queues that are there, as of the last checkpoint; none where the state cannot be read: the log may know."""
-    try:
-        return {spec.number: spec.name for spec in read_meta(directory).configuration.queues.values()}
-    except StoreError:
-        return {}
+def begun(log: ReadableLog, tx: int, before: int) -> Begun:
+    """How many events of a transaction stand before sequence ``before``, and its xid or token.
+
+    Nones if the log no longer holds its opening. Only frames that hold the number's bytes are decoded, and none
+    before its generation, which alone can have opened it.
+    """
+    pattern = msgspec.msgpack.encode(tx)
+    count, xid = 0, None
+    for frame in log.backwards(before):
+        if frame.generation < generation_of(tx):
+            break
+        if pattern not in frame.data:
+            continue
+        for event in reversed(frame.events()[: before - frame.first]):
+            if getattr(event, "tx", None) != tx:
+                continue
+            count += 1
+            if isinstance(event, TxToken):
+                xid = token_text(event.token)
+            elif isinstance(event, TxOpen | DtxOpen):
+                return count, str(event.xid) if isinstance(event, DtxOpen) else xid
+    return UNKNOWN
 
 
-def _names_of_log(log: NodeLog, before: int) -> dict[int, str]:
+def _names_of_log(log: ReadableLog, before: int) -> dict[int, str]:
     """Queues declared before sequence ``before``, also those that have been deleted since."""
     step = DECLARE_QUEUE.encode()
     found: dict[int, str] = {}

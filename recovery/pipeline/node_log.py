@@ -9,19 +9,15 @@ from __future__ import annotations
 import os
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
+from recovery.lmdb_state import read_meta
 from recovery.log import LogReclaimed, gap
-from recovery.pipeline.rows import UNKNOWN, Begun, token_text
 from recovery.segment import SegmentInfo, decode_header, read_header, scan, segment_firsts, segment_path
-from txobserver.events import DtxOpen, TxOpen, TxToken
 from txobserver.frames import HEADER_SIZE, Frame, TornFrame, bytes_behind, header_is_intact
-from txobserver.ids import generation_of
-from txobserver.store import StoreDamaged
+from txobserver.store import StoreDamaged, StoreError
 
 _FIELDS = struct.Struct(">16xQQIQ")
 """Generation, first sequence, number of events and time of a frame's header (``txobserver.frames``)."""
@@ -92,15 +88,46 @@ class NodeLog:
         finally:
             os.close(descriptor)
 
-    def find(self, sequence: int) -> Mark | None:
-        """Where the frame stands that holds this event; None behind the end of the log. Raises LogReclaimed."""
+    def find(self, sequence: int, near: Mark | None = None) -> Mark | None:
+        """Where the frame stands that holds this event; None behind the end of the log.
+
+        ``near``: where an earlier one stands, if that is known. Raises LogReclaimed.
+        """
         firsts = self.firsts()
         at = bisect_right(firsts, sequence) - 1
         if at < 0:
             if firsts:
                 raise self._reclaimed(sequence)
             return None
-        return next((mark for mark in self.marks(firsts[at]) if mark.last >= sequence), None)
+        offset = near.offset if near is not None and near.segment == firsts[at] and near.first <= sequence else 0
+        return next((mark for mark in self.marks(firsts[at], offset) if mark.last >= sequence), None)
+
+    def ranges(
+        self, first: int, last: int, size: int, wanted: Callable[[Mark], bool] = lambda mark: True
+    ) -> Iterator[tuple[Mark, Mark]]:
+        """The frames with events from ``first`` to ``last``, in runs of about ``size`` bytes: first and last of each.
+
+        Frames that are not wanted are left out at the ends of runs. Raises LogReclaimed when a segment has gone.
+        """
+        firsts = self.firsts()
+        begin: Mark | None = None
+        end: Mark | None = None
+        gathered = 0
+        for segment in firsts[max(bisect_right(firsts, first) - 1, 0) :]:
+            if segment > last:
+                break
+            for mark in self.marks(segment):
+                if mark.last < first or not wanted(mark):
+                    continue
+                if mark.first > last:
+                    break
+                if begin is not None and end is not None and gathered + mark.size > size:
+                    yield begin, end
+                    begin, gathered = None, 0
+                begin, end = begin or mark, mark
+                gathered += mark.size
+        if begin is not None and end is not None:
+            yield begin, end
 
     def frames(self, first: int, last: int, start: Mark | None = None) -> Iterator[Frame]:
         """Every whole frame with events from ``first`` to ``last``, up to where the log ends now.
@@ -141,29 +168,13 @@ class NodeLog:
             except (LogReclaimed, FileNotFoundError):
                 return
 
-    def begun(self, tx: int, before: int) -> Begun:
-        """How many events of a transaction stand before sequence ``before``, and its xid or token.
-
-        Nones if the log no longer holds its opening. Only frames that hold the number's bytes are decoded, and none
-        before its generation, which alone can have opened it.
-        """
-        pattern = msgspec.msgpack.encode(tx)
-        count, xid = 0, None
-        for frame in self.backwards(before):
-            if frame.generation < generation_of(tx):
-                break
-            if pattern not in frame.data:
-                continue
-            events = frame.events()[: before - frame.first]
-            for event in reversed(events):
-                if getattr(event, "tx", None) != tx:
-                    continue
-                count += 1
-                if isinstance(event, TxToken):
-                    xid = token_text(event.token)
-                elif isinstance(event, TxOpen | DtxOpen):
-                    return count, str(event.xid) if isinstance(event, DtxOpen) else xid
-        return UNKNOWN
+    def names(self) -> dict[int, str]:
+        """Queues that are there, as of the last checkpoint; none where the state cannot be read: the log may know."""
+        try:
+            queues = read_meta(self.directory.parent).configuration.queues
+        except StoreError:
+            return {}
+        return {spec.number: spec.name for spec in queues.values()}
 
     def _reclaimed(self, sequence: int) -> LogReclaimed:
         firsts = self.firsts()

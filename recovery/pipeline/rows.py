@@ -122,6 +122,10 @@ class RowBuilder:
             sequence += 1
         self._frames.append((frame.generation, frame.time_ms, len(rows)))
 
+    def forget(self) -> None:
+        """Frames are left out here: what is open is to be asked for again."""
+        self._open.clear()
+
     def take(self) -> Iterator[pa.RecordBatch]:
         """What has been gathered, as one batch; more if one event alone is larger than that; none if it is nothing."""
         if not self._rows:

@@ -53,7 +53,16 @@ def spark_session(
     builder = SparkSession.builder.appName(name).master(chosen)
     for key, value in {**ours, **dict(given.getAll()), **(settings or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    register(session)
+    return session
+
+
+def register(session: SparkSession) -> None:
+    """Make the formats of this project known to a session."""
+    from recovery.pipeline.source.data_source import TxhaSource
+
+    session.dataSource.register(TxhaSource)
 
 
 def check_installed() -> None:

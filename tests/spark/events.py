@@ -12,7 +12,7 @@ from recovery.log import Log
 from recovery.segment import SegmentInfo
 from txobserver import events as e
 from txobserver.frames import encode_frame
-from txobserver.ids import Position
+from txobserver.ids import Position, generated_id, place_of
 from txobserver.xid import Xid
 
 ID = st.integers(0, (1 << 63) - 1)
@@ -55,6 +55,27 @@ EVENT = st.one_of(*EACH.values())
 
 def message(body: str, key: str = "q") -> e.Message:
     return e.Message("", key, b"\x00\x80" + bytes([len(body)]) + body.encode(), body.encode())
+
+
+PLAIN, BRANCH, NAMED = (generated_id(1, count) for count in (1, 2, 3))
+STORY: list[list[e.Event]] = [
+    [
+        e.GenerationStart(1, "n1", ["n1/i"]),
+        e.Configure(1, "queue.declare", "q", b""),
+        e.Configure(2, "queue.declare", "r", b""),
+    ],
+    [e.TxOpen(PLAIN), e.TxEnqueue(PLAIN, 1, (1, 2), message("a")), e.DtxOpen(BRANCH, Xid(7, b"g/1", b""))],
+    [e.TxDequeue(PLAIN, 1, [(5, 6), (7, 8)], 1), e.TxEnqueue(BRANCH, 2, (1,), message("b")), e.Delivered(1, 9)],
+    [e.DtxPrepare(BRANCH, 1, ["n1", "n2"], 5), e.TxOpen(NAMED), e.TxToken(NAMED, b"my/token")],
+    [e.TxPrepare(PLAIN, 2, ["n1"]), e.TxDecision(PLAIN, True), e.Configure(3, "queue.delete", "r", b"")],
+    [
+        e.TxEnqueue(NAMED, 3, (1,), message("c")),
+        e.DtxDecision(BRANCH, False, True, 6),
+        e.Publish(4, (2, 1), message("d")),
+    ],
+    [e.TxPrepare(NAMED, 1, []), e.DtxDecision(NAMED, True, False, 7), e.Settle(1, [(place_of(18), 4)], 1)],
+]
+"""Three transactions, interleaved: a plain one that commits, a branch that an operator rolls back, one with a token."""
 
 
 def write_node(

@@ -14,52 +14,25 @@ from hypothesis import strategies as st
 from recovery.lmdb_state import LmdbState
 from recovery.pipeline.events import events_of
 from recovery.pipeline.message_ids import message_id
-from recovery.pipeline.node import commit_point, node_rows, node_table
+from recovery.pipeline.node import commit_point, node_table, rows_of
+from recovery.pipeline.node_log import NodeLog
 from recovery.pipeline.rows import UNKNOWN, QueueNames, RowBuilder
 from recovery.pipeline.schema import ARROW, KINDS
 from tests.examples import examples
-from tests.spark.events import EACH, EVENT, message, write_node
+from tests.spark.events import BRANCH, EACH, EVENT, NAMED, PLAIN, STORY, message, write_node
 from txobserver.configuration import Configuration, QueueSpec
 from txobserver.events import (
-    Configure,
     Delivered,
-    DtxDecision,
-    DtxOpen,
-    DtxPrepare,
     Event,
-    GenerationStart,
     Message,
     Publish,
-    Settle,
-    TxDecision,
-    TxDequeue,
-    TxEnqueue,
-    TxOpen,
-    TxPrepare,
-    TxToken,
 )
 from txobserver.frames import encode_frame
-from txobserver.ids import Position, generated_id, place_of
+from txobserver.ids import Position
 from txobserver.store import Checkpoint, Meta
-from txobserver.xid import Xid
-
-PLAIN, BRANCH, NAMED = (generated_id(1, count) for count in (1, 2, 3))
-STORY: list[list[Event]] = [
-    [
-        GenerationStart(1, "n1", ["n1/i"]),
-        Configure(1, "queue.declare", "q", b""),
-        Configure(2, "queue.declare", "r", b""),
-    ],
-    [TxOpen(PLAIN), TxEnqueue(PLAIN, 1, (1, 2), message("a")), DtxOpen(BRANCH, Xid(7, b"g/1", b""))],
-    [TxDequeue(PLAIN, 1, [(5, 6), (7, 8)], 1), TxEnqueue(BRANCH, 2, (1,), message("b")), Delivered(1, 9)],
-    [DtxPrepare(BRANCH, 1, ["n1", "n2"], 5), TxOpen(NAMED), TxToken(NAMED, b"my/token")],
-    [TxPrepare(PLAIN, 2, ["n1"]), TxDecision(PLAIN, True), Configure(3, "queue.delete", "r", b"")],
-    [TxEnqueue(NAMED, 3, (1,), message("c")), DtxDecision(BRANCH, False, True, 6), Publish(4, (2, 1), message("d"))],
-    [TxPrepare(NAMED, 1, []), DtxDecision(NAMED, True, False, 7), Settle(1, [(place_of(18), 4)], 1)],
-]
 
 
-def rows_of(frames: list[list[Event]]) -> list[pa.RecordBatch]:
+def built(frames: list[list[Event]]) -> list[pa.RecordBatch]:
     builder, first, batches = RowBuilder("n1", QueueNames(), lambda tx: UNKNOWN), 1, []
     for events in frames:
         batches += builder.add(encode_frame(3, first, events, 1000 + first))
@@ -70,7 +43,7 @@ def rows_of(frames: list[list[Event]]) -> list[pa.RecordBatch]:
 @examples(300)
 @given(st.lists(st.lists(EVENT, min_size=1, max_size=4), max_size=4))
 def test_events_come_back_as_they_were(frames: list[list[Event]]) -> None:
-    batches = rows_of(frames)
+    batches = built(frames)
     assert all(batch.schema == ARROW for batch in batches)
     found = list(events_of(batches))
     firsts = [1 + sum(map(len, frames[:at])) for at in range(len(frames))]
@@ -84,12 +57,12 @@ def test_events_come_back_as_they_were(frames: list[list[Event]]) -> None:
 def test_every_kind_of_event_is_drawn_and_has_a_kind() -> None:
     assert set(EACH) == set(get_args(Event))
     drawn = [find(each, lambda event: True) for each in EACH.values()]
-    assert {row for batch in rows_of([drawn]) for row in batch["kind"].to_pylist()} == set(KINDS)
+    assert {row for batch in built([drawn]) for row in batch["kind"].to_pylist()} == set(KINDS)
 
 
 @pytest.mark.parametrize("missing", [0, 1])
 def test_rows_that_are_missing_are_noticed(missing: int) -> None:
-    table = pa.Table.from_batches(rows_of([[Publish(1, (1, 2), message("a"))]]))
+    table = pa.Table.from_batches(built([[Publish(1, (1, 2), message("a"))]]))
     with pytest.raises(ValueError, match=r"lacks rows|came after"):
         list(events_of(pa.concat_tables([table.slice(0, missing), table.slice(missing + 1), table.slice(0, 1)])))
 
@@ -109,7 +82,7 @@ def test_a_range_that_begins_anywhere_says_what_the_whole_says(tmp_path: Path) -
     end = whole[-1]["position"]
     for first in range(1, end + 1):
         for last in (first, end):
-            rows = [row for batch in node_rows(tmp_path, first, last) for row in batch.to_pylist()]
+            rows = [row for batch in rows_of(NodeLog(tmp_path), "n1", first, last) for row in batch.to_pylist()]
             assert rows == [row for row in whole if first <= row["position"] <= last]
 
 
@@ -142,7 +115,7 @@ def test_a_log_without_a_checkpoint_has_no_sure_part(tmp_path: Path) -> None:
 def test_batches_are_bounded_and_lose_nothing() -> None:
     large = [Publish(each, (1, 2), Message("", "q", b"\0\0", bytes(3 << 20))) for each in range(20)]
     many: list[Event] = [Delivered(1, each) for each in range(25_000)]
-    batches = rows_of([list(large), many])
+    batches = built([list(large), many])
     assert max(batch.nbytes for batch in batches) < 30 << 20
     assert max(batch.num_rows for batch in batches) <= 10_000
     assert [each.event for each in events_of(batches)] == [*large, *many]

@@ -1,0 +1,150 @@
+"""What the options of ``format("txha")`` mean; ``docs/pipeline.md`` lists them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from recovery.pipeline.node import Until
+from recovery.pipeline.selection import Condition, Selection
+from recovery.pipeline.session import PipelineError
+from txobserver.ids import COUNTER_BITS, generated_id
+
+PARTITION_BYTES = 32 << 20
+LISTED = ("node", "queue", "kind", "xid", "transaction")
+KNOWN = {
+    "path",
+    "paths",
+    "nodes",
+    "cluster",
+    "until",
+    "from",
+    "to",
+    "partitionbytes",
+    "startingoffsets",
+    "maxeventsperbatch",
+    "failondataloss",
+    *LISTED,
+}
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """``paths``: directories of nodes, or of clusters of them. ``nodes``: host:port of running nodes' peer ports."""
+
+    paths: tuple[str, ...]
+    nodes: tuple[str, ...]
+    cluster: str | None
+    until: Until
+    selection: Selection
+    partition_bytes: int
+    starting: Literal["earliest", "latest"] | dict[str, Any]
+    max_events: int | None
+    fail_on_data_loss: bool
+
+
+def parse_options(given: Mapping[str, str]) -> SourceOptions:
+    """Raises PipelineError with a sentence for people."""
+    options = {key.lower(): value for key, value in given.items()}
+    if unknown := sorted(set(options) - KNOWN):
+        raise PipelineError(f"the source txha has no option {unknown[0]!r}")
+    paths = (*_listed(options.get("path", "")), *_listed(options.get("paths", "")))
+    nodes = _listed(options.get("nodes", ""))
+    if not paths and not nodes:
+        raise PipelineError(
+            'the source txha reads directories, .load("…"), or running nodes, .option("nodes", "host:port")'
+        )
+    until = options.get("until", "log")
+    if until not in ("log", "commit"):
+        raise PipelineError(f"until is log or commit, not {until!r}")
+    return SourceOptions(
+        paths,
+        nodes,
+        options.get("cluster"),
+        "log" if until == "log" else "commit",
+        Selection(tuple(_conditions(options))),
+        _number(options, "partitionbytes") or PARTITION_BYTES,
+        _starting(options.get("startingoffsets", "earliest")),
+        _number(options, "maxeventsperbatch"),
+        _truth(options.get("failondataloss", "true")),
+    )
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    """Items of a JSON array, as ``load`` makes of a list of paths, or between commas."""
+    if text.startswith("["):
+        try:
+            return tuple(str(item) for item in json.loads(text))
+        except ValueError as error:
+            raise PipelineError(f"{text!r} is no list: {error}") from None
+    return tuple(item for each in text.split(",") if (item := each.strip()))
+
+
+def _number(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise PipelineError(f"{name} is a number above 0, not {text!r}")
+    return int(text)
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise PipelineError(f"failOnDataLoss is true or false, not {text!r}")
+    return text.lower() == "true"
+
+
+def _starting(text: str) -> Literal["earliest", "latest"] | dict[str, Any]:
+    if text == "earliest":
+        return "earliest"
+    if text == "latest":
+        return "latest"
+    try:
+        offsets = json.loads(text)
+    except ValueError:
+        offsets = None
+    if not isinstance(offsets, dict):
+        raise PipelineError(f"startingOffsets is earliest, latest or the JSON of offsets, not {text!r}")
+    return offsets
+
+
+def _conditions(options: Mapping[str, str]) -> list[Condition]:
+    found = [Condition(name, "in", _values(name, options[name])) for name in LISTED if name in options]
+    if "from" in options:
+        found.append(_edge(options["from"], ">="))
+    if "to" in options:
+        found.append(_edge(options["to"], "<="))
+    return found
+
+
+def _values(name: str, text: str) -> tuple[Any, ...]:
+    items = _listed(text)
+    return tuple(transaction_number(item) for item in items) if name == "transaction" else items
+
+
+def transaction_number(text: str) -> int:
+    """A transaction's number, also from how people are shown it: ``generation-counter``. Raises PipelineError."""
+    parts = text.split("-")
+    if all(part.isascii() and part.isdigit() for part in parts):
+        if len(parts) == 1:
+            return int(text)
+        if len(parts) == 2 and int(parts[1]) < 1 << COUNTER_BITS:
+            return generated_id(int(parts[0]), int(parts[1]))
+    raise PipelineError(
+        f"{text!r} is no transaction: one is a number, or reads generation-counter as in `txha tx list`"
+    )
+
+
+def _edge(text: str, operation: Literal["<=", ">="]) -> Condition:
+    """A position or a time; both ends are inclusive. A time without a zone is UTC."""
+    if text.isascii() and text.isdigit():
+        return Condition("position", operation, int(text))
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise PipelineError(f"{text!r} is neither a position nor a time such as 2026-01-31T03:00") from None
+    return Condition("time", operation, time if time.tzinfo else time.replace(tzinfo=UTC))
