@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import msgspec
@@ -58,11 +59,11 @@ def unsealed(key: bytes, data: bytes) -> bytes:
     return value
 
 
-def check(directory: Path) -> None:
+def check(directory: Path, read_only: bool = False) -> None:
     """Read the whole state, whether it is what its last checkpoint wrote. Raises StoreDamaged, StoreError."""
 
     def read() -> None:
-        state = LmdbState(directory)
+        state = LmdbState(directory, read_only)
         try:
             state.verify(state.load().meta)
         finally:
@@ -109,21 +110,33 @@ def _reader(state: Path) -> lmdb.Environment:
 
 
 class LmdbState:
-    """Queue contents, meta and open transactions as of the last checkpoint; a ``txobserver.store.Base``."""
+    """Queue contents, meta and open transactions as of the last checkpoint; a ``txobserver.store.Base``.
 
-    def __init__(self, directory: Path) -> None:
+    ``read_only``: no byte of the directory is changed, not even a lock's; only for a store that no process has open.
+    """
+
+    def __init__(self, directory: Path, read_only: bool = False) -> None:
         self._directory = directory
+        options = {"readonly": True, "lock": False, "create": False} if read_only else {}
         try:
-            directory.mkdir(parents=True, exist_ok=True)
-            self._env = lmdb.open(str(directory), map_size=MAP_SIZE, max_dbs=4, max_readers=64, mode=0o640)
-            self._entries = self._env.open_db(b"entries")
-            self._transactions = self._env.open_db(b"transactions")
-            self._meta = self._env.open_db(b"meta")
-            self._outcomes = self._env.open_db(b"outcomes")
+            if not read_only:
+                directory.mkdir(parents=True, exist_ok=True)
+            self._env = lmdb.open(str(directory), map_size=MAP_SIZE, max_dbs=4, max_readers=64, mode=0o640, **options)
+            self._entries = self._env.open_db(b"entries", create=not read_only)
+            self._transactions = self._env.open_db(b"transactions", create=not read_only)
+            self._meta = self._env.open_db(b"meta", create=not read_only)
+            self._outcomes = self._open_outcomes(create=not read_only)
         except lmdb.Error as error:
             raise self._explained(error) from error
         except OSError as error:
             raise StoreError(f"{directory} cannot be opened: {error.strerror}") from error
+
+    def _open_outcomes(self, create: bool) -> Any:
+        """A state of version 1 has none, and gets them when it is first opened to be written."""
+        try:
+            return self._env.open_db(b"outcomes", create=create)
+        except lmdb.NotFoundError:
+            return None
 
     def load(self) -> Loaded:
         """The last checkpoint, but for the queues' messages. Raises StoreDamaged, StoreError."""
@@ -143,7 +156,8 @@ class LmdbState:
             for key, value in txn.cursor(db=self._transactions):
                 tx, sequence = _TX_KEY.unpack(key)
                 transactions.setdefault(tx, []).append((sequence, _decode_event(unsealed(key, value))))
-            remembered = [_decode_outcome(unsealed(key, value)) for key, value in txn.cursor(db=self._outcomes)]
+            outcomes = () if self._outcomes is None else txn.cursor(db=self._outcomes)
+            remembered = [_decode_outcome(unsealed(key, value)) for key, value in outcomes]
             stored = self._read_open(txn)
         there = QueueSummary()
         for tx, events in transactions.items():
@@ -298,6 +312,6 @@ class LmdbState:
         text = str(error)
         if isinstance(error, lmdb.DiskError | lmdb.MapFullError) or "No space" in text or errno.errorcode[28] in text:
             return StoreFull(f"no space is left for {self._directory}; make room and start the node again")
-        if isinstance(error, lmdb.CorruptedError | lmdb.InvalidError | lmdb.PageNotFoundError):
+        if isinstance(error, lmdb.CorruptedError | lmdb.InvalidError | lmdb.PageNotFoundError | lmdb.NotFoundError):
             return StoreDamaged(f"{self._directory} is damaged ({text}); let the node rejoin with a new store")
         return StoreError(f"{self._directory} failed: {text}")

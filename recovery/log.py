@@ -56,8 +56,31 @@ class Log:
 
     def recover(self, applied: Position) -> Iterator[Frame]:
         """Read what stands behind ``applied``, cut a torn tail, be ready to append. Raises StoreDamaged, StoreError."""
+        for first in reversed(self._headless()):
+            self._files.remove(segment_path(self._directory, first))
+            self._firsts.remove(first)
+        end = 0
+        for segment, offset, frame in self._walk(applied):
+            end = offset
+            if frame is not None:
+                self._note(segment, frame.first, offset)
+                end += len(frame.data)
+                if frame.last > applied.sequence:
+                    self.tail = frame.position
+                    yield frame
+        if self._firsts:
+            self._reopen(self._firsts[-1], end)
+
+    def inspect(self, applied: Position) -> Iterator[Frame]:
+        """What ``recover`` reads, with the same checks; nothing is changed. Raises StoreDamaged, StoreError."""
+        self._firsts = self._firsts[: len(self._firsts) - len(self._headless())]
+        for _, _, frame in self._walk(applied):
+            if frame is not None and frame.last > applied.sequence:
+                yield frame
+
+    def _walk(self, applied: Position) -> Iterator[tuple[int, int, Frame | None]]:
+        """(segment, offset, frame) from the segment on that goes on behind ``applied``; None where a segment begins."""
         self.tail = applied
-        self._drop_headless_last()
         start = bisect_right(self._firsts, applied.sequence + 1) - 1
         if self._firsts and start < 0:
             raise StoreDamaged(f"{self._directory} lacks the events between {applied} and {self._firsts[0]}")
@@ -66,18 +89,17 @@ class Log:
             if expected is not None and first != expected:
                 raise StoreDamaged(gap(self._directory, expected, first))
             expected = first
-            last = first == self._firsts[-1]
-            end = self._segment_start(first)
-            for offset, frame in self._scan(first, whole=not last):
+            try:
+                yield first, self._segment_start(first), None
+            except TornFrame as error:
+                raise StoreDamaged(f"{error}; restore it or let the node rejoin with a new store") from None
+            for offset, frame in self._scan(first, whole=first != self._firsts[-1]):
                 if frame.first != expected:
                     raise StoreDamaged(gap(self._directory, expected, frame.first))
-                self._note(first, frame.first, offset)
-                expected, end = frame.last + 1, offset + len(frame.data)
-                if frame.last > applied.sequence:
-                    self.tail = frame.position
-                    yield frame
-            if last:
-                self._reopen(first, end)
+                expected = frame.last + 1
+                yield first, offset, frame
+        if expected is not None and expected <= applied.sequence:
+            raise StoreDamaged(gap(self._directory, expected, applied.sequence + 1))
 
     def _segment_start(self, first: int) -> int:
         path = segment_path(self._directory, first)
@@ -95,14 +117,16 @@ class Log:
         except OSError as error:
             raise explain(error, path) from error
 
-    def _drop_headless_last(self) -> None:
-        """A crash between creating a segment and syncing its header leaves a file without a frame."""
-        while self._firsts:
+    def _headless(self) -> list[int]:
+        """The last segments, if a crash between their creation and the sync of their headers left them without one."""
+        headless: list[int] = []
+        for first in reversed(self._firsts):
             try:
-                self._segment_start(self._firsts[-1])
-                return
+                self._segment_start(first)
+                break
             except TornFrame:
-                self._files.remove(segment_path(self._directory, self._firsts.pop()))
+                headless.insert(0, first)
+        return headless
 
     def _reopen(self, first: int, end: int) -> None:
         """Continue the last segment behind its last whole frame.

@@ -57,8 +57,10 @@ class LogReader:
                     expected = frame.last + 1
                     if frame.last >= first:
                         yield frame
-            except TornFrame:
-                return
+            except TornFrame as error:
+                if segment == firsts[-1]:
+                    return
+                raise StoreDamaged(f"{error}; restore it or let the node rejoin with a new store") from None
             except FileNotFoundError:
                 raise LogReclaimed(f"the events from {first} on were reclaimed while they were read") from None
 

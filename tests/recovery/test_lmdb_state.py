@@ -90,11 +90,28 @@ def test_a_state_of_version_1_can_be_read(tmp_path: Path) -> None:
     with state._env.begin(write=True) as txn:
         txn.put(b"format", b"1", db=state._meta)
         txn.put(b"meta", sealed(b"meta", msgspec.msgpack.encode(old)), db=state._meta)
-        txn.drop(state._outcomes)
+        txn.drop(state._outcomes, delete=True)
     state.close()
-    state = LmdbState(tmp_path)
-    assert state.load().meta.applied == Position(1, 7) and state.load().meta.outcomes == OutcomesMeta()
-    assert state.get(1, 5) is not None
+    for read_only in (True, False):
+        state = LmdbState(tmp_path, read_only)
+        assert state.load().meta.applied == Position(1, 7) and state.load().meta.outcomes == OutcomesMeta()
+        assert state.get(1, 5) is not None
+        state.close()
+
+
+def test_to_read_only_changes_nothing(tmp_path: Path) -> None:
+    state = LmdbState(tmp_path / "state")
+    state.write(checkpoint((1, 5, "a")))
+    state.close()
+    (tmp_path / "state" / "lock.mdb").unlink()
+    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in (tmp_path / "state").iterdir()}
+    state = LmdbState(tmp_path / "state", read_only=True)
+    assert state.get(1, 5) is not None and list(state.ids(1)) == [(5, 1005)]
+    state.close()
+    assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in (tmp_path / "state").iterdir()} == before
+    with pytest.raises(StoreError):
+        LmdbState(tmp_path / "none", read_only=True)
+    assert not (tmp_path / "none").exists()
 
 
 def test_every_flipped_byte_of_a_value_is_found(tmp_path: Path) -> None:

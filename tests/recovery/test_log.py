@@ -173,6 +173,38 @@ def test_a_missing_segment_is_found(tmp_path: Path) -> None:
         open_log(tmp_path / "log", 300)
 
 
+def test_a_missing_newest_segment_is_found_by_a_checkpoint_behind_it(tmp_path: Path) -> None:
+    """Else the node would go on from the checkpoint, and forget what it had acknowledged behind it."""
+    last = filled(tmp_path / "log", 10, segment_bytes=300)
+    lost = int(last.stem) + 2
+    last.unlink()
+    log = Log(tmp_path / "log", describe, 300, Position(1, lost))
+    with pytest.raises(StoreDamaged, match=rf"lacks the events \d+ to {lost}; "):
+        list(log.recover(Position(1, lost)))
+
+
+def test_a_header_that_is_cut_short_is_damage_unless_it_is_the_last(tmp_path: Path) -> None:
+    filled(tmp_path / "log", 10, segment_bytes=300)
+    middle = segment_path(tmp_path / "log", segment_firsts(tmp_path / "log")[1])
+    middle.write_bytes(middle.read_bytes()[:5])
+    with pytest.raises(StoreDamaged, match="ends within its header"):
+        open_log(tmp_path / "log")
+    with pytest.raises(StoreDamaged, match="ends within its header"):
+        list(LogReader(tmp_path).frames())
+
+
+def test_to_inspect_is_to_read_what_a_start_reads_and_to_change_nothing(tmp_path: Path) -> None:
+    last = filled(tmp_path / "log", 10, segment_bytes=300)
+    last.write_bytes(last.read_bytes()[:-3])
+    segment_path(tmp_path / "log", 31).touch()
+    before = {path.name: path.read_bytes() for path in (tmp_path / "log").iterdir()}
+    inspected = list(Log(tmp_path / "log", describe, 300, Position(1, 5)).inspect(Position(1, 5)))
+    assert {path.name: path.read_bytes() for path in (tmp_path / "log").iterdir()} == before
+    started = list(Log(tmp_path / "log", describe, 300, Position(1, 5)).recover(Position(1, 5)))
+    assert inspected == started and [f.first for f in started] == list(range(4, 28, 3))
+    assert {path.name: path.read_bytes() for path in (tmp_path / "log").iterdir()} != before
+
+
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
     last = filled(tmp_path / "log")
     data = bytearray(last.read_bytes())
