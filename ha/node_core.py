@@ -71,6 +71,16 @@ class NodeCore:
         """The coordination record as this node knows it."""
         return self.keeper.record if self.keeper else self._candidate.record
 
+    def overslept(self, now: float) -> bool:
+        """Whether this node is primary still, and its lease may be another's by now."""
+        return self.primary is not None and self.keeper is not None and not self.failed and self.keeper.expired(now)
+
+    def look_at_clock(self, now: float, wall_ms: int) -> None:
+        """The time, to be told before anything else is: who has overslept answers nothing that came meanwhile."""
+        self.now, self.wall_ms = now, wall_ms
+        if self.overslept(now):
+            self._step_down("the lease could not be renewed in time")
+
     def tick(self) -> None:
         """Time has passed."""
         if self.keeper:
@@ -79,9 +89,6 @@ class NodeCore:
             return
         self._checkpointing.tick(self.now)
         if self.keeper and self.backups and self.primary:
-            if self.keeper.expired(self.now):
-                self._step_down("the lease could not be renewed in time")
-                return
             self.backups.tick(self.now)
             self.backups.tell_commit(self.now)
             self._handover.release_if_quiet(self.backups, self.keeper, self.replica.tail.sequence, self.now)

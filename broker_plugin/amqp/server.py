@@ -66,6 +66,7 @@ class AmqpProtocol(asyncio.Protocol):
         """Bytes from the client."""
         connection = self.connection
         if connection is not None:
+            self._server.before_input()
             connection.receive(data)
             self._server.on_activity()
             if connection.congested or self._server.paused:
@@ -146,15 +147,21 @@ class AmqpProtocol(asyncio.Protocol):
 class AmqpServer:
     """Serves a broker's clients. ``start`` listens itself; a node shell may use ``connection_factory`` instead.
 
+    ``before_input`` is called before what a client sends is taken, so that a broker that may serve no more can say so.
     ``on_activity`` is called whenever a client has asked something of the broker, so that the ledger is looked after.
     """
 
     def __init__(
-        self, broker: Broker, settings: AmqpSettings, on_activity: Callable[[], object] = lambda: None
+        self,
+        broker: Broker,
+        settings: AmqpSettings,
+        on_activity: Callable[[], object] = lambda: None,
+        before_input: Callable[[], object] = lambda: None,
     ) -> None:
         self.broker = broker
         self.settings = settings
         self.on_activity = on_activity
+        self.before_input = before_input
         self.paused = False
         self._protocols: set[AmqpProtocol] = set()
         self._listener: asyncio.Server | None = None

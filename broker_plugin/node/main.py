@@ -130,7 +130,7 @@ class Node:
         self.shell = Shell(self.core, self.store, self.records, config.timing.renew_every, self._fail)
         self.shell.on_turn = self._after_turn
         self.core.wake = self.shell.due
-        self.amqp = AmqpServer(broker, self._amqp_settings())
+        self.amqp = AmqpServer(broker, self._amqp_settings(), before_input=self.shell.look_at_clock)
         hello = Hello(WIRE_VERSION, config.cluster, config.name, config.amqp.host, config.amqp.port)
         peers = [PeerAddress(peer.name, peer.host, peer.port) for peer in config.peers]
         self.links = self.shell.links = Links(hello, peers, self.shell.on_link, self.shell.on_message)

@@ -95,7 +95,7 @@ class Shell:
     def _guarded(self, call: Callable[[], None]) -> None:
         """An error in the core leaves it in a state that nobody has thought of: the node stops at once, unanswered."""
         try:
-            self._set_clocks()
+            self.core.look_at_clock(now(), wall_ms())
             call()
         except Exception:
             log.exception("an error in the core")
@@ -125,9 +125,10 @@ class Shell:
 
     # -- turns
 
-    def _set_clocks(self) -> None:
-        self.core.now = now()
-        self.core.wall_ms = wall_ms()
+    def look_at_clock(self) -> None:
+        """Before anything of a client is taken: a process that has been stopped may have lost its lease meanwhile."""
+        if self.core.overslept(now()):
+            self.report(lambda: None)
 
     def _turn(self) -> None:
         self._due = False

@@ -12,7 +12,7 @@ from pamqp.commands import Basic, Channel, Queue
 from broker_plugin.amqp.connection import Connection
 from broker_plugin.amqp.server import AmqpProtocol, AmqpServer, embedded_broker
 from broker_plugin.amqp.settings import AmqpSettings
-from tests.amqp.conftest import Served
+from tests.amqp.conftest import Served, ServedByCore
 from tests.amqp.raw_client import RawClient
 
 
@@ -22,6 +22,16 @@ def test_only_loopback() -> None:
 
     with pytest.raises(ValueError, match="loopback"):
         asyncio.run(start())
+
+
+def test_who_may_serve_no_more_notices_before_it_answers(core: ServedByCore) -> None:
+    client = RawClient(core.port)
+    client.send(1, Channel.Open(), Queue.Declare(queue="q", durable=True))
+    assert [type(client.next()[1]) for _ in range(2)] == [Channel.OpenOk, Queue.DeclareOk]  # type: ignore[index]
+    core.server.before_input = lambda: core.broker.on_inactive("overslept")
+    client.send(1, Queue.Declare(queue="q", passive=True))
+    answer = client.next()
+    assert answer is not None and isinstance(answer[1], commands.Connection.Close)
 
 
 def test_connection_limit(served: Served) -> None:

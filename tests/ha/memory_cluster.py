@@ -89,8 +89,7 @@ class MemoryNode:
         """Tell the core that something happened, and carry out what it answers."""
         if self.stopped is not None:
             return
-        self.core.now = self.cluster.now
-        self.core.wall_ms = int(self.cluster.now * 1000)
+        self.core.look_at_clock(self.cluster.now, int(self.cluster.now * 1000))
         call()
         self.core.settle()
         while effects := self.core.take_effects():

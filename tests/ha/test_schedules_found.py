@@ -222,3 +222,15 @@ def test_add_waits_and_the_joiner_comes_back_behind() -> None:
     assert joiner.member not in cluster.coordination.record.ready
     joiner.disk_held = False
     cluster.run(cluster.all_ready)
+
+
+def test_overslept_and_answers_what_came_meanwhile() -> None:
+    """P1, P10: a stopped primary goes on behind its lease; a question that came meanwhile finds it inactive."""
+    cluster = declared("q")
+    primary = cluster.primary
+    publish(primary, "q", "taken by the next primary")
+    cluster.run(lambda: primary.core.primary.commit == primary.core.replica.tail.sequence)
+    found: list[object] = []
+    cluster.now += cluster.settings.lease_ttl
+    primary.report(lambda: found.append(primary.host.content))
+    assert found == [None]

@@ -12,9 +12,14 @@ class BrokenCore:
     """Fails when it settles."""
 
     keeper = object()
-    now = 0.0
-    wall_ms = 0
     settled = 0
+    asleep = False
+
+    def overslept(self, now: float) -> bool:
+        return self.asleep
+
+    def look_at_clock(self, now: float, wall_ms: int) -> None:
+        self.asleep = False
 
     def tick(self) -> None:
         """Nothing."""
@@ -49,5 +54,21 @@ async def test_many_reports_make_one_turn() -> None:
     shell = Shell(core, nothing, nothing, 0.2, lambda reason: None)
     for _ in range(50):
         shell.report(lambda: None)
+    await asyncio.sleep(0.01)
+    assert turns == [1]
+
+
+async def test_who_has_overslept_settles_that_before_it_takes_anything() -> None:
+    core: Any = BrokenCore()
+    turns: list[int] = []
+    core.settle = lambda: turns.append(1)
+    nothing: Any = None
+    shell = Shell(core, nothing, nothing, 0.2, lambda reason: None)
+    shell.look_at_clock()
+    await asyncio.sleep(0.01)
+    assert not turns, "nothing has changed"
+    core.asleep = True
+    shell.look_at_clock()
+    assert not core.asleep
     await asyncio.sleep(0.01)
     assert turns == [1]

@@ -189,8 +189,7 @@ class Process:
         self.cluster.truth.turned(self)
 
     def _set_clocks(self) -> None:
-        self.core.now = self.clock()
-        self.core.wall_ms = int(self.world.now * 1000)
+        self.core.look_at_clock(self.clock(), int(self.world.now * 1000))
 
     def _tick(self) -> None:
         self._after(TICK, self._tick)
