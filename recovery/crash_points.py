@@ -27,6 +27,9 @@ CRASH_POINTS: dict[str, str] = {
     "reclaim.segment-removed": "one segment past its retention is gone, others may follow",
     "cas.before": "a change of the coordination record is about to be made",
     "cas.committed": "a change of the coordination record is on disk, and nobody has been told",
+    "recover.plan-written": "`txha recover --apply` has written its plan, and done nothing yet",
+    "recover.part-set-aside": "it has renamed a part of a damaged store, others may follow",
+    "recover.action-done": "it has carried out one action of its plan, others may follow",
 }
 
 

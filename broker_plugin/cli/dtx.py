@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from broker_plugin.cli.asking import BadArgument, Dir, Json, best_node, node_entry
-from broker_plugin.cli.recover import dtx_recover
+from broker_plugin.cli.dtx_recover import dtx_recover
 from recovery.node_admin import ask
 from txobserver.xid import parse_xid
 

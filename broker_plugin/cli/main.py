@@ -13,6 +13,7 @@ from broker_plugin.cli import dtx
 from broker_plugin.cli.asking import BadArgument, Dir, Json, best_node, node_entry, node_status
 from broker_plugin.cli.layout import ClusterError, read_cluster
 from broker_plugin.cli.parent import end_with
+from broker_plugin.cli.recover import recover
 from broker_plugin.cli.stress import stress
 from broker_plugin.compiled import use
 from broker_plugin.node.config import ConfigError, check_places, load_config, parse_settings
@@ -28,6 +29,7 @@ tx = typer.Typer(help="Look at transactions.", no_args_is_help=True)
 app.add_typer(tx, name="tx")
 app.add_typer(dtx.app, name="dtx")
 app.command()(stress)
+app.command()(recover)
 
 
 @app.command()

@@ -206,17 +206,7 @@ class DecisionLog:
             self._files.truncate(self._descriptor, self._at)
 
     def _take(self, record: dict[str, Any]) -> None:
-        if "log" in record:
-            if record["version"] != VERSION:
-                raise StoreError(f"{self.path} has version {record['version']}; this txha reads version {VERSION}")
-            self._whose = record["log"]
-        elif "commit" in record:
-            who = tuple(Participant(*each) for each in record["participants"])
-            self._decisions[record["commit"]] = Decision(True, record["at"], who)
-        elif "abort" in record:
-            self._decisions[record["abort"]] = Decision(False, record["at"])
-        else:
-            self._decisions.pop(record["end"], None)
+        self._whose = take(record, self.path, self._decisions) or self._whose
 
     def _append(self, record: dict[str, Any]) -> None:
         """Raises OSError if it could not be written: who has the lock next cuts off what there is of it."""
@@ -253,6 +243,41 @@ class DecisionLog:
         self._write_new(new, self._whose, records)
         os.rename(new, self.path)
         self._files.sync_directory(self.path.parent)
+
+
+def read_decisions(path: Path) -> tuple[str, dict[str, Decision], dict[str, Decision]]:
+    """Whose log it is, the decisions that stand, and the commits that have ended, as far as they still stand in it.
+
+    Nothing is changed, not even a torn tail, and nobody is waited for. Raises StoreDamaged, StoreError.
+    """
+    whose, decisions, ended = "", dict[str, Decision](), dict[str, Decision]()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from None
+    for record, _, _ in decode_lines(data, 0, path, 0):
+        if (name := record.get("end")) in decisions:
+            ended[name] = decisions[name]
+        whose = take(record, path, decisions) or whose
+    if not whose:
+        raise StoreDamaged(f"{path} does not begin like a decision log; restore it")
+    return whose, decisions, ended
+
+
+def take(record: dict[str, Any], path: Path, decisions: dict[str, Decision]) -> str:
+    """What a record makes of the decisions; returns whose log it is, if the record says that. Raises StoreError."""
+    if "log" in record:
+        if record["version"] != VERSION:
+            raise StoreError(f"{path} has version {record['version']}; this txha reads version {VERSION}")
+        return str(record["log"])
+    if "commit" in record:
+        who = tuple(Participant(*each) for each in record["participants"])
+        decisions[record["commit"]] = Decision(True, record["at"], who)
+    elif "abort" in record:
+        decisions[record["abort"]] = Decision(False, record["at"])
+    else:
+        decisions.pop(record["end"], None)
+    return ""
 
 
 def _record(name: str, decision: Decision) -> dict[str, Any]:

@@ -196,4 +196,6 @@ def test_every_promise_was_kept(cluster: LocalCluster, clients: Clients) -> None
 
 
 def test_every_point_is_covered() -> None:
-    assert {*AS_BACKUP, *AS_PRIMARY, *WITH_A_NEW_STORE, *AS_FORMER_PRIMARY} == set(CRASH_POINTS)
+    """But for those that no node passes: of them, see tests/processes/test_recover.py."""
+    of_nodes = {point for point in CRASH_POINTS if not point.startswith("recover.")}
+    assert {*AS_BACKUP, *AS_PRIMARY, *WITH_A_NEW_STORE, *AS_FORMER_PRIMARY} == of_nodes

@@ -104,11 +104,15 @@ def test_to_read_only_changes_nothing(tmp_path: Path) -> None:
     state.write(checkpoint((1, 5, "a")))
     state.close()
     (tmp_path / "state" / "lock.mdb").unlink()
-    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in (tmp_path / "state").iterdir()}
+
+    def seen() -> dict[str, tuple[bytes, int]]:
+        return {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in (tmp_path / "state").iterdir()}
+
+    before = seen()
     state = LmdbState(tmp_path / "state", read_only=True)
     assert state.get(1, 5) is not None and list(state.ids(1)) == [(5, 1005)]
     state.close()
-    assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in (tmp_path / "state").iterdir()} == before
+    assert seen() == before
     with pytest.raises(StoreError):
         LmdbState(tmp_path / "none", read_only=True)
     assert not (tmp_path / "none").exists()

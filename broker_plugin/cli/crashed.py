@@ -1,0 +1,118 @@
+"""Which cluster is meant by the directories of one that does not run: its nodes, its record, who would be in it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker_plugin.cli.asking import BadArgument
+from broker_plugin.cli.layout import (
+    CLUSTER_FILE,
+    CONFIG_FILE,
+    COORDINATION_FILE,
+    ClusterError,
+    cluster_id,
+    read_cluster,
+)
+from recovery.identity import FILE, read_identity
+from recovery.planner.site import cluster_of
+from txobserver.store import StoreDamaged
+
+
+@dataclass(frozen=True)
+class Crashed:
+    """``directory``: of the cluster, None if only nodes were given. ``nodes``: all names, None if nobody knows them.
+
+    ``ports``: where the nodes of a local cluster listened for clients.
+    """
+
+    cluster: str
+    directory: Path | None
+    directories: dict[str, Path]
+    record: Path
+    nodes: frozenset[str] | None
+    ports: tuple[int, ...] = ()
+
+    @property
+    def locked(self) -> dict[str, Path]:
+        """Every directory that a process of the cluster locks while it runs, by whose it is."""
+        return {**self.directories, **({"the cluster": self.directory} if self.directory else {})}
+
+
+def crashed_cluster(given: Sequence[Path], coordination: Path | None) -> Crashed:
+    """The cluster in this directory, or with these nodes. Raises BadArgument, StoreError."""
+    given = [path.absolute() for path in given]
+    for path in given:
+        if not path.is_dir():
+            raise BadArgument(f"there is no directory {path}")
+    if len(given) == 1 and not _is_node(given[0]):
+        return _of_directory(given[0], coordination)
+    return _of_nodes(given, coordination)
+
+
+def _is_node(path: Path) -> bool:
+    return any((path / part).exists() for part in (FILE, "log", "state"))
+
+
+def _of_directory(directory: Path, coordination: Path | None) -> Crashed:
+    names: frozenset[str] | None = None
+    ports: tuple[int, ...] = ()
+    try:
+        entries = read_cluster(directory)
+        names, ports = frozenset(entry.name for entry in entries), tuple(entry.amqp_port for entry in entries)
+    except ClusterError:  # it is gone or damaged: what looks like a node is one
+        entries = []
+    directories = {name: directory / name for name in names or ()}
+    directories |= {path.name: path for path in directory.iterdir() if path.is_dir() and _is_node(path)}
+    if not directories:
+        raise BadArgument(f"{directory} holds neither a cluster nor a node")
+    identifier = cluster_id(directory) if entries else None
+    return Crashed(
+        cluster=identifier or cluster_of(directories.values()),
+        directory=directory if (directory / CLUSTER_FILE).exists() else None,
+        directories=directories,
+        record=coordination.absolute() if coordination else directory / COORDINATION_FILE,
+        nodes=names,
+        ports=ports,
+    )
+
+
+def _of_nodes(given: Sequence[Path], coordination: Path | None) -> Crashed:
+    directories: dict[str, Path] = {}
+    names: set[str] = set()
+    records: set[Path] = set()
+    known = True
+    for path in given:
+        name, peers, record = _configured(path)
+        if name in directories:
+            raise BadArgument(f"{directories[name]} and {path} are both of {name}")
+        directories[name] = path
+        names |= {name, *peers}
+        known = known and record is not None
+        records.add(record or path.parent / COORDINATION_FILE)
+    if coordination is None and len(records) > 1:
+        raise BadArgument("these nodes do not share one coordination file; say which with --coordination")
+    return Crashed(
+        cluster=cluster_of(given),
+        directory=None,
+        directories=directories,
+        record=coordination.absolute() if coordination else records.pop(),
+        nodes=frozenset(names) if known else None,
+    )
+
+
+def _configured(path: Path) -> tuple[str, list[str], Path | None]:
+    """The name of a node, those of its peers, and its coordination file, as far as its directory says so."""
+    try:
+        identity = read_identity(path)
+    except StoreDamaged:
+        identity = None
+    name = identity.node if identity else path.name
+    try:
+        config = tomllib.loads((path / CONFIG_FILE).read_text())
+        peers = [str(peer["name"]) for peer in config.get("peers", [])]
+        return identity.node if identity else str(config["name"]), peers, Path(config["coordination"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return name, [], None

@@ -1,0 +1,122 @@
+"""``txha dtx recover``: meet every branch in doubt, at brokers and databases, with the decisions, and settle it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from broker_plugin.cli.asking import BadArgument, Json
+
+if TYPE_CHECKING:
+    from recovery.coordinator.recover import Report
+    from recovery.coordinator.resources import Resource
+
+NEEDED = ("pika", "psycopg")
+
+
+def dtx_recover(
+    log: Annotated[
+        Path | None, typer.Option("--log", help="The coordinators' decision log. Without it: tables in the databases.")
+    ] = None,
+    database: Annotated[
+        list[str] | None, typer.Option("--database", help="A PostgreSQL database, for psycopg. May be repeated.")
+    ] = None,
+    broker: Annotated[
+        list[str] | None,
+        typer.Option("--broker", help="Url of a node; several of one cluster with commas. May be repeated."),
+    ] = None,
+    grace: Annotated[
+        float, typer.Option(help="Leave undecided transactions alone that began less than so many seconds ago.")
+    ] = 60.0,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="What somebody has decided against the log need not be reported again.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Settle every branch in doubt as was decided; what has no decision is rolled back.
+
+    Exit status 0: nothing is left in doubt; 1: something is, or cannot be reached; 3: somebody has decided otherwise.
+    """
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise BadArgument(f"dtx recover needs {' and '.join(missing)}: pip install 'txha[dtx]'")
+    if log is not None and not log.is_file():
+        raise BadArgument(f"there is no decision log {log}")
+    report = _run(log, database or [], broker or [], grace, forget)
+    if as_json:
+        typer.echo(json.dumps(_as_dict(report), indent=2))
+    else:
+        _show(report)
+    raise SystemExit(3 if report.contradicted else 0 if report.settled else 1)
+
+
+def _run(log: Path | None, databases: list[str], brokers: list[str], grace: float, forget: bool) -> Report:
+    from recovery.coordinator.broker import Broker
+    from recovery.coordinator.decisions import DecisionRefused, Decisions, DecisionUnknown
+    from recovery.coordinator.log import DecisionLog
+    from recovery.coordinator.postgresql import Postgresql
+    from recovery.coordinator.recover import Report, recover
+    from recovery.coordinator.table import TableDecisions
+
+    resources: dict[str, Resource] = {shown(urls): Broker(*urls.split(",")) for urls in brokers}
+    sources: dict[str, Callable[[], Decisions]]
+    if log is not None:
+        resources.update({shown(dsn): Postgresql(dsn) for dsn in databases})
+        sources = {str(log): partial(DecisionLog, log)}
+    else:
+        sources = {shown(dsn): partial(TableDecisions, dsn) for dsn in databases}
+    report = Report()
+    try:
+        for place, decisions in sources.items():
+            try:
+                report.add(recover(decisions(), resources, grace, forget))
+            except (DecisionRefused, DecisionUnknown) as error:
+                report.unreachable[place] = str(error)
+        return report
+    finally:
+        for resource in resources.values():
+            resource.close()
+
+
+def shown(address: str) -> str:
+    """An address as it may be shown: without a password."""
+    without = re.sub(r"(://[^:@/]*):[^@/]*@", r"\1@", address)
+    return re.sub(r"(\bpassword\s*=\s*)('[^']*'|\S+)", r"\1…", without)
+
+
+def _as_dict(report: Report) -> dict[str, Any]:
+    return {
+        "settled": report.settled,
+        "branches": [
+            {
+                "transaction": row.transaction,
+                "resource": row.resource,
+                "branch": row.branch,
+                "decision": row.decision,
+                "state": row.fate.value,
+                "contradicted": row.contradicted,
+                "why": row.why,
+            }
+            for row in report.rows
+        ],
+        "waiting": [{"transaction": transaction, "resource": resource} for transaction, resource in report.waiting],
+        "unreachable": report.unreachable,
+    }
+
+
+def _show(report: Report) -> None:
+    from broker_plugin.cli.tables import recovered_table
+
+    recovered_table(_as_dict(report)["branches"])
+    for address, why in report.unreachable.items():
+        print(f"txha: {address} cannot be reached: {why}", file=sys.stderr)
+    for transaction, resource in report.waiting:
+        print(f"txha: {transaction} is committed, and waits for {resource}", file=sys.stderr)

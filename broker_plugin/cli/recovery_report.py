@@ -1,0 +1,233 @@
+"""A plan for a crashed cluster, as JSON and as tables."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from broker_plugin.cli.crashed import Crashed
+from broker_plugin.cli.dtx_recover import shown
+from broker_plugin.cli.layout import CONFIG_FILE
+from recovery.coordinator.names import FORMAT_ID
+from recovery.planner.branches import By, Outcome
+from recovery.planner.facts import Loss, Unnamed
+from recovery.planner.plan import Action, Plan, SetAside, WriteRecord
+
+SHOWN = 20
+"""So many lost things a table shows; JSON has all that are named."""
+NAMED = 10_000
+"""So many are named at most; the rest is counted."""
+
+
+def as_dict(plan: Plan, crashed: Crashed, decisions: list[Path], databases: list[str]) -> dict[str, Any]:
+    """Everything of a plan, ready for JSON."""
+    choice, site = plan.choice, plan.site
+    ready = {member.node for member in site.record.ready} if site.record else set()
+    return {
+        "cluster": site.cluster,
+        "promote": choice.chosen.node if choice.chosen else None,
+        "by_itself": choice.by_itself,
+        "nothing_acknowledged_is_lost": choice.sure,
+        "for_people": plan.for_people,
+        "reasons": list(choice.reasons),
+        "doubts": list(plan.doubts),
+        "record": msgspec.to_builtins(site.record),
+        "stores": [
+            {
+                "node": store.node,
+                "condition": store.condition.value,
+                "position": str(store.tail),
+                "checkpoint": str(store.applied),
+                "ready": store.node in ready if site.record else None,
+                "why": store.why,
+            }
+            for store in site.stores
+        ],
+        "queues": {
+            name: {"messages": count, "digest": f"{digest:016x}"}
+            for name, (count, digest) in plan.contents.queues.items()
+        },
+        "open_transactions": plan.contents.open_transactions,
+        "lost": _losses(plan.lost),
+        "lost_in_all": len(plan.lost),
+        "discarded": _losses(plan.discarded),
+        "discarded_in_all": len(plan.discarded),
+        "unnamed": [_unnamed(gap) for gap in plan.unnamed],
+        "branches": [
+            {
+                "xid": str(verdict.xid),
+                "resource": verdict.resource,
+                "outcome": verdict.outcome.value,
+                "by": verdict.by.value,
+                "reason": verdict.reason,
+            }
+            for verdict in plan.branches
+        ],
+        "actions": [_sentence(action, crashed) for action in plan.actions],
+        "next": _next(plan, crashed, decisions, databases),
+    }
+
+
+def _losses(losses: Iterable[Loss]) -> list[dict[str, Any]]:
+    found = [
+        {
+            "kind": loss.kind,
+            "name": loss.name,
+            "position": str(loss.position),
+            "nodes": list(loss.nodes),
+            "what": loss.what,
+            "told": loss.told.value,
+        }
+        for loss in losses
+    ]
+    return found[:NAMED]
+
+
+def _unnamed(gap: Unnamed) -> dict[str, Any]:
+    return {"node": gap.node, "first": gap.first, "last": gap.last, "why": gap.why}
+
+
+def _sentence(action: Action, crashed: Crashed) -> str:
+    if isinstance(action, SetAside):
+        return f"set the store of {action.node} aside, in {crashed.directories[action.node]}: {action.why}"
+    if isinstance(action, WriteRecord):
+        record = action.record
+        return f"write {crashed.record}: generation {record.generation}, ready set {record.preferred} alone"
+    return f"set {crashed.record} aside: {action.why}"
+
+
+def _next(plan: Plan, crashed: Crashed, decisions: list[Path], databases: list[str]) -> list[dict[str, str]]:
+    """The commands that come behind ``--apply``, in order."""
+    if plan.choice.chosen is None:
+        return []
+    steps = _start(crashed)
+    where = str(crashed.directory) if crashed.directory else "DIR"
+    for verdict in plan.branches:
+        if verdict.by is By.HAND:
+            verb = "commit" if verdict.outcome is Outcome.COMMIT else "rollback"
+            for command in (verb, "forget"):
+                steps.append(_step(f"txha dtx {command} --dir", where, str(verdict.xid), why=verdict.reason))
+    ours = [verdict for verdict in plan.branches if verdict.xid.format_id == FORMAT_ID]
+    people = any(verdict.outcome is Outcome.OPERATOR for verdict in ours)
+    why = (
+        "when the branches for an operator are decided, since it would roll them back" if people else "settles the rest"
+    )
+    urls = ",".join(f"amqp://guest:guest@127.0.0.1:{port}/" for port in crashed.ports) or "URL"
+    sources = {verdict.source for verdict in plan.branches if verdict.by is By.RECOVERY}
+    options = [word for dsn in databases for word in ("--database", shown(dsn))]
+    steps += [
+        _step("txha dtx recover --log", str(log), *options, "--broker", urls, why=why)
+        for log in decisions
+        if str(log) in sources
+    ]
+    if sources - {str(log) for log in decisions}:
+        steps.append(_step("txha dtx recover", *options, "--broker", urls, why=why))
+    return steps
+
+
+def _start(crashed: Crashed) -> list[dict[str, str]]:
+    if crashed.directory is not None:
+        command = f"--nodes {len(crashed.directories)} --base-port {min(crashed.ports)}"
+        words = shlex.quote(str(crashed.directory))
+        return [
+            {
+                "command": f"txha cluster --dir {words} {command}",
+                "why": "starts all nodes, with their settings if given",
+            }
+        ]
+    return [
+        _step("txha node --config", str(path / CONFIG_FILE), why=f"starts {name}")
+        for name, path in sorted(crashed.directories.items())
+    ]
+
+
+def _step(command: str, *words: str, why: str) -> dict[str, str]:
+    return {"command": " ".join([command, *map(shlex.quote, words)]), "why": why}
+
+
+# -- tables
+
+
+def show(report: dict[str, Any]) -> None:
+    """For a terminal."""
+    console = Console(emoji=False, markup=False)
+    _stores(console, report)
+    if report["unfinished"]:
+        console.print("A plan is in the middle of being carried out; `--apply` finishes it. It was this one:")
+    chosen = report["promote"]
+    console.print(f"Promote {chosen}." if chosen else "No node can be promoted.")
+    for reason in report["reasons"]:
+        console.print(f"  {reason}")
+    _lost(console, report)
+    _branches(console, report)
+    for heading, lines in (
+        ("Done:" if report["applied"] else "To be done (--apply):", report["actions"]),
+        ("Then:", [f"{step['command']}    # {step['why']}" for step in report["next"]]),
+    ):
+        if lines:
+            console.print(heading)
+        for line in lines:
+            console.print(f"  {line}", soft_wrap=True)
+    for sentence in (*report["doubts"], *filter(None, [report.get("refused")])):
+        print(f"txha: {sentence}", file=sys.stderr)
+
+
+def _stores(console: Console, report: dict[str, Any]) -> None:
+    table = Table(title=f"stores of {report['cluster']}", box=SIMPLE_HEAD)
+    for column in ("node", "store", "position", "checkpoint", "ready"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("why", overflow="fold")
+    words = {True: "yes", False: "no", None: "?"}
+    for store in report["stores"]:
+        cells = (store["node"], store["condition"], store["position"], store["checkpoint"], words[store["ready"]])
+        table.add_row(*cells, store["why"])
+    console.print(table)
+
+
+def _lost(console: Console, report: dict[str, Any]) -> None:
+    if report["promote"] is None:
+        return
+    if report["nothing_acknowledged_is_lost"]:
+        console.print("Nothing that was acknowledged is lost.")
+    else:
+        console.print("Something that was acknowledged may be lost:")
+    _table(console, "would be lost", report["lost"], report["lost_in_all"])
+    _table(console, "nobody was ever told of", report["discarded"], report["discarded_in_all"])
+    for gap in report["unnamed"]:
+        last = gap["last"] if gap["last"] is not None else "nobody knows where"
+        console.print(f"  events {gap['first']} to {last} of {gap['node']} cannot be named: {gap['why']}")
+
+
+def _table(console: Console, title: str, rows: list[dict[str, Any]], count: int) -> None:
+    if not rows:
+        return
+    table = Table(title=title, box=SIMPLE_HEAD)
+    for column in ("position", "what", "name", "", "told", "only at"):
+        table.add_column(column, overflow="fold")
+    for row in rows[:SHOWN]:
+        cells = (row["position"], row["kind"], row["name"], row["what"], row["told"])
+        table.add_row(*cells, ", ".join(row["nodes"]))
+    if count > SHOWN:
+        table.caption = f"and {count - SHOWN} more; see --json"
+    console.print(table)
+
+
+def _branches(console: Console, report: dict[str, Any]) -> None:
+    if not report["branches"]:
+        return
+    table = Table(title="branches in doubt", box=SIMPLE_HEAD)
+    longest = max(len(row["xid"]) for row in report["branches"])
+    table.add_column("branch", no_wrap=True, min_width=longest)
+    for column in ("at", "should become", "by", "because"):
+        table.add_column(column, overflow="fold")
+    for row in report["branches"]:
+        table.add_row(row["xid"], row["resource"], row["outcome"], row["by"], row["reason"])
+    Console(width=max(console.width, longest + 80), emoji=False, markup=False).print(table)

@@ -1,0 +1,1 @@
+"""What is to become of a crashed cluster: its stores are surveyed, a plan is made, and the plan is carried out."""

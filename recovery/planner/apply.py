@@ -1,0 +1,202 @@
+"""Carrying a plan out, so that whoever is killed in the middle is followed by somebody who finishes the same plan.
+
+The plan's actions are written down before the first is carried out. From then on ``unfinished`` finds them, and no new
+plan is made from stores that are half changed. Every action does nothing if it has been done. Nothing is ever
+deleted and no log is changed: a store is set aside by renaming its parts, its identity last.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ha.coordination import CasConflict, Coordination, CoordinationError
+from recovery.crash_points import crash_point
+from recovery.files import REAL_FILES, explain
+from recovery.identity import FILE, lock_directory, read_identity
+from recovery.planner.plan import Action, SetAside, SetRecordAside, WriteRecord
+from txobserver.store import StoreDamaged, StoreError
+
+JOURNAL = "unfinished-recovery.json"
+"""Beside the coordination record, while a plan is being carried out"""
+KEPT = "recovery"
+"""Then it is called ``recovery-1.json`` and so on."""
+ASIDE = "set-aside"
+PARTS = ("log", "state", FILE)
+"""What a store consists of, in the order in which it is set aside: while its identity is there, it is not finished."""
+
+
+class Journal(msgspec.Struct, frozen=True):
+    """The actions of a plan, and what the operator was shown of it."""
+
+    actions: tuple[Action, ...]
+    report: dict[str, Any]
+
+
+class Places(msgspec.Struct, frozen=True):
+    """Where things are. ``open_record`` opens the coordination store in the file ``record``."""
+
+    directories: Mapping[str, Path]
+    record: Path
+    open_record: Callable[[Path], Coordination]
+
+    @property
+    def journal(self) -> Path:
+        """The file that tells of a plan in the middle."""
+        return self.record.parent / JOURNAL
+
+
+@contextmanager
+def nobody_runs(directories: Mapping[str, Path], change: bool) -> Iterator[None]:
+    """Keep nodes from starting; ``change``: make lock files where there are none. Raises StoreError if one runs."""
+    with ExitStack() as stack:
+        for name, directory in sorted(directories.items()):
+            if not directory.is_dir() or not (change or (directory / "lock").exists()):
+                continue
+            try:
+                descriptor = lock_directory(directory) if change else _locked(directory)
+            except StoreError:
+                raise StoreError(f"{name} is running: {directory} is in use; stop all of the cluster first") from None
+            stack.callback(os.close, descriptor)
+        yield
+
+
+def _locked(directory: Path) -> int:
+    """As ``lock_directory``, and nothing is written. Raises StoreError."""
+    descriptor = os.open(directory / "lock", os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise StoreError(f"{directory} is in use by another process") from None
+    return descriptor
+
+
+def unfinished(places: Places) -> Journal | None:
+    """The plan that somebody was carrying out and did not finish. Raises StoreError if it cannot be read."""
+    return _read(places.journal) if places.journal.exists() else None
+
+
+def finished(places: Places) -> list[Journal]:
+    """The plans that were carried out here, the oldest first. Raises StoreError if one cannot be read."""
+    found = []
+    number = 1
+    while (path := places.record.parent / f"{KEPT}-{number}.json").exists():
+        found.append(_read(path))
+        number += 1
+    return found
+
+
+def carry_out(journal: Journal, places: Places) -> Path:
+    """Begin, or go on with, these actions; returns where the finished plan is kept. Nobody runs. Raises StoreError."""
+    try:
+        if not places.journal.exists():
+            _write(places.journal, msgspec.json.format(msgspec.json.encode(journal), indent=2))
+        crash_point("recover.plan-written")
+        for action in journal.actions:
+            _do(action, places)
+            crash_point("recover.action-done")
+        kept = _next(places.record.parent, KEPT, ".json")
+        places.journal.rename(kept)
+        REAL_FILES.sync_directory(places.record.parent)
+    except OSError as error:
+        raise explain(error, Path(error.filename or places.record.parent)) from error
+    return kept
+
+
+def _do(action: Action, places: Places) -> None:
+    if isinstance(action, WriteRecord):
+        _write_record(action, places)
+    elif isinstance(action, SetRecordAside):
+        _set_record_aside(places)
+    else:
+        _set_aside(action, places.directories[action.node])
+
+
+def _write_record(action: WriteRecord, places: Places) -> None:
+    """By compare-and-set. A record that has gone on since is that of a cluster that was started in between."""
+    store = places.open_record(places.record)
+    try:
+        current = store.read()
+        if current is None or current.generation < action.record.generation:
+            store.compare_and_set(action.expected, action.record)
+    except (CasConflict, CoordinationError) as error:
+        raise StoreError(f"the coordination record cannot be written: {error}") from error
+    finally:
+        store.close()
+
+
+def _set_record_aside(places: Places) -> None:
+    """Unless it can be read: then it is the one that was written in its place."""
+    store = places.open_record(places.record)
+    try:
+        store.read()
+        return
+    except CoordinationError:
+        pass
+    finally:
+        store.close()
+    aside = _next(places.record.parent, f"{places.record.name}.{ASIDE}", "")
+    for suffix in ("-journal", ""):
+        path = places.record.with_name(places.record.name + suffix)
+        if path.exists():
+            path.rename(aside.with_name(aside.name + suffix))
+    REAL_FILES.sync_directory(places.record.parent)
+
+
+def _set_aside(action: SetAside, directory: Path) -> None:
+    try:
+        identity = read_identity(directory)
+    except StoreDamaged:
+        identity = None
+    if identity is not None and action.incarnation and identity.incarnation != action.incarnation:
+        return  # a new store has taken its place
+    there = [part for part in PARTS if (directory / part).exists()]
+    if not there:
+        return
+    aside = _aside(directory, there)
+    aside.mkdir(exist_ok=True)
+    for part in there:
+        (directory / part).rename(aside / part)
+        crash_point("recover.part-set-aside")
+    REAL_FILES.sync_directory(aside)
+    REAL_FILES.sync_directory(directory)
+
+
+def _aside(directory: Path, parts: list[str]) -> Path:
+    """A new directory, or the last one, if somebody was killed while he filled it with the same store."""
+    following = _next(directory, ASIDE, "")
+    last = directory / f"{ASIDE}-{int(following.name.rpartition('-')[2]) - 1}"
+    return last if last.exists() and not any((last / part).exists() for part in parts) else following
+
+
+def _next(directory: Path, stem: str, suffix: str) -> Path:
+    """The first name that is free: stem-1, stem-2, …"""
+    number = 1
+    while (path := directory / f"{stem}-{number}{suffix}").exists():
+        number += 1
+    return path
+
+
+def _read(path: Path) -> Journal:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Journal)
+    except (msgspec.DecodeError, OSError) as error:
+        raise StoreError(f"{path} cannot be read: {error}; move it away to make a new plan") from None
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all, and on disk."""
+    temporary = path.with_name(path.name + ".new")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+    REAL_FILES.sync_directory(path.parent)

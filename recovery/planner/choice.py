@@ -1,0 +1,146 @@
+"""Which node to promote, and what can be known of the events that it does not have.
+
+Whatever was acknowledged was durable on every member of the ready set of that moment, and whoever is added to the set
+has it all. So each member of the *last* ready set that still has its disk holds everything that was ever acknowledged,
+and among them the greatest position wins, as it does without a plan (``ha.candidate``).
+
+Without the record nobody knows who was in the set. The greatest position among all whole stores is then at least as
+good as any member among them: within one generation the longer log contains the shorter one, and the primary of a
+later generation held everything acknowledged before it began. So if no store is lost that could have been in the
+set, nothing acknowledged is. If one is, nobody knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ha.coordination import Record
+from recovery.planner.facts import Condition, RecordState, Site, Store, Told
+from txobserver.ids import Position
+
+HEADROOM = 1000
+"""By how much the generation is raised above every known one where a lost node may have known a higher one."""
+
+_LACKS_NOTHING = (Condition.WHOLE, Condition.RESYNCING)
+"""A store is taken out of the ready set, durably, before it is marked as resyncing."""
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """``chosen``: the store to be promoted, if there is one. ``sure``: it holds everything that was acknowledged.
+
+    ``by_itself``: it is promoted without anything being done. ``trusted``: the record is intact, and no store is of
+    a later generation than it.
+    """
+
+    chosen: Store | None
+    sure: bool
+    by_itself: bool
+    trusted: bool
+    reasons: tuple[str, ...]
+
+
+def choose(site: Site) -> Choice:
+    """The node to promote. Pure; needs nothing but positions, and who was in the ready set."""
+    record, trusted, reasons = site.record, True, []
+    newest = max(
+        (store.tail.generation for store in site.stores if store.condition is not Condition.FOREIGN), default=0
+    )
+    if record is None:
+        trusted = False
+        reasons.append(_no_record(site))
+    elif record.generation < newest:
+        trusted = False
+        reasons.append(
+            f"the coordination record is of generation {record.generation} and a store of generation {newest}: "
+            "it is an old copy, and its ready set says nothing"
+        )
+    whole = [store for store in site.stores if store.condition is Condition.WHOLE]
+    ready = [store for store in whole if trusted and record is not None and store.member in record.ready]
+    if not whole:
+        return Choice(chosen=None, sure=False, by_itself=False, trusted=trusted, reasons=(*reasons, _nobody(site)))
+    chosen = max(ready or whole, key=lambda store: (store.tail, store.node))
+    if ready:
+        reasons.append(_among_ready(chosen, ready))
+        return Choice(chosen=chosen, sure=True, by_itself=True, trusted=True, reasons=tuple(reasons))
+    lost = _may_have_been_ready(site)
+    if trusted and record is not None:
+        members = ", ".join(str(member) for member in record.ready)
+        reasons.append(f"no member of the ready set ({members}) has its store any more")
+        sure = False
+    else:
+        sure = not lost and site.nodes is not None
+        if sure:
+            reasons.append("every node's store is there, so one of them is a member of the last ready set")
+        else:
+            who = ", ".join(lost) or "a node that was not given"
+            reasons.append(f"whether only {who} held what was acknowledged last cannot be known")
+    reasons.append(_greatest(chosen, whole, "of all whole stores"))
+    return Choice(chosen=chosen, sure=sure, by_itself=False, trusted=trusted, reasons=tuple(reasons))
+
+
+def told(position: Position, choice: Choice, site: Site) -> Told:
+    """Whether a client can have been told of an event that the chosen store does not hold."""
+    chosen = choice.chosen
+    if choice.sure:
+        return Told.NEVER
+    if chosen is not None and chosen.generation_at(position.sequence) > position.generation:
+        return Told.NEVER  # a later primary was promoted without it, as one that held all that was acknowledged
+    if any(store.applied.sequence >= position.sequence and store.holds(position) for store in _ours(site)):
+        return Told.ACKNOWLEDGED
+    if choice.trusted and site.record is not None:
+        for store in _ours(site):
+            if store.complete and store.member in site.record.ready and not store.holds(position):
+                return Told.NEVER
+    return Told.UNKNOWN
+
+
+def record_for(chosen: Store, choice: Choice, site: Site) -> Record:
+    """The record with which the chosen node is promoted: alone in the ready set, above every known generation."""
+    record = site.record
+    known = [store.tail.generation for store in _ours(site)]
+    generation = max([*known, record.generation if record else 0]) + 1
+    if not choice.trusted and not choice.sure:
+        generation += HEADROOM
+    assert chosen.member is not None
+    version = record.version if record else 0
+    ready = (chosen.member,)
+    return Record(site.cluster, version + 1, generation, chosen.member, ready, released=True, preferred=chosen.node)
+
+
+def _ours(site: Site) -> Sequence[Store]:
+    return [store for store in site.stores if store.condition is not Condition.FOREIGN]
+
+
+def _may_have_been_ready(site: Site) -> list[str]:
+    """The nodes whose stores are lost, and may have been those of members of the last ready set."""
+    there = {store.node for store in site.stores if store.condition in _LACKS_NOTHING}
+    named = {store.node for store in site.stores} | (site.nodes or frozenset())
+    return sorted(named - there)
+
+
+def _no_record(site: Site) -> str:
+    if site.record_state is RecordState.DAMAGED:
+        return f"the coordination record is damaged ({site.record_why}), so nobody knows the last ready set"
+    return "the coordination record is gone, so nobody knows the last ready set"
+
+
+def _nobody(site: Site) -> str:
+    if all(store.condition in (Condition.EMPTY, Condition.MISSING) for store in site.stores):
+        return "no node has a store with anything in it"
+    return "no node has a store that it could start with"
+
+
+def _among_ready(chosen: Store, ready: Sequence[Store]) -> str:
+    if len(ready) == 1:
+        return f"{chosen.node} is a member of the last ready set, so it holds everything that was acknowledged"
+    return _greatest(
+        chosen, ready, "of the members of the last ready set, each of which holds all that was acknowledged"
+    )
+
+
+def _greatest(chosen: Store, among: Sequence[Store], of: str) -> str:
+    equal = sum(store.tail == chosen.tail for store in among) > 1
+    how = "one of the greatest positions" if equal else "the greatest position"
+    return f"{chosen.node} has {how}, {chosen.tail}, {of}"

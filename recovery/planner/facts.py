@@ -1,0 +1,170 @@
+"""What a plan is made from: facts about stores, the coordination record, and what coordinators and databases say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+from ha.coordination import Record
+from recovery.coordinator.resources import Fate
+from txobserver.ids import Member, Position
+from txobserver.xid import Global, Xid
+
+
+class Condition(StrEnum):
+    """What can be done with a node's store."""
+
+    WHOLE = "whole"
+    """The node would start with it."""
+    DAMAGED = "damaged"
+    RESYNCING = "resyncing"
+    """It was being overwritten by a primary's copy, and can only be copied again."""
+    EMPTY = "empty"
+    MISSING = "missing"
+    """Not there, or not given."""
+    FOREIGN = "foreign"
+    """Of another cluster, or of another node."""
+
+
+class Store(msgspec.Struct, frozen=True, kw_only=True):
+    """One node's store.
+
+    ``tail``: the last event that its log holds whole, from its checkpoint (``applied``) on. ``history``: for each
+    generation the position of its first event, or of the first that is known. ``complete``: nothing that the node ever
+    wrote stands behind ``tail``.
+    """
+
+    node: str
+    condition: Condition
+    why: str = ""
+    member: Member | None = None
+    tail: Position = Position(0, 0)
+    applied: Position = Position(0, 0)
+    history: tuple[Position, ...] = ()
+    complete: bool = True
+
+    def holds(self, position: Position) -> bool:
+        """Whether this event is in what the store leads to.
+
+        The events of a generation are made by one primary, and whoever has one of them has all that came before it.
+        """
+        return position.sequence <= self.tail.sequence and self.generation_at(position.sequence) == position.generation
+
+    def generation_at(self, sequence: int) -> int:
+        """The generation of the event with this sequence; 0 if that is not known."""
+        return max((start.generation for start in self.history if start.sequence <= sequence), default=0)
+
+
+class RecordState(StrEnum):
+    """What the coordination store says."""
+
+    INTACT = "intact"
+    GONE = "gone"
+    DAMAGED = "damaged"
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster. ``nodes``: the names of all its nodes; None if nobody knows them."""
+
+    cluster: str
+    stores: tuple[Store, ...]
+    record: Record | None
+    record_state: RecordState
+    record_why: str = ""
+    nodes: frozenset[str] | None = None
+
+    def store(self, node: str) -> Store | None:
+        """The store of the node with this name."""
+        return next((store for store in self.stores if store.node == node), None)
+
+
+class Told(StrEnum):
+    """Whether a client can have been told of an event."""
+
+    ACKNOWLEDGED = "acknowledged"
+    """It had passed the commit point."""
+    UNKNOWN = "unknown"
+    """Nothing that is left says it."""
+    NEVER = "never"
+    """A member of the last ready set lacks it, or a later primary was chosen without it."""
+
+
+class Loss(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that the promoted node lacks. ``position``: where it takes effect; ``nodes``: whose logs have it."""
+
+    kind: str
+    name: str
+    position: Position
+    nodes: tuple[str, ...]
+    what: str = ""
+    told: Told = Told.UNKNOWN
+    commit: bool | None = None
+    """Of a lost decision: which"""
+
+
+class Unnamed(msgspec.Struct, frozen=True, kw_only=True):
+    """Events that were there and cannot be named any more: a damaged region, or what has been reclaimed."""
+
+    node: str
+    first: int
+    last: int | None
+    """None: up to where, nobody knows"""
+    why: str
+
+
+class Branch(msgspec.Struct, frozen=True, kw_only=True):
+    """A branch that the promoted node has prepared and undecided. ``puts``, ``takes``: messages by queue."""
+
+    xid: Xid
+    prepared_ms: int
+    puts: dict[str, int]
+    takes: dict[str, int]
+
+
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
+    """What the promoted node leads to: branches in doubt, decisions in its stream, and its queues.
+
+    ``queues``: (messages, digest) by name, as of the end of its log. ``heuristic``: what operators have decided.
+    """
+
+    branches: tuple[Branch, ...] = ()
+    globally: dict[Global, bool] = {}
+    heuristic: dict[Xid, bool] = {}
+    queues: dict[str, tuple[int, int]] = {}
+    open_transactions: int = 0
+
+
+class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A coordinators' decision log: commits and aborts by transaction; ``ended``: commits that everybody has made.
+
+    ``fault``: a sentence if it cannot be read; then it says nothing.
+    """
+
+    path: str
+    whose: str = ""
+    commits: dict[str, bool] = {}
+    ended: frozenset[str] = frozenset()
+    fault: str = ""
+
+
+class DatabaseFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A database. ``prepared``: its branches; ``fates``: what has become of those that a decision names.
+
+    ``whose`` and ``commits`` are those of its own table of decisions; ``whose`` is empty if it has none.
+    """
+
+    address: str
+    prepared: tuple[Xid, ...] = ()
+    fates: dict[Xid, Fate] = {}
+    whose: str = ""
+    commits: dict[str, bool] = {}
+    fault: str = ""
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """What coordinators and databases say."""
+
+    logs: Sequence[LogFacts] = ()
+    databases: Sequence[DatabaseFacts] = ()

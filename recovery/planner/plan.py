@@ -1,0 +1,127 @@
+"""The plan: from what was found to what is to be done. Pure; ``survey`` reads, ``apply`` acts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+import msgspec
+
+from ha.coordination import Record
+from recovery.planner.branches import Outcome, Verdict, verdicts
+from recovery.planner.choice import Choice, choose, record_for, told
+from recovery.planner.facts import Condition, Contents, Evidence, Loss, RecordState, Site, Told, Unnamed
+
+
+class SetAside(msgspec.Struct, frozen=True, tag=True):
+    """A store that its node cannot start with is renamed; the node comes back with a new one.
+
+    ``incarnation``: of that store, empty if it cannot be read any more.
+    """
+
+    node: str
+    why: str
+    incarnation: str
+
+
+class SetRecordAside(msgspec.Struct, frozen=True, tag=True):
+    """A coordination file that is damaged is renamed."""
+
+    why: str
+
+
+class WriteRecord(msgspec.Struct, frozen=True, tag=True):
+    """The coordination record names the chosen node. ``expected``: the version that is there now, 0 for none."""
+
+    expected: int
+    record: Record
+
+
+Action = SetAside | SetRecordAside | WriteRecord
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What is there, what is to be done, and what becomes of what.
+
+    ``lost``: what was acknowledged, or may have been, and would be gone. ``discarded``: what nobody was ever told of.
+    ``doubts``: sentences on what keeps this plan from being complete.
+    """
+
+    site: Site
+    choice: Choice
+    contents: Contents
+    lost: tuple[Loss, ...] = ()
+    discarded: tuple[Loss, ...] = ()
+    unnamed: tuple[Unnamed, ...] = ()
+    branches: tuple[Verdict, ...] = ()
+    actions: tuple[Action, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def loses(self) -> bool:
+        """Whether something acknowledged is lost, or nobody can know that none is."""
+        return self.choice.chosen is not None and not self.choice.sure
+
+    @property
+    def for_people(self) -> bool:
+        """Whether somebody has to find something out, or to accept a loss."""
+        undecided = any(verdict.outcome is Outcome.OPERATOR for verdict in self.branches)
+        return self.loses or undecided or bool(self.doubts)
+
+
+def make_plan(
+    site: Site,
+    contents: Contents,
+    missing: Iterable[Loss],
+    unnamed: Sequence[Unnamed],
+    evidence: Evidence,
+    earlier: Mapping[str, Verdict] = MappingProxyType({}),
+) -> Plan:
+    """``contents`` is that of the chosen store (``choose``), ``missing`` what the others have and it has not.
+
+    ``earlier``: see ``branches.verdicts``.
+    """
+    choice = choose(site)
+    if choice.chosen is None:
+        return Plan(site=site, choice=choice, contents=contents, doubts=_doubts(site, choice, evidence))
+    known = [msgspec.structs.replace(loss, told=told(loss.position, choice, site)) for loss in missing]
+    return Plan(
+        site=site,
+        choice=choice,
+        contents=contents,
+        lost=tuple(loss for loss in known if loss.told is not Told.NEVER),
+        discarded=tuple(loss for loss in known if loss.told is Told.NEVER),
+        unnamed=tuple(unnamed),
+        branches=tuple(verdicts(contents, known, choice.sure, evidence, earlier)),
+        actions=tuple(_actions(site, choice)),
+        doubts=_doubts(site, choice, evidence),
+    )
+
+
+def _actions(site: Site, choice: Choice) -> Iterable[Action]:
+    """The record first: from then on nobody else can be promoted, whatever store comes back."""
+    if not choice.by_itself:
+        if site.record_state is RecordState.DAMAGED:
+            yield SetRecordAside(site.record_why)
+        assert choice.chosen is not None
+        yield WriteRecord(site.record.version if site.record else 0, record_for(choice.chosen, choice, site))
+    for store in site.stores:
+        if store.condition is Condition.DAMAGED:
+            yield SetAside(store.node, store.why, store.member.incarnation if store.member else "")
+
+
+def _doubts(site: Site, choice: Choice, evidence: Evidence) -> tuple[str, ...]:
+    found = []
+    started = site.record is not None or site.record_state is not RecordState.GONE
+    if choice.chosen is None and (started or any(store.condition is not Condition.EMPTY for store in site.stores)):
+        found.append(
+            "there is no store to go on with: restore one from a backup, or make one from an archive (txha rebuild)"
+        )
+    found += [
+        f"{store.node}: {store.why}; this is not touched, move it away"
+        for store in site.stores
+        if store.condition is Condition.FOREIGN
+    ]
+    found += [log.fault for log in evidence.logs if log.fault]
+    found += [f"{database.address}: {database.fault}" for database in evidence.databases if database.fault]
+    return tuple(found)

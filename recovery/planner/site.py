@@ -1,0 +1,79 @@
+"""A crashed cluster as a whole: every node's store and the record, and the plan for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from ha.coordination import Record
+from recovery.identity import read_identity
+from recovery.log_reader import LogReader
+from recovery.planner.branches import Verdict
+from recovery.planner.choice import choose
+from recovery.planner.facts import Contents, Evidence, RecordState, Site
+from recovery.planner.plan import Plan, make_plan
+from recovery.planner.survey import Surveyed, contents_of, survey
+from recovery.planner.unshared import unshared
+from txobserver.store import StoreDamaged, StoreError
+from txobserver.xid import Xid
+
+RecordFound = tuple[Record | None, RecordState, str]
+"""The record, what there is of it, and a sentence if it is damaged"""
+
+
+def cluster_of(directories: Iterable[Path]) -> str:
+    """The id of the cluster that these nodes' stores belong to. Raises StoreError if they do not agree on one."""
+    votes: Counter[str] = Counter()
+    for directory in directories:
+        try:
+            identity = read_identity(directory)
+            whose = identity or next(iter(LogReader(directory).segments()), None)
+        except (StoreDamaged, OSError):
+            continue
+        if whose is not None:
+            votes[whose.cluster] += 1
+    ranked = votes.most_common(2)
+    if not ranked:
+        raise StoreError("no store says which cluster it belongs to; give the directory of the cluster")
+    if len(ranked) == 2 and ranked[0][1] == ranked[1][1]:
+        raise StoreError(f"the stores belong to clusters {ranked[0][0]} and {ranked[1][0]}; give those of one cluster")
+    return ranked[0][0]
+
+
+def look(
+    cluster: str, directories: Mapping[str, Path], found: RecordFound, nodes: frozenset[str] | None
+) -> tuple[Site, list[Surveyed]]:
+    """Survey every node. ``nodes``: the names of all there are, if they are known. Raises StoreError."""
+    surveyed = [survey(node, directory, cluster) for node, directory in sorted(directories.items())]
+    record, state, why = found
+    site = Site(
+        cluster=cluster,
+        stores=tuple(each.facts for each in surveyed),
+        record=record,
+        record_state=state,
+        record_why=why,
+        nodes=nodes,
+    )
+    return site, surveyed
+
+
+def plan_for(
+    site: Site,
+    surveyed: list[Surveyed],
+    ask: Callable[[Iterable[Xid]], Evidence],
+    earlier: Mapping[str, Verdict] = MappingProxyType({}),
+) -> Plan:
+    """The plan. ``ask``: what coordinators and databases say, given the branches in doubt. Raises StoreError.
+
+    ``earlier``: see ``branches.verdicts``.
+    """
+    chosen = choose(site).chosen
+    if chosen is None:
+        return make_plan(site, Contents(), (), (), ask(()))
+    store = next(each for each in surveyed if each.facts is chosen)
+    contents = contents_of(store)
+    missing, unnamed = unshared(chosen, surveyed)
+    evidence = ask([branch.xid for branch in contents.branches])
+    return make_plan(site, contents, missing, unnamed, evidence, earlier)

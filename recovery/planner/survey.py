@@ -1,0 +1,165 @@
+"""Reading the stores of a cluster that is down: with the checks that its nodes would make, and no byte is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ha.replica import Replica
+from recovery.identity import read_identity
+from recovery.lmdb_state import LmdbState, check
+from recovery.log import Log
+from recovery.log_reader import LogReader
+from recovery.planner.facts import Branch, Condition, Contents, Store
+from recovery.segment import SegmentInfo, segment_firsts
+from txobserver.frames import Frame
+from txobserver.ids import Member, Position
+from txobserver.store import Loaded, StoreDamaged, StoreError
+from txobserver.transaction_table import described
+
+
+@dataclass(frozen=True)
+class Surveyed:
+    """A store, and what its last checkpoint holds beside the messages; None if that cannot be read."""
+
+    facts: Store
+    directory: Path
+    loaded: Loaded | None = None
+
+
+def survey(node: str, directory: Path, cluster: str) -> Surveyed:
+    """What is there of this node, which must not run. Raises StoreError for what this version cannot read."""
+    try:
+        if not directory.is_dir():
+            return _nothing(node, directory, Condition.MISSING, f"there is no {directory}")
+        identity, fault = None, ""
+        try:
+            identity = read_identity(directory)
+        except StoreDamaged as error:
+            fault = str(error)
+        whose = identity or _last_header(directory)
+        if whose is None and not fault:
+            if not segment_firsts(directory / "log") and not (directory / "state" / "data.mdb").exists():
+                return _nothing(node, directory, Condition.EMPTY, "it holds no store")
+        elif whose is not None and (whose.cluster, whose.node) != (cluster, node):
+            why = f"it belongs to node {whose.node} of cluster {whose.cluster}"
+            return _nothing(node, directory, Condition.FOREIGN, why)
+        if identity is None and not fault:
+            fault = f"{directory / 'identity.json'} is gone"
+        member = Member(whose.node, whose.incarnation) if whose is not None else None
+        return _read(node, directory, member, fault)
+    except OSError as error:
+        raise StoreError(f"{error.filename or directory} cannot be read: {error.strerror}") from error
+
+
+def _nothing(node: str, directory: Path, condition: Condition, why: str) -> Surveyed:
+    return Surveyed(Store(node=node, condition=condition, why=why), directory)
+
+
+def _last_header(directory: Path) -> SegmentInfo | None:
+    """Whose log it is, as its newest segment says."""
+    try:
+        return next(iter(reversed(LogReader(directory).segments())), None)
+    except StoreDamaged:
+        return None
+
+
+def _read(node: str, directory: Path, member: Member | None, fault: str) -> Surveyed:
+    loaded: Loaded | None = None
+    try:
+        loaded = _load(directory / "state")
+    except StoreDamaged as error:
+        fault = fault or str(error)
+    applied = loaded.meta.applied if loaded else Position(0, 0)
+    history = list(loaded.meta.history) if loaded else []
+    if loaded is not None and loaded.meta.resyncing and not fault:
+        facts = Store(
+            node=node,
+            condition=Condition.RESYNCING,
+            why="a primary was overwriting it; it can only be copied again",
+            member=member,
+            tail=applied,
+            applied=applied,
+            history=tuple(history),
+        )
+        return Surveyed(facts, directory, loaded)
+    tail, complete = applied, True
+    try:
+        for frame in behind(directory, applied if loaded else None):
+            if not history or frame.generation > history[-1].generation:
+                history.append(Position(frame.generation, frame.first))
+            tail = frame.position
+    except StoreDamaged as error:
+        fault, complete = fault or str(error), False
+    facts = Store(
+        node=node,
+        condition=Condition.DAMAGED if fault else Condition.WHOLE if tail.sequence else Condition.EMPTY,
+        why=fault or ("" if tail.sequence else "nothing was ever written to it"),
+        member=member,
+        tail=tail,
+        applied=applied,
+        history=tuple(history),
+        complete=complete and (loaded is not None or tail.sequence > 0),
+    )
+    return Surveyed(facts, directory, loaded)
+
+
+def _load(state: Path) -> Loaded:
+    """The last checkpoint, checked as at the start of a node. Raises StoreDamaged, StoreError."""
+    if not (state / "data.mdb").exists():
+        raise StoreDamaged(f"{state} is gone")
+    check(state, read_only=True)
+    with _opened(state) as base:
+        return base.load()
+
+
+@contextmanager
+def _opened(state: Path) -> Iterator[LmdbState]:
+    base = LmdbState(state, read_only=True)
+    try:
+        yield base
+    finally:
+        base.close()
+
+
+def behind(directory: Path, applied: Position | None) -> Iterator[Frame]:
+    """The frames of a log behind its checkpoint, or all of them; the same that a node reads when it starts.
+
+    Raises StoreDamaged, StoreError.
+    """
+    firsts = segment_firsts(directory / "log")
+    before = applied if applied is not None else Position(0, firsts[0] - 1 if firsts else 0)
+
+    def describe(first: int) -> SegmentInfo:
+        raise AssertionError("nothing is written")
+
+    yield from Log(directory / "log", describe, 1, before).inspect(before)
+
+
+def contents_of(surveyed: Surveyed) -> Contents:
+    """What a whole store leads to when everything in its log counts, as it does when its node is promoted."""
+    assert surveyed.loaded is not None
+    with _opened(surveyed.directory / "state") as base:
+        replica = Replica(base, *surveyed.loaded)
+        for frame in behind(surveyed.directory, surveyed.loaded.meta.applied):
+            replica.restore(frame)
+        replica.apply(replica.tail.sequence)
+        contents = replica.contents
+        names = {spec.number: spec.name for spec in contents.configuration.queues.values()}
+        branches = []
+        for buffer in contents.table.prepared.values():
+            each = described(buffer)
+            puts = {names.get(queue, str(queue)): count for queue, count in each.enqueues.items()}
+            takes = {names.get(queue, str(queue)): len(entries) for queue, entries in each.locked.items()}
+            branches.append(Branch(xid=each.xid, prepared_ms=each.prepared_ms, puts=puts, takes=takes))
+        outcomes = contents.table.outcomes
+        queues = {name: contents.summary(number) for number, name in names.items()}
+        return Contents(
+            branches=tuple(branches),
+            globally={name: each.commit for name, each in outcomes.globals.items()},
+            heuristic={xid: each.commit for xid, each in outcomes.heuristics.items()},
+            queues={name: (summary.count, summary.digest) for name, summary in sorted(queues.items())},
+            open_transactions=len(replica.buffers) - len(branches),
+        )

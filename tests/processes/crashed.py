@@ -1,0 +1,150 @@
+"""A cluster that has crashed, as directories that a test may copy, damage, plan for and start again."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pika
+
+from python_tests.pika_clients import parameters
+from python_tests.processes import LocalCluster
+from python_tests.waiting import wait_until
+from recovery.coordinator.log import DecisionLog
+from recovery.coordinator.names import branch_xid, new_global_name
+from recovery.coordinator.resources import Participant
+from recovery.dtx.methods import XidFields
+from tests.amqp.dtx_client import DtxChannel
+from tests.processes.many_branches import port_of
+from txobserver.xid import Xid
+
+NODES = ("node-1", "node-2", "node-3")
+COMMITTED, ABORTED, UNDECIDED, FOREIGN = "committed", "aborted", "undecided", "foreign"
+OPTIONS = ("--set", "store.checkpoint_seconds=1", "--set", "timing.lease_ttl=2")
+
+
+@dataclass
+class Crash:
+    """Directory and decision log of a cluster, all of whose nodes were killed; its prepared branches by what they are.
+
+    ``first``: who was primary when all three were ready. ``alone``: the last primary, the only member of the ready set.
+    """
+
+    directory: Path
+    log: Path
+    branches: dict[str, Xid]
+    first: str
+    alone: str = ""
+
+    def copy(self, to: Path) -> Crash:
+        """One that a test may change."""
+        shutil.copytree(self.directory, to)
+        return Crash(to, self.log, self.branches, self.first, self.alone)
+
+
+def prepared(channel: DtxChannel, which: Xid, queue: str) -> None:
+    """A branch that puts one message into a queue."""
+    channel.prepared(XidFields(*which), queue, str(which).encode())
+
+
+def fill(cluster: LocalCluster, log: Path) -> dict[str, Xid]:
+    """Fifty messages in ``kept``, and four branches in doubt, each of which puts one into ``out``."""
+    primary = cluster.primary()
+    assert primary is not None
+    decisions = DecisionLog(log)
+    names = {kind: str(new_global_name(decisions.whose)) for kind in (COMMITTED, ABORTED, UNDECIDED)}
+    branches = {kind: branch_xid(name, "broker") for kind, name in names.items()}
+    branches[FOREIGN] = Xid(1, b"somebody's", b"broker")
+    channel = DtxChannel(port_of(cluster, primary))
+    for queue in ("kept", "out"):
+        channel.declare(queue)
+    channel.publish("kept", *(b"kept %d" % number for number in range(50)))
+    for which in branches.values():
+        prepared(channel, which, "out")
+    decisions.decide(names[COMMITTED], True, [Participant("amqp:the cluster", "broker")])
+    decisions.decide(names[ABORTED], False)
+    decisions.close()
+    channel.client.close()
+    return branches
+
+
+def work_alone(cluster: LocalCluster, primary: str) -> None:
+    """What only the last member of the ready set ever has: two messages and a transaction, all of them acknowledged."""
+    connection = pika.BlockingConnection(parameters(cluster.url(primary)))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    channel.queue_declare("late", durable=True)
+    for body in (b"late 1", b"late 2"):
+        channel.basic_publish("", "late", body)
+    transactional = connection.channel()
+    transactional.tx_select()
+    for body in (b"late 3", b"late 4"):
+        transactional.basic_publish("", "late", body)
+    method, _, _ = transactional.basic_get("kept")
+    assert method is not None
+    transactional.basic_ack(method.delivery_tag)
+    transactional.tx_commit()
+
+
+def kill_all(cluster: LocalCluster, *names: str) -> None:
+    """SIGKILL, one right after the other."""
+    for pid in [cluster.pid(name) for name in names]:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not any(cluster.runs(name) for name in names), 10, "the end of the nodes")
+
+
+def crash(directory: Path) -> tuple[Crash, Crash]:
+    """A cluster killed while all three nodes were ready; and killed again, when one of them had worked alone."""
+    log = directory / "decisions.log"
+    with LocalCluster(directory / "cluster", 3, *OPTIONS) as cluster:
+        branches = fill(cluster, log)
+        first = cluster.primary()
+        assert first is not None
+        kill_all(cluster, *NODES)
+        together = Crash(cluster.directory, log, branches, first).copy(directory / "together")
+        for name in NODES:
+            cluster.start_node(name, settings=OPTIONS[1::2])
+        wait_until(cluster.all_ready, 30, "everyone ready again")
+        alone = cluster.primary()
+        assert alone is not None
+        kill_all(cluster, *(name for name in NODES if name != alone))
+        wait_until(lambda: status_of(cluster, alone)["ready_set"] == [alone], 10, "one member alone")
+        work_alone(cluster, alone)
+        kill_all(cluster, alone)
+    return together, Crash(cluster.directory, log, branches, first, alone)
+
+
+def status_of(cluster: LocalCluster, name: str) -> dict[str, Any]:
+    """What one node says of itself."""
+    return next(node for node in cluster.status() if node["name"] == name)
+
+
+def resumed(directory: Path) -> LocalCluster:
+    """The same cluster, to be started again: a context manager."""
+    return LocalCluster(directory, 3, *OPTIONS)
+
+
+def txha(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command, as a user runs it."""
+    return subprocess.run(
+        [sys.executable, "-m", "broker_plugin.cli.main", *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+
+
+def plan(*words: str | Path, status: int) -> dict[str, Any]:
+    """What ``txha recover --json`` says, which ends with this status."""
+    answer = txha("recover", *words, "--json")
+    assert answer.returncode == status, answer.stderr + answer.stdout
+    return dict(json.loads(answer.stdout))

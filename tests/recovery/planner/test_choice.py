@@ -1,0 +1,225 @@
+"""Whom to promote, whether anything acknowledged is lost, and what is known of each event that is."""
+
+from __future__ import annotations
+
+import pytest
+
+from recovery.planner.choice import HEADROOM, choose, record_for, told
+from recovery.planner.facts import Contents, Evidence, Site
+from recovery.planner.plan import Plan, SetAside, SetRecordAside, WriteRecord, make_plan
+from tests.recovery.planner.facts import gone, position, record, site, store
+from txobserver.ids import Member
+
+ALL = record(1, "a1", "b1", "c1")
+
+CASES: dict[str, tuple[Site, str, bool, bool]] = {
+    "all is well: names break the tie": (site(store("a1"), store("b1"), store("c1"), by=ALL), "c", True, True),
+    "the greatest position wins": (site(store("a1", "1.11"), store("b1"), store("c1"), by=ALL), "a", True, True),
+    "one is left of the ready set": (site(store("b1"), gone("a"), gone("c"), by=ALL), "b", True, True),
+    "who is not ready may have more, and was never to be promoted": (
+        site(store("a1", "1.20"), store("b1"), gone("c"), by=record(1, "b1", "c1")),
+        "b",
+        True,
+        True,
+    ),
+    "the best log is damaged in the middle": (
+        site(store("a1", "1.20", condition="damaged", complete=False), store("b1"), store("c1", "1.9"), by=ALL),
+        "b",
+        True,
+        True,
+    ),
+    "a tail of an earlier generation is no longer log": (
+        site(store("a1", "1.90"), store("b1", "2.12", "1.1 2.11"), gone("c"), by=record(2, "b1", "a1")),
+        "b",
+        True,
+        True,
+    ),
+    "no member of the ready set is left": (
+        site(store("a1"), store("b1", "1.9"), gone("c"), by=record(1, "c1")),
+        "a",
+        False,
+        False,
+    ),
+    "a wiped store is not the member": (site(store("a2"), store("b1", "1.5"), by=record(1, "a1")), "a", False, False),
+    "a damaged store is the only member": (
+        site(store("a1", condition="damaged"), store("b1", "1.5"), by=record(1, "a1")),
+        "b",
+        False,
+        False,
+    ),
+    "a store that is being overwritten is never promoted": (
+        site(store("a1", "3.40", condition="resyncing"), store("b1"), by=record(3, "b1")),
+        "b",
+        True,
+        True,
+    ),
+    "no record, and every store is there": (
+        site(store("a1"), store("b1", "1.12"), store("c1"), by=None),
+        "b",
+        True,
+        False,
+    ),
+    "no record, and one store is missing": (
+        site(store("a1"), store("b1", "1.12"), gone("c"), by=None),
+        "b",
+        False,
+        False,
+    ),
+    "no record, and one store is new": (
+        site(store("a1"), store("b1"), gone("c", "empty"), by=None),
+        "b",
+        False,
+        False,
+    ),
+    "no record, and one store was being overwritten, so it was in no ready set": (
+        site(store("a1"), store("b1"), store("c1", condition="resyncing"), by=None),
+        "b",
+        True,
+        False,
+    ),
+    "no record, and nobody knows how many nodes there are": (site(store("a1"), by=None, nodes=None), "a", False, False),
+    "a damaged record is none": (
+        site(store("a1"), store("b1"), store("c1"), by=None, state="damaged"),
+        "c",
+        True,
+        False,
+    ),
+    "an old copy of the record says nothing": (
+        site(store("a1"), store("b1", "2.12", "1.1 2.11"), store("c1"), by=record(1, "a1")),
+        "b",
+        True,
+        False,
+    ),
+    "a store of another cluster does not count": (
+        site(store("a9", "8.99", condition="foreign"), store("b1"), by=record(1, "b1")),
+        "b",
+        True,
+        True,
+    ),
+    "two nodes of different generations, without a record": (
+        site(store("a1", "1.90"), store("b1", "3.12", "1.1 3.12"), store("c1"), by=None),
+        "b",
+        True,
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_who_is_promoted(name: str) -> None:
+    found, chosen, sure, by_itself = CASES[name]
+    choice = choose(found)
+    assert choice.chosen is not None and choice.chosen.node == chosen
+    assert (choice.sure, choice.by_itself) == (sure, by_itself)
+    assert choice.reasons and all(
+        chosen in reason or "record" in reason or sure is False for reason in choice.reasons[-1:]
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_is_written_where_nodes_would_do_the_same_by_themselves(name: str) -> None:
+    found, chosen, _, by_itself = CASES[name]
+    written = [each.record for each in plan(found).actions if isinstance(each, WriteRecord)]
+    assert len(written) == (not by_itself)
+    for each in written:
+        generations = [store.tail.generation for store in found.stores if store.condition != "foreign"]
+        assert [member.node for member in each.ready] == [chosen] and each.primary == each.ready[0]
+        assert each.generation > max(generations) and each.released and each.preferred == chosen
+
+
+def plan(found: Site) -> Plan:
+    return make_plan(found, Contents(), (), (), Evidence())
+
+
+def test_a_generation_that_a_lost_node_may_have_known_is_passed() -> None:
+    lossy = site(store("a1", "4.12", "4.1"), gone("b"), gone("c"), by=None)
+    choice = choose(lossy)
+    assert choice.chosen is not None
+    assert record_for(choice.chosen, choice, lossy).generation == 5 + HEADROOM
+    whole = site(store("a1", "4.12", "4.1"), store("b1"), store("c1"), by=None)
+    choice = choose(whole)
+    assert choice.chosen is not None
+    assert record_for(choice.chosen, choice, whole).generation == 5
+
+
+@pytest.mark.parametrize("stores", [(gone("a"), gone("b", "empty")), (store("a1", condition="damaged"), gone("b"))])
+def test_nobody_can_be_promoted(stores: tuple[object, ...]) -> None:
+    found = plan(site(*stores, by=ALL))  # type: ignore[arg-type]
+    assert found.choice.chosen is None and not found.actions and found.for_people
+    assert "txha rebuild" in found.doubts[0]
+
+
+def test_nodes_that_were_never_started_need_nothing() -> None:
+    found = plan(site(gone("a", "empty"), gone("b", "empty"), by=None))
+    assert not found.for_people and not found.actions and not found.doubts
+
+
+def test_damaged_stores_are_set_aside_behind_the_record() -> None:
+    found = plan(site(store("a1", condition="damaged", why="a bit"), store("b1"), gone("c"), by=None, state="damaged"))
+    assert [type(each) for each in found.actions] == [SetRecordAside, WriteRecord, SetAside]
+    assert found.actions[-1] == SetAside("a", "a bit", "1")
+
+
+def test_a_foreign_store_is_for_people_and_is_left_alone() -> None:
+    found = plan(site(store("a9", condition="foreign", why="of x"), store("b1"), by=record(1, "b1")))
+    assert found.for_people and "of x" in found.doubts[0] and not found.actions
+
+
+TOLD: dict[str, tuple[Site, str, str]] = {
+    "every member of the ready set lacks nothing that was told": (
+        site(store("a1", "1.20"), store("b1"), by=record(1, "b1")),
+        "1.11",
+        "never",
+    ),
+    "a later primary was chosen without it": (
+        site(store("a1", "1.20"), store("b1", "2.12", "1.1 2.11"), by=record(2, "c1")),
+        "1.11",
+        "never",
+    ),
+    "it is in a checkpoint, so it had passed the commit point": (
+        site(store("a1", "1.20", condition="damaged", applied="1.12"), store("b1"), by=record(1, "a1")),
+        "1.12",
+        "acknowledged",
+    ),
+    "it is behind every checkpoint": (
+        site(store("a1", "1.20", condition="damaged", applied="1.12"), store("b1"), by=record(1, "a1")),
+        "1.13",
+        "unknown",
+    ),
+    "another member whose log is whole lacks it": (
+        site(
+            store("a1", "1.20", condition="damaged", applied="1.10"),
+            store("c1", "1.12", condition="damaged", applied="1.10"),
+            store("b1"),
+            by=record(1, "a1", "c1"),
+        ),
+        "1.13",
+        "never",
+    ),
+    "another member lacks it because its own log is damaged": (
+        site(
+            store("a1", "1.20", condition="damaged", applied="1.10"),
+            store("c1", "1.12", condition="damaged", applied="1.10", complete=False),
+            store("b1"),
+            by=record(1, "a1", "c1"),
+        ),
+        "1.13",
+        "unknown",
+    ),
+    "without a record nobody knows": (
+        site(store("a1", "1.20", condition="damaged", applied="1.10"), store("b1"), by=None),
+        "1.13",
+        "unknown",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_what_clients_can_have_been_told(name: str) -> None:
+    found, event, answer = TOLD[name]
+    assert told(position(event), choose(found), found).value == answer
+
+
+def test_members_are_compared_with_their_incarnations() -> None:
+    assert choose(site(store("a2"), by=record(1, "a1"))).sure is False
+    assert store("a2").member == Member("a", "2")
