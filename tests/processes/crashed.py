@@ -8,17 +8,19 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pika
 
+from broker_plugin.cli.layout import cluster_id
 from python_tests.pika_clients import parameters
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
 from recovery.coordinator.log import DecisionLog
-from recovery.coordinator.names import branch_xid, new_global_name
+from recovery.coordinator.names import GlobalName, branch_xid
 from recovery.coordinator.resources import Participant
 from recovery.dtx.methods import XidFields
 from tests.amqp.dtx_client import DtxChannel
@@ -46,7 +48,8 @@ class Crash:
     def copy(self, to: Path) -> Crash:
         """One that a test may change."""
         shutil.copytree(self.directory, to)
-        return Crash(to, self.log, self.branches, self.first, self.alone)
+        log = Path(shutil.copy(self.log, to.with_name(to.name + ".decisions")))
+        return Crash(to, log, self.branches, self.first, self.alone)
 
 
 def prepared(channel: DtxChannel, which: Xid, queue: str) -> None:
@@ -59,7 +62,8 @@ def fill(cluster: LocalCluster, log: Path) -> dict[str, Xid]:
     primary = cluster.primary()
     assert primary is not None
     decisions = DecisionLog(log)
-    names = {kind: str(new_global_name(decisions.whose)) for kind in (COMMITTED, ABORTED, UNDECIDED)}
+    began = int(time.time()) - 3600  # long enough ago for a recovery run to settle them
+    names = {kind: str(GlobalName(decisions.whose, began, kind)) for kind in (COMMITTED, ABORTED, UNDECIDED)}
     branches = {kind: branch_xid(name, "broker") for kind, name in names.items()}
     branches[FOREIGN] = Xid(1, b"somebody's", b"broker")
     channel = DtxChannel(port_of(cluster, primary))
@@ -68,7 +72,7 @@ def fill(cluster: LocalCluster, log: Path) -> dict[str, Xid]:
     channel.publish("kept", *(b"kept %d" % number for number in range(50)))
     for which in branches.values():
         prepared(channel, which, "out")
-    decisions.decide(names[COMMITTED], True, [Participant("amqp:the cluster", "broker")])
+    decisions.decide(names[COMMITTED], True, [Participant(f"amqp:{cluster_id(cluster.directory)}", "broker")])
     decisions.decide(names[ABORTED], False)
     decisions.close()
     channel.client.close()

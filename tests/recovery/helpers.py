@@ -65,13 +65,20 @@ class Posts:
         return self.outcomes
 
 
-def open_store(directory: Path, posts: Posts, node: str = "node", cluster: str = "cluster", **settings: float) -> Store:
+def open_store(
+    directory: Path,
+    posts: Posts,
+    node: str = "node",
+    cluster: str = "cluster",
+    incarnation: str = "incarnation",
+    **settings: float,
+) -> Store:
     return store_module.open_store(
         directory,
         cluster=cluster,
         node=node,
         settings=StoreSettings(**settings),  # type: ignore[arg-type]
         post=posts.queue.put,
-        new_incarnation=lambda: "incarnation",
+        new_incarnation=lambda: incarnation,
         now_ms=lambda: 5_000,
     )

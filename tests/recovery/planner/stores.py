@@ -32,15 +32,14 @@ def make_store(
     directory: Path,
     generations: Sequence[tuple[int, Sequence[Event]]],
     checkpoint: int = 0,
-    node: str = "",
-    size: int = 300,
+    incarnation: str = "incarnation",
 ) -> Position:
     """A store whose log has a frame for each event, and whose checkpoint stands behind so many; returns its tail.
 
-    It belongs to cluster ``cluster``; its segments are rolled at ``size`` bytes.
+    It belongs to the node that its directory is named after, of the cluster ``cluster``.
     """
     posts = Posts()
-    store = open_store(directory, posts, node=node or directory.name, segment_bytes=size)
+    store = open_store(directory, posts, node=directory.name, incarnation=incarnation, segment_bytes=300)
     replica = Replica(store.base, *store.loaded)
     assert list(store.suffix()) == []
     for generation, events in generations:

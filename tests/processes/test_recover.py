@@ -1,0 +1,219 @@
+"""A real cluster that has crashed: what is planned, carried out, and then there; also by somebody who is killed."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import signal
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from python_tests.processes import LocalCluster
+from python_tests.waiting import wait_until
+from recovery.dtx.methods import XidFields
+from recovery.segment import segment_firsts, segment_path
+from tests.amqp.dtx_client import DtxChannel
+from tests.processes.crashed import (
+    ABORTED,
+    COMMITTED,
+    FOREIGN,
+    NODES,
+    UNDECIDED,
+    Crash,
+    crash,
+    plan,
+    resumed,
+    status_of,
+    txha,
+)
+from tests.processes.many_branches import port_of
+
+
+@pytest.fixture(scope="module")
+def crashed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Crash, Crash]:
+    """While all three were ready, and after one of them had worked alone."""
+    return crash(tmp_path_factory.mktemp("crashed"))
+
+
+@pytest.fixture
+def together(crashed: tuple[Crash, Crash], tmp_path: Path) -> Crash:
+    return crashed[0].copy(tmp_path / "cluster")
+
+
+@pytest.fixture
+def alone(crashed: tuple[Crash, Crash], tmp_path: Path) -> Crash:
+    return crashed[1].copy(tmp_path / "cluster")
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """Every file below a directory."""
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def damage(crashed: Crash, node: str, frame: int) -> None:
+    """A bit of the frame so far from the end of the newest segment of its log."""
+    log = crashed.directory / node / "log"
+    path = segment_path(log, segment_firsts(log)[-1])
+    data = bytearray(path.read_bytes())
+    at = len(data)
+    for _ in range(frame):
+        at = data.rindex(b"TXHA", 0, at)
+    data[at + 60] ^= 1
+    path.write_bytes(data)
+
+
+def branches(found: dict[str, Any]) -> dict[str, tuple[str, str]]:
+    return {row["xid"]: (row["outcome"], row["by"]) for row in found["branches"]}
+
+
+def queues(cluster: LocalCluster, node: str) -> Any:
+    return status_of(cluster, node)["queues"]
+
+
+def test_a_plan_changes_nothing_and_says_what_will_be_there(together: Crash) -> None:
+    before = contents(together.directory)
+    found = plan("--plan", together.directory, "--decisions", together.log, status=1)
+    assert contents(together.directory) == before
+    assert found["promote"] in NODES and found["by_itself"] and found["nothing_acknowledged_is_lost"]
+    assert found["actions"] == [] and found["lost"] == [] and found["discarded"] == []
+    assert {store["condition"] for store in found["stores"]} == {"whole"}
+    assert found["queues"]["kept"]["messages"] == 50
+    known = {kind: str(xid) for kind, xid in together.branches.items()}
+    assert branches(found) == {
+        known[COMMITTED]: ("commit", "dtx recover"),
+        known[ABORTED]: ("roll back", "dtx recover"),
+        known[UNDECIDED]: ("roll back", "dtx recover"),
+        known[FOREIGN]: ("operator", "nobody"),
+    }
+    directories = [together.directory / node for node in NODES]
+    same = plan(*directories, "--decisions", together.log, "--coordination", record_of(together), status=1)
+    assert {**same, "next": None} == {**found, "next": None}, "the nodes' directories are as good as the cluster's"
+
+
+def record_of(crashed: Crash) -> Path:
+    return crashed.directory / "coordination.sqlite"
+
+
+def test_one_is_damaged_and_one_is_gone(together: Crash) -> None:
+    """The third has everything. After --apply all three come up, and the branches are settled as was planned."""
+    chosen, damaged, gone = NODES
+    damage(together, damaged, 3)
+    shutil.rmtree(together.directory / gone)
+    found = plan("--apply", together.directory, "--decisions", together.log, status=1)
+    assert found["promote"] == chosen and found["nothing_acknowledged_is_lost"] and found["lost"] == []
+    assert [damaged in action for action in found["actions"]] == [True]
+    aside = together.directory / damaged / "set-aside-1"
+    assert sorted(path.name for path in aside.iterdir()) == ["identity.json", "log", "state"]
+    state = contents(together.directory)
+    again = plan("--apply", together.directory, "--decisions", together.log, status=1)
+    assert again["actions"] == [] and contents(together.directory) == state, "twice is once"
+    with resumed(together.directory) as cluster:
+        wait_until(cluster.all_ready, 30, "everyone ready")
+        assert all(queues(cluster, node) == found["queues"] for node in NODES)
+        settle(together, found, cluster)
+        channel = DtxChannel(port_of(cluster, cluster.primary() or ""))
+        assert channel.drain("out") == [str(together.branches[COMMITTED]).encode()]
+        assert channel.recover() == [XidFields(*together.branches[FOREIGN])]
+        assert len(channel.drain("kept")) == 50
+
+
+def settle(crashed: Crash, found: dict[str, Any], cluster: LocalCluster) -> None:
+    """Run the commands that the plan ends with, as they stand, but for the ports of a cluster that was copied."""
+    for step in found["next"][1:]:
+        words = shlex.split(step["command"])
+        assert words.pop(0) == "txha"
+        if "--broker" in words:
+            words[words.index("--broker") + 1] = ",".join(cluster.urls)
+        answer = txha(*words)
+        assert answer.returncode == 0, (words, answer.stderr)
+
+
+def test_what_only_a_damaged_node_holds_is_told_and_needs_consent(alone: Crash) -> None:
+    damage(alone, alone.alone, 1)
+    found = plan("--plan", alone.directory, "--decisions", alone.log, status=1)
+    assert found["promote"] != alone.alone and not found["nothing_acknowledged_is_lost"]
+    assert ("configuration", "late") in {(loss["kind"], loss["name"]) for loss in found["lost"]}
+    assert sum(loss["kind"] == "message" for loss in found["lost"]) == 2
+    assert {loss["nodes"][0] for loss in found["lost"]} == {alone.alone}
+    assert [gap["node"] for gap in found["unnamed"]] == [alone.alone]
+    assert branches(found)[str(alone.branches[UNDECIDED])] == ("operator", "nobody")
+    before = contents(alone.directory)
+    refused = txha("recover", "--apply", alone.directory)
+    assert refused.returncode == 1 and "--accept-data-loss was not given" in refused.stderr
+    assert contents(alone.directory) == before
+
+
+def test_killed_in_the_middle_and_run_again(alone: Crash) -> None:
+    """The plan that was begun is finished, with what was said at first. No log is changed."""
+    damage(alone, alone.alone, 1)
+    logs = contents(alone.directory / alone.alone / "log")
+    words = (alone.directory, "--decisions", alone.log)
+    planned = plan("--plan", *words, status=1)
+    killed = txha("recover", "--apply", *words, "--accept-data-loss", TXHA_CRASH_POINT="recover.part-set-aside:2")
+    assert killed.returncode == -signal.SIGKILL
+    unfinished = plan("--plan", alone.directory, status=1)
+    assert unfinished["unfinished"] and unfinished["lost"] == planned["lost"]
+    done = plan("--apply", alone.directory, status=1)
+    assert done["applied"] and done["lost"] == planned["lost"]
+    assert contents(alone.directory / alone.alone / "set-aside-1" / "log") == logs
+    assert [path.name for path in alone.directory.glob("*recovery*")] == ["recovery-1.json"]
+    check_lost(alone, planned)
+
+
+def check_lost(alone: Crash, planned: dict[str, Any]) -> None:
+    """What was said to be lost is, what was said to be there is, and a coordinator's silence is still no abort."""
+    again = plan("--plan", alone.directory, "--decisions", alone.log, status=1)
+    assert again["actions"] == [] and branches(again) == branches(planned)
+    with resumed(alone.directory) as cluster:
+        wait_until(cluster.all_ready, 30, "everyone ready")
+        assert cluster.primary() == planned["promote"]
+        for node in NODES:
+            assert queues(cluster, node) == planned["queues"]
+        assert "late" not in planned["queues"] and planned["queues"]["kept"]["messages"] == 50
+        assert len(DtxChannel(port_of(cluster, planned["promote"])).recover()) == 4
+
+
+@pytest.mark.parametrize("how", ["gone", "damaged"])
+def test_without_a_record_the_greatest_position_wins(alone: Crash, how: str) -> None:
+    """Every store is there, so nothing is lost; and nobody but the chosen one can be promoted from then on."""
+    record = record_of(alone)
+    if how == "gone":
+        record.unlink()
+    else:
+        record.write_bytes(record.read_bytes()[:5000].ljust(8192, b"x"))
+    found = plan("--apply", alone.directory, "--decisions", alone.log, status=1)
+    assert found["promote"] == alone.alone and found["nothing_acknowledged_is_lost"] and found["record"] is None
+    assert len(found["actions"]) == (1 if how == "gone" else 2)
+    body = json.loads(sqlite3.connect(record).execute("SELECT body FROM record").fetchone()[0])
+    assert body["ready"] == [body["primary"]] and body["primary"][0] == alone.alone
+    assert found["queues"]["late"]["messages"] == 4
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path / "cluster", 1) as cluster:
+        yield cluster
+
+
+def test_nothing_is_done_while_a_node_runs(running: LocalCluster) -> None:
+    for words in (("--plan", running.directory), ("--apply", running.directory), (running.directory / "node-1",)):
+        answer = txha("recover", *words)
+        assert answer.returncode == 2 and "is running" in answer.stderr and len(answer.stderr.splitlines()) == 1
+    running.kill("node-1")
+    answer = txha("recover", running.directory)
+    assert answer.returncode == 2 and "the cluster is running" in answer.stderr, "its supervisor lives"
+
+
+def test_what_is_no_cluster(tmp_path: Path) -> None:
+    for words, sentence in (
+        ((tmp_path / "none",), "there is no directory"),
+        ((tmp_path,), "holds neither a cluster nor a node"),
+        ((tmp_path, "--decisions", tmp_path / "none"), "holds neither"),
+    ):
+        answer = txha("recover", *words)
+        assert answer.returncode == 2 and sentence in answer.stderr

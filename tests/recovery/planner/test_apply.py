@@ -1,0 +1,184 @@
+"""Carrying a plan out, ended at every crash point in turn: whoever comes next finishes the same plan."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_plugin.cli.recovering import read_record
+from broker_plugin.node.sqlite_coordination import SqliteCoordination
+from ha.coordination import Record
+from recovery.crash_points import CRASH_POINTS
+from recovery.planner import apply
+from recovery.planner.apply import JOURNAL, Journal, Places, carry_out, finished, nobody_runs, unfinished
+from recovery.planner.facts import Condition, Contents, Evidence, RecordState
+from recovery.planner.plan import make_plan
+from recovery.planner.site import look
+from recovery.segment import segment_firsts, segment_path
+from tests.recovery.helpers import Posts, open_store
+from tests.recovery.planner.stores import beginning, make_store
+from txobserver.ids import Member
+from txobserver.store import StoreError
+
+POINTS = [point for point in CRASH_POINTS if point.startswith("recover.")]
+NODES = frozenset("ab")
+
+
+class Killed(BaseException):
+    """Nothing more is done."""
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    """Of a cluster whose node a is damaged in the middle of its log, and whose record is damaged, too."""
+    for node in "ab":
+        make_store(tmp_path / node, [(1, beginning(8))], 3)
+    log = tmp_path / "a" / "log"
+    path = segment_path(log, segment_firsts(log)[-2])
+    data = bytearray(path.read_bytes())
+    data[data.index(b"TXHA") + 60] ^= 1
+    path.write_bytes(data)
+    (tmp_path / "coordination.sqlite").write_bytes(b"SQLite, once")
+    return Places(
+        {node: tmp_path / node for node in NODES},
+        tmp_path / "coordination.sqlite",
+        lambda path: SqliteCoordination(path, "cluster"),
+    )
+
+
+def journal(places: Places) -> Journal:
+    """The plan for what is there now."""
+    found = read_record(places.record, "cluster")
+    site, _ = look("cluster", places.directories, found, NODES)
+    plan = make_plan(site, Contents(), (), (), Evidence())
+    return Journal(plan.actions, {"nothing_acknowledged_is_lost": plan.choice.sure, "branches": []})
+
+
+def tree(directory: Path) -> dict[str, bytes]:
+    """Everything but the coordination file, whose bytes say nothing by themselves."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and path.name != "coordination.sqlite"
+    }
+
+
+def ended(monkeypatch: pytest.MonkeyPatch, point: str, passing: int) -> None:
+    left = passing
+
+    def reached(name: str) -> None:
+        nonlocal left
+        left -= name == point
+        if not left:
+            raise Killed
+
+    monkeypatch.setattr(apply, "crash_point", reached)
+
+
+def passings() -> Iterator[tuple[str, int]]:
+    counts = {"recover.plan-written": 1, "recover.part-set-aside": 3, "recover.action-done": 3}
+    assert counts.keys() == set(POINTS)
+    for point in POINTS:
+        for passing in range(1, counts[point] + 1):
+            yield point, passing
+
+
+@pytest.mark.parametrize(("point", "passing"), list(passings()))
+def test_killed_there_and_run_again(
+    places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, point: str, passing: int
+) -> None:
+    whole = Path(shutil.copytree(tmp_path, tmp_path.with_name(tmp_path.name + "-whole")))
+    undisturbed = Places({node: whole / node for node in NODES}, whole / places.record.name, places.open_record)
+    planned = journal(places)
+    carry_out(journal(undisturbed), undisturbed)
+    ended(monkeypatch, point, passing)
+    with pytest.raises(Killed):
+        carry_out(planned, places)
+    monkeypatch.setattr(apply, "crash_point", lambda name: None)
+    left = unfinished(places)
+    assert left == planned
+    assert carry_out(left, places) == tmp_path / "recovery-1.json" and unfinished(places) is None
+    there = {name: data for name, data in tree(tmp_path).items() if not name.startswith("recovery-")}
+    assert there == {name: data for name, data in tree(whole).items() if not name.startswith("recovery-")}
+    assert places.open_record(places.record).read() == undisturbed.open_record(undisturbed.record).read()
+    assert not journal(places).actions, "there is nothing left to do"
+    assert finished(places) == [planned]
+
+
+def test_what_was_set_aside_is_the_store_as_it_was(places: Places, tmp_path: Path) -> None:
+    before = {name: data for name, data in tree(tmp_path / "a").items() if name != "lock"}
+    carry_out(journal(places), places)
+    assert tree(tmp_path / "a" / "set-aside-1") == before
+    assert (tmp_path / "coordination.sqlite.set-aside-1").read_bytes() == b"SQLite, once"
+    store = open_store(tmp_path / "a", Posts(), node="a")
+    assert store.tail.sequence == 0, "the node can start, with a new store"
+    store.close()
+
+
+def test_a_second_damage_gets_a_place_of_its_own(places: Places, tmp_path: Path) -> None:
+    carry_out(journal(places), places)
+    make_store(tmp_path / "a", [(1, beginning(3))], 2)
+    shutil.rmtree(tmp_path / "a" / "state")
+    carry_out(journal(places), places)
+    assert sorted(path.name for path in (tmp_path / "a" / "set-aside-2").iterdir()) == ["identity.json", "log"]
+    assert sorted(path.name for path in tmp_path.glob("recovery-*")) == ["recovery-1.json", "recovery-2.json"]
+
+
+def test_a_store_that_has_been_replaced_is_left_alone(places: Places, tmp_path: Path) -> None:
+    planned = journal(places)
+    for part in ("log", "state"):
+        shutil.rmtree(tmp_path / "a" / part)
+    (tmp_path / "a" / "identity.json").unlink()
+    make_store(tmp_path / "a", [(1, beginning(3))], 2, incarnation="another")
+    carry_out(planned, places)
+    found, _ = look("cluster", places.directories, read_record(places.record, "cluster"), NODES)
+    assert {store.condition for store in found.stores} == {Condition.WHOLE}
+
+
+def test_a_record_that_has_gone_on_is_left_alone(places: Places) -> None:
+    planned = journal(places)
+    places.record.unlink()
+    store = places.open_record(places.record)
+    later = store.compare_and_set(0, Record("cluster", 1, 9999, Member("b", "x"), (Member("b", "x"),)))
+    store.close()
+    carry_out(planned, places)
+    assert places.open_record(places.record).read() == later
+
+
+def test_a_record_that_somebody_else_writes_meanwhile_is_not_overwritten(places: Places) -> None:
+    planned = journal(places)
+    places.record.unlink()
+    store = places.open_record(places.record)
+    theirs = store.compare_and_set(0, Record("cluster", 1, 1, Member("b", "x"), (Member("b", "x"),)))
+    with pytest.raises(StoreError, match="cannot be written: the coordination record is at version 1"):
+        carry_out(planned, places)
+    assert store.read() == theirs
+    store.close()
+
+
+def test_reading_the_record_leaves_its_file_as_it_is(places: Places) -> None:
+    record, state, why = read_record(places.record, "cluster")
+    assert record is None and state is RecordState.DAMAGED and str(places.record) in why
+    assert places.record.read_bytes() == b"SQLite, once"
+    assert read_record(places.record.with_name("none"), "cluster") == (None, RecordState.GONE, "")
+    assert not places.record.with_name("none").exists()
+
+
+def test_a_plan_that_cannot_be_read_is_said(places: Places, tmp_path: Path) -> None:
+    (tmp_path / JOURNAL).write_text("{")
+    with pytest.raises(StoreError, match="move it away to make a new plan"):
+        unfinished(places)
+
+
+@pytest.mark.parametrize("change", [False, True])
+def test_whoever_runs_is_named_and_nobody_starts_meanwhile(places: Places, tmp_path: Path, change: bool) -> None:
+    store = open_store(tmp_path / "b", Posts(), node="b")
+    with pytest.raises(StoreError, match="b is running"), nobody_runs(places.directories, change):
+        raise AssertionError
+    store.close()
+    with nobody_runs(places.directories, change), pytest.raises(StoreError, match="in use by another process"):
+        open_store(tmp_path / "b", Posts(), node="b")
+    open_store(tmp_path / "b", Posts(), node="b").close()
