@@ -30,6 +30,7 @@ CRASH_POINTS: dict[str, str] = {
     "recover.plan-written": "`txha recover --apply` has written its plan, and done nothing yet",
     "recover.part-set-aside": "it has renamed a part of a damaged store, others may follow",
     "recover.action-done": "it has carried out one action of its plan, others may follow",
+    "rebuild.part-moved": "`txha rebuild` has moved a part of the new store into its place, others may follow",
 }
 
 

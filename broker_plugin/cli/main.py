@@ -13,6 +13,7 @@ from broker_plugin.cli import dtx
 from broker_plugin.cli.asking import BadArgument, Dir, Json, best_node, node_entry, node_status
 from broker_plugin.cli.layout import ClusterError, read_cluster
 from broker_plugin.cli.parent import end_with
+from broker_plugin.cli.rebuild import rebuild
 from broker_plugin.cli.recover import recover
 from broker_plugin.cli.stress import stress
 from broker_plugin.compiled import use
@@ -30,6 +31,7 @@ app.add_typer(tx, name="tx")
 app.add_typer(dtx.app, name="dtx")
 app.command()(stress)
 app.command()(recover)
+app.command()(rebuild)
 
 
 @app.command()

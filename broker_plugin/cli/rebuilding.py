@@ -1,0 +1,96 @@
+"""The work of ``txha rebuild``: where events come from, how far they count, and what is said."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from broker_plugin.admin.client import AdminError, ask
+from broker_plugin.cli.asking import BadArgument
+from recovery.identity import FORMAT_VERSION, Identity
+from recovery.lmdb_state import LmdbState
+from recovery.planner.apply import nobody_runs
+from recovery.planner.site import cluster_of
+from recovery.rebuild import Located, Outcomes, Rebuilt, rebuild
+
+
+def run(
+    into: Path,
+    log: Path | None,
+    archive: Path | None,
+    archived_node: str | None,
+    node: str | None,
+    cluster: str | None,
+    outcomes_kept: int,
+    outcome_seconds: float,
+    as_json: bool,
+) -> None:
+    """Raises BadArgument, StoreError."""
+    if log is None and archive is None:
+        raise BadArgument("there is nothing to make a store from: give --log, --archive, or both")
+    for path in (log, archive):
+        if path is not None and not path.is_dir():
+            raise BadArgument(f"there is no directory {path}")
+    if log is None and cluster is None:
+        raise BadArgument("give --cluster: an archive does not say which cluster its events are of")
+    whose = cluster or cluster_of([log] if log else [])
+    identity = Identity(FORMAT_VERSION, whose, node or into.absolute().name, secrets.token_hex(4))
+    commit = commit_point(log) if log is not None else 0
+    events: Iterable[Located] = _archived(archive, archived_node) if archive is not None else ()
+
+    def progress(sequence: int) -> None:
+        print(f"txha: up to event {sequence:,}", file=sys.stderr)
+
+    made = rebuild(into, identity, events, log, commit, Outcomes(outcomes_kept, outcome_seconds), progress)
+    _tell(made, into, identity, as_json)
+
+
+def commit_point(log: Path) -> int:
+    """Up to where a node's log certainly counts: a running one says so, else its last checkpoint. Raises StoreError."""
+    try:
+        return int(ask(log, "status")["applied"])
+    except AdminError:
+        if not (log / "state" / "data.mdb").exists():
+            return 0
+        with nobody_runs({log.name: log}, change=False):
+            state = LmdbState(log / "state", read_only=True)
+            try:
+                return state.load().meta.applied.sequence
+            finally:
+                state.close()
+
+
+def _archived(archive: Path, node: str | None) -> Iterable[Located]:
+    if find_spec("pyarrow") is None:
+        raise BadArgument("--archive needs pyarrow: pip install 'txha[spark]'")
+    raise BadArgument(f"{archive} cannot be read yet ({node})")
+
+
+def _tell(made: Rebuilt, into: Path, identity: Identity, as_json: bool) -> None:
+    said = {
+        "node": identity.node,
+        "cluster": identity.cluster,
+        "applied": str(made.applied),
+        "position": str(made.tail),
+        "queues": {
+            name: {"messages": count, "digest": f"{digest:016x}"} for name, (count, digest) in made.queues.items()
+        },
+    }
+    if as_json:
+        typer.echo(json.dumps(said, indent=2))
+        return
+    table = Table(title=f"{into} holds what {made.applied} leads to, and a log up to {made.tail}", box=SIMPLE_HEAD)
+    for column in ("queue", "messages", "digest"):
+        table.add_column(column, overflow="fold")
+    for name, (count, digest) in sorted(made.queues.items()):
+        table.add_row(name, str(count), f"{digest:016x}")
+    Console(emoji=False, markup=False).print(table)
