@@ -117,9 +117,9 @@ def _next(plan: Plan, crashed: Crashed, decisions: list[Path], databases: list[s
                 steps.append(_step(f"txha dtx {command} --dir", where, str(verdict.xid), why=verdict.reason))
     ours = [verdict for verdict in plan.branches if verdict.xid.format_id == FORMAT_ID]
     people = any(verdict.outcome is Outcome.OPERATOR for verdict in ours)
-    why = (
-        "when the branches for an operator are decided, since it would roll them back" if people else "settles the rest"
-    )
+    why = "settles the branches as was decided"
+    if people:
+        why = "when the branches for an operator are decided, since it would roll them back"
     urls = ",".join(f"amqp://guest:guest@127.0.0.1:{port}/" for port in crashed.ports) or "URL"
     sources = {verdict.source for verdict in plan.branches if verdict.by is By.RECOVERY}
     options = [word for dsn in databases for word in ("--database", shown(dsn))]
@@ -201,7 +201,7 @@ def _lost(console: Console, report: dict[str, Any]) -> None:
         console.print("Something that was acknowledged may be lost:")
     _table(console, "would be lost", report["lost"], report["lost_in_all"])
     _table(console, "nobody was ever told of", report["discarded"], report["discarded_in_all"])
-    for gap in report["unnamed"]:
+    for gap in report["unnamed"] if not report["nothing_acknowledged_is_lost"] else ():
         last = gap["last"] if gap["last"] is not None else "nobody knows where"
         console.print(f"  events {gap['first']} to {last} of {gap['node']} cannot be named: {gap['why']}")
 

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OPERATIONS = ROOT / "docs" / "operations.md"
 STRESS = ROOT / "docs" / "stress.md"
+RECOVERY = ROOT / "docs" / "recovery.md"
 
 
 def _anchors(page: Path) -> set[str]:
@@ -97,6 +98,14 @@ def test_every_crash_point() -> None:
 
 def test_every_fault() -> None:
     assert _rows("A run", STRESS) == {kind: fault.what for kind, fault in FAULTS.items()}
+
+
+@pytest.mark.parametrize(("name", "heading"), [("recover", "The commands"), ("rebuild", "A new store from events")])
+def test_every_option_of_a_recovery(name: str, heading: str) -> None:
+    command = get_command(app).commands[name]  # type: ignore[attr-defined]
+    options = {word for option in command.params for word in (*option.opts, *option.secondary_opts) if word[:2] == "--"}
+    table = re.findall(r"^\| (`--.*?) \|", _section(heading, RECOVERY), re.MULTILINE)
+    assert set(re.findall(r"`(--[a-z-]+)", " ".join(table))) == options - {"--help"}
 
 
 def test_every_option_of_the_stress_suite_and_its_default() -> None:

@@ -44,6 +44,8 @@ class Crash:
     branches: dict[str, Xid]
     first: str
     alone: str = ""
+    refused: tuple[subprocess.CompletedProcess[str], ...] = ()
+    """What ``txha recover`` answered while the nodes ran, and while only their supervisor did"""
 
     def copy(self, to: Path) -> Crash:
         """One that a test may change."""
@@ -111,8 +113,11 @@ def crash(directory: Path) -> tuple[Crash, Crash]:
         branches = fill(cluster, log)
         first = cluster.primary()
         assert first is not None
+        refused = [txha("recover", "--apply", cluster.directory)]
         kill_all(cluster, *NODES)
+        refused.append(txha("recover", cluster.directory))
         together = Crash(cluster.directory, log, branches, first).copy(directory / "together")
+        together.refused = tuple(refused)
         for name in NODES:
             cluster.start_node(name, settings=OPTIONS[1::2])
         wait_until(cluster.all_ready, 30, "everyone ready again")

@@ -7,7 +7,8 @@ import shlex
 import shutil
 import signal
 import sqlite3
-from collections.abc import Iterator
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -194,19 +195,17 @@ def test_without_a_record_the_greatest_position_wins(alone: Crash, how: str) -> 
     assert found["queues"]["late"]["messages"] == 4
 
 
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path / "cluster", 1) as cluster:
-        yield cluster
+def test_nothing_is_done_while_a_node_or_its_supervisor_runs(crashed: tuple[Crash, Crash]) -> None:
+    for answer, who in zip(crashed[0].refused, ("node-1", "the cluster"), strict=True):
+        assert (answer.returncode, answer.stdout) == (2, "")
+        assert f"{who} is running" in answer.stderr and len(answer.stderr.splitlines()) == 1
 
 
-def test_nothing_is_done_while_a_node_runs(running: LocalCluster) -> None:
-    for words in (("--plan", running.directory), ("--apply", running.directory), (running.directory / "node-1",)):
-        answer = txha("recover", *words)
-        assert answer.returncode == 2 and "is running" in answer.stderr and len(answer.stderr.splitlines()) == 1
-    running.kill("node-1")
-    answer = txha("recover", running.directory)
-    assert answer.returncode == 2 and "the cluster is running" in answer.stderr, "its supervisor lives"
+def test_the_example_runs(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "docs" / "examples" / "recover_a_cluster.py"
+    done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Promote node-2." in done.stdout and "is there, once" in done.stdout
 
 
 def test_what_is_no_cluster(tmp_path: Path) -> None:
