@@ -6,6 +6,7 @@ import json
 import secrets
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,13 +15,13 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from broker_plugin.admin.client import AdminError, ask
 from broker_plugin.cli.asking import BadArgument
 from recovery.identity import FORMAT_VERSION, Identity
-from recovery.lmdb_state import LmdbState
-from recovery.planner.apply import nobody_runs
+from recovery.lmdb_state import read_meta
+from recovery.node_admin import AdminError, ask
 from recovery.planner.site import cluster_of
 from recovery.rebuild import Located, Outcomes, Rebuilt, rebuild
+from txobserver.store import StoreDamaged
 
 
 def run(
@@ -55,18 +56,13 @@ def run(
 
 
 def commit_point(log: Path) -> int:
-    """Up to where a node's log certainly counts: a running one says so, else its last checkpoint. Raises StoreError."""
+    """Up to where a node's log certainly counts: a running one says so, else its last checkpoint; 0 if neither does."""
     try:
         return int(ask(log, "status")["applied"])
     except AdminError:
-        if not (log / "state" / "data.mdb").exists():
-            return 0
-        with nobody_runs({log.name: log}, change=False):
-            state = LmdbState(log / "state", read_only=True)
-            try:
-                return state.load().meta.applied.sequence
-            finally:
-                state.close()
+        with suppress(StoreDamaged):
+            return read_meta(log).applied.sequence
+        return 0
 
 
 def _archived(archive: Path, node: str | None) -> Iterable[Located]:
