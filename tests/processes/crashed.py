@@ -28,7 +28,8 @@ from tests.processes.many_branches import port_of
 from txobserver.xid import Xid
 
 NODES = ("node-1", "node-2", "node-3")
-COMMITTED, ABORTED, UNDECIDED, FOREIGN = "committed", "aborted", "undecided", "foreign"
+COMMITTED, ABORTED, UNDECIDED, FOREIGN, TOLD = "committed", "aborted", "undecided", "foreign", "told"
+"""What the decision log says of a branch; of another's coordinator; and of one that this has committed in the end"""
 OPTIONS = ("--set", "store.checkpoint_seconds=1", "--set", "timing.lease_ttl=2")
 
 
@@ -60,7 +61,7 @@ def prepared(channel: DtxChannel, which: Xid, queue: str) -> None:
 
 
 def fill(cluster: LocalCluster, log: Path) -> dict[str, Xid]:
-    """Fifty messages in ``kept``, and four branches in doubt, each of which puts one into ``out``."""
+    """Fifty messages in ``kept``, and five branches in doubt, each of which puts one into ``out``."""
     primary = cluster.primary()
     assert primary is not None
     decisions = DecisionLog(log)
@@ -68,6 +69,7 @@ def fill(cluster: LocalCluster, log: Path) -> dict[str, Xid]:
     names = {kind: str(GlobalName(decisions.whose, began, kind)) for kind in (COMMITTED, ABORTED, UNDECIDED)}
     branches = {kind: branch_xid(name, "broker") for kind, name in names.items()}
     branches[FOREIGN] = Xid(1, b"somebody's", b"broker")
+    branches[TOLD] = Xid(1, b"somebody's, too", b"broker")
     channel = DtxChannel(port_of(cluster, primary))
     for queue in ("kept", "out"):
         channel.declare(queue)
@@ -81,8 +83,12 @@ def fill(cluster: LocalCluster, log: Path) -> dict[str, Xid]:
     return branches
 
 
-def work_alone(cluster: LocalCluster, primary: str) -> None:
-    """What only the last member of the ready set ever has: two messages and a transaction, all of them acknowledged."""
+def work_alone(cluster: LocalCluster, primary: str, told: Xid) -> None:
+    """What only the last member of the ready set ever has: the decision on a branch, two messages, a transaction.
+
+    All of them are acknowledged.
+    """
+    assert DtxChannel(port_of(cluster, primary)).commit(XidFields(*told)) == 0
     connection = pika.BlockingConnection(parameters(cluster.url(primary)))
     channel = connection.channel()
     channel.confirm_delivery()
@@ -125,7 +131,7 @@ def crash(directory: Path) -> tuple[Crash, Crash]:
         assert alone is not None
         kill_all(cluster, *(name for name in NODES if name != alone))
         wait_until(lambda: status_of(cluster, alone)["ready_set"] == [alone], 10, "one member alone")
-        work_alone(cluster, alone)
+        work_alone(cluster, alone, branches[TOLD])
         kill_all(cluster, alone)
     return together, Crash(cluster.directory, log, branches, first, alone)
 

@@ -24,6 +24,7 @@ from tests.processes.crashed import (
     COMMITTED,
     FOREIGN,
     NODES,
+    TOLD,
     UNDECIDED,
     Crash,
     crash,
@@ -90,6 +91,7 @@ def test_a_plan_changes_nothing_and_says_what_will_be_there(together: Crash) -> 
         known[ABORTED]: ("roll back", "dtx recover"),
         known[UNDECIDED]: ("roll back", "dtx recover"),
         known[FOREIGN]: ("operator", "nobody"),
+        known[TOLD]: ("operator", "nobody"),
     }
     directories = [together.directory / node for node in NODES]
     same = plan(*directories, "--decisions", together.log, "--coordination", record_of(together), status=1)
@@ -119,7 +121,7 @@ def test_one_is_damaged_and_one_is_gone(together: Crash) -> None:
         settle(together, found, cluster)
         channel = DtxChannel(port_of(cluster, cluster.primary() or ""))
         assert channel.drain("out") == [str(together.branches[COMMITTED]).encode()]
-        assert channel.recover() == [XidFields(*together.branches[FOREIGN])]
+        assert channel.recover() == [XidFields(*together.branches[kind]) for kind in (FOREIGN, TOLD)]
         assert len(channel.drain("kept")) == 50
 
 
@@ -143,6 +145,7 @@ def test_what_only_a_damaged_node_holds_is_told_and_needs_consent(alone: Crash) 
     assert {loss["nodes"][0] for loss in found["lost"]} == {alone.alone}
     assert [gap["node"] for gap in found["unnamed"]] == [alone.alone]
     assert branches(found)[str(alone.branches[UNDECIDED])] == ("operator", "nobody")
+    assert branches(found)[str(alone.branches[TOLD])] == ("commit", "by hand")
     before = contents(alone.directory)
     refused = txha("recover", "--apply", alone.directory)
     assert refused.returncode == 1 and "--accept-data-loss was not given" in refused.stderr
@@ -176,7 +179,20 @@ def check_lost(alone: Crash, planned: dict[str, Any]) -> None:
         for node in NODES:
             assert queues(cluster, node) == planned["queues"]
         assert "late" not in planned["queues"] and planned["queues"]["kept"]["messages"] == 50
-        assert len(DtxChannel(port_of(cluster, planned["promote"])).recover()) == 4
+        follow_by_hand(planned)
+        channel = DtxChannel(port_of(cluster, planned["promote"]))
+        assert channel.drain("out") == [str(alone.branches[TOLD]).encode()]
+        assert len(channel.recover()) == 4
+
+
+def follow_by_hand(planned: dict[str, Any]) -> None:
+    """What only the lost node held of a branch is done again, by the commands of the plan as they stand."""
+    commands = [shlex.split(step["command"]) for step in planned["next"]]
+    by_hand = [words for words in commands if words[:2] == ["txha", "dtx"] and words[2] != "recover"]
+    assert [words[2] for words in by_hand] == ["commit", "forget"]
+    for words in by_hand:
+        answer = txha(*words[1:])
+        assert answer.returncode == 0, answer.stderr
 
 
 @pytest.mark.parametrize("how", ["gone", "damaged"])
