@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from recovery.identity import read_identity
 from recovery.lmdb_state import read_meta
+from recovery.log import LogReclaimed
 from recovery.node_admin import AdminError, ask
 from recovery.pipeline.node_log import Mark, NodeLog
 from recovery.pipeline.rows import UNKNOWN, Begun, QueueNames, RowBuilder, token_text
@@ -100,12 +101,16 @@ def rows_of(
         return begun(log, tx, run) if wanted is None or tx in wanted else UNKNOWN
 
     builder = RowBuilder(node, names, begun_before)
-    for frame in log.frames(first, last, start):
-        if not after <= frame.time_ms <= before:
-            builder.forget()
-            run = frame.last + 1
-        elif patterns is None or any(pattern in frame.data for pattern in patterns):
-            yield from _chosen(selection, builder.add(frame, first, last))
+    try:
+        for frame in log.frames(first, last, start):
+            if not after <= frame.time_ms <= before:
+                builder.forget()
+                run = frame.last + 1
+            elif patterns is None or any(pattern in frame.data for pattern in patterns):
+                yield from _chosen(selection, builder.add(frame, first, last))
+    except LogReclaimed:
+        yield from _chosen(selection, builder.take())  # what was read counts
+        raise
     yield from _chosen(selection, builder.take())
 
 

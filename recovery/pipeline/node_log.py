@@ -102,6 +102,22 @@ class NodeLog:
         offset = near.offset if near is not None and near.segment == firsts[at] and near.first <= sequence else 0
         return next((mark for mark in self.marks(firsts[at], offset) if mark.last >= sequence), None)
 
+    def tail(self, near: Mark | None = None) -> Mark | None:
+        """The last whole frame, None if there is none. ``near``: an earlier one, if that is known."""
+        for segment in reversed(self.firsts()):
+            offset = near.offset if near is not None and near.segment == segment else 0
+            last = None
+            try:
+                for last in self.marks(segment, offset):  # noqa: B007
+                    pass
+            except LogReclaimed:
+                continue
+            if last is not None:
+                return last
+            if offset:  # cut since then
+                return self.tail()
+        return None
+
     def ranges(
         self, first: int, last: int, size: int, wanted: Callable[[Mark], bool] = lambda mark: True
     ) -> Iterator[tuple[Mark, Mark]]:

@@ -8,11 +8,13 @@ from pathlib import Path
 from hypothesis import strategies as st
 
 from recovery.identity import FORMAT_VERSION, Identity, create_identity
+from recovery.lmdb_state import LmdbState
 from recovery.log import Log
 from recovery.segment import SegmentInfo
 from txobserver import events as e
 from txobserver.frames import encode_frame
 from txobserver.ids import Position, generated_id, place_of
+from txobserver.store import Checkpoint, Meta
 from txobserver.xid import Xid
 
 ID = st.integers(0, (1 << 63) - 1)
@@ -106,3 +108,10 @@ def write_node(
         log.append([encode_frame(generation, first, list(events), first * 1000)])
         first += len(events)
     log.close()
+
+
+def apply_up_to(directory: Path, sequence: int) -> None:
+    """Let the last checkpoint of a node that is down stand at this event: so far nothing will be cut."""
+    state = LmdbState(directory / "state")
+    state.write(Checkpoint(Meta(Position(1, sequence)), {}, [], [], []))
+    state.close()

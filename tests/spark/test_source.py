@@ -15,8 +15,9 @@ from recovery.log_reader import LogReader
 from recovery.pipeline.node import node_table
 from recovery.pipeline.selection import Selection
 from recovery.pipeline.session import PipelineError
-from recovery.pipeline.source.batch import BatchReader, LogRange, condition_of
+from recovery.pipeline.source.batch import BatchReader, condition_of
 from recovery.pipeline.source.options import parse_options
+from recovery.pipeline.source.ranges import LogRange
 from recovery.segment import segment_path
 from tests.spark.events import BRANCH, NAMED, PLAIN, STORY, write_node
 
@@ -216,4 +217,3 @@ def test_a_path_without_nodes_and_a_node_named_twice_are_refused(cluster: Path, 
 def test_nothing_to_apply_leaves_a_batch_as_it_is(cluster: Path) -> None:
     batch = whole(cluster).to_batches()[0]
     assert Selection().apply(batch) is batch
-

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from recovery.pipeline.node import rows_of
-from recovery.pipeline.node_log import Mark
-from recovery.pipeline.selection import Condition, Operation, Selection
+from recovery.pipeline.selection import Condition, Operation
 from recovery.pipeline.source.options import SourceOptions
-from recovery.pipeline.source.places import Place, places_of
+from recovery.pipeline.source.places import places_of
+from recovery.pipeline.source.ranges import LogRange, log_ranges
 
 _COMPARED: dict[type[Filter], Operation] = {
     spark.EqualTo: "=",
@@ -27,21 +25,6 @@ _COMPARED: dict[type[Filter], Operation] = {
     spark.StringEndsWith: "ends",
     spark.StringContains: "contains",
 }
-
-
-class LogRange(InputPartition):
-    """The events from ``first`` to ``last`` of a node; the frame that holds the first begins at ``start``."""
-
-    def __init__(self, place: Place, first: int, last: int, start: Mark | None) -> None:
-        super().__init__((place.node, first, last))
-        self.place = place
-        self.first = first
-        self.last = last
-        self.start = start
-
-    def rows(self, selection: Selection) -> Iterator[pa.RecordBatch]:
-        """Its rows that are selected."""
-        return rows_of(self.place.log(), self.place.node, self.first, self.last, self.start, selection)
 
 
 class BatchReader(DataSourceReader):
@@ -69,7 +52,8 @@ class BatchReader(DataSourceReader):
         found: list[InputPartition] = []
         for place in places_of(options):
             if nodes is None or place.node in nodes:
-                found += ranges_of(place, 1, place.end(options.until), options.partition_bytes, self._selection)
+                _, first, last = place.extent(options.until or "log")
+                found += log_ranges(place, first, last, options.partition_bytes, self._selection)
         return found
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -91,18 +75,6 @@ class _Pushed:
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
         return self._push(filters)
-
-
-def ranges_of(place: Place, first: int, last: int, size: int, selection: Selection) -> list[InputPartition]:
-    """Partitions of about ``size`` bytes of a node's log, without what need not be read."""
-    log = place.log()
-    first, last = selection.positions(max(first, next(iter(log.firsts()), 1)), last)
-    after, before = selection.times()
-    wanted = lambda mark: after <= mark.time_ms <= before  # noqa: E731
-    return [
-        LogRange(place, max(begin.first, first), min(end.last, last), begin)
-        for begin, end in log.ranges(first, last, size, wanted)
-    ]
 
 
 def condition_of(pushed: Filter) -> Condition | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from recovery.pipeline.schema import ARROW
 from recovery.pipeline.source.batch import BatchReader
 from recovery.pipeline.source.options import parse_options
+from recovery.pipeline.source.stream import StreamReader
 
 
 class TxhaSource(DataSource):
@@ -29,3 +30,6 @@ class TxhaSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(self._parsed)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return StreamReader(self._parsed)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from recovery.pipeline.node import Until
 from recovery.pipeline.selection import Condition, Selection
@@ -38,7 +38,7 @@ class SourceOptions:
     paths: tuple[str, ...]
     nodes: tuple[str, ...]
     cluster: str | None
-    until: Until
+    until: Until | None
     selection: Selection
     partition_bytes: int
     starting: Literal["earliest", "latest"] | dict[str, Any]
@@ -57,14 +57,14 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         raise PipelineError(
             'the source txha reads directories, .load("…"), or running nodes, .option("nodes", "host:port")'
         )
-    until = options.get("until", "log")
-    if until not in ("log", "commit"):
+    until = options.get("until")
+    if until not in ("log", "commit", None):
         raise PipelineError(f"until is log or commit, not {until!r}")
     return SourceOptions(
         paths,
         nodes,
         options.get("cluster"),
-        "log" if until == "log" else "commit",
+        cast(Until | None, until),
         Selection(tuple(_conditions(options))),
         _number(options, "partitionbytes") or PARTITION_BYTES,
         _starting(options.get("startingoffsets", "earliest")),

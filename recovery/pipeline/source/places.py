@@ -2,43 +2,112 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from recovery.identity import FILE as IDENTITY
-from recovery.pipeline.node import END, Until, commit_point, node_name
-from recovery.pipeline.node_log import NodeLog
+from recovery.pipeline.node import ReadableLog, Until, commit_point, node_name
+from recovery.pipeline.node_log import Mark, NodeLog
+from recovery.pipeline.selection import Selection
 from recovery.pipeline.session import PipelineError
 from recovery.pipeline.source.options import SourceOptions
+from txobserver.ids import Position
 from txobserver.store import StoreError
 
 
-@dataclass(frozen=True)
-class Place:
-    """A node and where its log is."""
+class Extent(NamedTuple):
+    """What can be read of a log: the sequences from ``first`` to ``last``; none if that is the lower one."""
+
+    cluster: str
+    first: int
+    last: int
+
+
+class Place(Protocol):
+    """A node, and where its log is; it is sent to the processes that read."""
+
+    node: str
+
+    def log(self) -> ReadableLog:
+        """Its log."""
+        ...
+
+    def extent(self, until: Until) -> Extent:
+        """What can be read now. Raises StoreError."""
+        ...
+
+    def position(self, sequence: int) -> Position | None:
+        """The position of the event with this sequence, None if the log does not hold it."""
+        ...
+
+    def ranges(self, first: int, last: int, size: int, selection: Selection) -> Iterator[tuple[int, int, Mark | None]]:
+        """Parts of about ``size`` bytes without what need not be read: first, last, where the first one's frame stands.
+
+        Raises LogReclaimed.
+        """
+        ...
+
+
+@dataclass
+class Directory:
+    """The directory of a node, whether it runs or not."""
 
     node: str
     directory: str
+    _near: Mark | None = None
+    """Where the last search ended, so that the next one begins there."""
 
     def log(self) -> NodeLog:
-        """Its log."""
         return NodeLog(Path(self.directory))
 
-    def end(self, until: Until) -> int:
-        """The last sequence that is to be read; it may lie behind the log's end."""
-        return commit_point(Path(self.directory)) if until == "commit" else END
+    def extent(self, until: Until) -> Extent:
+        last = commit_point(Path(self.directory)) if until == "commit" else None
+        log = self.log()
+        firsts = log.firsts()
+        identity = log.identity()
+        if not firsts or identity is None:
+            return Extent("", 1, 0)
+        self._near = log.tail(self._near)
+        tail = self._near.last if self._near is not None else firsts[-1] - 1
+        return Extent(identity.cluster, firsts[0], tail if last is None else min(last, tail))
+
+    def position(self, sequence: int) -> Position | None:
+        log = self.log()
+        if not (firsts := log.firsts()) or firsts[0] > sequence:
+            return None
+        mark = log.find(sequence)
+        return None if mark is None else Position(mark.generation, sequence)
+
+    def ranges(self, first: int, last: int, size: int, selection: Selection) -> Iterator[tuple[int, int, Mark | None]]:
+        after, before = selection.times()
+        for begin, end in self.log().ranges(first, last, size, lambda mark: after <= mark.time_ms <= before):
+            yield max(begin.first, first), min(end.last, last), begin
 
 
-def places_of(options: SourceOptions) -> list[Place]:
-    """The nodes that are there now. Raises PipelineError for a path without one, and for a node named twice."""
-    found: dict[str, Place] = {}
+def raised(problem: Exception) -> None:
+    """A path that cannot be read is an error."""
+    raise problem
+
+
+def places_of(options: SourceOptions, on_problem: Callable[[Exception], None] = raised) -> list[Place]:
+    """The nodes that are there now. Raises PipelineError for a node named twice.
+
+    ``on_problem`` is called for a path that holds none or cannot be read.
+    """
+    found: dict[str, Directory] = {}
     for path in options.paths:
-        for directory in _directories(Path(path)):
-            place = Place(node_name(directory), str(directory))
-            if place.node in found:
-                other = found[place.node].directory
-                raise PipelineError(f"{other} and {directory} are both of node {place.node}; read them one by one")
-            found[place.node] = place
+        try:
+            places = [Directory(node_name(each), str(each)) for each in _directories(Path(path))]
+        except (PipelineError, StoreError) as error:
+            on_problem(error)
+            continue
+        for place in places:
+            if (other := found.setdefault(place.node, place)) is not place:
+                raise PipelineError(
+                    f"{other.directory} and {place.directory} are both of node {place.node}; read them one by one"
+                )
     return sorted(found.values(), key=lambda each: each.node)
 
 

@@ -1,0 +1,53 @@
+"""A part of one node's log, as Spark hands it to the process that reads it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from recovery.log import LogReclaimed
+from recovery.pipeline.node import rows_of
+from recovery.pipeline.node_log import Mark
+from recovery.pipeline.selection import Selection
+from recovery.pipeline.source.places import Place
+
+log = logging.getLogger("txha.pipeline")
+
+
+class LogRange(InputPartition):
+    """The events from ``first`` to ``last`` of a node; the frame that holds the first begins at ``start``."""
+
+    def __init__(self, place: Place, first: int, last: int, start: Mark | None = None) -> None:
+        super().__init__((place.node, first, last))
+        self.place = place
+        self.first = first
+        self.last = last
+        self.start = start
+
+    def rows(self, selection: Selection, tolerant: bool = False) -> Iterator[pa.RecordBatch]:
+        """Its rows that are selected.
+
+        ``tolerant``: what is reclaimed while this runs is left out, with a warning. Raises LogReclaimed otherwise,
+        and StoreDamaged.
+        """
+        source, first = self.place.log(), self.first
+        while True:
+            try:
+                yield from rows_of(source, self.place.node, first, self.last, self.start, selection)
+                return
+            except LogReclaimed as error:
+                first = self.place.extent("log").first
+                if not tolerant:
+                    raise
+                log.warning("%s; failOnDataLoss is false: the events before %d are left out", error, first)
+                if first > self.last:
+                    return
+
+
+def log_ranges(place: Place, first: int, last: int, size: int, selection: Selection) -> list[InputPartition]:
+    """Partitions of about ``size`` bytes of a node's log, without what need not be read."""
+    first, last = selection.positions(first, last)
+    return [LogRange(place, *each) for each in place.ranges(first, last, size, selection)]

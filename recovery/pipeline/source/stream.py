@@ -1,0 +1,207 @@
+"""Streaming: what has passed the commit point, batch by batch, each event once, also across restarts.
+
+An offset says for each node which event of it was read last, and of which cluster:
+
+    {"node-1": {"cluster": "…", "position": "3.1234"}, …}
+
+Generation and sequence together tell whether the log that is there is still the one that was read: where it is not, or
+begins later than the next event, that is a loss, and never passed over in silence. A node that is new gets a place in
+an offset before anything of it is read, so that a batch that is repeated after a restart is the same batch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from recovery.pipeline.session import PipelineError
+from recovery.pipeline.source.options import SourceOptions
+from recovery.pipeline.source.places import Extent, Place, places_of, raised
+from recovery.pipeline.source.ranges import LogRange, log_ranges
+from txobserver.ids import Position
+from txobserver.store import StoreError
+
+log = logging.getLogger("txha.pipeline")
+Offset = dict[str, dict[str, str]]
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One query's. Spark keeps it in one process as long as the query runs."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        if options.until == "log":
+            raise PipelineError("a stream reads up to the commit point only; until=log is for batches")
+        self._options = options
+        self._places: dict[str, Place] = {}
+        self._target: dict[str, int] | None = None
+        self._seen: Offset | None = None
+
+    # -- offsets
+
+    def initialOffset(self) -> Offset:
+        """Where a query without a checkpoint begins."""
+        starting = self._options.starting
+        if isinstance(starting, dict):
+            for node, each in starting.items():
+                position_of(each, node)
+            return starting
+        extents = self._extents()
+        if not extents:
+            raise PipelineError("none of the nodes can be read")
+        return {
+            node: _before(each) if starting == "earliest" else self._at(node, each) for node, each in extents.items()
+        }
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """As many events for each batch as the option ``maxEventsPerBatch`` says."""
+        limit = self._options.max_events
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """What can be read now is where the query is to end."""
+        self._target = {node: extent.last for node, extent in self._extents().items()}
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """Where a batch that begins at ``start`` ends; ``start`` itself if nothing is new."""
+        extents = self._extents()
+        self._seen = {node: self._at(node, extent) for node, extent in extents.items()}
+        end, more = dict(start), {}
+        for node, extent in extents.items():
+            last = extent.last if self._target is None else min(extent.last, self._target.get(node, 0))
+            if node not in start:
+                if self._target is None or node in self._target:
+                    end[node] = _before(extent)
+            elif start[node]["cluster"] != extent.cluster:
+                self._lost(f"node {node} belongs to cluster {extent.cluster} now, not to {start[node]['cluster']}")
+                end[node] = _before(extent)
+            else:
+                read = position_of(start[node], node).sequence
+                if extent.last < read:
+                    log.warning("node %s was read up to %d and is at %d now; waiting for it", node, read, extent.last)
+                more[node] = max(last - read, 0)
+        for node, count in _shares(more, limit).items():
+            if count:
+                end[node] = self._at(node, extents[node], position_of(start[node], node).sequence + count)
+        return end
+
+    def reportLatestOffset(self) -> Offset | None:
+        """How far the logs went when they were looked at last."""
+        return self._seen
+
+    # -- batches
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """The events behind ``start`` up to ``end``. Raises PipelineError where some are lost."""
+        found: list[InputPartition] = []
+        for node, each in end.items():
+            if node not in start or start[node]["cluster"] != each["cluster"]:
+                continue  # it begins there
+            read, last = position_of(start[node], node), position_of(each, node).sequence
+            if read.sequence < last:
+                place = self._place(node)
+                first = self._checked(place, read, last)
+                options = self._options
+                found += log_ranges(place, first, last, options.partition_bytes, options.selection)
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Batches of one partition."""
+        if not isinstance(partition, LogRange):
+            return iter(())
+        return partition.rows(self._options.selection, tolerant=not self._options.fail_on_data_loss)
+
+    def commit(self, end: Offset) -> None:
+        """Nothing is kept for it: the logs' retention does not wait for readers."""
+
+    def stop(self) -> None:
+        """Nothing is held."""
+
+    # -- nodes
+
+    def _extents(self) -> dict[str, Extent]:
+        """What can be read of each node now; a node that cannot be read is left out, with a warning."""
+        self._look()
+        found = {}
+        for node, place in self._places.items():
+            try:
+                extent = place.extent("commit")
+            except StoreError as error:
+                _warn(error)
+                continue
+            if extent.cluster:
+                found[node] = extent
+        return found
+
+    def _look(self) -> None:
+        """Find nodes; those that are known stay known."""
+        for place in places_of(self._options, _warn if self._places else raised):
+            self._places.setdefault(place.node, place)
+
+    def _place(self, node: str) -> Place:
+        if node not in self._places:
+            self._look()
+        if node not in self._places:
+            raise PipelineError(f"node {node}, of which a batch is to be read again, is not there")
+        return self._places[node]
+
+    def _at(self, node: str, extent: Extent, sequence: int | None = None) -> dict[str, str]:
+        """The offset of an event, of the last one that can be read if none is named."""
+        sequence = extent.last if sequence is None else sequence
+        position = self._places[node].position(sequence) or Position(0, sequence)
+        return {"cluster": extent.cluster, "position": str(position)}
+
+    def _checked(self, place: Place, read: Position, last: int) -> int:
+        """The first event that is to be read; after a loss, the first that there is."""
+        _, first, end = place.extent("log")
+        at = place.position(read.sequence)
+        if at is not None and read.generation and at.generation != read.generation:
+            self._lost(f"event {read} of node {place.node} was read; its cluster has given it up, and has {at} instead")
+        if end < last:
+            self._lost(f"the log of node {place.node} ends at {end}, before {last}, up to which it was to be read")
+        if first > read.sequence + 1:
+            self._lost(
+                f"the events {read.sequence + 1} to {first - 1} of node {place.node} went before they were read: "
+                f"reclaimed, which a longer store.retention_seconds defers, or passed over by a copy of the queues"
+            )
+        return max(first, read.sequence + 1)
+
+    def _lost(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise PipelineError(f"{what}. Begin with a new checkpoint, or go on without them with failOnDataLoss=false")
+        log.warning("%s; failOnDataLoss is false: going on with what is there", what)
+
+
+def _warn(problem: Exception) -> None:
+    log.warning("going on with what can be read: %s", problem)
+
+
+def position_of(offset: Mapping[str, Any], node: str) -> Position:
+    """The position in one node's part of an offset. Raises PipelineError for anything else."""
+    try:
+        generation, sequence = str(offset["position"]).split(".")
+        if isinstance(offset["cluster"], str):
+            return Position(int(generation), int(sequence))
+    except (KeyError, TypeError, ValueError):
+        pass
+    raise PipelineError(f'the offset of node {node} reads {{"cluster": "…", "position": "generation.sequence"}}')
+
+
+def _before(extent: Extent) -> dict[str, str]:
+    """Before the first event that there is. No generation is 0: nothing has been read."""
+    return {"cluster": extent.cluster, "position": str(Position(0, extent.first - 1))}
+
+
+def _shares(available: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+    """How many events of each node a batch takes: as equal as the limit allows, the nodes with little to read first."""
+    if not isinstance(limit, ReadMaxRows):
+        return available
+    left, shares = limit.max_rows, {}
+    waiting = sorted(available, key=lambda node: (available[node], node))
+    for at, node in enumerate(waiting):
+        shares[node] = min(available[node], left // (len(waiting) - at))
+        left -= shares[node]
+    return shares
