@@ -3,7 +3,8 @@
     message: length (4 bytes, big endian), then the msgpack array of ``ha.wire``
 
 The first message of each side is Hello; another wire version or cluster, and a node that is no peer of ours, is
-refused. A peer is *linked* while our connection to it stands and it has greeted us on it.
+refused. A peer is *linked* while our connection to it stands and it has greeted us on it. Who greets with ReadHello
+only reads our log (``recovery.log_wire``): it is no peer, and is handed on.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from ha.wire import WIRE_VERSION, Hello, Peer, decode, encode
+from recovery.log_wire import ReadHello, decode_greeting
 
 log = logging.getLogger("txha.links")
 _LENGTH = struct.Struct(">I")
@@ -25,6 +27,9 @@ MAX_HELLO = 4096
 GREETING_SECONDS = 10.0
 """Within this time somebody who connects must greet."""
 FIRST_DELAY, LAST_DELAY = 0.05, 0.5
+
+OnReader = Callable[[asyncio.Transport, ReadHello, bytes], None]
+"""Takes over the connection of somebody who only reads, with what came behind its greeting; ValueError refuses it."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,7 @@ class PeerProtocol(asyncio.Protocol):
         on_greeted: Callable[[PeerProtocol, Hello], None],
         on_message: Callable[[str, Peer], None],
         on_lost: Callable[[PeerProtocol], None],
+        on_reader: OnReader | None = None,
     ) -> None:
         self.peer: str | None = None
         self.transport: asyncio.Transport | None = None
@@ -63,6 +69,7 @@ class PeerProtocol(asyncio.Protocol):
         self._on_greeted = on_greeted
         self._on_message = on_message
         self._on_lost = on_lost
+        self._on_reader = on_reader
         self._buffer = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -86,7 +93,14 @@ class PeerProtocol(asyncio.Protocol):
                     break
                 start = at + _LENGTH.size
                 at = start + length
-                self._take(decode(bytes(memoryview(buffer)[start:at])))
+                message = bytes(memoryview(buffer)[start:at])
+                if self.peer is not None:
+                    self._take(self.peer, decode(message))
+                elif isinstance(greeting := decode_greeting(message), Hello):
+                    self._greeted(greeting)
+                else:
+                    self._hand_on(greeting, bytes(memoryview(buffer)[at:]))
+                    return
         except ValueError as error:
             log.warning("closing the connection with %s: %s", self.peer or "an unknown peer", error)
             self.close()
@@ -111,14 +125,21 @@ class PeerProtocol(asyncio.Protocol):
         if transport is not None:
             transport.abort()
 
-    def _take(self, message: Peer) -> None:
-        if self.peer is not None:
-            if isinstance(message, Hello):
-                raise ValueError("it greets twice")
-            self._on_message(self.peer, message)
-            return
-        if not isinstance(message, Hello):
-            raise ValueError("it does not greet")
+    def _take(self, peer: str, message: Peer) -> None:
+        if isinstance(message, Hello):
+            raise ValueError("it greets twice")
+        self._on_message(peer, message)
+
+    def _hand_on(self, greeting: ReadHello, rest: bytes) -> None:
+        """This is somebody who reads our log: the connection is no longer ours."""
+        if self._on_reader is None or self.transport is None:
+            raise ValueError("it does not greet as a peer")
+        self._on_reader(self.transport, greeting, rest)
+        self.transport = None
+        self._buffer.clear()
+        self._on_lost(self)
+
+    def _greeted(self, message: Hello) -> None:
         if message.version != WIRE_VERSION:
             raise ValueError(f"it speaks wire version {message.version}; this version of txha speaks {WIRE_VERSION}")
         if message.cluster != self._hello.cluster:
@@ -138,12 +159,14 @@ class Links:
         peers: list[PeerAddress],
         on_link: Callable[[str, bool], None],
         on_message: Callable[[str, Peer], None],
+        on_reader: OnReader | None = None,
     ) -> None:
         self.hello = hello
         self.greetings: dict[str, Hello] = {}
         self._peers = peers
         self._on_link = on_link
         self._on_message = on_message
+        self._on_reader = on_reader
         self._out: dict[str, PeerProtocol] = {}
         self._in: set[PeerProtocol] = set()
         self._server: asyncio.Server | None = None
@@ -175,7 +198,9 @@ class Links:
 
     def _accepted(self) -> PeerProtocol:
         peers = [peer.name for peer in self._peers]
-        protocol = PeerProtocol(self.hello, peers, lambda p, hello: None, self._on_message, self._in.discard)
+        protocol = PeerProtocol(
+            self.hello, peers, lambda p, hello: None, self._on_message, self._in.discard, self._on_reader
+        )
         self._in.add(protocol)
         asyncio.get_running_loop().call_later(GREETING_SECONDS, protocol.close_unless_greeted)
         return protocol

@@ -22,10 +22,11 @@ from broker_plugin.node.branch_admin import BranchAdmin
 from broker_plugin.node.config import ConfigError, NodeConfig
 from broker_plugin.node.coordination_process import CoordinationProcess
 from broker_plugin.node.links import Links, PeerAddress
+from broker_plugin.node.log_server import LogServer
 from broker_plugin.node.proxy import FrontDoor, PassOn, Refuse, Serve, Verdict
 from broker_plugin.node.record_thread import RecordThread
 from broker_plugin.node.shell import Shell, wall_ms
-from broker_plugin.node.status import status, transactions
+from broker_plugin.node.status import commit_point, queue_names, status, transactions
 from ha.node_core import NodeCore
 from ha.node_state import ACTIVE
 from ha.replica import Replica
@@ -63,6 +64,7 @@ class Node:
         self.core: NodeCore
         self.shell: Shell
         self.links: Links
+        self.readers: LogServer
         self.amqp: AmqpServer
 
     async def run(self) -> int:
@@ -133,7 +135,12 @@ class Node:
         self.amqp = AmqpServer(broker, self._amqp_settings(), before_input=self.shell.look_at_clock)
         hello = Hello(WIRE_VERSION, config.cluster, config.name, config.amqp.host, config.amqp.port)
         peers = [PeerAddress(peer.name, peer.host, peer.port) for peer in config.peers]
-        self.links = self.shell.links = Links(hello, peers, self.shell.on_link, self.shell.on_message)
+        self.readers = LogServer(
+            config.dir, config.cluster, lambda: commit_point(self.core), lambda: queue_names(self.core)
+        )
+        self.links = self.shell.links = Links(
+            hello, peers, self.shell.on_link, self.shell.on_message, self.readers.accept
+        )
         await self.links.start(config.peer.host, config.peer.port)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
@@ -226,6 +233,8 @@ class Node:
             if hasattr(self, part):
                 with contextlib.suppress(OSError):
                     await getattr(self, part).stop()
+        if hasattr(self, "readers"):
+            self.readers.stop()
         if self._server is not None:
             self._server.close()
         self.store.close()

@@ -27,7 +27,7 @@ def status(core: NodeCore, name: str) -> dict[str, Any]:
         "ready_set": ready,
         "primary": primary,
         "position": str(replica.tail),
-        "commit": core.primary.commit if core.primary else replica.applied.sequence,
+        "commit": commit_point(core),
         "applied": replica.applied.sequence,
         "config_id": contents.configuration.last_id,
         "open_transactions": sum(buffer.prepared is None for buffer in buffers),
@@ -43,6 +43,16 @@ def status(core: NodeCore, name: str) -> dict[str, Any]:
             for spec in contents.configuration.queues.values()
         },
     }
+
+
+def commit_point(core: NodeCore) -> int:
+    """The sequence up to which this node knows that nothing will be cut."""
+    return core.primary.commit if core.primary else core.replica.applied.sequence
+
+
+def queue_names(core: NodeCore) -> dict[int, str]:
+    """The durable queues by their numbers."""
+    return {spec.number: spec.name for spec in core.replica.contents.configuration.queues.values()}
 
 
 def _backups(core: NodeCore) -> dict[str, Any]:
@@ -63,7 +73,7 @@ def _backups(core: NodeCore) -> dict[str, Any]:
 
 def transactions(core: NodeCore) -> list[dict[str, Any]]:
     """Every transaction that has not ended, the oldest first."""
-    names = {spec.number: spec.name for spec in core.replica.contents.configuration.queues.values()}
+    names = queue_names(core)
     return [_transaction(buffer, names) for buffer in sorted(core.replica.buffers.values(), key=lambda b: b.opened)]
 
 

@@ -13,7 +13,7 @@ from recovery.identity import read_identity
 from recovery.lmdb_state import read_meta
 from recovery.log import LogReclaimed
 from recovery.node_admin import AdminError, ask
-from recovery.pipeline.node_log import Mark, NodeLog
+from recovery.node_log import Mark, NodeLog
 from recovery.pipeline.rows import UNKNOWN, Begun, QueueNames, RowBuilder, token_text
 from recovery.pipeline.schema import ARROW
 from recovery.pipeline.selection import Selection

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.lmdb_state import LmdbState
+from recovery.node_log import NodeLog
 from recovery.pipeline.events import events_of
 from recovery.pipeline.message_ids import message_id
 from recovery.pipeline.node import commit_point, node_table, rows_of
-from recovery.pipeline.node_log import NodeLog
 from recovery.pipeline.rows import UNKNOWN, QueueNames, RowBuilder
 from recovery.pipeline.schema import ARROW, KINDS
 from tests.examples import examples

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from recovery.identity import FILE as IDENTITY
+from recovery.log import LogReclaimed
+from recovery.node_log import Mark, NodeLog
 from recovery.pipeline.node import ReadableLog, Until, commit_point, node_name
-from recovery.pipeline.node_log import Mark, NodeLog
+from recovery.pipeline.remote import RemoteLog
 from recovery.pipeline.selection import Selection
 from recovery.pipeline.session import PipelineError
 from recovery.pipeline.source.options import SourceOptions
@@ -86,6 +90,38 @@ class Directory:
             yield max(begin.first, first), min(end.last, last), begin
 
 
+@dataclass
+class RunningNode:
+    """A node that runs, wherever that is, by the address of its peer port. It is read up to the commit point."""
+
+    node: str
+    address: str
+    cluster: str
+
+    def log(self) -> RemoteLog:
+        return RemoteLog(self.address, self.cluster)
+
+    def extent(self, until: Until) -> Extent:
+        with closing(self.log()) as log:
+            found = log.extent()
+        return Extent(self.cluster, found.first, found.last)
+
+    def position(self, sequence: int) -> Position | None:
+        with closing(self.log()) as log:
+            try:
+                return next((Position(frame.generation, sequence) for frame in log.frames(sequence, sequence)), None)
+            except LogReclaimed:
+                return None
+
+    def ranges(self, first: int, last: int, size: int, selection: Selection) -> Iterator[tuple[int, int, Mark | None]]:
+        """Parts of equal numbers of events: how many bytes they have is not known here, but on the average."""
+        with closing(self.log()) as log:
+            there = log.extent()
+        step = max(1, size * (there.last - there.first + 1) // max(there.size, 1))
+        for begin in range(first, last + 1, step):
+            yield begin, min(begin + step - 1, last), None
+
+
 def raised(problem: Exception) -> None:
     """A path that cannot be read is an error."""
     raise problem
@@ -96,19 +132,33 @@ def places_of(options: SourceOptions, on_problem: Callable[[Exception], None] = 
 
     ``on_problem`` is called for a path that holds none or cannot be read.
     """
-    found: dict[str, Directory] = {}
-    for path in options.paths:
+    found: dict[str, tuple[str, Place]] = {}
+    finders: list[Callable[[], list[tuple[str, Place]]]] = [
+        *(partial(_below, Path(path)) for path in options.paths),
+        *(partial(_at, address, options.cluster) for address in options.nodes),
+    ]
+    for find in finders:
         try:
-            places = [Directory(node_name(each), str(each)) for each in _directories(Path(path))]
+            there = find()
         except (PipelineError, StoreError) as error:
             on_problem(error)
             continue
-        for place in places:
-            if (other := found.setdefault(place.node, place)) is not place:
+        for where, place in there:
+            if place.node in found:
                 raise PipelineError(
-                    f"{other.directory} and {place.directory} are both of node {place.node}; read them one by one"
+                    f"{found[place.node][0]} and {where} are both of node {place.node}; read them one by one"
                 )
-    return sorted(found.values(), key=lambda each: each.node)
+            found[place.node] = where, place
+    return [place for _, (_, place) in sorted(found.items())]
+
+
+def _below(path: Path) -> list[tuple[str, Place]]:
+    return [(str(each), Directory(node_name(each), str(each))) for each in _directories(path)]
+
+
+def _at(address: str, cluster: str | None) -> list[tuple[str, Place]]:
+    with closing(RemoteLog(address, cluster)) as log:
+        return [(address, RunningNode(log.hello.node, address, log.hello.cluster))]
 
 
 def _directories(path: Path) -> list[Path]:

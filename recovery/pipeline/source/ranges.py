@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from recovery.log import LogReclaimed
+from recovery.node_log import Mark
 from recovery.pipeline.node import rows_of
-from recovery.pipeline.node_log import Mark
 from recovery.pipeline.selection import Selection
 from recovery.pipeline.source.places import Place
 

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from recovery.pipeline.session import PipelineError
 from recovery.pipeline.source.options import SourceOptions
-from recovery.pipeline.source.places import Extent, Place, places_of, raised
+from recovery.pipeline.source.places import Extent, Place, places_of
 from recovery.pipeline.source.ranges import LogRange, log_ranges
 from txobserver.ids import Position
 from txobserver.store import StoreError
@@ -138,14 +138,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look(self) -> None:
         """Find nodes; those that are known stay known."""
-        for place in places_of(self._options, _warn if self._places else raised):
+        for place in places_of(self._options, _warn):
             self._places.setdefault(place.node, place)
+        if not self._places:
+            places_of(self._options)  # says why
 
     def _place(self, node: str) -> Place:
         if node not in self._places:
             self._look()
         if node not in self._places:
-            raise PipelineError(f"node {node}, of which a batch is to be read again, is not there")
+            raise PipelineError(f"node {node}, of which a batch is to be read, cannot be read now")
         return self._places[node]
 
     def _at(self, node: str, extent: Extent, sequence: int | None = None) -> dict[str, str]:

@@ -100,7 +100,8 @@ class NodeLog:
                 raise self._reclaimed(sequence)
             return None
         offset = near.offset if near is not None and near.segment == firsts[at] and near.first <= sequence else 0
-        return next((mark for mark in self.marks(firsts[at], offset) if mark.last >= sequence), None)
+        found = next((mark for mark in self.marks(firsts[at], offset) if mark.last >= sequence), None)
+        return self.find(sequence) if found is None and offset else found  # the log may have been made anew since
 
     def tail(self, near: Mark | None = None) -> Mark | None:
         """The last whole frame, None if there is none. ``near``: an earlier one, if that is known."""

@@ -1,0 +1,187 @@
+"""Serves the log of this node to readers elsewhere, up to the commit point, and disturbs the node little.
+
+One thread reads for all of them, a portion at a time, and each reader rests for twice as long as its portion took
+(``ha.pace``). A question is answered before the next one is taken, so nothing gathers for a reader that is slow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import cast
+
+from ha.pace import LONGEST_REST, RESTS
+from recovery.log import LogReclaimed
+from recovery.log_wire import (
+    LENGTH,
+    MAX_QUESTION,
+    READ_VERSION,
+    Answer,
+    AskExtent,
+    AskFrames,
+    LogExtent,
+    LogFrames,
+    NotThere,
+    Question,
+    ReadHello,
+    decode_question,
+    framed,
+)
+from recovery.node_log import Mark, NodeLog
+from recovery.segment import segment_path
+from txobserver.frames import Frame, encode_frame
+from txobserver.store import StoreError
+
+log = logging.getLogger("txha.readers")
+MAX_READERS = 64
+SILENCE_SECONDS = 60.0
+"""Who asks nothing for so long is shown the door: its place may be wanted."""
+
+
+class LogServer:
+    """``commit`` and ``queues`` are asked for in the event loop, whenever a reader asks."""
+
+    def __init__(
+        self, directory: Path, cluster: str, commit: Callable[[], int], queues: Callable[[], dict[int, str]]
+    ) -> None:
+        self.log = NodeLog(directory)
+        self.commit = commit
+        self.queues = queues
+        self.thread = ThreadPoolExecutor(1, "log-reader")
+        self.readers: set[LogReaderProtocol] = set()
+        self._cluster = cluster
+
+    def accept(self, transport: asyncio.Transport, hello: ReadHello, rest: bytes) -> None:
+        """A connection is a reader's; ``rest`` came behind its greeting. Raises ValueError for one that is refused."""
+        if hello.version != READ_VERSION:
+            raise ValueError(f"it reads with version {hello.version}; this version of txha serves {READ_VERSION}")
+        if hello.cluster != self._cluster:
+            raise ValueError(f"it reads cluster {hello.cluster}, not {self._cluster}")
+        if len(self.readers) >= MAX_READERS:
+            raise ValueError(f"{MAX_READERS} readers are here already")
+        protocol = LogReaderProtocol(self)
+        self.readers.add(protocol)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        protocol.data_received(rest)
+
+    def stop(self) -> None:
+        """End everything."""
+        for reader in list(self.readers):
+            reader.close()
+        self.thread.shutdown(wait=False, cancel_futures=True)
+
+
+class LogReaderProtocol(asyncio.Protocol):
+    """One reader's connection."""
+
+    def __init__(self, server: LogServer) -> None:
+        self._server = server
+        self._transport: asyncio.Transport | None = None
+        self._buffer = bytearray()
+        self._answering: asyncio.Task[None] | None = None
+        self._patience: asyncio.TimerHandle | None = None
+        self._near: Mark | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It has greeted."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        """A question, or a part of one."""
+        if self._transport is None:
+            return
+        self._buffer += data
+        try:
+            if self._answering is not None:
+                raise ValueError("it asks before it is answered")
+            if len(self._buffer) < LENGTH.size:
+                return
+            (length,) = LENGTH.unpack_from(self._buffer)
+            if length > MAX_QUESTION:
+                raise ValueError(f"a question of {length} bytes")
+            if len(self._buffer) < LENGTH.size + length:
+                return
+            question = decode_question(bytes(self._buffer[LENGTH.size : LENGTH.size + length]))
+            del self._buffer[: LENGTH.size + length]
+            if self._buffer:
+                raise ValueError("it asks before it is answered")
+        except ValueError as error:
+            log.warning("closing the connection with a reader: %s", error)
+            self.close()
+            return
+        self._answering = asyncio.get_running_loop().create_task(self._answer(question))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """It has gone."""
+        self.close()
+
+    def close(self) -> None:
+        """End the connection."""
+        transport, self._transport = self._transport, None
+        self._server.readers.discard(self)
+        self._buffer.clear()
+        if self._patience is not None:
+            self._patience.cancel()
+        if self._answering is not None:
+            self._answering.cancel()
+        if transport is not None:
+            transport.abort()
+
+    def _wait(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+        self._patience = asyncio.get_running_loop().call_later(SILENCE_SECONDS, self.close)
+
+    async def _answer(self, question: Question) -> None:
+        self._wait()
+        began = time.monotonic()
+        commit, queues = self._server.commit(), self._server.queues() if isinstance(question, AskExtent) else {}
+        loop = asyncio.get_running_loop()
+        answer = await loop.run_in_executor(self._server.thread, self._read, question, commit, queues)
+        if isinstance(question, AskFrames):
+            await asyncio.sleep(min(RESTS * (time.monotonic() - began), LONGEST_REST))
+        self._answering = None
+        if self._transport is not None:
+            self._transport.write(framed(answer))
+
+    def _read(self, question: Question, commit: int, queues: dict[int, str]) -> Answer:
+        """In the thread."""
+        try:
+            return self._extent(commit, queues) if isinstance(question, AskExtent) else self._frames(question, commit)
+        except (StoreError, OSError) as error:
+            return NotThere(str(error), isinstance(error, LogReclaimed))
+
+    def _extent(self, commit: int, queues: dict[int, str]) -> LogExtent:
+        source = self._server.log
+        firsts = source.firsts()
+        size = sum(segment_path(source.directory, first).stat().st_size for first in firsts)
+        return LogExtent(firsts[0] if firsts else commit + 1, commit, size, queues)
+
+    def _frames(self, asked: AskFrames, commit: int) -> LogFrames:
+        found: list[bytes] = []
+        size, last = 0, min(asked.last, commit)
+        if asked.first > last:
+            return LogFrames([])
+        source = self._server.log
+        start = source.find(asked.first, self._near)
+        if start is not None:
+            self._near = start
+            for frame in source.frames(asked.first, last, start):
+                found.append(_up_to(frame, commit).data)
+                size += len(found[-1])
+                if size >= asked.max_bytes:
+                    break
+        return LogFrames(found)
+
+
+def _up_to(frame: Frame, commit: int) -> Frame:
+    """The frame without what has not passed the commit point, should that lie within it."""
+    if frame.last <= commit:
+        return frame
+    return encode_frame(frame.generation, frame.first, frame.events()[: commit - frame.first + 1], frame.time_ms)

@@ -1,0 +1,256 @@
+"""Readers of a running node's log: they get what has passed the commit point, and can do nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_plugin.node import log_server
+from broker_plugin.node.links import MAX_HELLO, Links, PeerAddress, PeerProtocol
+from broker_plugin.node.log_server import LogServer
+from ha.wire import WIRE_VERSION, Commit, Hello
+from recovery.log import LogReclaimed
+from recovery.log_wire import (
+    MAX_PORTION,
+    MAX_QUESTION,
+    READ_VERSION,
+    AskExtent,
+    AskFrames,
+    LogExtent,
+    LogFrames,
+    ReadHello,
+    decode_answer,
+    framed,
+)
+from recovery.pipeline.node import node_table, rows_of
+from recovery.pipeline.remote import RemoteLog
+from tests.examples import examples
+from tests.spark.events import STORY, write_node
+from txobserver.store import StoreError
+
+END = sum(map(len, STORY))
+OURS = Hello(WIRE_VERSION, "c", "n1", "127.0.0.1", 1)
+READER = framed(ReadHello(READ_VERSION, "c"))
+QUESTIONS = st.sampled_from([AskExtent(), AskFrames(1, 9, 1), AskFrames(4, 9, MAX_PORTION), AskFrames(0, 0, 1)])
+
+
+class Node:
+    """A node's peer port over a log of STORY; ``commit`` is where its commit point stands."""
+
+    def __init__(self, directory: Path, port: int) -> None:
+        self.directory = directory
+        self.address = f"127.0.0.1:{port}"
+        self.port = port
+        self.commit = END
+        self.got: list[Any] = []
+        self.server = LogServer(directory, "c", lambda: self.commit, lambda: {1: "q"})
+        self.links = Links(
+            OURS,
+            [PeerAddress("n2", "127.0.0.1", 1)],
+            lambda peer, up: None,
+            lambda peer, message: self.got.append((peer, message)),
+            self.server.accept,
+        )
+
+    async def read(self, what: Callable[[RemoteLog], Any], cluster: str | None = None) -> Any:
+        """What a reader in a thread of its own gets."""
+
+        def read() -> Any:
+            log = RemoteLog(self.address, cluster)
+            try:
+                return what(log)
+            finally:
+                log.close()
+
+        return await asyncio.to_thread(read)
+
+    async def connect(self, *messages: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(b"".join(messages))
+        await one_message(reader)  # its greeting
+        return reader, writer
+
+
+async def one_message(reader: asyncio.StreamReader) -> bytes:
+    return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+
+
+async def ended(reader: asyncio.StreamReader) -> bool:
+    try:
+        return await reader.read(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.fixture
+async def node(tmp_path: Path, unused_tcp_port: int) -> AsyncIterator[Node]:
+    write_node(tmp_path / "n1", STORY, segment_bytes=300)
+    node = Node(tmp_path / "n1", unused_tcp_port)
+    await node.links.start("127.0.0.1", unused_tcp_port)
+    yield node
+    node.server.stop()
+    await node.links.stop()
+
+
+async def test_a_reader_gets_the_rows_that_the_directory_has(node: Node) -> None:
+    wanted = node_table(node.directory).to_pylist()
+
+    def rows(log: RemoteLog, first: int) -> list[Any]:
+        return [row for batch in rows_of(log, log.hello.node, first, END) for row in batch.to_pylist()]
+
+    for first in (1, 9, END):
+        assert await node.read(lambda log, at=first: rows(log, at)) == [
+            row for row in wanted if row["position"] >= first
+        ]
+    assert await node.read(lambda log: [frame.first for frame in log.backwards(12)]) == [10, 7, 4, 1]
+
+
+async def test_nothing_behind_the_commit_point(node: Node) -> None:
+    for commit in range(END + 1):
+        node.commit = commit
+        extent = await node.read(lambda log: log.extent())
+        assert (extent.first, extent.last, extent.queues) == (1, commit, {1: "q"})
+        frames = await node.read(lambda log: list(log.frames(1, END)))
+        assert [event for frame in frames for event in frame.events()] == [e for f in STORY for e in f][:commit]
+
+
+async def test_what_the_log_has_lost_is_said(node: Node) -> None:
+    for path in sorted((node.directory / "log").iterdir())[:1]:
+        path.unlink()
+    with pytest.raises(LogReclaimed, match="have been reclaimed"):
+        await node.read(lambda log: list(log.frames(1, END)))
+    data = bytearray((last := sorted((node.directory / "log").iterdir())[0]).read_bytes())
+    data[-3] ^= 1
+    last.write_bytes(data)
+    with pytest.raises(StoreError, match="is damaged at offset"):
+        await node.read(lambda log: list(log.frames(log.extent().first, END)))
+
+
+async def test_a_log_made_anew_is_found(node: Node) -> None:
+    """The place of the last frame served is remembered, and may no longer be one."""
+    reader, writer = await node.connect(READER)
+    for last in (END, 3):
+        writer.write(framed(AskFrames(last, last, 1)))
+        answer = decode_answer(await one_message(reader))
+        assert isinstance(answer, LogFrames) and len(answer.frames) == 1
+        for path in (node.directory / "log").iterdir():
+            path.unlink()
+        write_node(node.directory, STORY, segment_bytes=1 << 20)
+    writer.close()
+
+
+async def test_another_cluster_is_refused_on_both_sides(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(StoreError, match="belongs to cluster c, not to another"):
+        await node.read(lambda log: log.extent(), "another")
+    for greeting, reason in (
+        (ReadHello(READ_VERSION, "another"), "it reads cluster another, not c"),
+        (ReadHello(READ_VERSION + 1, "c"), "it reads with version"),
+    ):
+        reader, writer = await node.connect(framed(greeting))
+        assert await ended(reader)
+        assert reason in caplog.text
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        (framed(AskExtent()) + framed(AskExtent()), "asks before it is answered"),
+        ((MAX_QUESTION + 1).to_bytes(4, "big"), f"a question of {MAX_QUESTION + 1} bytes"),
+        (framed(AskFrames(1, 2, MAX_PORTION + 1)), "Expected `int` <="),
+        (framed(Commit(1, 1, 1)), "Invalid value"),
+        (framed(OURS), "Invalid value"),
+        (b"\0\0\0\1\xc1", "malformed"),
+    ],
+)
+async def test_whatever_else_a_reader_says_is_refused(
+    node: Node, sent: bytes, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, writer = await node.connect(READER, sent)
+    assert await ended(reader)
+    writer.close()
+    assert reason in caplog.text and not node.got and not node.server.readers
+    assert (await node.read(lambda log: log.extent())).last == END
+
+
+async def test_readers_are_not_many_and_not_silent(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_server, "MAX_READERS", 2)
+    connections = [await node.connect(READER, framed(AskExtent())) for _ in range(2)]
+    for reader, _ in connections:
+        assert isinstance(decode_answer(await one_message(reader)), LogExtent)
+    with pytest.raises(StoreError, match="does not answer"):
+        await node.read(lambda log: log.extent())
+    monkeypatch.setattr(log_server, "SILENCE_SECONDS", 0.01)
+    for reader, writer in connections:
+        writer.write(framed(AskExtent()))
+        await one_message(reader)
+        assert await ended(reader)
+        writer.close()
+    assert not node.server.readers
+
+
+async def test_peers_go_on_beside_readers(node: Node) -> None:
+    reading, _ = await node.connect(READER)
+    _, writer = await node.connect(framed(Hello(WIRE_VERSION, "c", "n2", "", 0)), framed(Commit(1, 1, 1)))
+    await node.read(lambda log: list(log.frames(1, END)))
+    while not node.got:
+        await asyncio.sleep(0.005)
+    assert node.got == [("n2", Commit(1, 1, 1))]
+    writer.close()
+    await node.links.stop()
+    node.server.stop()
+    assert await ended(reading)
+
+
+async def test_a_node_that_is_not_there_or_is_something_else(unused_tcp_port: int) -> None:
+    for address in (f"127.0.0.1:{unused_tcp_port}", "127.0.0.1:port", "nonsense"):
+        with pytest.raises(StoreError, match="cannot be reached"):
+            RemoteLog(address).extent()
+
+
+class Transport:
+    """Of a connection that nobody is behind."""
+
+    def __init__(self) -> None:
+        self.protocol: Any = None
+        self.ended = False
+
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol = protocol
+
+    def write(self, data: bytes) -> None:
+        assert not self.ended
+
+    def abort(self) -> None:
+        self.ended = True
+
+
+@pytest.mark.fuzz
+@examples(300)
+@given(st.sampled_from([b"", READER]), st.binary(max_size=200) | QUESTIONS.map(framed), st.lists(st.integers(0, 400)))
+def test_any_bytes_in_any_pieces(before: bytes, data: bytes, cuts: list[int]) -> None:
+    """Nothing fails, nothing comes through to the node, and next to nothing is kept."""
+    stream = before + data
+    edges = [0, *sorted(each % (len(stream) + 1) for each in cuts), len(stream)]
+
+    async def feed() -> None:
+        server = LogServer(Path("nowhere"), "c", lambda: 0, dict)
+        transport = Transport()
+        fail: Any = lambda *message: pytest.fail(f"{message} came through")  # noqa: E731
+        protocol = PeerProtocol(OURS, ["n2"], fail, fail, lambda lost: None, server.accept)
+        protocol.connection_made(transport)  # type: ignore[arg-type]
+        for a, b in pairwise(edges):
+            current = transport.protocol or protocol
+            current.data_received(stream[a:b])
+            kept = len((transport.protocol or protocol)._buffer)
+            assert kept <= (MAX_QUESTION if transport.protocol else MAX_HELLO) + 4 + (b - a)
+        server.stop()
+
+    asyncio.run(feed())
