@@ -118,16 +118,16 @@ def test_what_readers_got_is_what_the_logs_say(cluster: LocalCluster, tmp_path: 
     finally:
         load.enough.set()
         load.join()
-    ends = {name: commit_point(cluster.directory / name) for name in addresses(cluster)}
+    directories = {name: cluster.directory / name for name in addresses(cluster)}
+    wait_until(lambda: len({commit_point(each) for each in directories.values()}) == 1, 20, "the same commit point")
+    end = commit_point(cluster.directory / primary)
     for follower in (by_directory, by_address):
         while follower.follow():
             pass
-    logs = {name: node_table(cluster.directory / name).to_pylist() for name in ends}
-    cluster.stop()
-    for name, end in ends.items():
-        wanted = [row for row in logs[name] if row["position"] <= end]
+    logs = {name: node_table(each).to_pylist() for name, each in directories.items()}
+    for name, log in logs.items():
+        wanted = [row for row in log if row["position"] <= end]
         assert sum(row["kind"] == "decide" and row["commit"] for row in wanted) >= load.committed
         for follower in (by_directory, by_address):
             assert [row for row in follower.rows[name] if row["position"] <= end] == wanted
-    common = min(ends.values())
-    assert len({str([{**row, "node": ""} for row in log if row["position"] <= common]) for log in logs.values()}) == 1
+    assert len({str([{**row, "node": ""} for row in log if row["position"] <= end]) for log in logs.values()}) == 1
