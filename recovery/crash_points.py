@@ -31,6 +31,11 @@ CRASH_POINTS: dict[str, str] = {
     "recover.part-set-aside": "it has renamed a part of a damaged store, others may follow",
     "recover.action-done": "it has carried out one action of its plan, others may follow",
     "rebuild.part-moved": "`txha rebuild` has moved a part of the new store into its place, others may follow",
+    "archive.files-written": "files of the archive are on disk, and no manifest names them",
+    "archive.manifest-written": "a manifest of the archive is on disk under a name that nobody reads",
+    "archive.committed": "a manifest of the archive counts, and Spark has not been told",
+    "archive.compacted": "a large file of the archive is on disk, and its small ones are still what counts",
+    "archive.files-removed": "files that no manifest names are gone, and the manifest still lists them as removed",
 }
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from broker_plugin.cli import dtx
+from broker_plugin.cli.archive import archive
 from broker_plugin.cli.asking import BadArgument, Dir, Json, best_node, node_entry, node_status
 from broker_plugin.cli.layout import ClusterError, read_cluster
 from broker_plugin.cli.parent import end_with
@@ -32,6 +33,7 @@ app.add_typer(dtx.app, name="dtx")
 app.command()(stress)
 app.command()(recover)
 app.command()(rebuild)
+app.command()(archive)
 
 
 @app.command()
@@ -142,11 +144,12 @@ def main() -> None:
 
 def command_line() -> None:
     """Carry out a command: errors are one sentence on stderr, exit status 2 for what the user can mend."""
+    from recovery.pipeline.session import PipelineError
     from txobserver.store import StoreError
 
     try:
         app()
-    except (BadArgument, ConfigError, ClusterError, StoreError) as error:
+    except (BadArgument, ConfigError, ClusterError, PipelineError, StoreError) as error:
         print(f"txha: {error}", file=sys.stderr)
         raise SystemExit(2) from None
     except AdminError as error:

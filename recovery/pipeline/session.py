@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -63,6 +64,12 @@ def register(session: SparkSession) -> None:
     from recovery.pipeline.source.data_source import TxhaSource
 
     session.dataSource.register(TxhaSource)
+
+
+def reason(error: Exception) -> str:
+    """What one of our own errors said that Spark has wrapped in Java's stack and its own; else its first line."""
+    said = re.findall(r"(?:PipelineError|Store\w+|LogReclaimed): (.+)", str(error))
+    return str(said[-1]) if said else str(error).split("\n", 1)[0]
 
 
 def check_installed() -> None:

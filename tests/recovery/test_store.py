@@ -19,6 +19,8 @@ from txobserver.ids import Position
 from txobserver.store import Checkpoint, Entry, StoreDamaged, StoreError, StoreFull
 
 ROOT = Path(__file__).parents[2]
+OF_OTHERS = ("cas", "recover", "rebuild", "archive")
+"""Crash points that are not the store's."""
 
 
 def meta_at(sequence: int) -> Checkpoint:
@@ -173,7 +175,7 @@ assert posts.wait() == [None]
 """
 
 
-@pytest.mark.parametrize("point", [p for p in CRASH_POINTS if p.split(".")[0] not in ("cas", "recover", "rebuild")])
+@pytest.mark.parametrize("point", [p for p in CRASH_POINTS if p.split(".")[0] not in OF_OTHERS])
 @pytest.mark.parametrize("pass_number", [1, 2])
 def test_sigkill_at_every_crash_point(tmp_path: Path, point: str, pass_number: int) -> None:
     """What was reported durable is there after a restart, whole and without a gap; the store opens and goes on."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from recovery.pipeline.archive.lake import Lake
 from recovery.pipeline.selection import Condition, Operation
 from recovery.pipeline.source.options import SourceOptions
 from recovery.pipeline.source.places import places_of
-from recovery.pipeline.source.ranges import LogRange, log_ranges
+from recovery.pipeline.source.ranges import ArchivedFiles, LogRange, archived_files, log_ranges
 
 _COMPARED: dict[type[Filter], Operation] = {
     spark.EqualTo: "=",
@@ -47,18 +50,20 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """About equal in bytes."""
-        options = self._options
-        nodes = self._selection.values("node")
-        found: list[InputPartition] = []
-        for place in places_of(options):
+        options, selection = self._options, self._selection
+        archives = [path for path in options.paths if Lake(Path(path)).exists]
+        found = [each for path in archives for each in archived_files(path, options.partition_bytes, selection)]
+        logs = replace(options, paths=tuple(path for path in options.paths if path not in archives))
+        nodes = selection.values("node")
+        for place in places_of(logs):
             if nodes is None or place.node in nodes:
                 _, first, last = place.extent(options.until or "log")
-                found += log_ranges(place, first, last, options.partition_bytes, self._selection)
+                found += log_ranges(place, first, last, options.partition_bytes, selection)
         return found
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Batches of one partition; Spark makes an empty one where there is none."""
-        return partition.rows(self._selection) if isinstance(partition, LogRange) else iter(())
+        return partition.rows(self._selection) if isinstance(partition, LogRange | ArchivedFiles) else iter(())
 
 
 class _Pushed:

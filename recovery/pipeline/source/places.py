@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from recovery.identity import FILE as IDENTITY
 from recovery.log import LogReclaimed
 from recovery.node_log import Mark, NodeLog
+from recovery.pipeline.archive.lake import Lake
 from recovery.pipeline.node import ReadableLog, Until, commit_point, node_name
 from recovery.pipeline.remote import RemoteLog
 from recovery.pipeline.selection import Selection
@@ -162,6 +163,8 @@ def _at(address: str, cluster: str | None) -> list[tuple[str, Place]]:
 
 
 def _directories(path: Path) -> list[Path]:
+    if Lake(path).exists:
+        raise PipelineError(f"{path} is an archive, which is read as a batch and not as a stream")
     if _is_node(path):
         return [path]
     try:

@@ -1,15 +1,18 @@
-"""A part of one node's log, as Spark hands it to the process that reads it."""
+"""Parts of logs and of archives, as Spark hands them to the processes that read them."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from recovery.log import LogReclaimed
 from recovery.node_log import Mark
+from recovery.pipeline.archive.lake import FileEntry
+from recovery.pipeline.archive.reading import file_rows, wanted_files
 from recovery.pipeline.node import rows_of
 from recovery.pipeline.selection import Selection
 from recovery.pipeline.source.places import Place
@@ -45,6 +48,30 @@ class LogRange(InputPartition):
                 log.warning("%s; failOnDataLoss is false: the events before %d are left out", error, first)
                 if first > self.last:
                     return
+
+
+class ArchivedFiles(InputPartition):
+    """Some files of an archive."""
+
+    def __init__(self, archive: str, paths: list[str]) -> None:
+        super().__init__((archive, paths))
+        self.archive = archive
+        self.paths = paths
+
+    def rows(self, selection: Selection) -> Iterator[pa.RecordBatch]:
+        """Their rows that are selected."""
+        return file_rows(Path(self.archive), self.paths, selection)
+
+
+def archived_files(archive: str, size: int, selection: Selection) -> list[InputPartition]:
+    """Partitions of about ``size`` bytes of an archive, without files that need not be read. Raises PipelineError."""
+    groups: list[list[FileEntry]] = []
+    for entry in wanted_files(Path(archive), selection):
+        if groups and sum(each.bytes for each in groups[-1]) + entry.bytes <= size:
+            groups[-1].append(entry)
+        else:
+            groups.append([entry])
+    return [ArchivedFiles(archive, [entry.path for entry in group]) for group in groups]
 
 
 def log_ranges(place: Place, first: int, last: int, size: int, selection: Selection) -> list[InputPartition]:

@@ -1,0 +1,59 @@
+"""``txha archive``: keep what the logs say beyond their own retention, in Parquet."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from broker_plugin.cli.asking import BadArgument
+
+
+def archive(
+    to: Annotated[Path, typer.Option("--to", help="Directory of the archive; it is made if it is not there.")],
+    directories: Annotated[
+        list[Path] | None, typer.Argument(help="Directories of nodes, or of clusters of them.", metavar="DIR...")
+    ] = None,
+    nodes: Annotated[str | None, typer.Option(help="Peer ports of running nodes, host:port,…")] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on for ever, instead of ending with what is there.")] = (
+        False
+    ),
+    every: Annotated[float, typer.Option(help="With --follow: seconds between batches.", min=0)] = 10.0,
+    max_events: Annotated[int, typer.Option(help="Events in one batch.", min=1)] = 5_000_000,
+    keep_days: Annotated[int | None, typer.Option(help="Give up older days.", min=0)] = None,
+    accept_gaps: Annotated[
+        bool, typer.Option("--accept-gaps", help="Go on, and note it, where events are gone before they were archived.")
+    ] = False,
+) -> None:
+    """Archive the logs' events that have passed the commit point, each once; then compact, and give up old days."""
+    if not directories and nodes is None:
+        raise BadArgument("name directories to archive, or running nodes with --nodes")
+    from recovery.pipeline.archive.job import ArchiveJob
+    from recovery.pipeline.archive.lake import Lake
+    from recovery.pipeline.archive.upkeep import upkeep
+    from recovery.pipeline.session import spark_session
+
+    options = {"failOnDataLoss": str(not accept_gaps).lower()}
+    if directories:
+        options["paths"] = ",".join(str(each.absolute()) for each in directories)
+    if nodes is not None:
+        options["nodes"] = nodes
+    lake = Lake(to.absolute())
+    with lake.writing():
+        spark = spark_session("txha archive")
+        try:
+            while True:
+                began = time.monotonic()
+                ArchiveJob(lake.directory, options, max_events).run(spark)
+                manifest = upkeep(lake, keep_days, datetime.now(UTC))
+                rows = sum(entry.rows for entry in manifest.files)
+                ends = ", ".join(f"{node} {end}" for node, end in sorted(manifest.ends.items()))
+                typer.echo(f"{rows} rows in {len(manifest.files)} files, up to {ends or 'nothing yet'}")
+                if not follow:
+                    return
+                time.sleep(max(0.0, began + every - time.monotonic()))
+        finally:
+            spark.stop()

@@ -1,0 +1,148 @@
+"""The streaming job that fills the archive, each event of each node exactly once.
+
+A batch writes files that nobody sees, and then one manifest that names them and says up to which position each node is
+archived. What a batch brings up to there already is left out, so a batch that is repeated (after a crash between the
+manifest and Spark's checkpoint, or with a checkpoint that was lost) adds nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from recovery.crash_points import crash_point
+from recovery.pipeline.archive.files import write_rows
+from recovery.pipeline.archive.lake import FileEntry, Gap, Lake, Manifest
+from recovery.pipeline.session import PipelineError, reason
+from recovery.pipeline.source.options import parse_options
+from recovery.pipeline.source.places import places_of
+from txobserver.ids import Position
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+log = logging.getLogger("txha.pipeline")
+MAX_EVENTS = 5_000_000
+"""Of a batch: what is done again at most after a crash."""
+
+
+@dataclass(frozen=True)
+class ArchiveJob:
+    """From where to where. ``options`` are those of the source (paths, nodes, cluster, failOnDataLoss)."""
+
+    archive: Path
+    options: Mapping[str, str]
+    max_events: int = MAX_EVENTS
+
+    @property
+    def tolerant(self) -> bool:
+        """Whether events that are lost are passed over, and noted as a gap."""
+        return self.options.get("failOnDataLoss", "true").lower() == "false"
+
+    def run(self, spark: SparkSession) -> None:
+        """Archive what is there now.
+
+        Raises PipelineError where that cannot be: no node, one of another cluster, events that are gone.
+        """
+        from pyspark.errors import StreamingQueryException
+
+        lake = Lake(self.archive)
+        before = lake.current()
+        cluster = self._cluster(before)
+        sweep(lake)
+        source = spark.readStream.format("txha").options(**self.options).option("maxEventsPerBatch", self.max_events)
+        ends = {node: {"cluster": cluster, "position": str(end)} for node, end in before.ends.items()}
+        if ends:
+            source = source.option("startingOffsets", json.dumps(ends))
+
+        def append(frame: DataFrame, batch: int) -> None:
+            self.append(frame, cluster)
+
+        writer = source.load().writeStream.option("checkpointLocation", str(self.archive / "checkpoint"))
+        query = writer.foreachBatch(append).trigger(availableNow=True).start()
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            raise PipelineError(reason(error)) from error
+        finally:
+            query.stop()
+
+    def append(self, frame: DataFrame, cluster: str) -> None:
+        """Add what the archive lacks of a batch. Raises PipelineError where events are missing."""
+        lake = Lake(self.archive)
+        before = lake.current()
+        done = {node: end.sequence for node, end in before.ends.items()}
+        entries = frame.mapInArrow(_writer(str(self.archive), done), "entry string").collect()
+        written = [msgspec.json.decode(row.entry, type=FileEntry) for row in entries]
+        add_files(lake, msgspec.structs.replace(before, cluster=cluster), written, self.tolerant)
+
+    def _cluster(self, before: Manifest) -> str:
+        extents = [place.extent("commit") for place in places_of(parse_options(self.options))]
+        clusters = {extent.cluster for extent in extents if extent.cluster}
+        if before.cluster:
+            clusters.add(before.cluster)
+        if len(clusters) != 1:
+            raise PipelineError(f"an archive is of one cluster, not of {len(clusters)}: {', '.join(sorted(clusters))}")
+        return clusters.pop()
+
+
+def add_files(lake: Lake, before: Manifest, written: list[FileEntry], tolerant: bool) -> Manifest:
+    """Commit files that were written, if they follow what is archived without a gap. Returns the manifest.
+
+    ``tolerant``: a gap is noted in the manifest instead of raised as PipelineError.
+    """
+    crash_point("archive.files-written")
+    ends, gaps = dict(before.ends), list(before.gaps)
+    for node in sorted({entry.node for entry in written}):
+        files = [entry for entry in written if entry.node == node]
+        begin = ends[node].sequence + 1 if node in ends else min(entry.first for entry in files)
+        end = max(Position(entry.generation, entry.last) for entry in files)
+        events = sum(entry.events for entry in files)
+        if events != end.sequence - begin + 1:
+            text = f"of the events {begin} to {end.sequence} of node {node} only {events} can be archived"
+            if not tolerant:
+                raise PipelineError(f"{text}; failOnDataLoss=false goes on, and notes the gap")
+            log.warning("%s; failOnDataLoss is false", text)
+            gaps.append(Gap(node, begin, end.sequence))
+        ends[node] = end
+    if not written:
+        return before
+    return lake.commit(msgspec.structs.replace(before, files=(*before.files, *written), ends=ends, gaps=tuple(gaps)))
+
+
+def sweep(lake: Lake) -> None:
+    """Remove files that no manifest has ever named: a job died before it could. Only while nobody writes."""
+    manifest = lake.current()
+    named = {entry.path for entry in manifest.files} | manifest.removed.keys()
+    lake.remove(path for each in list(lake.files()) if (path := str(each.relative_to(lake.directory))) not in named)
+
+
+def _writer(archive: str, done: Mapping[str, int]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a task does with its rows: all of one node, in order."""
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        entries = write_rows(Path(archive), news(batches, done))
+        yield pa.RecordBatch.from_pydict({"entry": [msgspec.json.encode(entry).decode() for entry in entries]}, _ENTRY)
+
+    return write
+
+
+_ENTRY = pa.schema([("entry", pa.string())])
+
+
+def news(batches: Iterable[pa.RecordBatch], done: Mapping[str, int]) -> Iterator[pa.RecordBatch]:
+    """The rows behind the positions up to which their nodes are archived."""
+    for batch in batches:
+        for node, last in done.items():
+            old = pc.and_(pc.equal(batch["node"], node), pc.less_equal(batch["position"], last))
+            batch = batch.filter(pc.invert(old))
+        if batch.num_rows:
+            yield batch

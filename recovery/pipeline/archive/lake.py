@@ -1,0 +1,148 @@
+"""Lake: which Parquet files are the archive. What its newest manifest names is there; anything else is not.
+
+    ARCHIVE/manifest/00000000000000000042.json   the newest counts, as a whole
+    ARCHIVE/data/node=node-1/date=2026-01-31/….parquet
+    ARCHIVE/lock                                  one writer at a time
+
+A change is one new manifest, linked to its name when it is on disk. So a reader sees all of a change or nothing, and
+whoever dies in the middle leaves files that nobody sees, until they are swept.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from recovery.crash_points import crash_point
+from recovery.files import REAL_FILES
+from recovery.pipeline.session import PipelineError
+from txobserver.ids import Position
+
+FORMAT_VERSION = 1
+MANIFESTS_KEPT = 20
+_NAME = re.compile(r"[0-9]{20}\.json")
+
+
+class FileEntry(msgspec.Struct, frozen=True):
+    """One Parquet file: rows of one node and one day (UTC), by position and part."""
+
+    path: str
+    """Relative to the archive"""
+    node: str
+    date: str
+    rows: int
+    events: int
+    bytes: int
+    first: int
+    """The least position in it"""
+    last: int
+    generation: int
+    """Of the last one"""
+    time_first: int
+    """Milliseconds since 1970"""
+    time_last: int
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Events that were gone before they could be archived, where failOnDataLoss is false."""
+
+    node: str
+    first: int
+    last: int
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """The whole archive at one moment. ``ends``: the position up to which each node is archived."""
+
+    format: int = FORMAT_VERSION
+    version: int = 0
+    cluster: str = ""
+    files: tuple[FileEntry, ...] = ()
+    ends: Mapping[str, Position] = {}
+    gaps: tuple[Gap, ...] = ()
+    dropped: Mapping[str, int] = {}
+    """Node -> up to which position days have been given up, by age"""
+    removed: Mapping[str, int] = {}
+    """Path -> since when no manifest names it, in milliseconds since 1970; its readers may not have ended yet"""
+
+
+class Lake:
+    """The archive in ``directory``, which need not exist yet."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._manifests = directory / "manifest"
+
+    @property
+    def exists(self) -> bool:
+        """Whether an archive is there."""
+        return self._manifests.is_dir()
+
+    def current(self) -> Manifest:
+        """The newest manifest, an empty one if there is none. Raises PipelineError."""
+        while versions := self._versions():
+            try:
+                manifest = msgspec.json.decode(versions[-1].read_bytes(), type=Manifest)
+            except FileNotFoundError:
+                continue  # so old by now that it was removed
+            except (OSError, msgspec.DecodeError) as error:
+                raise PipelineError(f"{versions[-1]} cannot be read: {error}") from error
+            if manifest.format != FORMAT_VERSION:
+                raise PipelineError(f"{versions[-1]} has format version {manifest.format}, not {FORMAT_VERSION}")
+            return manifest
+        return Manifest()
+
+    def commit(self, changed: Manifest) -> Manifest:
+        """Make this the archive, durably. Raises PipelineError if another writer was faster."""
+        manifest = msgspec.structs.replace(changed, version=changed.version + 1)
+        self._manifests.mkdir(parents=True, exist_ok=True)
+        path = self._manifests / f"{manifest.version:020d}.json"
+        temporary = path.with_suffix(".new")
+        with temporary.open("wb") as file:
+            file.write(msgspec.json.encode(manifest))
+            file.flush()
+            os.fsync(file.fileno())
+        crash_point("archive.manifest-written")
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            raise PipelineError(f"{path} has been written by another job; only one may write an archive") from None
+        temporary.unlink()
+        REAL_FILES.sync_directory(self._manifests)
+        crash_point("archive.committed")
+        for old in self._versions()[:-MANIFESTS_KEPT]:
+            old.unlink(missing_ok=True)
+        return manifest
+
+    def files(self) -> Iterator[Path]:
+        """Every data file that is there, named by the manifest or not."""
+        return (self.directory / "data").rglob("*.parquet")
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Keep other writers out. Raises PipelineError if there is one."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with (self.directory / "lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise PipelineError(f"another job writes the archive {self.directory}") from None
+            yield
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """Remove files, and the directories that become empty."""
+        for path in paths:
+            (self.directory / path).unlink(missing_ok=True)
+            with suppress(OSError):
+                (self.directory / path).parent.rmdir()
+
+    def _versions(self) -> list[Path]:
+        if not self.exists:
+            return []
+        return sorted(path for path in self._manifests.iterdir() if _NAME.fullmatch(path.name))
