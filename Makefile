@@ -4,7 +4,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 COMPILED := build/compiled/.made
 
-.PHONY: help install demo test lint takeover bench profile bench-growth bench-restart bench-dtx dtx-crashes sim fuzz stress clean
+.PHONY: help install demo test lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-cluster sim fuzz stress clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -65,10 +65,18 @@ bench-dtx: install ## Branches/s through prepare and commit beside plain tx; two
 	@echo "== bench-dtx: distributed transactions beside plain ones"
 	@$(VENV)/bin/python -m python_tests.benchmarks.dtx $(OPTIONS)
 
+bench-spark: install ## The pipeline on Spark: source, growth, start; ten minutes; writes docs/benchmarks (OPTIONS=--quick: 2)
+	@echo "== bench-spark: rows a second, growth, start-up"
+	@$(VENV)/bin/python -m python_tests.benchmarks.spark $(OPTIONS)
+
 dtx-crashes: install ## SIGKILL of everything at every step of a distributed transaction; ten minutes; writes docs
 	@echo "== dtx-crashes: coordinator, brokers and PostgreSQL, killed in turn"
 	@bash tests/system_packages.sh
 	@$(VENV)/bin/python -m python_tests.coordinator.crash_table
+
+spark-cluster: install ## The pipeline by spark-submit on a standalone cluster, and SIGKILL of `txha archive`; three minutes
+	@echo "== spark-cluster: a master and two workers on loopback; jobs killed at each step"
+	@$(VENV)/bin/python -m pytest -m standalone tests/spark
 
 SEEDS ?= 2000
 FIRST ?= 0

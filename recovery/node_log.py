@@ -169,8 +169,10 @@ class NodeLog:
                         return
                     if frame.last >= first:
                         yield frame
-            except TornFrame:
-                return
+            except TornFrame as error:
+                if segment == firsts[-1]:
+                    return
+                raise StoreDamaged(f"{error}; restore it or let the node rejoin with a new store") from None
             except FileNotFoundError:
                 raise self._reclaimed(first) from None
 

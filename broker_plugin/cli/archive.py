@@ -24,6 +24,9 @@ def archive(
     every: Annotated[float, typer.Option(help="With --follow: seconds between batches.", min=0)] = 10.0,
     max_events: Annotated[int, typer.Option(help="Events in one batch.", min=1)] = 5_000_000,
     keep_days: Annotated[int | None, typer.Option(help="Give up older days.", min=0)] = None,
+    grace: Annotated[
+        float, typer.Option(help="Seconds for which readers may go on with files that have been replaced.", min=0)
+    ] = 3600.0,
     accept_gaps: Annotated[
         bool, typer.Option("--accept-gaps", help="Go on, and note it, where events are gone before they were archived.")
     ] = False,
@@ -48,7 +51,7 @@ def archive(
             while True:
                 began = time.monotonic()
                 ArchiveJob(lake.directory, options, max_events).run(spark)
-                manifest = upkeep(lake, keep_days, datetime.now(UTC))
+                manifest = upkeep(lake, keep_days, datetime.now(UTC), grace)
                 rows = sum(entry.rows for entry in manifest.files)
                 ends = ", ".join(f"{node} {end}" for node, end in sorted(manifest.ends.items()))
                 typer.echo(f"{rows} rows in {len(manifest.files)} files, up to {ends or 'nothing yet'}")

@@ -16,6 +16,7 @@ from broker_plugin.cli.layout import ClusterError, read_cluster
 from broker_plugin.cli.parent import end_with
 from broker_plugin.cli.rebuild import rebuild
 from broker_plugin.cli.recover import recover
+from broker_plugin.cli.spark_package import spark_package
 from broker_plugin.cli.stress import stress
 from broker_plugin.compiled import use
 from broker_plugin.node.config import ConfigError, check_places, load_config, parse_settings
@@ -34,6 +35,7 @@ app.command()(stress)
 app.command()(recover)
 app.command()(rebuild)
 app.command()(archive)
+app.command()(spark_package)
 
 
 @app.command()

@@ -45,9 +45,11 @@ def spark_session(
     """
     check_installed()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark.conf import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        SparkContext._ensure_initialized()  # only spark-submit's JVM knows what was set: before, a conf is empty
     given = SparkConf()
     chosen = master or given.get("spark.master", None) or LOCAL
     ours = {**SETTINGS, **(EMBEDDED if chosen.startswith("local") else {})}

@@ -18,16 +18,16 @@ from recovery.pipeline.archive.lake import FileEntry, Lake, Manifest
 
 FULL_ROWS = 500_000
 """A file with so many rows is left as it is."""
-GRACE_SECONDS = 3600.0
 
 
-def upkeep(lake: Lake, keep_days: int | None, now: datetime) -> Manifest:
-    """All of it: compact, give up days beyond ``keep_days``, remove what nobody reads. Returns the manifest then."""
+def upkeep(lake: Lake, keep_days: int | None, now: datetime, grace_seconds: float) -> Manifest:
+    """All of it: compact, give up days beyond ``keep_days``, remove what has not been named for
+    longer than the grace. Returns the manifest then."""
     now_ms = int(now.timestamp() * 1000)
     compact(lake, now_ms)
     if keep_days is not None:
         retain(lake, keep_days, now.astimezone(UTC).date(), now_ms)
-    return remove_unnamed(lake, now_ms)
+    return remove_unnamed(lake, now_ms, grace_seconds)
 
 
 def compact(lake: Lake, now_ms: int, full_rows: int = FULL_ROWS) -> Manifest:
@@ -69,7 +69,7 @@ def retain(lake: Lake, days: int, today: date, now_ms: int) -> Manifest:
     return lake.commit(msgspec.structs.replace(_without(manifest, old, now_ms, []), dropped=dropped))
 
 
-def remove_unnamed(lake: Lake, now_ms: int, grace_seconds: float = GRACE_SECONDS) -> Manifest:
+def remove_unnamed(lake: Lake, now_ms: int, grace_seconds: float) -> Manifest:
     """Remove files that have not been named for longer than the grace. Returns the manifest then."""
     manifest = lake.current()
     gone = [path for path, since in manifest.removed.items() if now_ms - since >= grace_seconds * 1000]

@@ -1,0 +1,24 @@
+"""Our code as one file for ``spark-submit --py-files``; third-party wheels come from the executors' own environment."""
+
+from __future__ import annotations
+
+import importlib
+import zipfile
+from pathlib import Path
+
+NEEDED = ("txobserver", "ha", "recovery", "pyspark_txha")
+"""What runs in a job: the floors up to recovery, and the module by which PySpark finds the source."""
+
+
+def package_code(target: Path) -> int:
+    """Write the zip file; returns how many modules are in it. Raises OSError."""
+    found: dict[str, Path] = {}
+    for name in NEEDED:
+        module = Path(str(importlib.import_module(name).__file__))
+        root = module.parent.parent if module.name == "__init__.py" else module.parent
+        paths = sorted((root / name).rglob("*.py")) if module.name == "__init__.py" else [module]
+        found.update({str(path.relative_to(root)): path for path in paths})
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for inside, path in found.items():
+            archive.write(path, inside)
+    return len(found)
