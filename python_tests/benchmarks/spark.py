@@ -1,0 +1,71 @@
+"""``make bench-spark``: how fast the pipeline on Spark is, on this machine with an embedded session.
+
+    python -m python_tests.benchmarks.spark [--quick] [--only source --only …] [--out docs/benchmarks]
+
+Each part is a module's ``Part``; its figures are written as soon as they are there, beside those of earlier runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from python_tests.benchmarks.compare import machine
+from python_tests.processes import end_on_sigterm
+
+RESULTS, PAGE = "spark.json", "spark.md"
+INTRODUCTION = """# How fast the pipeline on Spark is
+
+Made by `make bench-spark`: one machine, an embedded session on all its processors.
+"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """``measure(quick, place)`` gives figures as JSON can hold them; ``show(figures, out)`` writes plots into ``out``
+    and gives the lines of the page."""
+
+    measure: Callable[[bool, Path], dict[str, Any]]
+    show: Callable[[dict[str, Any], Path], list[str]]
+
+
+def parts() -> dict[str, Part]:
+    """All of them, in the order of the page."""
+    from python_tests.benchmarks import spark_source
+
+    return {"source": spark_source.SOURCE, "growth": spark_source.GROWTH, "start": spark_source.START}
+
+
+def main() -> int:
+    """Measure, write, and print where."""
+    end_on_sigterm()
+    known = parts()
+    parser = argparse.ArgumentParser(description="How fast the pipeline on Spark is.")
+    parser.add_argument("--quick", action="store_true", help="little of everything; writes to build/benchmarks")
+    parser.add_argument("--only", action="append", choices=list(known), help="one part; may be repeated")
+    parser.add_argument("--out", type=Path, help="where results go; docs/benchmarks, or build/benchmarks if quick")
+    options = parser.parse_args()
+    out: Path = options.out or Path("build/benchmarks" if options.quick else "docs/benchmarks")
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / RESULTS
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    for name in options.only or known:
+        with tempfile.TemporaryDirectory(prefix="txha-bench-spark-") as place:
+            found[name] = {"machine": machine(), **known[name].measure(options.quick, Path(place))}
+        path.write_text(json.dumps(found, indent=1) + "\n")
+        lines = [INTRODUCTION]
+        for each, part in known.items():
+            if each in found:
+                lines += [*part.show(found[each], out), "", f"Machine: {found[each]['machine']}.", ""]
+        (out / PAGE).write_text("\n".join(lines))
+    print(f"written to {out / PAGE}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

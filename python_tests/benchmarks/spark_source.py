@@ -1,0 +1,219 @@
+"""The source: beside Parquet of the same rows, growing, and how long it takes to begin."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from python_tests.benchmarks.curves import write_curves
+from python_tests.benchmarks.spark import Part
+from python_tests.benchmarks.spark_logs import BODY, MESSAGES, write_log
+from python_tests.memory import anonymous_bytes
+from recovery.node_log import NodeLog
+from recovery.pipeline.archive.files import write_rows
+from recovery.pipeline.node import END, rows_of
+from recovery.pipeline.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+HEAP = "2g"
+ROUNDS = 3
+EVENTS, QUICK_EVENTS = 2_000_000, 100_000
+SIZES, QUICK_SIZES = (500_000, 2_000_000, 5_000_000, 10_000_000, 20_000_000), (100_000, 400_000)
+WATCH_SECONDS = 0.25
+
+
+@contextmanager
+def session() -> Iterator[SparkSession]:
+    """With a heap that must be enough."""
+    spark = spark_session("txha bench", settings={"spark.driver.memory": HEAP})
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def timed(work: Callable[[], Any]) -> float:
+    """Seconds."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def drained(frame: DataFrame) -> Callable[[], None]:
+    """Every column of every row is read, and nothing is done with it."""
+    return lambda: frame.write.format("noop").mode("overwrite").save()
+
+
+def measure_source(quick: bool, place: Path) -> dict[str, Any]:
+    """Rows a second of the source and of Parquet, in turn; and of one process without Spark."""
+    write_log(place / "node", QUICK_EVENTS if quick else EVENTS)
+    log = NodeLog(place / "node")
+    alone = timed(lambda: [None for _ in rows_of(log, "node-1", 1, END)])
+    entries = write_rows(place / "parquet", rows_of(log, "node-1", 1, END))
+    rows = sum(entry.rows for entry in entries)
+    found: dict[str, list[float]] = {"txha": [], "parquet": []}
+    with session() as spark:
+        frames = {
+            "txha": spark.read.format("txha").load(str(place / "node")),
+            "parquet": spark.read.parquet(str(place / "parquet" / "data")),
+        }
+        for number in range(ROUNDS + 1):
+            for name, frame in frames.items():
+                seconds = timed(drained(frame))
+                print(f"source  round {number}  {name:8} {rows / seconds:10,.0f} rows/s", flush=True)
+                if number:  # the first one warms up
+                    found[name].append(rows / seconds)
+    return {"rows": rows, "alone": rows / alone, **{name: statistics.median(each) for name, each in found.items()}}
+
+
+def show_source(found: dict[str, Any], out: Path) -> list[str]:
+    """The section of the page."""
+    return [
+        "## The source beside Parquet",
+        "",
+        f"{found['rows']:,} rows, all columns, bodies of {BODY} bytes, {MESSAGES} messages in a transaction; read and",
+        f"dropped (`noop`), medians of {ROUNDS} rounds in turn.",
+        "",
+        "| | rows/s | of Parquet |",
+        "|---|---|---|",
+        f"| `txha`, the log | {found['txha']:,.0f} | {found['txha'] / found['parquet']:.2f} |",
+        f"| Parquet of the same rows | {found['parquet']:,.0f} | 1 |",
+        f"| one process without Spark, from the log to Arrow | {found['alone']:,.0f} | |",
+    ]
+
+
+class Memory(threading.Thread):
+    """The most memory that this process's children and theirs had for themselves at once: Java and Python workers."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.highest = 0
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Memory:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        self.join()
+
+    def run(self) -> None:
+        """Look, until it is over."""
+        while not self._ended.wait(WATCH_SECONDS):
+            self.highest = max(self.highest, sum(_own(pid) for pid in _below("self")))
+
+
+def _below(pid: str) -> list[str]:
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += path.read_text().split()
+        except OSError:
+            continue
+    return found + [below for child in found for below in _below(child)]
+
+
+def _own(pid: str) -> int:
+    try:
+        return anonymous_bytes(int(pid))
+    except OSError:
+        return 0
+
+
+def measure_growth(quick: bool, place: Path) -> dict[str, Any]:
+    """A count by kind and queue over logs of several sizes, and the memory for it."""
+    points = []
+    with session() as spark:
+        for size in QUICK_SIZES if quick else SIZES:
+            events = write_log(place / "node", size)
+            frame = spark.read.format("txha").load(str(place / "node")).groupBy("kind", "queue").count()
+            with Memory() as memory:
+                seconds = timed(frame.collect)
+            shutil.rmtree(place / "node")
+            points.append({"events": events, "seconds": seconds, "MiB": memory.highest / 2**20})
+            print(f"growth  {events:>11,} events  {seconds:7.1f} s  {memory.highest / 2**20:6,.0f} MiB", flush=True)
+    return {"points": points}
+
+
+def show_growth(found: dict[str, Any], out: Path) -> list[str]:
+    """The section of the page, and its plot."""
+    points = found["points"]
+    write_curves(
+        out / "spark-growth.svg",
+        "a count by kind and queue",
+        "million events",
+        "seconds",
+        {"seconds": [(point["events"] / 1e6, point["seconds"]) for point in points]},
+    )
+    return [
+        "## Growth",
+        "",
+        f"A count by kind and queue over the log of one node, with a heap of {HEAP}. Memory is that of Java and all",
+        "Python workers together, at its highest.",
+        "",
+        "![growth](spark-growth.svg)",
+        "",
+        "| events | seconds | events/s | MiB |",
+        "|---|---|---|---|",
+        *(
+            f"| {p['events']:,} | {p['seconds']:.1f} | {p['events'] / p['seconds']:,.0f} | {p['MiB']:,.0f} |"
+            for p in points
+        ),
+    ]
+
+
+_FRESH = """
+import json, sys, time
+began = time.perf_counter()
+from recovery.pipeline.session import spark_session
+spark = spark_session()
+started = time.perf_counter()
+frame = spark.read.format("txha").load(sys.argv[1])
+frame.count()
+first = time.perf_counter()
+frame.count()
+print(json.dumps([started - began, first - started, time.perf_counter() - first]))
+"""
+
+
+def measure_start(quick: bool, place: Path) -> dict[str, Any]:
+    """A fresh process: the session, the first query over a thousand events, the second."""
+    write_log(place / "node", 1000)
+    found = []
+    for _ in range(1 if quick else ROUNDS):
+        command = [sys.executable, "-c", _FRESH, str(place / "node")]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        found.append(json.loads(said.splitlines()[-1]))
+    session_, first, second = (statistics.median(each) for each in zip(*found, strict=True))
+    print(f"start  session {session_:.1f} s  first query {first:.1f} s  second {second:.1f} s", flush=True)
+    return {"session": session_, "first": first, "second": second}
+
+
+def show_start(found: dict[str, Any], out: Path) -> list[str]:
+    """The section of the page."""
+    return [
+        "## Beginning",
+        "",
+        "A fresh process, and a log of a thousand events; seconds.",
+        "",
+        "| session | first query | second query |",
+        "|---|---|---|",
+        f"| {found['session']:.1f} | {found['first']:.1f} | {found['second']:.1f} |",
+    ]
+
+
+SOURCE = Part(measure_source, show_source)
+GROWTH = Part(measure_growth, show_growth)
+START = Part(measure_start, show_start)
