@@ -71,6 +71,12 @@ CASES: dict[str, tuple[Site, str, bool, bool]] = {
         False,
         False,
     ),
+    "no record, and one store is damaged": (
+        site(store("a1"), store("b1"), store("c1", condition="damaged"), by=None),
+        "b",
+        False,
+        False,
+    ),
     "no record, and one store was being overwritten, so it was in no ready set": (
         site(store("a1"), store("b1"), store("c1", condition="resyncing"), by=None),
         "b",

@@ -1,0 +1,136 @@
+"""What the recovery planner claims, at many moments of runs full of faults, whoever's store is lost, record or not.
+
+At such a moment all processes might be killed. The simulator knows what has passed the commit point (its one stream),
+which no plan is told: a plan that calls itself sure must hold all of it, and what it says of single events must be so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import combinations, product
+
+import msgspec
+import pytest
+
+from ha.coordination import Record
+from recovery.log import Log
+from recovery.planner.choice import choose, told
+from recovery.planner.facts import Condition, RecordState, Site, Store, Told
+from tests.recovery.helpers import describe
+from tests.simulation.cluster import Cluster
+from tests.simulation.disk import DIRECTORY, SEGMENT_BYTES, Disk
+from tests.simulation.run import LOAD_SECONDS, Run
+from txobserver.ids import Position
+from txobserver.store import StoreDamaged, StoreError
+
+EVERY = 0.07
+SEEDS = range(500, 515)
+
+
+def surveyed(disk: Disk) -> Store:
+    """The facts of a simulated store, as ``recovery.planner.survey`` finds them on a real one."""
+    meta, complete = disk.base.meta, True
+    tail, history = meta.applied, list(meta.history)
+    try:
+        if not meta.resyncing:
+            for frame in Log(DIRECTORY, describe, SEGMENT_BYTES, tail, disk.files).inspect(tail):
+                if not history or frame.generation > history[-1].generation:
+                    history.append(Position(frame.generation, frame.first))
+                tail = frame.position
+    except StoreDamaged:
+        complete = False
+    except StoreError:  # the disk fails just now
+        return Store(node=disk.member.node, condition=Condition.MISSING)
+    condition = Condition.WHOLE if tail.sequence else Condition.EMPTY
+    if meta.resyncing:
+        condition = Condition.RESYNCING
+    elif not complete:
+        condition = Condition.DAMAGED
+    return Store(
+        node=disk.member.node,
+        condition=condition,
+        member=disk.member,
+        tail=tail,
+        applied=meta.applied,
+        history=tuple(history),
+        complete=complete,
+    )
+
+
+def sites(stores: list[Store], record: Record | None) -> Iterator[Site]:
+    """The same crash with every set of stores lost or unusable, and with and without its record."""
+    nodes = frozenset(store.node for store in stores)
+    for count in range(len(stores)):
+        for lost in combinations(sorted(nodes), count):
+            for each, how in product((record, None), (gone, unusable)):
+                left = tuple(how(store) if store.node in lost else store for store in stores)
+                state = RecordState.INTACT if each else RecordState.GONE
+                yield Site(cluster="c", stores=left, record=each, record_state=state, nodes=nodes)
+
+
+def gone(store: Store) -> Store:
+    return Store(node=store.node, condition=Condition.MISSING)
+
+
+def unusable(store: Store) -> Store:
+    """Its node would not start with it, and all of it can be read."""
+    return msgspec.structs.replace(store, condition=Condition.DAMAGED)
+
+
+class Auditor:
+    """Looks again and again while the run lasts; ``seen`` counts what plans said."""
+
+    def __init__(self, run: Run) -> None:
+        self.cluster: Cluster = run.cluster
+        self.seen: Counter[str] = Counter()
+        run.world.after(EVERY, self._look)
+
+    def _look(self) -> None:
+        stores = [surveyed(disk) for _, disk in sorted(self.cluster.disks.items())]
+        for site in sites(stores, self.cluster.coordination.record):
+            self._check(site)
+        if self.cluster.world.now < LOAD_SECONDS + 5:
+            self.cluster.world.after(EVERY, self._look)
+
+    def _check(self, site: Site) -> None:
+        truth = self.cluster.truth
+        passed = Position(truth.generation_at(truth.reference.end), truth.reference.end)
+        choice = choose(site)
+        if choice.chosen is None:
+            return
+        self.seen["sure" if choice.sure else "unsure"] += 1
+        if choice.sure:
+            assert passed.sequence == 0 or choice.chosen.holds(passed), f"{choice} lacks what is acknowledged: {passed}"
+        for store in site.stores:
+            for sequence in range(max(1, store.tail.sequence - 8), store.tail.sequence + 1):
+                position = Position(store.generation_at(sequence), sequence)
+                if position.generation and not choice.chosen.holds(position):
+                    self._check_told(told(position, choice, site), position)
+
+    def _check_told(self, said: Told, position: Position) -> None:
+        truth = self.cluster.truth
+        passed = position.sequence <= truth.reference.end
+        passed = passed and truth.generation_at(position.sequence) == position.generation
+        self.seen[said.value] += 1
+        assert not (said is Told.NEVER and passed), f"{position} was never told, it says, and has passed"
+        assert not (said is Told.ACKNOWLEDGED and not passed), f"{position} was acknowledged, it says, and was not"
+
+
+@pytest.fixture(scope="module")
+def audited() -> Counter[str]:
+    """What plans said in all runs; whatever was wrong has failed by then."""
+    seen: Counter[str] = Counter()
+    for seed in SEEDS:
+        run = Run(seed)
+        auditor = Auditor(run)
+        result = run.run()
+        assert not result.broken, f"seed {seed}: {result.broken}"
+        seen += auditor.seen
+    return seen
+
+
+def test_whatever_a_plan_says_is_so(audited: Counter[str]) -> None:
+    """And it says everything that there is to say, so none of it holds because it was never said."""
+    assert set(audited) == {"sure", "unsure", "acknowledged", "unknown", "never"}
+    assert audited["sure"] > 1000 and audited["unsure"] > 1000
