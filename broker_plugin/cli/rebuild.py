@@ -17,10 +17,10 @@ def rebuild(
     ] = None,
     archive: Annotated[Path | None, typer.Option("--archive", help="What `txha archive` has written.")] = None,
     archived_node: Annotated[
-        str | None, typer.Option("--archived-node", help="Whose events of the archive to take; any node's are as good.")
+        str | None, typer.Option("--archived-node", help="Take only this node's events of the archive.")
     ] = None,
     node: Annotated[str | None, typer.Option("--node", help="The new node's name; else that of its directory.")] = None,
-    cluster: Annotated[str | None, typer.Option("--cluster", help="The cluster's id; else that of the log.")] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", help="Refuse another cluster's events.")] = None,
     outcomes_kept: Annotated[int, typer.Option(help="As in the nodes' configuration.")] = 100_000,
     outcome_seconds: Annotated[float, typer.Option(help="As in the nodes' configuration.")] = 86_400.0,
     as_json: Json = False,

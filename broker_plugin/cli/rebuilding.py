@@ -41,12 +41,17 @@ def run(
     for path in (log, archive):
         if path is not None and not path.is_dir():
             raise BadArgument(f"there is no directory {path}")
-    if log is None and cluster is None:
-        raise BadArgument("give --cluster: an archive does not say which cluster its events are of")
-    whose = cluster or cluster_of([log] if log else [])
-    identity = Identity(FORMAT_VERSION, whose, node or into.absolute().name, secrets.token_hex(4))
+    clusters = {cluster} if cluster else set()
+    events: Iterable[Located] = ()
+    if archive is not None:
+        of_archive, events = _archived(archive, archived_node)
+        clusters.add(of_archive)
+    if log is not None:
+        clusters.add(cluster_of([log]))
+    if len(clusters) > 1:
+        raise BadArgument(f"these are of different clusters: {', '.join(sorted(clusters))}")
+    identity = Identity(FORMAT_VERSION, clusters.pop(), node or into.absolute().name, secrets.token_hex(4))
     commit = commit_point(log) if log is not None else 0
-    events: Iterable[Located] = _archived(archive, archived_node) if archive is not None else ()
 
     def progress(sequence: int) -> None:
         print(f"txha: up to event {sequence:,}", file=sys.stderr)
@@ -65,10 +70,13 @@ def commit_point(log: Path) -> int:
         return 0
 
 
-def _archived(archive: Path, node: str | None) -> Iterable[Located]:
+def _archived(archive: Path, node: str | None) -> tuple[str, Iterable[Located]]:
+    """Whose archive it is, and its events."""
     if find_spec("pyarrow") is None:
         raise BadArgument("--archive needs pyarrow: pip install 'txha[spark]'")
-    raise BadArgument(f"{archive} cannot be read yet ({node})")
+    from recovery.pipeline.archive.stream import archived_events, cluster_of_archive
+
+    return cluster_of_archive(archive), archived_events(archive, node)
 
 
 def _tell(made: Rebuilt, into: Path, identity: Identity, as_json: bool) -> None:

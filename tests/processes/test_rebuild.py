@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
+from broker_plugin.cli.layout import cluster_id
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
 from recovery.dtx.methods import XidFields
+from recovery.pipeline.archive.lake import Lake
+from recovery.planner.apply import PARTS
+from recovery.segment import segment_firsts, segment_path
 from tests.amqp.dtx_client import DtxChannel
 from tests.processes.crashed import status_of, txha
 from tests.processes.many_branches import port_of
+from tests.spark.test_rebuild import archive
 
 BRANCH = XidFields(1, b"in doubt", b"b")
 
@@ -21,8 +27,8 @@ def work(cluster: LocalCluster, node: str) -> DtxChannel:
     channel = DtxChannel(port_of(cluster, node))
     for queue in ("in", "out"):
         channel.declare(queue)
-    channel.publish("in", *(b"%d" % number for number in range(200)))
-    for _ in range(20):
+    for part in range(20):
+        channel.publish("in", *(b"%d" % number for number in range(10 * part, 10 * part + 10)))
         channel.take("in")
     channel.start(BRANCH)
     channel.take("in")
@@ -32,30 +38,51 @@ def work(cluster: LocalCluster, node: str) -> DtxChannel:
     return channel
 
 
-def test_a_store_made_from_a_live_log_catches_up_and_commits_what_was_in_doubt(tmp_path: Path) -> None:
-    with LocalCluster(tmp_path / "cluster", 3, "--set", "store.checkpoint_seconds=0.3") as cluster:
+def without_its_beginning(source: Path, to: Path) -> Path:
+    """A copy of a log, which has been reclaimed up to somewhere; as a node's directory."""
+    shutil.copytree(source / "log", to / "log")
+    firsts = segment_firsts(to / "log")
+    for first in firsts[:-1]:
+        segment_path(to / "log", first).unlink()
+    return to
+
+
+def rebuilt(*words: str | Path) -> tuple[dict[str, Any], str]:
+    """What ``txha rebuild --json`` says, and what it says meanwhile."""
+    answer = txha("rebuild", *words, "--json")
+    assert answer.returncode == 0, answer.stderr
+    return json.loads(answer.stdout), answer.stderr
+
+
+def test_a_store_made_from_events_catches_up_and_commits_what_was_in_doubt(tmp_path: Path) -> None:
+    settings = ("store.checkpoint_seconds=0.3", "store.segment_bytes=4096")
+    with LocalCluster(tmp_path / "cluster", 3, *(f"--set={each}" for each in settings)) as cluster:
         primary = cluster.primary()
         assert primary is not None
+        source = cluster.directory / primary
         channel = work(cluster, primary)
         lost = cluster.backups()[0]
         cluster.kill(lost)
-        directory = cluster.directory / lost
-        for part in ("log", "state"):
-            shutil.rmtree(directory / part)
-        (directory / "identity.json").unlink()
-        answer = txha("rebuild", "--log", cluster.directory / primary, "--into", directory, "--json")
-        assert answer.returncode == 0, answer.stderr
-        made = json.loads(answer.stdout)
+        made, said = rebuilt("--log", source, "--into", tmp_path / "same")
         status = status_of(cluster, primary)
-        assert (made["node"], made["position"]) == (lost, status["position"]), "nothing has happened since"
-        assert made["queues"] == status["queues"] and "up to event" in answer.stderr
+        assert (made["position"], made["queues"]) == (status["position"], status["queues"]), (
+            "nothing has happened since"
+        )
+        assert "up to event" in said
+
+        directory = cluster.directory / lost
+        for part in PARTS:
+            (directory / part).rename(tmp_path / part)
+        log = without_its_beginning(source, tmp_path / "reclaimed")
+        refused = txha("rebuild", "--log", log, "--into", directory)
+        assert refused.returncode == 2 and "are in neither the archive nor the log" in refused.stderr
+        last = segment_firsts(log / "log")[0] + 2
+        archive(Lake(tmp_path / "lake"), source, 1, last, cluster_id(cluster.directory) or "")
+        made, _ = rebuilt("--archive", tmp_path / "lake", "--log", log, "--into", directory)
+        assert (made["node"], made["position"]) == (lost, status["position"])
+        assert made["applied"].endswith(f".{last}"), "of the rest nothing says that it has passed the commit point"
         channel.publish("in", b"later")
-        cluster.start_node(lost)
-        cluster.wait_state(lost, "ready")
-        said = (cluster.directory / primary / "node.log").read_text()
-        joined = said[said.rindex(f"{lost} is out of the ready set") :]
-        assert f"backup {lost} attached at {made['position'].partition('.')[2]}" in joined
-        assert "resynchronises" not in joined
+        joins(cluster, primary, lost, int(made["position"].partition(".")[2]), settings)
         assert channel.commit(BRANCH) == 0
         wait_until(
             lambda: len({json.dumps(node["queues"], sort_keys=True) for node in cluster.status()}) == 1, 10, "agreement"
@@ -64,6 +91,15 @@ def test_a_store_made_from_a_live_log_catches_up_and_commits_what_was_in_doubt(t
         cluster.wait_state(lost, "active")
         here = DtxChannel(port_of(cluster, lost))
         assert here.drain("out") == [b"result"] and here.count("in") == 180
+
+
+def joins(cluster: LocalCluster, primary: str, node: str, at: int, settings: tuple[str, ...]) -> None:
+    """A node follows from where its log ends, and nothing is copied."""
+    cluster.start_node(node, settings=settings)
+    cluster.wait_state(node, "ready")
+    said = (cluster.directory / primary / "node.log").read_text()
+    joined = said[said.rindex(f"{node} is out of the ready set") :]
+    assert f"backup {node} attached at {at}, " in joined and "resynchronises" not in joined
 
 
 def test_what_cannot_be_made_is_said_in_a_sentence(tmp_path: Path) -> None:

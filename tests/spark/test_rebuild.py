@@ -1,0 +1,106 @@
+"""A node's store out of the archive: the one that a log would have made, and damage is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from recovery.pipeline.archive.files import write_rows
+from recovery.pipeline.archive.job import add_files
+from recovery.pipeline.archive.lake import Lake
+from recovery.pipeline.archive.stream import archived_events, cluster_of_archive, furthest
+from recovery.pipeline.node import node_table
+from recovery.rebuild import Located
+from tests.recovery.planner.stores import make_store
+from tests.recovery.test_rebuild import FIRST, LAST, SECOND, TAIL, archived, cut, loaded, made
+from txobserver.store import StoreDamaged, StoreError
+
+
+def node(directory: Path) -> Path:
+    """A node that has applied all."""
+    assert make_store(directory, [(1, FIRST), (2, SECOND)], LAST) == TAIL
+    return directory
+
+
+def archive(lake: Lake, source: Path, first: int, last: int, cluster: str = "cluster") -> None:
+    """Part of a node's log, as the job archives it."""
+    rows = [
+        batch.filter([first <= at <= last for at in batch["position"].to_pylist()])
+        for batch in node_table(source).to_batches()
+    ]
+    before = msgspec.structs.replace(lake.current(), cluster=cluster)
+    add_files(lake, before, write_rows(lake.directory, rows), tolerant=False)
+
+
+def events(lake: Lake, name: str | None = None) -> list[Located]:
+    return list(archived_events(lake.directory, name))
+
+
+def test_every_event_comes_back_and_makes_the_same_store(tmp_path: Path) -> None:
+    lake, source = Lake(tmp_path / "lake"), node(tmp_path / "a")
+    for first in range(1, LAST + 1, 10):
+        archive(lake, source, first, first + 9)
+    assert events(lake) == list(archived(source)) and cluster_of_archive(lake.directory) == "cluster"
+    made(tmp_path / "new", archived_events(lake.directory))
+    assert loaded(tmp_path / "new") == loaded(source, "a")
+
+
+def test_the_log_goes_on_where_the_archive_ends(tmp_path: Path) -> None:
+    lake, source = Lake(tmp_path / "lake"), node(tmp_path / "a")
+    whole = loaded(source, "a")
+    archive(lake, source, 1, 20)
+    made(tmp_path / "new", archived_events(lake.directory), cut(source, 5))
+    assert loaded(tmp_path / "new") == whole
+
+
+def test_what_one_node_lacks_comes_from_another(tmp_path: Path) -> None:
+    """One was archived from the beginning and then died; another came later."""
+    lake, a, b = Lake(tmp_path / "lake"), node(tmp_path / "a"), node(tmp_path / "b")
+    archive(lake, a, 1, 12)
+    archive(lake, b, 8, 30)
+    archive(lake, a, 13, 15)
+    assert events(lake) == list(archived(a, 30))
+    assert [len(events(lake, name)) for name in "ab"] == [15, 0]
+    with pytest.raises(StoreError, match=r"the events 1 to \d+ are in neither"):
+        made(tmp_path / "new", archived_events(lake.directory, "b"), cut(b, 3))
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "a file is missing": lambda path: path.unlink(),
+    "a file is cut short": lambda path: path.write_bytes(path.read_bytes()[:-10]),
+    "a file has lost its middle": lambda path: path.write_bytes(path.read_bytes()[:200]),
+    "a file is empty": lambda path: path.write_bytes(b""),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_is_said_and_no_store_is_made(tmp_path: Path, name: str) -> None:
+    lake, source = Lake(tmp_path / "lake"), node(tmp_path / "a")
+    archive(lake, source, 1, 10)
+    archive(lake, source, 11, LAST)
+    last = max(lake.current().files, key=lambda entry: entry.first)
+    DAMAGE[name](lake.directory / last.path)
+    with pytest.raises(StoreDamaged, match=r"lake cannot be read behind event (9|10): "):
+        made(tmp_path / "new", archived_events(lake.directory))
+    assert not (tmp_path / "new" / "identity.json").exists()
+
+
+def test_a_file_that_holds_other_rows_than_the_manifest_says(tmp_path: Path) -> None:
+    lake, other, source = Lake(tmp_path / "lake"), Lake(tmp_path / "other"), node(tmp_path / "a")
+    archive(lake, source, 1, 10)
+    archive(lake, source, 11, 20)
+    path = lake.directory / lake.current().files[1].path
+    for last, sentence in ((10, "came after"), (15, "a's events 16 to 20 are not in the files that should hold them")):
+        archive(other, source, last - 4, last)
+        path.write_bytes((other.directory / other.current().files[-1].path).read_bytes())
+        with pytest.raises(StoreDamaged, match=sentence):
+            events(lake)
+
+
+def test_no_archive(tmp_path: Path) -> None:
+    with pytest.raises(StoreDamaged, match="is no archive"):
+        cluster_of_archive(tmp_path)
+    assert events(Lake(tmp_path)) == [] and furthest([], 1) is None
