@@ -42,7 +42,7 @@ class _File:
         folder = archive / "data" / f"node={quote(day.node, safe='')}" / f"date={day.date}"
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / f"{uuid.uuid4().hex}.parquet"
-        self._writer = pq.ParquetWriter(self._path, ARROW, compression=COMPRESSION)
+        self._writer = pq.ParquetWriter(self._path, ARROW, compression=COMPRESSION, write_page_checksum=True)
         self._pending: list[pa.RecordBatch] = []
         self._positions: list[Any] = []
         self._times: list[Any] = []
@@ -150,8 +150,13 @@ def rows_of_files(archive: Path, entries: Iterable[FileEntry]) -> Iterator[pa.Re
 
 def _in_order(archive: Path, entries: list[FileEntry]) -> Iterator[pa.RecordBatch]:
     if len(entries) == 1:
-        with pq.ParquetFile(archive / entries[0].path) as file:
+        with pq.ParquetFile(archive / entries[0].path, page_checksum_verification=True) as file:
             yield from file.iter_batches(GROUP_ROWS)
         return
-    table = pa.concat_tables([pq.read_table(archive / entry.path, partitioning=None) for entry in entries])
+    table = pa.concat_tables([_whole(archive / entry.path) for entry in entries])
     yield from table.sort_by([("position", "ascending"), ("part", "ascending")]).to_batches(GROUP_ROWS)
+
+
+def _whole(path: Path) -> pa.Table:
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        return file.read()

@@ -14,6 +14,10 @@ from recovery.pipeline.archive.lake import FileEntry, Lake
 from recovery.pipeline.node import END, EVERYTHING
 from recovery.pipeline.selection import Condition, Selection
 
+CHECKED = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
+"""Every page has a checksum (``files``): a flipped bit is an error, not another event."""
 _PRUNED = ("transaction", "queue", "kind", "xid")
 """Columns by whose least and greatest values whole row groups are passed over."""
 
@@ -47,7 +51,8 @@ def wanted_files(archive: Path, selection: Selection = EVERYTHING) -> list[FileE
 def file_rows(archive: Path, paths: list[str], selection: Selection) -> Iterator[pa.RecordBatch]:
     """The selected rows of some files."""
     for path in paths:
-        for batch in ds.dataset(archive / path).to_batches(filter=_filter(selection), batch_size=10_000):
+        dataset = ds.dataset(archive / path, format=CHECKED)
+        for batch in dataset.to_batches(filter=_filter(selection), batch_size=10_000):
             if (chosen := selection.apply(batch)).num_rows:
                 yield chosen
 

@@ -46,7 +46,7 @@ def archived_events(archive: Path, node: str | None = None) -> Iterator[tuple[Po
                 yield recorded.position, recorded.event
             if first <= last:
                 raise PipelineError(f"{name}'s events {first} to {last} are not in the files that should hold them")
-    except (PipelineError, OSError, pa.ArrowException, ValueError, KeyError) as error:
+    except (PipelineError, OSError, pa.ArrowException, ValueError, TypeError, KeyError) as error:
         raise StoreDamaged(f"the archive {archive} cannot be read behind event {first - 1}: {error}") from None
 
 
