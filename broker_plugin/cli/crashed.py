@@ -65,7 +65,8 @@ def _of_directory(directory: Path, coordination: Path | None) -> Crashed:
     except ClusterError:  # it is gone or damaged: what looks like a node is one
         entries = []
     directories = {name: directory / name for name in names or ()}
-    directories |= {path.name: path for path in directory.iterdir() if path.is_dir() and _is_node(path)}
+    if not directories:
+        directories = {path.name: path for path in directory.iterdir() if path.is_dir() and _is_node(path)}
     if not directories:
         raise BadArgument(f"{directory} holds neither a cluster nor a node")
     identifier = cluster_id(directory) if entries else None

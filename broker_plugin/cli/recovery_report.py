@@ -134,7 +134,7 @@ def _next(plan: Plan, crashed: Crashed, decisions: list[Path], databases: list[s
 
 
 def _start(crashed: Crashed) -> list[dict[str, str]]:
-    if crashed.directory is not None:
+    if crashed.directory is not None and crashed.ports:
         command = f"--nodes {len(crashed.directories)} --base-port {min(crashed.ports)}"
         words = shlex.quote(str(crashed.directory))
         return [

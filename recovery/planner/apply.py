@@ -61,7 +61,9 @@ def nobody_runs(directories: Mapping[str, Path], change: bool) -> Iterator[None]
                 continue
             try:
                 descriptor = lock_directory(directory) if change else _locked(directory)
-            except StoreError:
+            except StoreError as error:
+                if "in use" not in str(error):
+                    raise
                 raise StoreError(f"{name} is running: {directory} is in use; stop all of the cluster first") from None
             stack.callback(os.close, descriptor)
         yield
@@ -69,7 +71,10 @@ def nobody_runs(directories: Mapping[str, Path], change: bool) -> Iterator[None]
 
 def _locked(directory: Path) -> int:
     """As ``lock_directory``, and nothing is written. Raises StoreError."""
-    descriptor = os.open(directory / "lock", os.O_RDONLY)
+    try:
+        descriptor = os.open(directory / "lock", os.O_RDONLY)
+    except OSError as error:
+        raise explain(error, directory) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -116,7 +116,7 @@ def _ours(site: Site) -> Sequence[Store]:
 def _may_have_been_ready(site: Site) -> list[str]:
     """The nodes whose stores are lost, and may have been those of members of the last ready set."""
     there = {store.node for store in site.stores if store.condition in _LACKS_NOTHING}
-    named = {store.node for store in site.stores} | (site.nodes or frozenset())
+    named = {store.node for store in _ours(site)} | (site.nodes or frozenset())
     return sorted(named - there)
 
 

@@ -83,6 +83,12 @@ CASES: dict[str, tuple[Site, str, bool, bool]] = {
         True,
         False,
     ),
+    "no record, and somebody has left the store of another cluster here": (
+        site(store("a1"), store("b1"), store("c1"), store("x9", "9.9", condition="foreign"), by=None),
+        "c",
+        True,
+        False,
+    ),
     "no record, and nobody knows how many nodes there are": (site(store("a1"), by=None, nodes=None), "a", False, False),
     "a damaged record is none": (
         site(store("a1"), store("b1"), store("c1"), by=None, state="damaged"),

@@ -1,0 +1,87 @@
+"""Which cluster is meant by directories of one that does not run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from broker_plugin.cli.asking import BadArgument
+from broker_plugin.cli.crashed import crashed_cluster
+from broker_plugin.cli.recovering import run
+from tests.recovery.planner.stores import beginning, make_store
+
+NODES = frozenset({"a", "b"})
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A cluster of a and b, as ``txha cluster`` leaves it."""
+    nodes = []
+    for name, port in (("a", 5701), ("b", 5702)):
+        make_store(tmp_path / name, [(1, beginning(2))], 2)
+        peers = "".join(f'[[peers]]\nname = "{other}"\nhost = "h"\nport = 1\n' for other in sorted(NODES - {name}))
+        record = tmp_path / "coordination.sqlite"
+        (tmp_path / name / "node.toml").write_text(f'name = "{name}"\ncoordination = "{record}"\n{peers}')
+        nodes.append({"name": name, "pid": 17, "amqp_port": port, "dir": f"/where/it/once/was/{name}"})
+    (tmp_path / "cluster.json").write_text(json.dumps({"cluster": "cluster", "nodes": nodes}))
+    return tmp_path
+
+
+def test_a_cluster_s_directory_wherever_it_stands_now(directory: Path) -> None:
+    make_store(directory / "b.old", [(1, beginning(2))], 2)
+    found = crashed_cluster([directory], None)
+    assert found.directories == {name: directory / name for name in NODES}
+    assert (found.cluster, found.nodes, found.ports) == ("cluster", NODES, (5701, 5702))
+    assert found.record == directory / "coordination.sqlite"
+    assert set(found.locked) == {*NODES, "the cluster"}
+
+
+def test_without_the_cluster_s_file_what_looks_like_a_node_is_one(directory: Path) -> None:
+    for damage in (lambda path: path.write_text("{"), lambda path: path.unlink()):
+        damage(directory / "cluster.json")
+        found = crashed_cluster([directory], None)
+        assert set(found.directories) == NODES and found.cluster == "cluster" and found.nodes is None
+
+
+def test_directories_of_nodes_say_who_else_there_is(directory: Path) -> None:
+    found = crashed_cluster([directory / "a"], None)
+    assert found.directories == {"a": directory / "a"} and found.nodes == NODES and found.directory is None
+    assert found.record == directory / "coordination.sqlite"
+    (directory / "a" / "node.toml").unlink()
+    found = crashed_cluster([directory / "a", directory / "b"], None)
+    assert set(found.directories) == NODES and found.nodes is None, "one of them does not say"
+
+
+def test_a_node_without_its_identity_is_known_by_its_configuration(directory: Path) -> None:
+    (directory / "a" / "identity.json").unlink()
+    (directory / "a").rename(directory / "somewhere")
+    assert set(crashed_cluster([directory / "somewhere"], None).directories) == {"a"}
+
+
+def test_what_does_not_belong_together(directory: Path, tmp_path: Path) -> None:
+    (directory / "b" / "node.toml").write_text('name = "b"\ncoordination = "/elsewhere/record"\n')
+    with pytest.raises(BadArgument, match="do not share one coordination file"):
+        crashed_cluster([directory / "a", directory / "b"], None)
+    given = crashed_cluster([directory / "a", directory / "b"], tmp_path / "record")
+    assert given.record == tmp_path / "record"
+    with pytest.raises(BadArgument, match="are both of a"):
+        crashed_cluster([directory / "a", directory / "a"], None)
+
+
+def test_the_plan_ends_with_commands_that_can_be_given(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The cluster by its command; its nodes one by one where nobody knows the cluster any more."""
+    for cluster_file in ("there", "damaged"):
+        if cluster_file == "damaged":
+            (directory / "cluster.json").write_text("{")
+        status = run([directory], None, [], [], apply=False, accept_data_loss=False, as_json=True)
+        report = json.loads(capsys.readouterr().out)
+        assert (status, report["promote"]) == (int(cluster_file == "damaged"), "b")
+        commands = [step["command"] for step in report["next"]]
+        if cluster_file == "there":
+            assert commands == [f"txha cluster --dir {directory} --nodes 2 --base-port 5701"]
+        else:
+            assert commands == [f"txha node --config {directory}/{name}/node.toml" for name in "ab"]
+        run([directory], None, [], [], apply=False, accept_data_loss=False, as_json=False)
+        assert "Promote b." in capsys.readouterr().out
