@@ -12,6 +12,7 @@ import typer
 from broker_plugin.cli import dtx
 from broker_plugin.cli.archive import archive
 from broker_plugin.cli.asking import BadArgument, Dir, Json, best_node, node_entry, node_status
+from broker_plugin.cli.audit import audit
 from broker_plugin.cli.layout import ClusterError, read_cluster
 from broker_plugin.cli.parent import end_with
 from broker_plugin.cli.rebuild import rebuild
@@ -36,6 +37,7 @@ app.command()(recover)
 app.command()(rebuild)
 app.command()(archive)
 app.command()(spark_package)
+app.command()(audit)
 
 
 @app.command()

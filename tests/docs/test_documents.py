@@ -13,12 +13,14 @@ from broker_plugin.cli.main import app
 from broker_plugin.node.config import NodeConfig
 from python_tests.stress.faults import FAULTS
 from recovery.crash_points import CRASH_POINTS
+from recovery.pipeline.audit.names import BREACHES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OPERATIONS = ROOT / "docs" / "operations.md"
 STRESS = ROOT / "docs" / "stress.md"
 RECOVERY = ROOT / "docs" / "recovery.md"
+AUDIT = ROOT / "docs" / "audit.md"
 
 
 def _anchors(page: Path) -> set[str]:
@@ -117,3 +119,14 @@ def test_every_option_of_the_stress_suite_and_its_default() -> None:
     assert {name: float(value) for name, value in shown.items() if value != "auto"} == {
         name: default for name, default in options.items() if isinstance(default, int | float) and default is not False
     } | {"--seed": 7}
+
+
+def test_every_breach_that_the_audit_can_find() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \| (P\d) \| (.*) \|$", _section("What it finds", AUDIT), re.MULTILINE)
+    assert rows == [(name, breach.promise, breach.meaning) for name, breach in BREACHES.items()]
+
+
+def test_every_option_of_the_audit() -> None:
+    command = get_command(app).commands["audit"]  # type: ignore[attr-defined]
+    options = {name for option in command.params for name in option.opts if name.startswith("--")}
+    assert set(re.findall(r"^\| `(--\w+)` \|", AUDIT.read_text(), re.MULTILINE)) == options

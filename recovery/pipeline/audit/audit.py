@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from recovery.pipeline.audit import clients as told_by
 from recovery.pipeline.audit.course import course_of
 from recovery.pipeline.audit.differences import Comparison, compare, differing, holes, stream_rows
-from recovery.pipeline.audit.facts import behind, chapters_of, facts_of
+from recovery.pipeline.audit.facts import behind, chapters_of, facts_of, moment
 from recovery.pipeline.audit.findings import all_of, evidence_of, some_of, with_evidence
 from recovery.pipeline.audit.messages import flow_of, messages_of, misled, moves_of
 from recovery.pipeline.audit.report import Doubt, QueueView, Report, node_views, notes_on
@@ -42,19 +42,17 @@ def audit(
     rows: DataFrame,
     history: DataFrame | None = None,
     parquet: Path | None = None,
-    keep: bool = False,
+    costly: bool = False,
     say: Say = lambda text: None,
 ) -> Report:
     """The verdict on logs, as rows of ``schema.ARROW`` of any number of nodes.
 
     ``history``: the clients' own (docs/stress.md). ``parquet``: a directory for the tables ``findings``, ``evidence``
-    and ``transactions``. ``keep``: rows are costly to read again (logs, not Parquet), so what is needed of them is kept
+    and ``transactions``. ``costly``: rows are decoded from logs at each reading, so what is needed of them is kept
     on disk meanwhile. ``say`` is told what goes on. Raises PipelineError if there is nothing to audit.
     """
-    if history is not None and (missing := told_by.COLUMNS - set(history.columns)):
-        raise PipelineError(f"this is no history of clients: it has no {', '.join(sorted(missing))}")
     facts = facts_of(rows, history is not None)
-    if keep:
+    if costly:
         facts = facts.persist(StorageLevel.DISK_ONLY)
     say("looking where the logs begin and end")
     chapters = chapters_of(facts)
@@ -131,7 +129,10 @@ def _totals(tables: _Tables, stream: Stream) -> dict[str, int]:
 
 def _doubts(tables: _Tables) -> list[Doubt]:
     rows = in_doubt(tables.transactions).limit(DOUBTS).collect()
-    return [Doubt(row["transaction"], row["xid"], row["events"], row["prepared"], row["prepared_at"]) for row in rows]
+    return [
+        Doubt(row["transaction"], row["xid"], row["events"], row["prepared"], moment(row["prepared_at"]))
+        for row in rows
+    ]
 
 
 def _queues(tables: _Tables, comparison: Comparison) -> list[QueueView]:

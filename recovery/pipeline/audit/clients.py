@@ -1,7 +1,6 @@
 """The stream against the clients' own history (docs/stress.md): what they were told, sent and saw (P1 to P6, P8).
 
-Both name a message in the same way: by AMQP's message-id, or by the first word of the body. That says which
-transaction of the log is which of a client's.
+The body of a message begins with its id in the history. That says which transaction of the log is which of a client's.
 
 The clocks of the two have nothing in common. When the stream begins late (retention), what a client did before cannot
 be asked of it. What began after the answer to a transaction that stands in the stream as a whole, must stand there too.

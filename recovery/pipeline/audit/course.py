@@ -9,7 +9,7 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from recovery.pipeline.audit.facts import Chapter
+from recovery.pipeline.audit.facts import Chapter, moment
 from recovery.pipeline.audit.stream import Stream
 
 STEPS = 120
@@ -102,7 +102,7 @@ def _intervals(transactions: DataFrame, seconds: int) -> list[Interval]:
     found = []
     for row in summed.orderBy("at").collect():
         p50, p99 = row["shares"] or (None, None)
-        found.append(Interval(row["at"], row["committed"], row["rolled_back"], p50, p99, row["longest"]))
+        found.append(Interval(moment(row["at"]), row["committed"], row["rolled_back"], p50, p99, row["longest"]))
     return found
 
 
@@ -117,4 +117,4 @@ def _flows(messages: DataFrame, seconds: int) -> list[Flow]:
     summed = summed.filter("queue IS NOT NULL")
     busiest = summed.groupBy("queue").agg(F.sum("put").alias("all")).orderBy(F.desc("all"), "queue").limit(QUEUES)
     rows = summed.join(F.broadcast(busiest.select("queue")), "queue").orderBy("queue", "at").collect()
-    return [Flow(row["queue"], row["at"], row["put"], row["taken"]) for row in rows]
+    return [Flow(row["queue"], moment(row["at"]), row["put"], row["taken"]) for row in rows]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
 from typing import NamedTuple
@@ -25,8 +25,9 @@ FIELDS = (
     "node", "generation", "position", "part", "kind", "transaction", "xid", "number", "queue_id", "queue", "place",
     "replication_id", "commit", "detail", "time",
 )  # fmt: skip
-MESSAGE = "coalesce(message_id, substring_index(cast(body AS string), ' ', 1))"
-"""A message's id as clients know it: AMQP's message-id, or else the first word of its body, as in ``txha stress``."""
+MESSAGE = "substring_index(cast(body AS string), ' ', 1)"
+"""A message's id as the clients' history knows it: its body begins with it (docs/stress.md). AMQP's message-id would
+not do: some client libraries make one up for every message."""
 
 
 class Chapter(NamedTuple):
@@ -50,6 +51,11 @@ def facts_of(rows: DataFrame, with_messages: bool) -> DataFrame:
     return rows.select(*FIELDS, mark, *([message] if with_messages else []))
 
 
+def moment(collected: datetime) -> datetime:
+    """A time that was collected, which PySpark gives in this machine's zone without saying so, in UTC."""
+    return collected.astimezone(UTC)
+
+
 def chapters_of(facts: DataFrame) -> list[Chapter]:
     """Which generations each log holds."""
     works = "kind = 'publish' OR kind = 'decide' AND commit"
@@ -65,10 +71,14 @@ def chapters_of(facts: DataFrame) -> list[Chapter]:
     return [
         Chapter(
             Span(row["node"], row["generation"], row["first"], row["last"]),
-            row["began"], row["ended"], row["worked"], row["stopped"], row["primary"],
+            moment(row["began"]),
+            moment(row["ended"]),
+            row["worked"] and moment(row["worked"]),
+            row["stopped"] and moment(row["stopped"]),
+            row["primary"],
         )
         for row in found.collect()
-    ]  # fmt: skip
+    ]
 
 
 def within(spans: Iterable[Span]) -> Column:

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from recovery.pipeline.audit.facts import any_of
+from recovery.pipeline.audit.facts import any_of, moment
 from recovery.pipeline.audit.names import BREACHES
 
 FIELDS = {
@@ -99,7 +99,7 @@ def with_evidence(found: Sequence[Finding], rows: DataFrame) -> None:
         .orderBy("position", "node", "part")
     )
     for row in shown.collect():
-        told = row.asDict()
+        told = {**row.asDict(), "time": moment(row["time"])}
         for finding, key in zip(found, keys, strict=True):
             if len(finding.evidence) < EVIDENCE and any(told[column] == value for column, value in key.items()):
                 finding.evidence.append(told)

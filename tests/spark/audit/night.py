@@ -8,19 +8,26 @@ whose store was copied, one that was cut off and still holds a tail, and one tha
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from python_tests.history import OK, ROLLED_BACK, Attempt, History
+from python_tests.stress.record import Recorder
+from recovery.identity import FORMAT_VERSION, Identity, create_identity
+from recovery.log import Log
 from recovery.pipeline.rows import UNKNOWN, QueueNames, RowBuilder
+from recovery.segment import SegmentInfo
 from tests.ha.branch_steps import X, decide, decide_globally, ledger_of, prepare, take_over, work_on
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.memory_host import text
 from tests.ha.steps import answered, begin, commit, declared, publish
-from txobserver.events import Event, Removal
+from txobserver.events import Event, Message, Removal
 from txobserver.frames import encode_frame
+from txobserver.ids import Position
 
 QUEUES = ("orders", "billing", "stock", "feed", "left", "right", "plain")
 RECORDED = QUEUES[:3]
@@ -36,7 +43,8 @@ class Stored:
     event: Any
 
 
-Log = dict[int, Stored]
+Copy = dict[int, Stored]
+"""One node's log: position -> event"""
 
 
 class Night:
@@ -152,8 +160,10 @@ class Night:
         attempt = self.history.begin("feeder", plain=True)
         message = self.history.publishing(attempt, "orders")
         self.history.committing(attempt)
-        publish(self.primary, "orders", message)
-        answered(self.cluster, self.primary, f"publish {message}")
+        node, label = self.primary, f"publish {message}"
+        sent = Message("", "", b"\x00\x80\x04some", message.encode())  # a message-id of the client library's own
+        node.report(lambda: ledger_of(node).publish([node.host.number("orders")], sent, node.host.note(label)))
+        answered(self.cluster, node, label)
         self.history.answer(attempt, OK)
 
     def _begin(self, channel: str, consumed: list[str], queues: tuple[str, ...]) -> tuple[Attempt, Any]:
@@ -206,6 +216,26 @@ class Night:
 
     # -- what became of it
 
+    def write(self, directory: Path) -> list[Path]:
+        """The nodes' directories, with the frames as the cores made them."""
+        made = []
+        for name, disk in self.cluster.disks.items():
+            made.append(directory / name)
+            (made[-1] / "log").mkdir(parents=True)
+            create_identity(made[-1], Identity(FORMAT_VERSION, "test", name, disk.incarnation))
+            describe = partial(_segment, name)
+            log = Log(made[-1] / "log", describe, 1 << 14, Position(0, disk.frames[0].first - 1))
+            for frame in disk.frames:
+                log.append([frame])
+            log.close()
+        return made
+
+    def write_history(self, path: Path) -> Path:
+        """The clients' history, as the stress suite writes it."""
+        with Recorder(path) as recorder:
+            recorder.write(self.history)
+        return path
+
     def rows(self) -> pa.Table:
         """All logs, in the pipeline's schema."""
         return pa.concat_tables(self.rows_of(node) for node in sorted(self.logs))
@@ -228,7 +258,11 @@ class Night:
                     self.logs[node][position] = replace(self.logs[node][position], event=event)
 
 
-def _stored(frames: list[Any]) -> Log:
+def _segment(node: str, first: int) -> SegmentInfo:
+    return SegmentInfo("test", node, "i", first, 0)
+
+
+def _stored(frames: list[Any]) -> Copy:
     return {
         frame.first + offset: Stored(frame.generation, frame.first + offset, frame.time_ms, event)
         for frame in frames

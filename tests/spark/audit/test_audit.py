@@ -3,55 +3,50 @@ is found by its name, and nothing else."""
 
 from __future__ import annotations
 
+import json
+import runpy
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from broker_plugin.cli.audit_tables import show
+from broker_plugin.cli.main import app
 from python_tests.history import UNKNOWN
-from python_tests.stress.record import Recorder
-from recovery.pipeline.audit.audit import audit
-from recovery.pipeline.audit.findings import Finding
 from recovery.pipeline.audit.names import BREACHES
-from recovery.pipeline.audit.report import Report
 from tests.spark.audit.night import RECORDED, Night
 from tests.spark.audit.plants import Found, plant
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Audit = Callable[..., Report]
+EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "what_happened_last_night.py"
 
 
-@pytest.fixture
-def audited(spark: SparkSession, tmp_path: Path) -> Audit:
-    """The audit of a night and of its clients' history."""
-
-    def run(night: Night, parquet: Path | None = None) -> Report:
-        with Recorder(tmp_path / "history.parquet") as recorder:
-            recorder.write(night.history)
-        history = spark.read.parquet(str(tmp_path / "history.parquet"))
-        return audit(spark.createDataFrame(night.rows()), history, parquet)
-
-    return run
-
-
-def subject(finding: Finding) -> Found:
+def subject(finding: dict[str, Any]) -> Found:
     """What a finding is about, as ``plants`` says it."""
-    if finding.name in ("hole", "undone"):
-        return finding.name, finding.position
-    about = (finding.attempt, finding.message, finding.replication_id, finding.transaction, finding.queue)
-    if finding.name in ("from-nowhere", "out-of-order") or (finding.name == "phantom" and finding.message):
-        return finding.name, finding.message
-    return finding.name, next(each for each in about if each is not None)
+    name = finding["name"]
+    by = {"hole": "position", "undone": "position", "from-nowhere": "message", "out-of-order": "message"}.get(name)
+    if name == "phantom" and finding["message"]:
+        by = "message"
+    about = [by] if by else ["attempt", "message", "replication_id", "transaction", "queue"]
+    return name, next(finding[each] for each in about if finding[each] is not None)
 
 
-def test_a_night_in_which_every_promise_held(audited: Audit) -> None:
-    """Three generations, a copied store, a tail that was cut off, a node that lags, and branches of every fate."""
+def test_a_night_in_which_every_promise_held(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three generations, a copied store, a tail that was cut off, a node that lags, and branches of every fate.
+
+    It is told by the script of the documentation, from logs on disk.
+    """
     night = Night()
-    report = audited(night)
+    report = runpy.run_path(str(EXAMPLE))["tell"](
+        spark, night.write(tmp_path), night.write_history(tmp_path / "history.parquet")
+    )
     assert (report.found, report.findings) == ({}, [])
     views = {view.name: view for view in report.nodes}
     assert views[night.tail].tail > 2 and views[night.late].lag_events > 50
@@ -70,25 +65,48 @@ def test_a_night_in_which_every_promise_held(audited: Audit) -> None:
     assert all((each.pause or 0) > 0.5 for each in course.take_overs[1:])
     assert sum(each.committed for each in course.intervals) == report.totals["committed"]
     assert {flow.queue for flow in course.flows} == set(waiting)
+    told = capsys.readouterr().out
+    assert f"{report.totals['committed']} transactions were committed" in told and "no promise was seen broken" in told
+    assert "decide commit" in told.split("the slowest commit")[1]
+    show(report)
+    shown = capsys.readouterr().out
+    assert str(night.doubt) in shown and "no promise was seen broken" in shown
 
 
-def test_every_planted_breach_is_found_by_name_and_nothing_else(
-    audited: Audit, tmp_path: Path, spark: SparkSession
-) -> None:
+def test_every_planted_breach_is_found_by_name_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+    """By the command, from Parquet: a log with a hole could not be read."""
     night = Night()
     planted = plant(night)
-    report = audited(night, tmp_path / "out")
-    assert {subject(finding) for finding in report.findings} == planted
-    assert set(report.found) == {name for name, _ in planted} == set(BREACHES)
-    assert report.found == Counter(finding.name for finding in report.findings)
-    for finding in report.findings:
-        assert finding.promise == BREACHES[finding.name].promise
-        assert finding.evidence or finding.name in ("hole", "lost"), finding
-        assert (
-            all(finding.transaction in (None, row["transaction"]) for row in finding.evidence) or finding.replication_id
-        )
-    written = spark.read.parquet(str(tmp_path / "out" / "findings"))
-    assert written.count() == len(report.findings)
-    evidence = spark.read.parquet(str(tmp_path / "out" / "evidence"))
-    transactions = {finding.transaction for finding in report.findings if finding.transaction is not None}
-    assert transactions <= {row["transaction"] for row in evidence.select("transaction").distinct().collect()}
+    pq.write_table(night.rows(), tmp_path / "rows.parquet")
+    history, out, page = night.write_history(tmp_path / "history.parquet"), tmp_path / "out", tmp_path / "page.html"
+    options = ["--history", str(history), "--json", "--parquet", str(out), "--html", str(page)]
+    result = CliRunner().invoke(app, ["audit", str(tmp_path / "rows.parquet"), *options])
+    assert result.exit_code == 1, result.output
+    report = json.loads(result.stdout)
+    found = report["findings"]
+    assert {subject(finding) for finding in found} == planted
+    counts = {each["name"]: each["count"] for each in report["found"]}
+    assert counts == Counter(finding["name"] for finding in found) and set(counts) == set(BREACHES)
+    for finding in found:
+        assert finding["promise"] == BREACHES[finding["name"]].promise
+        assert finding["evidence"] or finding["name"] in ("hole", "lost"), finding
+    assert spark.read.parquet(str(out / "findings")).count() == len(found)
+    evidence = spark.read.parquet(str(out / "evidence")).select("transaction").distinct().collect()
+    assert {each["transaction"] for each in found} <= {None, *(row["transaction"] for row in evidence)}
+    assert page.read_text().count("<svg") == 4 and "P1 partial: 2" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nowhere"], "there is no directory nowhere"),
+        ([str(Path(__file__).parent)], "node"),
+        ([__file__], "no rows of logs"),
+        ([".", "--history", __file__], "no history of clients"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused_with_a_sentence(
+    spark: SparkSession, arguments: list[str], sentence: str
+) -> None:
+    result = CliRunner().invoke(app, ["audit", *arguments])
+    assert result.exit_code != 0 and sentence in str(result.exception)

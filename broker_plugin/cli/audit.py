@@ -1,0 +1,108 @@
+"""``txha audit``: its options, and its exit status. The audit itself is ``recovery.pipeline.audit``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from broker_plugin.cli.asking import BadArgument, Json
+from recovery.pipeline.session import PipelineError, check_installed, spark_session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from recovery.pipeline.audit.report import Report
+
+
+def audit(
+    directories: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Nodes, clusters, or Parquet files with rows of logs.")
+    ],
+    history: Annotated[
+        Path | None, typer.Option("--history", help="The clients' own history, as `txha stress` writes it.")
+    ] = None,
+    as_json: Json = False,
+    parquet: Annotated[
+        Path | None, typer.Option("--parquet", help="Write findings, evidence and transactions below this directory.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Write a page with plots.")] = None,
+    master: Annotated[str | None, typer.Option("--master", help="Of Spark, as for spark-submit.")] = None,
+) -> None:
+    """Say from the nodes' logs what became of every transaction, and which promises were broken.
+
+    Exit status: 0 no promise was seen broken, 1 one was, 2 for what you can mend.
+    """
+    try:
+        with _progress() as say:
+            report = _run(directories, history, parquet, html, master, say)
+    except PipelineError as error:
+        raise BadArgument(str(error)) from None
+    if as_json:
+        typer.echo(json.dumps(report.as_dict(), indent=2))
+    else:
+        from broker_plugin.cli.audit_tables import show
+
+        show(report)
+    raise SystemExit(0 if report.clean else 1)
+
+
+def _run(
+    directories: list[Path],
+    history: Path | None,
+    parquet: Path | None,
+    html: Path | None,
+    master: str | None,
+    say: Callable[[str], None],
+) -> Report:
+    """Raises PipelineError, also for what Spark says of a log or of a place that cannot be written."""
+    say("starting Spark")
+    check_installed()
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    from recovery.pipeline.audit.audit import audit as run_audit
+    from recovery.pipeline.audit.inputs import read_history, read_rows
+
+    running = SparkSession.getActiveSession()
+    session = spark_session("txha audit", master)
+    try:
+        told = None if history is None else read_history(session, history)
+        rows = read_rows(session, directories)
+        report = run_audit(rows.table, told, parquet, rows.costly, say)
+        if html is not None:
+            from recovery.pipeline.audit.page import write_page
+
+            write_page(html, report)
+        return report
+    except PySparkException as error:
+        raise PipelineError(_sentence(error)) from None
+    except OSError as error:
+        raise PipelineError(f"{error.filename} cannot be written: {error.strerror}") from None
+    finally:
+        if running is None:
+            session.stop()
+
+
+def _sentence(error: Any) -> str:
+    """What our own code said in Spark's processes, or else what Spark says in one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith(("recovery.", "txobserver."))]
+    return ours[-1].partition(": ")[2] if ours else lines[0]
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Says on a terminal what goes on, on stderr; elsewhere nothing."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda text: None
+        return
+    with console.status("") as status:
+        yield lambda text: status.update(text + " …")

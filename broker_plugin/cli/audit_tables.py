@@ -1,0 +1,102 @@
+"""The report of an audit in the terminal: the nodes, what was broken with its events, what is in doubt, the queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from recovery.pipeline.audit.names import BREACHES
+from txobserver.ids import id_text
+
+if TYPE_CHECKING:
+    from recovery.pipeline.audit.findings import Finding
+    from recovery.pipeline.audit.report import Report
+
+SHOWN = 3
+"""Findings of each name; ``--json`` has more, ``--parquet`` all"""
+EVENTS = 12
+DOUBTS = 20
+
+
+def show(report: Report) -> None:
+    """All of it, the verdict last."""
+    console = Console(emoji=False, markup=False, highlight=False)
+    nodes = (
+        (v.name, v.generation, v.first, v.last, v.lag_events, f"{v.lag_seconds:.1f}", v.tail) for v in report.nodes
+    )
+    console.print(_table("logs", ("node", "gen.", "from", "to", "lag (events)", "lag (s)", "overwritten"), nodes))
+    totals = ((name.replace("_", " "), f"{count:,}") for name, count in report.totals.items())
+    console.print(_table("the stream", ("", ""), totals))
+    queues = ((q.queue, q.put, q.taken, ", ".join(f"{node} {n}" for node, n in q.apart.items())) for q in report.queues)
+    console.print(_table("queues", ("queue", "put", "taken", "differing events"), queues))
+    if report.in_doubt:
+        doubts = ((d.xid, f"{d.since:%Y-%m-%d %H:%M:%S}", d.events, d.position) for d in report.in_doubt[:DOUBTS])
+        console.print(_table("branches in doubt", ("branch", "prepared (UTC)", "events", "position"), doubts))
+    for note in report.notes:
+        console.print(f"note: {note}", soft_wrap=True)
+    for name, count in report.found.items():
+        breach = BREACHES[name]
+        console.print(Text(f"{breach.promise} {name}, {count:,}: {breach.meaning}", "bold red"), soft_wrap=True)
+        for finding in [each for each in report.findings if each.name == name][:SHOWN]:
+            _finding(console, finding)
+    if report.clean:
+        console.print(Text("no promise was seen broken", "bold green"))
+    else:
+        console.print(
+            Text(f"broken: {', '.join(sorted({BREACHES[name].promise for name in report.found}))}", "bold red")
+        )
+
+
+def _finding(console: Console, finding: Finding) -> None:
+    """What it is about, and its events."""
+    console.print(f"  {subject(finding)}", soft_wrap=True)
+    rows = [
+        (e["node"], f"{e['generation']}.{e['position']}", e["kind"], _number(e["transaction"]), e["queue"],
+         _number(e["replication_id"]), _outcome(e))
+        for e in finding.evidence[:EVENTS]
+    ]  # fmt: skip
+    if rows:
+        headings = ("node", "position", "event", "transaction", "queue", "message", "")
+        console.print(_table("", headings, rows))
+    if len(finding.evidence) > EVENTS:
+        console.print(f"  … and {len(finding.evidence) - EVENTS} more events")
+
+
+def subject(finding: Finding) -> str:
+    """What a finding is about, in a line."""
+    parts = [
+        f"transaction {id_text(finding.transaction)}" if finding.transaction is not None else "",
+        f"the client's {finding.attempt}" if finding.attempt else "",
+        f"message {finding.message or ''} {_number(finding.replication_id)}".rstrip()
+        if finding.message or finding.replication_id is not None
+        else "",
+        f"queue {finding.queue}" if finding.queue else "",
+        f"position {finding.position}" if finding.position is not None else "",
+        f"on {', '.join(finding.nodes)}" if finding.nodes else "",
+        finding.note or "",
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def _number(identifier: int | None) -> str:
+    return "" if identifier is None else id_text(identifier)
+
+
+def _outcome(event: dict[str, Any]) -> str:
+    if event["kind"] == "decide":
+        return "commit" if event["commit"] else "rollback"
+    return event["detail"] or event["reason"] or ""
+
+
+def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    table = Table(title=title or None, box=SIMPLE_HEAD, show_header=any(headings), title_justify="left")
+    for heading in headings:
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        table.add_row(*[Text("" if cell is None else str(cell)) for cell in row])
+    return table

@@ -1,0 +1,211 @@
+"""The report of an audit as one HTML page that needs nothing beside it: tables, and plots as SVG."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.dates import ConciseDateFormatter
+from matplotlib.figure import Figure
+
+from recovery.pipeline.audit.course import Course
+from recovery.pipeline.audit.findings import Finding
+from recovery.pipeline.audit.names import BREACHES
+from recovery.pipeline.audit.report import Report
+from txobserver.ids import id_text
+
+matplotlib.use("svg")
+
+WIDTH = 11.0
+GOOD, BAD, CALM, WARM = "#17692c", "#b00020", "#1f5fa8", "#c46a00"
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
+table { border-collapse: collapse; margin: 1rem 0; } td, th { padding: .15rem .8rem; border-bottom: 1px solid #ddd; }
+th { text-align: left; } td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+.good { color: #17692c; } .bad { color: #b00020; font-weight: 600; } svg { max-width: 100%; height: auto; }
+"""
+EVENTS = ("node", "generation", "position", "kind", "transaction", "xid", "queue", "replication_id", "commit", "detail")
+"""Columns of evidence"""
+
+
+def write_page(path: Path, report: Report) -> None:
+    """Write the page. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    body = "".join([_verdict(report), *_breaches(report), *_plots(report.course), *_tables(report)])
+    path.write_text(
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>txha audit</title>'
+        f"<style>{STYLE}</style></head><body><h1>txha audit</h1>{body}</body></html>\n"
+    )
+
+
+def _verdict(report: Report) -> str:
+    course = report.course
+    times = "" if course.began is None else f"<p>{course.began:%Y-%m-%d %H:%M:%S} to {course.ended:%H:%M:%S} UTC.</p>"
+    if report.clean:
+        return f'{times}<p class="good">No promise was seen broken.</p>'
+    promises = ", ".join(sorted({BREACHES[name].promise for name in report.found}))
+    return f'{times}<p class="bad">Broken: {promises}</p>'
+
+
+def _breaches(report: Report) -> Iterable[str]:
+    for name, count in report.found.items():
+        breach = BREACHES[name]
+        yield f'<h2 class="bad">{breach.promise} {name}: {count:,}</h2><p>{html.escape(breach.meaning)}</p>'
+        for finding in report.findings:
+            if finding.name == name:
+                rows = ([_cell(row[column]) for column in EVENTS] for row in finding.evidence)
+                summary = f"<summary>{html.escape(_subject(finding))}</summary>"
+                yield f"<details>{summary}{_table(EVENTS, rows)}</details>"
+
+
+def _subject(finding: Finding) -> str:
+    number = "" if finding.transaction is None else f"transaction {id_text(finding.transaction)}"
+    nodes = "" if not finding.nodes else f"on {', '.join(finding.nodes)}"
+    parts = (number, finding.attempt, finding.message, finding.queue, nodes, finding.note)
+    return "; ".join(part for part in parts if part) or f"position {finding.position}"
+
+
+def _tables(report: Report) -> Iterable[str]:
+    yield "<h2>Logs</h2>"
+    headings = ("node", "generation", "from", "to", "lag (events)", "lag (s)", "overwritten")
+    yield _table(
+        headings,
+        (
+            [_cell(each) for each in (v.name, v.generation, v.first, v.last, v.lag_events, v.lag_seconds, v.tail)]
+            for v in report.nodes
+        ),
+    )
+    yield f"<ul>{''.join(f'<li>{html.escape(note)}</li>' for note in report.notes)}</ul>"
+    yield "<h2>Transactions</h2>"
+    yield _table((), ([name.replace("_", " "), f"{count:,}"] for name, count in report.totals.items()))
+    if report.in_doubt:
+        yield "<h2>Branches in doubt</h2>"
+        doubts = ([_cell(each) for each in (d.xid, d.since, d.events, d.position)] for d in report.in_doubt)
+        yield _table(("branch", "prepared", "events", "position"), doubts)
+    yield "<h2>Queues</h2>"
+    yield _table(
+        ("queue", "put", "taken", "differing events"),
+        ([_cell(q.queue), f"{q.put:,}", f"{q.taken:,}", _cell(q.apart or None)] for q in report.queues),
+    )
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else html.escape(f"{value:%H:%M:%S}" if isinstance(value, datetime) else str(value))
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table>{f'<tr>{head}</tr>' if headings else ''}{body}</table>"
+
+
+def _plots(course: Course) -> Iterable[str]:
+    for heading, figure in (
+        ("Outcomes over time", _outcomes(course)),
+        ("From prepare to commit", _latency(course)),
+        ("Take-overs", _take_overs(course)),
+        ("Flow through queues", _flow(course)),
+    ):
+        if figure is not None:
+            yield f"<h2>{heading}</h2>{_svg(figure)}"
+
+
+def _outcomes(course: Course) -> Figure | None:
+    """Decisions a second; lines are take-overs."""
+    if not course.intervals:
+        return None
+    figure, plot = _figure(2.8)
+    times, width = [each.at for each in course.intervals], timedelta(seconds=course.seconds)
+    committed = [each.committed / course.seconds for each in course.intervals]
+    rolled_back = [each.rolled_back / course.seconds for each in course.intervals]
+    plot.bar(times, committed, width, align="edge", color=CALM, label="committed")  # type: ignore[arg-type]
+    plot.bar(times, rolled_back, width, committed, align="edge", color=WARM, label="rolled back")  # type: ignore[arg-type]
+    plot.set_ylabel("transactions/s")
+    _mark(plot, course)
+    return figure
+
+
+def _latency(course: Course) -> Figure | None:
+    """Milliseconds, by the clocks of primaries; zero is drawn as one."""
+    known = [each for each in course.intervals if each.longest is not None]
+    if not known:
+        return None
+    figure, plot = _figure(2.8)
+    times = [each.at for each in known]
+    for label, colour, values in (
+        ("half of them", CALM, [each.p50 for each in known]),
+        ("99 of 100", WARM, [each.p99 for each in known]),
+        ("longest", BAD, [each.longest for each in known]),
+    ):
+        plot.plot(times, [max(value or 0.0, 1.0) for value in values], "-", color=colour, label=label)  # type: ignore[arg-type]
+    plot.set_yscale("log")
+    plot.set_ylabel("ms")
+    _mark(plot, course)
+    return figure
+
+
+def _take_overs(course: Course) -> Figure | None:
+    """How long nothing was committed or published around each."""
+    known = [each for each in course.take_overs if each.pause is not None]
+    if not known:
+        return None
+    figure = Figure(figsize=(WIDTH, 0.9 + 0.3 * len(known)), layout="constrained")
+    plot = figure.subplots()
+    names = [f"{each.generation}: {each.primary}, {each.at:%H:%M:%S}" for each in known]
+    plot.barh(names, [each.pause or 0.0 for each in known], color=BAD)
+    plot.invert_yaxis()
+    plot.set_xlabel("seconds without a commit or a publish")
+    plot.grid(alpha=0.3)
+    return figure
+
+
+def _flow(course: Course) -> Figure | None:
+    """Messages a second into and out of each of the busiest queues."""
+    queues = list(dict.fromkeys(each.queue for each in course.flows))
+    if not queues:
+        return None
+    figure = Figure(figsize=(WIDTH, 1.4 * len(queues) + 0.4), layout="constrained")
+    plots = figure.subplots(len(queues), 1, sharex=True, squeeze=False)[:, 0]
+    for queue, plot in zip(queues, plots, strict=True):
+        flows = [each for each in course.flows if each.queue == queue]
+        times = [each.at for each in flows]
+        for label, colour, values in (
+            ("in", CALM, [each.put / course.seconds for each in flows]),
+            ("out", WARM, [each.taken / course.seconds for each in flows]),
+        ):
+            plot.step(times, values, where="post", color=colour, label=label)
+        plot.set_title(queue, fontsize="small", loc="left")
+        plot.set_ylim(bottom=0)
+        _dates(plot)
+    plots[0].legend(loc="upper right", ncols=2, fontsize="small")
+    return figure
+
+
+def _figure(height: float) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _mark(plot: Axes, course: Course) -> None:
+    """A line for each take-over, and what all plots over time have."""
+    for each in course.take_overs[1:]:
+        plot.axvline(each.at, color=BAD, linewidth=1, linestyle=":")  # type: ignore[arg-type]
+    plot.legend(loc="upper right", ncols=3, fontsize="small")
+    _dates(plot)
+
+
+def _dates(plot: Axes) -> None:
+    plot.xaxis.set_major_formatter(ConciseDateFormatter(plot.xaxis.get_major_locator()))  # type: ignore[no-untyped-call]
+    plot.grid(alpha=0.3)
+
+
+def _svg(figure: Figure) -> str:
+    """Without the XML head, so that it can stand in a page."""
+    text = io.StringIO()
+    figure.savefig(text, format="svg")
+    return text.getvalue()[text.getvalue().index("<svg") :]
