@@ -32,7 +32,7 @@ def subject(finding: dict[str, Any]) -> Found:
     by = {"hole": "position", "undone": "position", "from-nowhere": "message", "out-of-order": "message"}.get(name)
     if name == "phantom" and finding["message"]:
         by = "message"
-    about = [by] if by else ["attempt", "message", "replication_id", "transaction", "queue"]
+    about = [by] if by else ["attempt", "message", "replication_id", "transaction", "queue", "position"]
     return name, next(finding[each] for each in about if finding[each] is not None)
 
 
