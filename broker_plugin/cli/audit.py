@@ -71,6 +71,8 @@ def _run(
     running = SparkSession.getActiveSession()
     session = spark_session("txha audit", master)
     try:
+        if html is not None:
+            html.parent.mkdir(parents=True, exist_ok=True)
         told = None if history is None else read_history(session, history)
         rows = read_rows(session, directories)
         report = run_audit(rows.table, told, parquet, rows.costly, say)

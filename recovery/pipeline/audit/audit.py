@@ -24,6 +24,7 @@ from recovery.pipeline.session import PipelineError
 
 DOUBTS = 1000
 """So many branches in doubt are listed, the oldest first"""
+TABLES = ("findings", "evidence", "transactions")
 Say = Callable[[str], None]
 
 
@@ -49,8 +50,11 @@ def audit(
 
     ``history``: the clients' own (docs/stress.md). ``parquet``: a directory for the tables ``findings``, ``evidence``
     and ``transactions``. ``costly``: rows are decoded from logs at each reading, so what is needed of them is kept
-    on disk meanwhile. ``say`` is told what goes on. Raises PipelineError if there is nothing to audit.
+    on disk meanwhile. ``say`` is told what goes on. Raises PipelineError if there is nothing to audit, or if one of the
+    tables is there already.
     """
+    if parquet is not None and (there := [name for name in TABLES if (parquet / name).exists()]):
+        raise PipelineError(f"{parquet / there[0]} is there already; give the audit a new place to write to")
     facts = facts_of(rows, history is not None)
     if costly:
         facts = facts.persist(StorageLevel.DISK_ONLY)
@@ -146,7 +150,5 @@ def _queues(tables: _Tables, comparison: Comparison) -> list[QueueView]:
 
 
 def _write(directory: Path, findings: DataFrame, rows: DataFrame, tables: _Tables) -> None:
-    for name, table in (
-        ("findings", findings), ("evidence", evidence_of(findings, rows)), ("transactions", tables.transactions),
-    ):  # fmt: skip
-        table.write.mode("overwrite").parquet(str(directory / name))
+    for name, table in zip(TABLES, (findings, evidence_of(findings, rows), tables.transactions), strict=True):
+        table.write.parquet(str(directory / name))

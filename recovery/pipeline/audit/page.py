@@ -35,7 +35,6 @@ EVENTS = ("node", "generation", "position", "kind", "transaction", "xid", "queue
 
 def write_page(path: Path, report: Report) -> None:
     """Write the page. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     body = "".join([_verdict(report), *_breaches(report), *_plots(report.course), *_tables(report)])
     path.write_text(
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>txha audit</title>'

@@ -16,7 +16,9 @@ from typer.testing import CliRunner
 from broker_plugin.cli.audit_tables import show
 from broker_plugin.cli.main import app
 from python_tests.history import UNKNOWN
+from recovery.pipeline.audit.audit import audit
 from recovery.pipeline.audit.names import BREACHES
+from recovery.pipeline.session import PipelineError
 from tests.spark.audit.night import RECORDED, Night
 from tests.spark.audit.plants import Found, plant
 
@@ -103,6 +105,7 @@ def test_every_planted_breach_is_found_by_name_and_nothing_else(spark: SparkSess
         ([str(Path(__file__).parent)], "node"),
         ([__file__], "no rows of logs"),
         ([".", "--history", __file__], "no history of clients"),
+        ([".", "--html", str(Path(__file__) / "page.html")], "cannot be written"),
     ],
 )
 def test_what_cannot_be_audited_is_refused_with_a_sentence(
@@ -110,3 +113,9 @@ def test_what_cannot_be_audited_is_refused_with_a_sentence(
 ) -> None:
     result = CliRunner().invoke(app, ["audit", *arguments])
     assert result.exit_code != 0 and sentence in str(result.exception)
+
+
+def test_an_earlier_audit_is_not_written_over(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "evidence").mkdir()
+    with pytest.raises(PipelineError, match="evidence is there already"):
+        audit(spark.range(0).toDF("node"), parquet=tmp_path)
