@@ -65,7 +65,7 @@ bench-dtx: install ## Branches/s through prepare and commit beside plain tx; two
 	@echo "== bench-dtx: distributed transactions beside plain ones"
 	@$(VENV)/bin/python -m python_tests.benchmarks.dtx $(OPTIONS)
 
-bench-spark: install ## The pipeline on Spark: source, growth, start; ten minutes; writes docs/benchmarks (OPTIONS=--quick: 2)
+bench-spark: install ## The pipeline on Spark: source, growth, start, audit; 20 minutes; writes docs/benchmarks (OPTIONS=--quick: 2)
 	@echo "== bench-spark: rows a second, growth, start-up"
 	@$(VENV)/bin/python -m python_tests.benchmarks.spark $(OPTIONS)
 

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from broker_plugin.cli.asking import BadArgument, Json
-from recovery.pipeline.session import PipelineError, check_installed, spark_session
+from recovery.pipeline.session import PipelineError, check_installed, reason, spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,19 +82,12 @@ def _run(
             write_page(html, report)
         return report
     except PySparkException as error:
-        raise PipelineError(_sentence(error)) from None
+        raise PipelineError(reason(error)) from None
     except OSError as error:
         raise PipelineError(f"{error.filename} cannot be written: {error.strerror}") from None
     finally:
         if running is None:
             session.stop()
-
-
-def _sentence(error: Any) -> str:
-    """What our own code said in Spark's processes, or else what Spark says in one line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if line.startswith(("recovery.", "txobserver."))]
-    return ours[-1].partition(": ")[2] if ours else lines[0]
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from python_tests.benchmarks.curves import write_curves
+from python_tests.benchmarks.spark import Part
 from python_tests.memory import MemoryWatch
 from recovery.identity import FORMAT_VERSION, Identity, create_identity
 from recovery.log import Log
@@ -202,3 +203,6 @@ def show(found: dict[str, Any], out: Path) -> list[str]:
             for each in growth
         ],
     ]
+
+
+AUDIT = Part(measure, show)
