@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from pyspark.sql import datasource as s
 
 from recovery.pipeline.archive import files as files_module
@@ -204,21 +206,27 @@ def test_a_manifest_that_cannot_be_read_is_said(tmp_path: Path) -> None:
 def test_the_job_goes_on_where_it_died(
     spark: SparkSession, node: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    write_node(node.parent / "n2", STORY, "n2")
+    apply_up_to(node.parent / "n2", END)
     lake = Lake(tmp_path / "archive")
     job = ArchiveJob(lake.directory, {"path": str(node.parent)}, max_events=12)
     with monkeypatch.context() as patched:
         kill_at(patched, "archive.committed")
         with pytest.raises(PipelineError, match="FOREACH_BATCH_USER_FUNCTION_ERROR"):
             job.run(spark)
-    assert lake.current().ends == {"n1": Position(1, 12)} and archived(lake, node)
-    other = node.parent / "n2"
-    write_node(other, STORY, "n2")
-    apply_up_to(other, END)
+    assert lake.current().ends == {"n1": Position(1, 6), "n2": Position(1, 6)} and archived(lake, node)
     replace(job, max_events=1000).run(spark)
     assert lake.current().ends == {"n1": Position(1, END), "n2": Position(1, END)} and archived(lake, node)
-    frame = spark.read.format("txha").load(str(lake.directory))
-    assert frame.count() == 2 * node_table(node).num_rows
-    assert frame.filter("queue = 'r' AND node = 'n2'").count() == 4
-    write_node(tmp_path / "foreign" / "n3", STORY, "n3", cluster="another")
-    with pytest.raises(PipelineError, match="an archive is of one cluster, not of 2"):
-        ArchiveJob(lake.directory, {"path": str(tmp_path / "foreign")}).run(spark)
+    found = spark.read.format("txha").load(str(lake.directory)).groupBy("node", "queue").count().collect()
+    counted = {(row["node"], row["queue"]): row["count"] for row in found}
+    in_logs = Counter(
+        (row["node"], row["queue"]) for name in ("n1", "n2") for row in node_table(node.parent / name).to_pylist()
+    )
+    assert counted == in_logs
+
+
+def test_an_archive_is_of_one_cluster(node: Path, tmp_path: Path) -> None:
+    lake = Lake(tmp_path / "archive")
+    lake.commit(structs.replace(lake.current(), cluster="another"))
+    with pytest.raises(PipelineError, match="an archive is of one cluster, not of 2: another, c"):
+        ArchiveJob(lake.directory, {"path": str(node)}).cluster(lake.current())

@@ -56,7 +56,7 @@ class ArchiveJob:
 
         lake = Lake(self.archive)
         before = lake.current()
-        cluster = self._cluster(before)
+        cluster = self.cluster(before)
         sweep(lake)
         source = spark.readStream.format("txha").options(**self.options).option("maxEventsPerBatch", self.max_events)
         ends = {node: {"cluster": cluster, "position": str(end)} for node, end in before.ends.items()}
@@ -84,11 +84,14 @@ class ArchiveJob:
         written = [msgspec.json.decode(row.entry, type=FileEntry) for row in entries]
         add_files(lake, msgspec.structs.replace(before, cluster=cluster), written, self.tolerant)
 
-    def _cluster(self, before: Manifest) -> str:
+    def cluster(self, before: Manifest) -> str:
+        """The cluster that is archived. Raises PipelineError if there is another one, or none yet."""
         extents = [place.extent("commit") for place in places_of(parse_options(self.options))]
         clusters = {extent.cluster for extent in extents if extent.cluster}
         if before.cluster:
             clusters.add(before.cluster)
+        if not clusters:
+            raise PipelineError("none of the nodes has a log yet")
         if len(clusters) != 1:
             raise PipelineError(f"an archive is of one cluster, not of {len(clusters)}: {', '.join(sorted(clusters))}")
         return clusters.pop()
