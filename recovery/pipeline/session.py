@@ -63,9 +63,12 @@ def spark_session(
 
 def register(session: SparkSession) -> None:
     """Make the formats of this project known to a session."""
+    from recovery.pipeline.queues.data_source import QueueSource
     from recovery.pipeline.source.data_source import TxhaSource
 
     session.dataSource.register(TxhaSource)
+    session.dataSource.register(QueueSource)
+
 
 
 def reason(error: Exception) -> str:

@@ -1,0 +1,33 @@
+"""``txha-queue`` as Spark knows it."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from recovery.pipeline.queues.options import SinkOptions, options_of
+from recovery.pipeline.queues.rows import check_columns
+from recovery.pipeline.queues.sink import BatchSink, StreamSink, check_append
+
+
+class QueueSource(DataSource):
+    """Queues of a broker as streams, in and out; and batch jobs that append to queues."""
+
+    @classmethod
+    def name(cls) -> str:
+        """As in ``format``."""
+        return "txha-queue"
+
+    def _sink(self, schema: StructType, overwrite: bool) -> SinkOptions:
+        options = options_of(SinkOptions, self.options)
+        check_append(overwrite)
+        check_columns(schema.names, options)
+        return options
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamSink:
+        """Raises PipelineError for options and columns that cannot be."""
+        return StreamSink(self._sink(schema, overwrite))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
+        """The same."""
+        return BatchSink(self._sink(schema, overwrite))

@@ -1,0 +1,278 @@
+"""Decisions: which branches are a batch. The driver's half of the sink.
+
+Promise: of all branches that were ever prepared for a batch, by whichever attempt, task, run or driver, those that one
+decision names are committed and no others; and each batch has one decision.
+
+Algorithm: the decision is a record, a message in a durable queue of the query, that names a batch and its branches.
+It takes the place of the one before in one transaction of the broker, and only if that is of an earlier batch: so the
+record is compared and set, durably, and everybody who comes later finds the same. Only then are the branches
+committed, one by one and by name. A branch without a name in the record can be prepared whenever it likes: nobody
+commits it. So nothing hangs on fences, timeouts or the end of zombies; what they leave behind is rolled back.
+
+Why it is right, case by case: ``docs/decisions/spark-sink.md``. Two points that are easy to lose:
+
+- Whoever finds the record's queue empty must know whether it is the first to come, or somebody's transaction is on its
+  way, whose driver is gone. Everybody who touches the record holds the lock, an exclusive queue that the broker takes
+  away with the connection; it gives back what the connection held before. And every change of the record has the one
+  xid of its query, so that a change on its way can be asked for.
+- A record may only be replaced when each of its branches has been committed and told so: a branch whose commit is on
+  its way may be prepared again after a take-over, and would then look like a leftover.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+import pika
+from pika.adapters.blocking_connection import BlockingChannel
+
+from recovery.dtx.conversation import PAUSE, Patience
+from recovery.dtx.errors import (
+    Conflict,
+    HeuristicCommit,
+    HeuristicOutcome,
+    OperationalError,
+    ProgrammingError,
+    RolledBack,
+    UnknownXid,
+)
+from recovery.dtx.with_pika import LOST, DtxConnection
+from recovery.pipeline.queues.names import Batch, batch_of, lock_queue, record_queue, record_xid
+from recovery.pipeline.queues.record import Record, decoded
+from recovery.pipeline.queues.steps import reached
+from recovery.pipeline.session import PipelineError
+from txobserver.outcomes import Outcome
+from txobserver.xid import Global, Xid
+
+PERSISTENT = pika.BasicProperties(content_type="application/json", delivery_mode=2)
+LEFT = (Outcome.PREPARED, Outcome.PENDING)
+GONE_WRONG = (Outcome.ROLLED_BACK, Outcome.HEURISTICALLY_ROLLED_BACK)
+
+
+class Held:
+    """The record as it was taken from its queue, and the channel that holds it."""
+
+    def __init__(self, channel: BlockingChannel, tag: int | None, record: Record | None) -> None:
+        self.channel = channel
+        self.tag = tag
+        self.record = record
+
+
+class Decisions:
+    """The decisions of one query at the broker. A context manager; while it is open it holds the query's lock.
+
+    ``patience``: seconds for which a lost connection is made anew, or somebody else's lock is waited for. Raises
+    OperationalError if no host answers, PipelineError if somebody else keeps the lock.
+    """
+
+    def __init__(self, hosts: Sequence[str], query: str, patience: float) -> None:
+        self.query = query
+        self._patience = patience
+        try:
+            self._broker = DtxConnection(*hosts, patience=patience, on_channel=self._lock)
+        except OperationalError as error:
+            if "RESOURCE_LOCKED" in str(error):
+                raise PipelineError(f"another driver is at work on query {query}, and does not end") from error
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the lock go."""
+        self._broker.close()
+
+    def _lock(self, channel: BlockingChannel) -> None:
+        """Each new channel begins with it, so that nothing is ever done without: refused, it is asked for again."""
+        channel.queue_declare(lock_queue(self.query), exclusive=True)
+        channel.queue_declare(record_queue(self.query), durable=True)
+
+    # -- the record
+
+    def record(self) -> Record | None:
+        """The last decision; None if there was none. Raises OperationalError."""
+        held = self._take(Patience(self._patience))
+        self._put_back(held)
+        return held.record
+
+    def _take(self, patience: Patience) -> Held:
+        while True:
+            try:
+                held = self._get()
+                if held.record is None:
+                    self._wait_for_changes(patience)
+                    held = self._get()
+                return held
+            except LOST as error:
+                if patience.over:
+                    raise OperationalError(f"the broker was lost: {error!r}") from error
+                self._broker.reconnect()
+
+    def _get(self) -> Held:
+        channel = self._broker.channel
+        method, _, body = channel.basic_get(record_queue(self.query))
+        return Held(channel, None, None) if method is None else Held(channel, method.delivery_tag, decoded(body))
+
+    def _wait_for_changes(self, patience: Patience) -> None:
+        """Until no change of the record is on its way, and its name is free."""
+        xid = record_xid(self.query)
+        while (outcome := self._broker.outcome(xid)) in (Outcome.ACTIVE, *LEFT):
+            if patience.over:
+                raise OperationalError(f"the record of query {self.query} is being changed, and that does not end")
+            time.sleep(PAUSE)
+        with contextlib.suppress(UnknownXid):
+            if outcome is Outcome.COMMITTED:
+                self._broker.forget(xid)
+            elif outcome is Outcome.ROLLED_BACK:
+                self._broker.tpc_rollback(xid)
+
+    def _put_back(self, held: Held) -> None:
+        with contextlib.suppress(*LOST):  # a lost channel has given it back
+            if held.tag is not None:
+                held.channel.basic_nack(held.tag)
+
+    # -- a decision
+
+    def decide(self, batch: int, branches: Sequence[str], first: bool) -> Record:
+        """The decision on a batch: this one, or the one that was taken before. It is durable when this returns.
+
+        ``first``: whether it may be the query's first. Raises PipelineError if it must not be and is, or if the record
+        is of a later batch; OperationalError.
+        """
+        patience = Patience(self._patience)
+        while True:
+            held = self._take(patience)
+            reached("record held")
+            try:
+                found = self._change(held, Record(self.query, batch, tuple(branches)), first)
+            except (*LOST, OperationalError) as error:
+                self._leave()
+                if patience.over:
+                    raise OperationalError(f"no decision on batch {batch} of query {self.query}: {error}") from error
+                continue
+            reached("decided")
+            return found
+
+    def _change(self, held: Held, wanted: Record, first: bool) -> Record:
+        before = held.record
+        if before is not None and before.batch >= wanted.batch:
+            self._put_back(held)
+            if before.batch > wanted.batch:
+                raise PipelineError(
+                    f"batch {wanted.batch} of query {self.query} comes late: batch {before.batch} has been decided. "
+                    "Another driver runs the query, or the checkpoint is an old copy"
+                )
+            return before
+        if before is None and not first:
+            raise PipelineError(
+                f"the broker has no record of query {self.query}, which has come to batch {wanted.batch}: nobody can "
+                "say whether that was written already. If it was not, set the option newRecord to true for one start"
+            )
+        if before is not None:
+            self.finish(before)
+            wanted = Record(wanted.query, wanted.batch, wanted.branches, before.batch)
+        self._check_prepared(wanted)
+        self._wait_for_changes(Patience(self._patience))
+        self._broker.tpc_begin(record_xid(self.query))
+        if self._broker.channel is not held.channel:
+            raise OperationalError("the connection that held the record was lost")
+        held.channel.basic_publish("", record_queue(self.query), wanted.encoded(), PERSISTENT)
+        if held.tag is not None:
+            held.channel.basic_ack(held.tag)
+        self._broker.tpc_commit()
+        return wanted
+
+    def _leave(self) -> None:
+        """The change that was begun, if any, has not come about, or its outcome is asked for by ``_take``."""
+        with contextlib.suppress(ProgrammingError, OperationalError, *LOST):
+            self._broker.tpc_rollback()
+
+    def _check_prepared(self, wanted: Record) -> None:
+        known = self._broker.branches(wanted.decided.globally).branches
+        for name in wanted.branches:
+            if (outcome := known.get(wanted.decided.branch(name), Outcome.UNKNOWN)) is not Outcome.PREPARED:
+                raise PipelineError(
+                    f"branch {wanted.decided.branch(name)} was prepared and is {outcome.name.lower()} now: somebody "
+                    "else has settled it. Nothing of the batch is committed; start the query again"
+                )
+
+    # -- what follows from a decision
+
+    def finish(self, record: Record) -> None:
+        """Commit its branches, and forget how they ended. Done before, it does nothing.
+
+        Raises PipelineError if an operator rolled one back, OperationalError.
+        """
+        known = self._broker.branches(record.decided.globally).branches
+        for name in record.branches:
+            xid = record.decided.branch(name)
+            if (outcome := known.get(xid)) is None:  # it was committed, and forgotten
+                continue
+            if outcome in LEFT:
+                outcome = self._commit(xid)
+                reached("one committed")
+            if outcome in GONE_WRONG:
+                raise PipelineError(
+                    f"branch {xid} was rolled back by somebody else, though batch {record.batch} is decided: its rows "
+                    f"are lost. To go on without them: txha dtx forget {xid}"
+                )
+            self._forget(xid)
+
+    def _commit(self, xid: Xid) -> Outcome:
+        try:
+            self._broker.tpc_commit(xid)
+        except HeuristicCommit:
+            return Outcome.HEURISTICALLY_COMMITTED
+        except (HeuristicOutcome, RolledBack):
+            return Outcome.HEURISTICALLY_ROLLED_BACK
+        except UnknownXid:
+            return Outcome.EXPIRED
+        return Outcome.COMMITTED
+
+    def _forget(self, name: Xid | Global) -> None:
+        with contextlib.suppress(UnknownXid):
+            self._broker.forget(name)
+
+    def clean(self, record: Record) -> None:
+        """Roll back what attempts that did not win have prepared, and refuse what they prepare from now on.
+
+        The record's own branches must have been committed (``finish``).
+        """
+        named = {record.decided.branch(name) for name in record.branches}
+        for xid in self.prepared():
+            batch = batch_of(xid)
+            if batch is not None and batch.number <= record.batch and xid not in named:
+                self.roll_back(xid)
+        self._broker.decide(record.decided.globally, False)
+        if record.before is not None:
+            self._forget(Batch(self.query, record.before).globally)
+        self._wait_for_changes(Patience(self._patience))
+
+    def prepared(self) -> list[Xid]:
+        """The branches of this query that are prepared."""
+        ours = [(xid, batch_of(xid)) for xid in self._broker.tpc_recover()]
+        return [xid for xid, batch in ours if batch is not None and batch.query == self.query]
+
+    def roll_back(self, xid: Xid) -> None:
+        """End a branch that no decision names. What is gone already is no error."""
+        with contextlib.suppress(UnknownXid, Conflict, HeuristicOutcome):
+            self._broker.tpc_rollback(xid)
+            self._forget(xid)
+
+    def refuse(self, batch: Batch) -> None:
+        """Roll back everything of a batch job that has no decision and never will, and refuse what comes late."""
+        self._broker.decide(batch.globally, False)
+
+    def drop(self) -> None:
+        """The query will never come again: remove its record."""
+        self._broker.reconnect()
+        self._broker.channel.queue_delete(record_queue(self.query))

@@ -1,0 +1,60 @@
+"""The names under which a sink is known to the broker: of its branches, its record, and its lock."""
+
+from __future__ import annotations
+
+import secrets
+from typing import NamedTuple
+
+from txobserver.xid import Global, Xid
+
+FORMAT = 0x73706B
+"""The format id of everything that sinks do ("spk"): no other coordinator may settle it."""
+
+PREFIX = "spark."
+RECORD = b"record"
+"""The branch id under which a query's record is changed."""
+
+
+class Batch(NamedTuple):
+    """One micro-batch of a query: the unit of decision. A batch job is a query with the one batch 0."""
+
+    query: str
+    number: int
+
+    @property
+    def globally(self) -> Global:
+        """The global transaction that its branches belong to: the same when Spark writes the batch once more."""
+        return Global(FORMAT, f"{PREFIX}{self.query}.{self.number}".encode())
+
+    def branch(self, name: str) -> Xid:
+        """The xid of one of its branches."""
+        return Xid(*self.globally, name.encode())
+
+
+def new_branch(partition: int, attempt: int) -> str:
+    """A name that no other attempt of a partition has: numbers of attempts begin anew with each driver."""
+    return f"{partition}.{attempt}.{secrets.token_hex(6)}"
+
+
+def batch_of(xid: Xid) -> Batch | None:
+    """The batch that a branch belongs to; None if it is no sink's."""
+    if xid.format_id != FORMAT:
+        return None
+    text = xid.gtrid.decode("ascii", "replace")
+    query, dot, number = text.removeprefix(PREFIX).rpartition(".")
+    return Batch(query, int(number)) if text.startswith(PREFIX) and dot and number.isdecimal() else None
+
+
+def record_xid(query: str) -> Xid:
+    """The one name of every transaction that changes the record of a query."""
+    return Xid(FORMAT, f"{PREFIX}{query}".encode(), RECORD)
+
+
+def record_queue(query: str) -> str:
+    """The durable queue that holds the query's record."""
+    return f"txha.spark.{query}"
+
+
+def lock_queue(query: str) -> str:
+    """The exclusive queue that whoever works with the record holds."""
+    return f"txha.spark.{query}.lock"

@@ -1,0 +1,73 @@
+"""The options of ``format("txha-queue")``, checked. ``docs/spark_queues.md`` has the same table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from recovery.pipeline.session import PipelineError
+
+T = TypeVar("T", bound="Options")
+
+
+class Options(BaseModel):
+    """As ``option(name, value)`` of a reader or writer gives them: names as Spark's own, in any case.
+
+    ``url``          of a node, or of several of one cluster with commas
+    ``patience``     seconds for which a lost broker is looked for, or another driver's lock is waited for
+    """
+
+    model_config = ConfigDict(frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore")
+
+    url: str = "amqp://guest:guest@127.0.0.1:5672/"
+    patience: float = Field(60.0, gt=0)
+
+    @property
+    def hosts(self) -> list[str]:
+        """The urls."""
+        return [each.strip() for each in self.url.split(",")]
+
+
+class SinkOptions(Options):
+    """``queue``            where rows go that have no routing key of their own
+    ``exchange``         the same for exchanges; the default one has the name ""
+    ``mandatory``        whether a row that no queue takes fails the batch
+    ``rows_per_branch``  a partition of more rows is prepared in several branches
+    ``timeout``          seconds in which a branch must be prepared; the broker's ``dtx.max_timeout`` limits it
+    ``new_record``       whether a query that is not at its beginning may have no record at the broker
+    """
+
+    queue: str = ""
+    exchange: str = ""
+    mandatory: bool = True
+    rows_per_branch: int = Field(50_000, gt=0, lt=1 << 20)
+    timeout: int = Field(600, ge=0)
+    new_record: bool = False
+
+
+class SourceOptions(Options):
+    """``queue``                   what is consumed
+    ``max_messages_per_batch``  at most so many messages make a micro-batch
+    ``partitions``              of a micro-batch
+    ``fail_on_data_loss``       whether a batch that is to be read again, and of which messages are gone, is an error
+    """
+
+    queue: str
+    max_messages_per_batch: int = Field(10_000, gt=0)
+    partitions: int = Field(2, gt=0)
+    fail_on_data_loss: bool = True
+
+
+def options_of(kind: type[T], given: Mapping[str, str]) -> T:
+    """The options that Spark hands over. Raises PipelineError, with what is wrong."""
+    names = {(field.alias or name).lower(): name for name, field in kind.model_fields.items()}
+    known = {names[key.lower()]: value for key, value in given.items() if key.lower() in names}
+    try:
+        return kind(**known)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = to_camel(str(first["loc"][0]))
+        raise PipelineError(f"option {name} of txha-queue: {first['msg'].lower()}") from None

@@ -1,0 +1,185 @@
+"""The sink: tasks prepare branches, and the driver decides which of them are the batch (``decisions``).
+
+Spark calls ``write`` in a worker for each attempt of a partition, and ``commit`` or ``abort`` in another process at the
+driver, on an object made anew for it: all that the driver knows is what the tasks' messages say.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from recovery.dtx.errors import RolledBack
+from recovery.dtx.with_pika import DtxConnection
+from recovery.pipeline.queues.decisions import Decisions
+from recovery.pipeline.queues.names import Batch, new_branch
+from recovery.pipeline.queues.options import SinkOptions
+from recovery.pipeline.queues.rows import Publish, publishes
+from recovery.pipeline.queues.steps import reached
+from recovery.pipeline.session import PipelineError
+from txobserver.outcomes import Outcome
+
+QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
+"""Local properties that Spark gives to the tasks of a micro-batch."""
+
+DECIDED = (Outcome.COMMITTED, Outcome.ROLLED_BACK, Outcome.PENDING)
+"""What is known of a batch's global transaction once the batch is done: see ``Decisions.clean``."""
+
+Messages = Sequence[WriterCommitMessage | None]
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one attempt of a partition has prepared."""
+
+    query: str
+    batch: int
+    branches: tuple[str, ...]
+
+
+def write(rows: Iterator[pa.RecordBatch], batch: Batch, partition: int, attempt: int, options: SinkOptions) -> Written:
+    """Prepare a partition. Of a batch that has been decided the rows are left alone.
+
+    Raises PipelineError, recovery.dtx.errors, pika's errors; what was prepared until then nobody will commit.
+    """
+    names: list[str] = []
+    messages = (message for each in rows for message in publishes(each, options))
+    while True:
+        with DtxConnection(*options.hosts, patience=options.patience) as broker:  # it is for one branch
+            if not names and broker.branches(batch.globally).decision in DECIDED:
+                return Written(*batch, ())
+            first = next(messages, None)
+            if first is None:
+                return Written(*batch, tuple(names))
+            name = new_branch(partition, attempt)
+            broker.tpc_begin(batch.branch(name), options.timeout)
+            reached("write begun")
+            if _publish_and_prepare(broker, first, messages, options):
+                names.append(name)
+            reached("branch prepared")
+
+
+def _publish_and_prepare(
+    broker: DtxConnection, first: Publish, others: Iterator[Publish], options: SinkOptions
+) -> bool:
+    """Whether there is anything to commit: not if no durable queue has taken a row."""
+    returned: list[object] = []
+    channel = broker.channel
+    channel.add_on_return_callback(lambda channel, method, properties, body: returned.append(method))
+    channel.basic_publish(*first, options.mandatory)
+    for message in islice(others, options.rows_per_branch - 1):
+        channel.basic_publish(*message, options.mandatory)
+    reached("rows published")
+    try:
+        prepared = broker.tpc_prepare()
+        broker.connection.process_data_events(0)  # hands over what was returned before the answer
+    except RolledBack:
+        broker.tpc_rollback()
+        raise
+    if returned:
+        broker.tpc_rollback()
+        raise PipelineError(f"{len(returned)} rows were taken by no queue, the first: {returned[0]}")
+    return prepared
+
+
+def commit(messages: Messages, options: SinkOptions, first: bool, last: bool) -> None:
+    """Decide on the batch that the messages tell of, and carry the decision out, whoever took it.
+
+    ``first``, ``last``: whether it may be the first of its query, and is the last. Raises as ``Decisions.decide`` and
+    ``finish``.
+    """
+    written = _told(messages)
+    if not written:
+        return
+    reached("commit called")
+    with Decisions(options.hosts, written[0].query, options.patience) as decisions:
+        names = [name for each in written for name in each.branches]
+        record = decisions.decide(written[0].batch, names, first)
+        decisions.finish(record)
+        reached("committed")
+        decisions.clean(record)
+        if last:
+            decisions.drop()
+
+
+def abort(messages: Messages, options: SinkOptions) -> None:
+    """Roll back what the messages tell of, unless it was decided: then the next attempt finds it done.
+
+    Spark does not say what succeeded when something failed. What is not told here is rolled back when the batch is
+    written again.
+    """
+    written = _told(messages)
+    if not written:
+        return
+    batch = Batch(written[0].query, written[0].batch)
+    with Decisions(options.hosts, batch.query, options.patience) as decisions:
+        record = decisions.record()
+        if record is None or record.batch < batch.number:
+            for name in (name for each in written for name in each.branches):
+                decisions.roll_back(batch.branch(name))
+
+
+def _told(messages: Messages) -> list[Written]:
+    return [each for each in messages if isinstance(each, Written)]
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """The sink of a streaming query: ``format("txha-queue")`` of a ``DataStreamWriter``."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """One attempt of one partition of one micro-batch."""
+        context = TaskContext.get()
+        assert context is not None, "write is called in a task"
+        query, number = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+        if query is None or number is None:
+            raise PipelineError("this Spark does not tell its tasks the query and the batch that they write")
+        batch = Batch(query, int(number))
+        return write(iterator, batch, context.partitionId(), context.attemptNumber(), self._options)
+
+    def commit(self, messages: Messages, batchId: int) -> None:
+        """Every partition of the micro-batch was written."""
+        commit(messages, self._options, first=batchId == 0 or self._options.new_record, last=False)
+
+    def abort(self, messages: Messages, batchId: int) -> None:
+        """Something failed, maybe in ``commit``."""
+        abort(messages, self._options)
+
+
+class BatchSink(DataSourceArrowWriter):
+    """The sink of a batch job, which is never run again under its name, by lot."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._batch = Batch(f"job-{uuid.uuid4().hex}", 0)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """One attempt of one partition."""
+        context = TaskContext.get()
+        assert context is not None, "write is called in a task"
+        return write(iterator, self._batch, context.partitionId(), context.attemptNumber(), self._options)
+
+    def commit(self, messages: Messages) -> None:
+        """Every partition was written."""
+        commit(messages, self._options, first=True, last=True)
+
+    def abort(self, messages: Messages) -> None:
+        """Something failed, maybe in ``commit``: then what was decided is carried out by ``settle``."""
+        with Decisions(self._options.hosts, self._batch.query, self._options.patience) as decisions:
+            if decisions.record() is None:
+                decisions.refuse(self._batch)
+                decisions.drop()
+
+
+def check_append(overwrite: bool) -> None:
+    """Raises PipelineError for what queues cannot do."""
+    if overwrite:
+        raise PipelineError("a queue can be appended to, not overwritten: use mode append")
