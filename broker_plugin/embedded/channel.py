@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_plugin.embedded.branch import Association
 from broker_plugin.embedded.confirms import Confirms
-from broker_plugin.embedded.consumer import Consumer
+from broker_plugin.embedded.consumer import Consumer, PlacedConsumer
 from broker_plugin.embedded.dtx_mode import DtxMode
 from broker_plugin.embedded.errors import AmqpError, dtx_error, located, precondition, refused
+from broker_plugin.embedded.message_headers import PLACE
 from broker_plugin.embedded.outlet import ChannelOutlet
 from broker_plugin.embedded.queue import UNLIMITED, Getter, Queue, Taken
 from broker_plugin.embedded.transaction import Transaction
@@ -128,7 +129,10 @@ class Channel:
         if queue.exclusive_consumer or (exclusive and queue.consumers):
             raise refused(f"{located('queue', name)} in exclusive use")
         tag = tag or f"amq.ctag-{self._broker.unique_name()}"
-        consumer = Consumer(self, queue, tag, no_ack, self._consumer_prefetch, arguments)
+        kind = PlacedConsumer if arguments.get(PLACE) else Consumer
+        if kind is PlacedConsumer and not queue.durable:
+            raise precondition(f"{located('queue', name)} is not durable: its messages have no place that stays")
+        consumer = kind(self, queue, tag, no_ack, self._consumer_prefetch, arguments)
         self.consumers[tag] = consumer
         queue.add_consumer(consumer, exclusive)
         return tag

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from broker_plugin.embedded.message_headers import with_place
 from broker_plugin.embedded.queue import UNLIMITED, Queue, Taken
-from txobserver.events import Removal
+from txobserver.events import Message, Removal
 
 if TYPE_CHECKING:
     from broker_plugin.embedded.channel import Channel
@@ -58,3 +59,13 @@ class Consumer:
             self.queue.wake()
         self.credit += 1
         channel.held -= 1
+
+
+class PlacedConsumer(Consumer):
+    """One that asked for places (``message_headers.PLACE``): a kind of its own, so that no other pays for it."""
+
+    def deliver(self, taken: Taken) -> None:
+        """The same, with the message's place among its headers."""
+        place, redelivered, message = taken
+        properties = with_place(message.properties, place)
+        super().deliver((place, redelivered, Message(message.exchange, message.routing_key, properties, message.body)))

@@ -1,4 +1,7 @@
-"""The one place where the broker looks into a message: the headers table, for headers exchanges."""
+"""The one place where the broker looks into a message: the headers table.
+
+For headers exchanges, and for consumers that ask for each message's place (``PLACE``).
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,40 @@ from pamqp import decode
 CONTENT_TYPE, CONTENT_ENCODING, HEADERS = 0x80, 0x40, 0x20
 """Bits in the first octet of the property flags (AMQP 0-9-1, 4.2.6.1); headers come third."""
 
+PLACE = "x-txha-place"
+"""As an argument of basic.consume, with the value true, it asks for the header of this name on every delivery: the
+message's place in its queue, which no other message of that queue ever has, and which stays through take-overs."""
+
 
 def headers_of(properties: bytes) -> Mapping[str, Any]:
     """The headers of a message, from its raw properties, which are well formed; empty if it has none."""
-    flags = properties[0]
-    if not flags & HEADERS:
+    if not properties[0] & HEADERS:
         return {}
+    _, table = decode.field_table(properties[_table_at(properties) :])
+    return table if isinstance(table, dict) else {}
+
+
+def with_place(properties: bytes, place: int) -> bytes:
+    """Raw properties, with one more header behind all others: ``PLACE``, a signed 64-bit number."""
+    at = _table_at(properties)
+    size, rest = (int.from_bytes(properties[at : at + 4], "big"), at + 4) if properties[0] & HEADERS else (0, at)
+    entry = bytes((len(PLACE),)) + PLACE.encode() + b"l" + place.to_bytes(8, "big")
+    return b"".join(
+        (
+            bytes((properties[0] | HEADERS,)),
+            properties[1:at],
+            (size + len(entry)).to_bytes(4, "big"),
+            properties[rest : rest + size],
+            entry,
+            properties[rest + size :],
+        )
+    )
+
+
+def _table_at(properties: bytes) -> int:
+    """Where the headers table begins, or would."""
     at = 2
     for flag in (CONTENT_TYPE, CONTENT_ENCODING):
-        if flags & flag:
+        if properties[0] & flag:
             at += 1 + properties[at]
-    _, table = decode.field_table(properties[at:])
-    return table if isinstance(table, dict) else {}
+    return at

@@ -13,7 +13,7 @@ from pamqp import body, commands, frame, header, heartbeat
 from broker_plugin.amqp import codec
 from broker_plugin.amqp.properties import PropertyCheck
 from broker_plugin.embedded.errors import AmqpError
-from broker_plugin.embedded.message_headers import headers_of
+from broker_plugin.embedded.message_headers import PLACE, headers_of, with_place
 
 NAMES = st.text("abcXYZ019-_.:@#,/+ ", max_size=127)
 KEYS = st.text(max_size=60)
@@ -162,6 +162,13 @@ class TestProperties:
     def test_what_pamqp_writes_passes(self, properties: commands.Basic.Properties) -> None:
         PropertyCheck("guest")(raw(properties))
         assert dict(headers_of(raw(properties))) == (decoded(raw(properties)).headers or {})
+
+    @given(PROPERTIES, st.integers(0, (1 << 63) - 1))
+    def test_a_place_is_one_more_header(self, properties: commands.Basic.Properties, place: int) -> None:
+        found = decoded(with_place(raw(properties), place))
+        assert found.headers == {**(properties.headers or {}), PLACE: place}
+        found.headers = properties.headers
+        assert raw(found) == raw(decoded(raw(properties)))
 
     @given(PROPERTIES, st.data())
     def test_what_is_cut_does_not(self, properties: commands.Basic.Properties, data: st.DataObject) -> None:

@@ -199,3 +199,29 @@ def test_many_clients_at_once(served: Served) -> None:
         0
     ] * clients
     with_setup.close()
+
+
+def test_a_consumer_that_asks_for_places(connection: pika.BlockingConnection) -> None:
+    channel = connection.channel()
+    channel.queue_declare("q", durable=True)
+    for body in (b"1", b"2"):
+        channel.basic_publish("", "q", body, pika.BasicProperties(delivery_mode=2, headers={"a": 1}))
+    seen: list[tuple[bytes, int]] = []
+    for _ in range(2):  # a place stays when a message comes again
+        for method, properties, body in channel.consume("q", arguments={"x-txha-place": True}):
+            assert properties.headers["a"] == 1
+            seen.append((body, properties.headers["x-txha-place"]))
+            if method.delivery_tag % 2 == 0:
+                break
+        channel.basic_nack(0, multiple=True)
+        channel.cancel()
+    assert seen[:2] == seen[2:] and seen[0][1] < seen[1][1]
+    _, properties, _ = channel.basic_get("q")
+    assert properties.headers == {"a": 1}
+
+
+def test_places_of_a_queue_that_is_not_durable(connection: pika.BlockingConnection) -> None:
+    channel = connection.channel()
+    channel.queue_declare("q", exclusive=True)
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="no place that stays"):
+        channel.basic_consume("q", print, arguments={"x-txha-place": True})

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from recovery.pipeline.queues.options import SinkOptions, options_of
+from recovery.pipeline.queues.options import SinkOptions, SourceOptions, options_of
 from recovery.pipeline.queues.rows import check_columns
 from recovery.pipeline.queues.sink import BatchSink, StreamSink, check_append
+from recovery.pipeline.queues.source import SCHEMA, QueueReader
 
 
 class QueueSource(DataSource):
@@ -17,6 +18,14 @@ class QueueSource(DataSource):
     def name(cls) -> str:
         """As in ``format``."""
         return "txha-queue"
+
+    def schema(self) -> str:
+        """Of what is read."""
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> QueueReader:
+        """Raises PipelineError for options that cannot be."""
+        return QueueReader(options_of(SourceOptions, self.options))
 
     def _sink(self, schema: StructType, overwrite: bool) -> SinkOptions:
         options = options_of(SinkOptions, self.options)

@@ -56,7 +56,7 @@ class SourceOptions(Options):
     """
 
     queue: str
-    max_messages_per_batch: int = Field(10_000, gt=0)
+    max_messages_per_batch: int = Field(10_000, gt=0, le=30_000)
     partitions: int = Field(2, gt=0)
     fail_on_data_loss: bool = True
 

@@ -1,0 +1,262 @@
+"""Intake: the one consumer of a queue, at the driver. It knows each message by its place, and settles it when told.
+
+Everything it does can be done again: after a lost connection the broker delivers once more what was not settled, and
+places say what each message is. A settlement is a branch in one phase, so that its outcome is known; while it is not
+known, the query ends with an error, and the next start finds the messages or does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import pika
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import ChannelClosedByBroker
+
+from recovery.dtx.conversation import Patience
+from recovery.dtx.errors import OperationalError, OutcomeUnknown, ProgrammingError, RolledBack, UnknownXid
+from recovery.dtx.with_pika import LOST, DtxConnection
+from recovery.pipeline.queues.names import FORMAT
+from recovery.pipeline.queues.options import SourceOptions
+from recovery.pipeline.session import PipelineError
+from txobserver.xid import Xid
+
+PLACE = "x-txha-place"
+"""Argument of basic.consume, and header of what is delivered then."""
+
+MOMENT = 0.02
+"""Seconds in which what is on its way arrives."""
+
+BEAT = 1.0
+"""Seconds between two looks at the connection while Spark is busy, for its heartbeats."""
+
+HIGHEST_PREFETCH = 65_535
+
+
+class Delivery(NamedTuple):
+    """A message as it was delivered first."""
+
+    place: int
+    redelivered: bool
+    exchange: str
+    routing_key: str
+    properties: pika.BasicProperties
+    body: bytes
+
+
+class Intake:
+    """``done``: places that Spark has committed, and that may be in the queue still; they leave it unseen.
+
+    Raises PipelineError if there is no such queue, or if somebody else consumes it.
+    """
+
+    def __init__(self, options: SourceOptions, done: Iterable[int], room: int) -> None:
+        self.done = set(done)
+        self._options = options
+        self._prefetch = min(room + len(self.done), HIGHEST_PREFETCH)
+        self._messages: dict[int, Delivery] = {}
+        self._planned: set[int] = set()
+        self._tags: dict[int, int] = {}
+        self._highest = -1
+        self._lock = threading.RLock()
+        self._closed = threading.Event()
+        try:
+            self._broker = DtxConnection(*options.hosts, patience=options.patience, on_channel=self._consume)
+        except OperationalError as error:
+            if "ACCESS_REFUSED" in str(error):
+                raise PipelineError(
+                    f"queue {options.queue} has another consumer, and a source needs it alone"
+                ) from error
+            raise
+        threading.Thread(target=self._keep_alive, name="txha-queue heartbeats", daemon=True).start()
+
+    def close(self) -> None:
+        """What was not settled stays in the queue."""
+        self._closed.set()
+        with self._lock:
+            self._broker.close()
+
+    def _consume(self, channel: BlockingChannel) -> None:
+        """A new channel: everything that is in the queue comes once more."""
+        self._tags.clear()
+        self._highest = -1
+        self._messages = {place: each for place, each in self._messages.items() if place in self._planned}
+        try:
+            channel.queue_declare(self._options.queue, passive=True)
+        except ChannelClosedByBroker as error:
+            if error.reply_code == 404:
+                raise PipelineError(f"there is no queue {self._options.queue}") from error
+            raise
+        channel.basic_qos(prefetch_count=self._prefetch, global_qos=True)
+        channel.add_on_cancel_callback(self._cancelled)
+        channel.basic_consume(self._options.queue, self._delivered, exclusive=True, arguments={PLACE: True})
+
+    def _cancelled(self, frame: object) -> None:
+        raise PipelineError(f"queue {self._options.queue} was deleted")
+
+    def _delivered(
+        self,
+        channel: BlockingChannel,
+        method: pika.spec.Basic.Deliver,
+        properties: pika.BasicProperties,
+        body: bytes,
+    ) -> None:
+        place: int = properties.headers.pop(PLACE)
+        properties.headers = properties.headers or None
+        self._tags[place] = method.delivery_tag
+        self._highest = max(self._highest, place)
+        if place not in self._messages and place not in self.done:
+            self._messages[place] = Delivery(
+                place, method.redelivered, method.exchange, method.routing_key, properties, body
+            )
+
+    def _keep_alive(self) -> None:
+        while not self._closed.wait(BEAT):
+            with self._lock, contextlib.suppress(*LOST):  # whoever needs the connection next makes another
+                if not self._closed.is_set():
+                    self._broker.connection.process_data_events(0)
+
+    # -- taking
+
+    def take(self, limit: int, wait: bool) -> list[int]:
+        """Places of up to ``limit`` messages for the next batch, the lowest first.
+
+        ``wait``: until there are so many, or nothing is left in the queue. Else what a moment brings.
+        """
+        with self._lock:
+            patience = Patience(self._options.patience)
+            while len(self._fresh()) < limit and self._pump(patience):
+                continue
+            while wait and len(self._fresh()) < limit and not self._is_dry(patience):
+                continue
+            found = sorted(self._fresh())[:limit]
+            self._planned.update(found)
+            return found
+
+    def _fresh(self) -> list[int]:
+        return [place for place in self._messages if place not in self._planned]
+
+    def _pump(self, patience: Patience) -> bool:
+        """Take in what arrives within a moment; whether anything did."""
+        before = len(self._tags)
+        if before >= self._prefetch:
+            self._make_room()
+        try:
+            self._broker.connection.process_data_events(MOMENT)
+            if not self._broker.channel.is_open:
+                self._broker.reconnect()
+        except LOST:
+            self._make_anew(patience)
+            return True
+        return len(self._tags) != before
+
+    def _make_anew(self, patience: Patience) -> None:
+        if patience.over:
+            raise OperationalError("the broker is lost again and again")
+        self._broker.reconnect()
+
+    def _is_dry(self, patience: Patience) -> bool:
+        """Whether everything that is in the queue is here."""
+        ready = self._ready(patience)
+        return not self._pump(patience) and not ready
+
+    def _ready(self, patience: Patience) -> int:
+        """How many messages wait in the queue, beside those that are here."""
+        while True:
+            try:
+                answer = self._broker.channel.queue_declare(self._options.queue, passive=True)
+            except LOST:
+                self._make_anew(patience)
+            else:
+                return int(answer.method.message_count)
+
+    def waiting(self) -> int:
+        """How many messages are in the queue or here, and in no batch."""
+        with self._lock:
+            patience = Patience(self._options.patience)
+            while self._pump(patience):
+                continue
+            return self._ready(patience) + len(self._fresh())
+
+    def bring(self, places: Iterable[int]) -> list[Delivery]:
+        """The messages of a batch; of one that an earlier driver has planned, as soon as they have come again.
+
+        What is missing in the result has left the queue.
+        """
+        with self._lock:
+            wanted = set(places)
+            self._planned |= wanted
+            patience = Patience(self._options.patience)
+            while missing := wanted - self._messages.keys():
+                if self._highest > max(missing) or self._is_dry(patience):
+                    break
+            return [self._messages[place] for place in sorted(wanted & self._messages.keys())]
+
+    def _make_room(self) -> None:
+        """All that may be here is here, and none of it is what is wanted."""
+        if self._prefetch == HIGHEST_PREFETCH:
+            raise PipelineError(
+                f"{HIGHEST_PREFETCH} messages of queue {self._options.queue} are not settled, and those that are "
+                "looked for stand behind them"
+            )
+        self._prefetch = min(2 * self._prefetch, HIGHEST_PREFETCH)
+        with contextlib.suppress(*LOST):
+            self._broker.channel.basic_qos(prefetch_count=self._prefetch, global_qos=True)
+
+    # -- settling
+
+    def settle(self, places: Iterable[int]) -> None:
+        """Spark has committed these. When this returns, they have left the queue on every ready node, or stay ``done``.
+
+        Raises OutcomeUnknown.
+        """
+        with self._lock:
+            self.done.update(places)
+            self._planned -= self.done
+            for place in self.done & self._messages.keys():
+                del self._messages[place]
+            if not self.done & self._tags.keys():
+                self._drop_gone()
+                return
+            xid = Xid(FORMAT, b"settle." + secrets.token_hex(16).encode(), b"")
+            try:
+                self._broker.tpc_begin(xid)
+                settled = self._acknowledge()
+                self._broker.tpc_commit()
+            except OutcomeUnknown:
+                raise
+            except (OperationalError, *LOST):  # they come again
+                self._leave()
+                return
+            self.done -= settled
+            with contextlib.suppress(UnknownXid, OperationalError):
+                self._broker.forget(xid)
+            self._drop_gone()
+
+    def _leave(self) -> None:
+        with contextlib.suppress(ProgrammingError, RolledBack, *LOST):
+            self._broker.tpc_rollback()
+        self._broker.reconnect()
+
+    def _acknowledge(self) -> set[int]:
+        """All that are done; with one frame for those that were delivered before all others."""
+        settled = self.done & self._tags.keys()
+        outstanding = sorted(self._tags.items(), key=lambda entry: entry[1])
+        first = next((index for index, (place, _) in enumerate(outstanding) if place not in settled), len(outstanding))
+        channel = self._broker.channel
+        if first:
+            channel.basic_ack(outstanding[first - 1][1], multiple=True)
+        for place, tag in outstanding[first:]:
+            if place in settled:
+                channel.basic_ack(tag)
+        for place in settled:
+            del self._tags[place]
+        return settled
+
+    def _drop_gone(self) -> None:
+        """This channel was given what stands behind them, and not them: they have left the queue."""
+        self.done = {place for place in self.done if place in self._tags or place > self._highest}

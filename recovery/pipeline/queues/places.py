@@ -1,0 +1,55 @@
+"""Offsets of the source: which messages a micro-batch has taken, by their places.
+
+A place names one message of a queue for good (``docs/decisions/places-by-position.md``). Messages do not come in the
+order of their places for ever: one that somebody else had taken can come back later, behind others. So an offset is not
+"everything up to here". It names the messages of its batch, and those of earlier batches of which it was not yet known
+that they had left the queue. What stands in neither was never in a batch, whatever its place.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+
+class Offset(NamedTuple):
+    """``taken``: the places of a batch's messages. ``earlier``: of batches before, maybe in the queue still."""
+
+    queue: str
+    taken: frozenset[int] = frozenset()
+    earlier: frozenset[int] = frozenset()
+
+    @property
+    def done(self) -> frozenset[int]:
+        """What is not to be taken again once the batch is committed."""
+        return self.taken | self.earlier
+
+    def as_json(self) -> dict[str, Any]:
+        """As Spark keeps it in its checkpoint. ``count`` is for people."""
+        return {
+            "queue": self.queue,
+            "count": len(self.taken),
+            "taken": packed(self.taken),
+            "earlier": packed(self.earlier),
+        }
+
+
+def offset_of(kept: Mapping[str, Any]) -> Offset:
+    """What ``as_json`` made."""
+    return Offset(kept["queue"], unpacked(kept["taken"]), unpacked(kept["earlier"]))
+
+
+def packed(places: Iterable[int]) -> str:
+    """Places as text: the steps from one to the next, which are much alike, compressed."""
+    steps = array("q", (after - before for before, after in pairwise([0, *sorted(places)])))
+    return b64encode(zlib.compress(steps.tobytes(), 6)).decode() if steps else ""
+
+
+def unpacked(text: str) -> frozenset[int]:
+    """What ``packed`` made."""
+    steps = array("q", zlib.decompress(b64decode(text)) if text else b"")
+    return frozenset(accumulate(steps))

@@ -1,0 +1,237 @@
+"""Each message is in one batch, and in the same one when that is read again; it is settled behind Spark's commit."""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pika import BasicProperties
+from pika.adapters.blocking_connection import BlockingChannel
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from python_tests.processes import LocalCluster
+from recovery.dtx.with_pika import DtxConnection
+from recovery.pipeline.queues.intake import Intake
+from recovery.pipeline.queues.options import SourceOptions
+from recovery.pipeline.queues.places import Offset, offset_of, packed, unpacked
+from recovery.pipeline.queues.source import QueueReader
+from recovery.pipeline.session import PipelineError
+from txobserver.xid import Xid
+
+Open = Callable[..., QueueReader]
+PLACES = st.frozensets(st.integers(0, (1 << 63) - 1))
+
+
+@pytest.fixture
+def opened(cluster: LocalCluster, queue: str) -> Iterator[Open]:
+    """Readers of the queue, stopped in the end, and in the middle by another start."""
+    readers: list[QueueReader] = []
+
+    def start(**options: Any) -> QueueReader:
+        for each in readers:
+            each.stop()
+        given = {"url": ",".join(cluster.urls), "queue": queue, "patience": 10, **options}
+        readers.append(QueueReader(SourceOptions.model_validate(given)))
+        return readers[-1]
+
+    yield start
+    for each in readers:
+        each.stop()
+
+
+def fill(channel: BlockingChannel, queue: str, *bodies: str, properties: BasicProperties | None = None) -> None:
+    channel.confirm_delivery()
+    for body in bodies:
+        channel.basic_publish("", queue, body.encode(), properties)
+
+
+def plan(reader: QueueReader, start: dict[str, Any], limit: int = 100) -> dict[str, Any]:
+    """A batch that is not empty."""
+    while (end := reader.latestOffset(start, ReadMaxRows(limit))) == start:
+        continue
+    return end
+
+
+def bodies(reader: QueueReader, start: dict[str, Any], end: dict[str, Any]) -> list[list[str]]:
+    """What the tasks read."""
+    parts = [list(reader.read(each)) for each in reader.partitions(start, end)]
+    return [[body.decode() for batch in part for body in batch.column("body").to_pylist()] for part in parts]
+
+
+def left(channel: BlockingChannel, queue: str) -> int:
+    return int(channel.queue_declare(queue, passive=True).method.message_count)
+
+
+@given(PLACES)
+def test_places_as_text(places: frozenset[int]) -> None:
+    assert unpacked(packed(places)) == places
+
+
+@given(st.text(), PLACES, PLACES)
+def test_offsets_as_spark_keeps_them(queue: str, taken: frozenset[int], earlier: frozenset[int]) -> None:
+    assert offset_of(Offset(queue, taken, earlier).as_json()) == Offset(queue, taken, earlier)
+
+
+def test_places_one_after_the_other_are_short() -> None:
+    assert len(packed(range(1 << 40, (1 << 40) + (10_000 << 20), 1 << 20))) < 500
+
+
+def test_batches_in_order_and_settled_when_committed(opened: Open, channel: BlockingChannel, queue: str) -> None:
+    fill(channel, queue, *"abcdefg")
+    reader = opened()
+    start = reader.initialOffset()
+    first = plan(reader, start, 4)
+    assert bodies(reader, start, first) == [["a", "b"], ["c", "d"]]
+    second = plan(reader, first, 4)
+    assert bodies(reader, first, second) == [["e", "f"], ["g"]]
+    assert reader.latestOffset(second, ReadAllAvailable()) == second
+    reader.commit(first)
+    reader.stop()
+    assert left(channel, queue) == 3
+
+
+def test_a_batch_is_read_again_with_other_partitions(opened: Open, channel: BlockingChannel, queue: str) -> None:
+    """Its offset was logged, then the driver died."""
+    fill(channel, queue, *"abcde")
+    reader = opened()
+    start = reader.initialOffset()
+    end = plan(reader, start, 4)
+    again = opened(partitions=3)
+    assert bodies(again, start, end) == [["a", "b"], ["c", "d"]]
+    after = plan(again, end)
+    assert bodies(again, end, after) == [["e"]]
+
+
+def test_what_was_committed_and_not_settled_is_not_read_again(
+    opened: Open, channel: BlockingChannel, queue: str
+) -> None:
+    fill(channel, queue, *"abcd")
+    reader = opened()
+    first = plan(reader, reader.initialOffset(), 2)
+    second = plan(reader, first, 2)
+    fill(channel, queue, "e")
+    again = opened()
+    third = plan(again, second)
+    assert bodies(again, second, third) == [["e"]]
+    again.commit(third)
+    again.stop()
+    assert left(channel, queue) == 0
+
+
+def test_the_last_batch_is_settled_by_the_next_start(opened: Open, channel: BlockingChannel, queue: str) -> None:
+    fill(channel, queue, *"ab")
+    reader = opened()
+    end = plan(reader, reader.initialOffset())
+    again = opened()
+    again.prepareForTriggerAvailableNow()
+    assert again.latestOffset(end, ReadMaxRows(10)) == end
+    again.stop()
+    assert left(channel, queue) == 0
+
+
+def test_a_message_that_comes_back_behind_later_ones(
+    opened: Open, channel: BlockingChannel, queue: str, cluster: LocalCluster
+) -> None:
+    """Its place lies before an offset that is committed; it was in no batch."""
+    fill(channel, queue, *"abc")
+    with DtxConnection(*cluster.urls) as other:
+        xid = Xid(1, uuid.uuid4().bytes, b"")
+        other.tpc_begin(xid)
+        method, _, _ = other.channel.basic_get(queue)
+        other.channel.basic_ack(method.delivery_tag)
+        other.tpc_prepare()
+        reader = opened()
+        first = plan(reader, reader.initialOffset())
+        assert bodies(reader, reader.initialOffset(), first) == [["b"], ["c"]]
+        reader.commit(first)
+        other.tpc_rollback()
+    again = opened()
+    second = plan(again, first)
+    assert bodies(again, first, second) == [["a"]]
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_messages_that_are_gone_when_a_batch_is_read_again(
+    opened: Open, channel: BlockingChannel, queue: str, strict: bool
+) -> None:
+    fill(channel, queue, *"abc")
+    reader = opened()
+    start = reader.initialOffset()
+    end = plan(reader, start)
+    reader.stop()
+    channel.basic_get(queue, auto_ack=True)
+    again = opened(failOnDataLoss=strict)
+    if strict:
+        with pytest.raises(PipelineError, match=r"1 of 3 messages .* failOnDataLoss"):
+            again.partitions(start, end)
+    else:
+        assert bodies(again, start, end) == [["b"], ["c"]]
+
+
+def test_all_that_is_there_now(opened: Open, channel: BlockingChannel, queue: str) -> None:
+    fill(channel, queue, *"abcde")
+    reader = opened(maxMessagesPerBatch=2)
+    reader.prepareForTriggerAvailableNow()
+    at, sizes = reader.initialOffset(), []
+    while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
+        sizes.append(end["count"])
+        fill(channel, queue, "later")
+        at = end
+    assert sizes == [2, 2, 1]
+
+
+def test_a_connection_that_is_lost_between_plan_and_commit(opened: Open, channel: BlockingChannel, queue: str) -> None:
+    fill(channel, queue, *"abc")
+    reader = opened()
+    start = reader.initialOffset()
+    end = plan(reader, start, 2)
+    intake = reader._intake
+    assert isinstance(intake, Intake)
+    intake._broker.connection._impl._transport._sock.shutdown(socket.SHUT_RDWR)
+    assert bodies(reader, start, end) == [["a"], ["b"]]
+    after = plan(reader, end)
+    assert bodies(reader, end, after) == [["c"]]
+    reader.commit(end)
+    reader.commit(after)
+    reader.stop()
+    assert left(channel, queue) == 0
+
+
+def test_properties_arrive_as_they_were_published(opened: Open, channel: BlockingChannel, queue: str) -> None:
+    given = BasicProperties(message_id="m", headers={"n": 1, "t": "x"}, priority=3)
+    fill(channel, queue, "a", properties=given)
+    fill(channel, queue, "b", properties=BasicProperties())
+    reader = opened(partitions=1)
+    start = reader.initialOffset()
+    end = plan(reader, start, 2)
+    while end["count"] < 2:
+        end = plan(reader, start, 2)
+    [partition] = reader.partitions(start, end)
+    [batch] = reader.read(partition)
+    rows = batch.to_pylist()
+    assert rows[0]["message_id"] == "m" and dict(rows[0]["headers"]) == {"n": "1", "t": "x"}
+    found = BasicProperties()
+    found.decode(rows[0]["properties"])
+    assert found == given
+    assert rows[1]["headers"] is None and rows[1]["properties"] == b"\x00\x00"
+    assert rows[0]["place"] < rows[1]["place"] and rows[0]["routing_key"] == queue
+
+
+def test_a_queue_is_consumed_alone(opened: Open, channel: BlockingChannel, queue: str) -> None:
+    channel.basic_consume(queue, lambda *delivered: None)
+    reader = opened(patience=0.2)
+    with pytest.raises(PipelineError, match="has another consumer"):
+        reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+
+
+def test_what_cannot_be_read(opened: Open, queue: str, channel: BlockingChannel) -> None:
+    missing = opened(queue="nowhere")
+    with pytest.raises(PipelineError, match="there is no queue nowhere"):
+        missing.latestOffset(missing.initialOffset(), ReadAllAvailable())
+    with pytest.raises(PipelineError, match="give the query its own"):
+        missing.latestOffset(Offset(queue).as_json(), ReadAllAvailable())
