@@ -4,7 +4,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 COMPILED := build/compiled/.made
 
-.PHONY: help install demo test lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-cluster sim fuzz stress clean
+.PHONY: help install demo test lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-cluster sim fuzz stress clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -73,6 +73,10 @@ dtx-crashes: install ## SIGKILL of everything at every step of a distributed tra
 	@echo "== dtx-crashes: coordinator, brokers and PostgreSQL, killed in turn"
 	@bash tests/system_packages.sh
 	@$(VENV)/bin/python -m python_tests.coordinator.crash_table
+
+spark-crashes: install ## SIGKILL of everything at every step of a Spark query over queues; 20 minutes; writes docs
+	@echo "== spark-crashes: tasks, drivers and brokers, killed in turn"
+	@$(VENV)/bin/python -m python_tests.spark_queues.crash_table
 
 spark-cluster: install ## The pipeline by spark-submit on a standalone cluster, and SIGKILL of `txha archive`; three minutes
 	@echo "== spark-cluster: a master and two workers on loopback; jobs killed at each step"

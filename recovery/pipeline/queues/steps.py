@@ -1,7 +1,8 @@
 """The steps of the sink and the source, by name: at each of them a test can hold a process, and kill whom it likes.
 
-With the environment variable TXHA_SPARK_HOLD set to ``step@directory`` the first process that reaches the step writes
-its number into ``directory/step`` and waits until ``directory/go`` exists. Without it a step costs one look-up.
+With the environment variable TXHA_SPARK_HOLD set to a directory, the first process that reaches the step which the file
+``wanted`` there names takes that file away, writes its own number into ``held``, and waits until there is a file with
+the rest of ``wanted`` as its name. Without the variable a step costs one look-up.
 """
 
 from __future__ import annotations
@@ -28,13 +29,19 @@ STEPS: dict[str, str] = {
 def reached(step: str) -> None:
     """Wait here if the environment asks for it."""
     assert step in STEPS, step
-    wanted, _, directory = os.environ.get("TXHA_SPARK_HOLD", "").partition("@")
-    if step != wanted:
+    directory = os.environ.get("TXHA_SPARK_HOLD")
+    if not directory:
         return
+    place = Path(directory)
+    taken = place / f"taken-{os.getpid()}"
     try:
-        with (Path(directory) / step).open("x") as file:
-            file.write(str(os.getpid()))
-    except FileExistsError:
+        wanted, _, until = (place / "wanted").read_text().partition("\n")
+        if wanted != step:
+            return
+        (place / "wanted").rename(taken)
+    except FileNotFoundError:
         return
-    while not (Path(directory) / "go").exists():
+    taken.write_text(str(os.getpid()))
+    taken.rename(place / "held")
+    while not (place / until).exists():
         time.sleep(0.01)

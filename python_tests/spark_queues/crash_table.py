@@ -1,0 +1,70 @@
+"""``make spark-crashes``: every case of ``python_tests.spark_queues.crashes``, and the page that shows what came of it.
+
+python -m python_tests.spark_queues.crash_table [--out docs/spark_crashes.md]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from python_tests.coordinator.crash_table import table
+from python_tests.spark_queues.crashes import VICTIMS, Broken, Case, Site, all_cases
+from recovery.pipeline.queues.steps import STEPS
+
+HEAD = """# What a crash does to queues on Spark
+
+Made by `make spark-crashes`. A streaming query takes messages from one queue and puts them into another, by
+`txha-queue` on both sides ([spark_queues.md](spark_queues.md)); the brokers are three nodes, and every process is real.
+In each case somebody is killed by SIGKILL when a batch has come to a step. Whenever the query must be started again, it
+has another number of partitions. Killed is
+
+"""
+WHAT = """
+- *goes on*: the query itself got over it, by trying a task again or by waiting for the next primary.
+- *starts again*: the query, or the driver, was started again.
+
+In every case each message that went in came out once, before the next case began. In the end nothing was in doubt, and
+the brokers held one record of the query. A case that breaks any of this ends the run, and no page is written.
+
+"""
+
+
+def page(found: dict[Case, str], seconds: float) -> str:
+    """The page."""
+    victims = "".join(f"- *{name}*: {what}\n" for name, what in VICTIMS.items())
+    steps = "".join(f"| {step} | {what} |\n" for step, what in STEPS.items())
+    rows = [[step, *(found[Case(victim, step)] for victim in VICTIMS)] for step in STEPS]
+    return (
+        f"{HEAD}{victims}{WHAT}{table(rows, list(VICTIMS))}\n{len(found)} cases, {seconds:.0f} seconds.\n\n"
+        f"| step | what has happened |\n| --- | --- |\n{steps}"
+    )
+
+
+def main() -> int:
+    """Run all cases; the exit status is 1 if a promise was broken."""
+    parser = argparse.ArgumentParser(description="Every crash of a query from queue to queue.")
+    parser.add_argument("--out", type=Path, default=Path("docs/spark_crashes.md"))
+    given = parser.parse_args()
+    began, found = time.monotonic(), {}
+    with tempfile.TemporaryDirectory(prefix="txha-crashes-") as directory, Site(Path(directory) / "site") as site:
+        try:
+            for number, case in enumerate(cases := all_cases()):
+                started = time.monotonic()
+                found[case] = site.run(case)
+                took = time.monotonic() - started
+                print(f"{number + 1:3}/{len(cases)}  {case!s:40} {found[case]:14} {took:5.1f} s", flush=True)
+            site.check_the_rest()
+        except Broken as broken:
+            print(f"BROKEN {broken}", file=sys.stderr)
+            return 1
+    given.out.write_text(page(found, time.monotonic() - began))
+    print(f"every promise held; {given.out} is written")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
