@@ -73,6 +73,16 @@ def recovered_table(rows: list[dict[str, Any]]) -> None:
     _print(table)
 
 
+def left_by_spark_table(rows: list[dict[str, Any]]) -> None:
+    """One row a branch that a sink of Spark had left prepared."""
+    table = Table(title="branches that drivers of Spark have left", box=SIMPLE_HEAD)
+    for column in ("query", "batch", "branch", "state"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*map(str, row.values()))
+    _print(table)
+
+
 def _print(table: Table, width: int = 0) -> None:
     """As it is: names that clients have given are no markup, and ``:a:`` in one is no emoji."""
     Console(width=max(Console().width, width), emoji=False, markup=False).print(table)

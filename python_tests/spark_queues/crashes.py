@@ -158,10 +158,7 @@ class Site:
                 _kill(self._sleepers.pop())
         else:
             self._sleepers.append(spare)
-        for pid in [self._job.pid, *_session(self._job.pid)]:
-            if pid != spare:
-                _kill(pid)
-        self._job.wait()
+        kill_session(self._job, spare)
         self._job = None
 
     # -- messages
@@ -223,17 +220,15 @@ class Site:
             return [batch for xid in broker.tpc_recover() if (batch := batch_of(xid)) is not None]
 
 
+def kill_session(job: subprocess.Popen[bytes], spare: int | None = None) -> None:
+    """SIGKILL of a process that leads a session, and of all others in it but ``spare``, each by its number."""
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.getsid(int(path.name)) == job.pid and int(path.name) != spare:
+                os.kill(int(path.name), signal.SIGKILL)
+    job.wait()
+
+
 def _kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-
-def _session(leader: int) -> list[int]:
-    """Processes of a session."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, ProcessLookupError):
-            pid = int(path.name)
-            if os.getsid(pid) == leader:
-                found.append(pid)
-    return found

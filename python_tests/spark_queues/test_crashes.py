@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from python_tests.spark_queues.crashes import AGAIN, ASLEEP, PRIMARY, WENT_ON, Case, Site
 
 
+@pytest.mark.timeout(300)
 def test_each_message_comes_out_once(may_kill_nodes: None, tmp_path: Path) -> None:
     with Site(tmp_path / "site") as site:
         assert site.run(Case(PRIMARY, "decided")) == WENT_ON

@@ -70,7 +70,6 @@ def register(session: SparkSession) -> None:
     session.dataSource.register(QueueSource)
 
 
-
 def reason(error: Exception) -> str:
     """What one of our own errors said that Spark has wrapped in Java's stack and its own; else its first line."""
     said = re.findall(r"(?:PipelineError|Store\w+|LogReclaimed): (.+)", str(error))

@@ -11,6 +11,9 @@ FORMAT = 0x73706B
 """The format id of everything that sinks do ("spk"): no other coordinator may settle it."""
 
 PREFIX = "spark."
+JOB = "job-"
+"""What the name of a batch job begins with; a streaming query has the id that Spark gave it."""
+
 RECORD = b"record"
 """The branch id under which a query's record is changed."""
 

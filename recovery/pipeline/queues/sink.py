@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from recovery.dtx.errors import RolledBack
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.queues.decisions import Decisions
-from recovery.pipeline.queues.names import Batch, new_branch
+from recovery.pipeline.queues.names import JOB, Batch, new_branch
 from recovery.pipeline.queues.options import SinkOptions
 from recovery.pipeline.queues.rows import Publish, publishes
 from recovery.pipeline.queues.steps import reached
@@ -159,7 +159,7 @@ class BatchSink(DataSourceArrowWriter):
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
-        self._batch = Batch(f"job-{uuid.uuid4().hex}", 0)
+        self._batch = Batch(f"{JOB}{uuid.uuid4().hex}", 0)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """One attempt of one partition."""
@@ -172,7 +172,7 @@ class BatchSink(DataSourceArrowWriter):
         commit(messages, self._options, first=True, last=True)
 
     def abort(self, messages: Messages) -> None:
-        """Something failed, maybe in ``commit``: then what was decided is carried out by ``settle``."""
+        """Something failed, maybe in ``commit``: then what was decided is carried out by ``txha dtx settle-spark``."""
         with Decisions(self._options.hosts, self._batch.query, self._options.patience) as decisions:
             if decisions.record() is None:
                 decisions.refuse(self._batch)

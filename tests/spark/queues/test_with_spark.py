@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from python_tests.processes import LocalCluster
 from recovery.dtx.with_pika import DtxConnection
-from recovery.pipeline.queues.names import batch_of
+from recovery.pipeline.queues.names import JOB, batch_of
 from recovery.pipeline.queues.source import ARROW, SCHEMA
 from tests.spark.queues.conftest import drained
 
@@ -81,7 +81,7 @@ def test_a_job_that_fails_leaves_nothing(
     assert drained(channel, queue) == []
     with DtxConnection(*cluster.urls) as broker:
         batches = [batch_of(xid) for xid in broker.tpc_recover()]
-    assert not [each for each in batches if each is not None and each.query.startswith("job-")]
+    assert not [each for each in batches if each is not None and each.query.startswith(JOB)]
 
 
 @pytest.mark.parametrize(

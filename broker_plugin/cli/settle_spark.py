@@ -1,0 +1,45 @@
+"""``txha dtx settle-spark``: what Spark drivers that never came back have left prepared."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+from broker_plugin.cli.asking import BadArgument, Json
+from broker_plugin.cli.dtx_recover import shown
+
+
+def settle_spark(
+    broker: Annotated[str, typer.Option("--broker", help="Url of a node; several of one cluster with commas.")],
+    give_up: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--give-up", help="A query that never comes again: roll its undecided batch back. May be repeated."
+        ),
+    ] = None,
+    patience: Annotated[float, typer.Option(help="Seconds to wait for a driver that is committing.")] = 30.0,
+    as_json: Json = False,
+) -> None:
+    """Carry out what sinks of Spark have decided, and list what is not: their queries settle that when they start.
+
+    Exit status 0: nothing is left in doubt; 1: something is.
+    """
+    if find_spec("pika") is None:
+        raise BadArgument("dtx settle-spark needs pika: pip install 'txha[spark]'")
+    from broker_plugin.cli.tables import left_by_spark_table
+    from recovery.dtx.errors import Error
+    from recovery.pipeline.queues.settle import UNDECIDED, settle
+    from recovery.pipeline.session import PipelineError
+
+    try:
+        left = settle(broker.split(","), give_up or [], patience)
+    except (Error, PipelineError) as error:
+        raise BadArgument(f"{shown(broker)}: {error}") from None
+    if as_json:
+        typer.echo(json.dumps([each._asdict() for each in left], indent=2))
+    else:
+        left_by_spark_table([each._asdict() for each in left])
+    raise SystemExit(1 if any(each.state == UNDECIDED for each in left) else 0)

@@ -1,0 +1,56 @@
+"""What drivers that never came back have left prepared, and what becomes of it without them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from recovery.dtx.with_pika import DtxConnection
+from recovery.pipeline.queues.decisions import Decisions
+from recovery.pipeline.queues.names import JOB, batch_of
+from recovery.pipeline.queues.record import Record
+from txobserver.xid import Xid
+
+COMMITTED, ROLLED_BACK, UNDECIDED = "committed", "rolled back", "undecided"
+
+
+class Left(NamedTuple):
+    """A branch that was found prepared, and what became of it."""
+
+    query: str
+    batch: int
+    branch: str
+    state: str
+
+
+def settle(hosts: Sequence[str], give_up: Collection[str], patience: float) -> list[Left]:
+    """Carry out what was decided, and roll back what lost; branches of batches without a decision stay as they are.
+
+    They belong to a driver that is at work, or to one that may come again. Of the queries in ``give_up`` they are
+    rolled back: only for those that never will. Raises PipelineError if a driver holds a record and does not let go,
+    recovery.dtx.errors.OperationalError.
+    """
+    with DtxConnection(*hosts, patience=patience) as broker:
+        found = [(xid, batch) for xid in broker.tpc_recover() if (batch := batch_of(xid)) is not None]
+    left: list[Left] = []
+    for query in sorted({batch.query for _, batch in found}):
+        with Decisions(hosts, query, patience) as decisions:
+            record = decisions.record()
+            if record is not None:
+                decisions.finish(record)
+            for xid, batch in found:
+                if batch.query == query:
+                    state = _state(xid, batch.number, record, query in give_up)
+                    if state == ROLLED_BACK:
+                        decisions.roll_back(xid)
+                    left.append(Left(query, batch.number, xid.bqual.decode(), state))
+            if record is None or query.startswith(JOB):
+                decisions.drop()
+    return left
+
+
+def _state(xid: Xid, batch: int, record: Record | None, given_up: bool) -> str:
+    if record is None or batch > record.batch:
+        return ROLLED_BACK if given_up else UNDECIDED
+    named = batch == record.batch and xid.bqual.decode() in record.branches
+    return COMMITTED if named else ROLLED_BACK
