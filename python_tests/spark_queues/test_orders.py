@@ -1,68 +1,81 @@
-"""docs/examples/orders_to_queues.py, run as a reader would: killed in the middle, and started again."""
+"""docs/examples/orders_to_queues.py: its source by itself, and the whole as a reader would run it."""
 
 from __future__ import annotations
 
 import json
-import os
+import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pika
 import psycopg
 import pytest
 
 from python_tests.postgresql import PostgreSQL
-from python_tests.spark_queues.crashes import kill_session
-from python_tests.waiting import wait_until
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "examples" / "orders_to_queues.py"
 COUNTRIES = ("de", "fr")
 
 
-@pytest.mark.timeout(300)
-def test_orders_from_postgresql_to_queues(urls: list[str], tmp_path: Path) -> None:
-    """A row whose transaction ends behind later ones is sent, too."""
-    hold = tmp_path / "hold"
-    hold.mkdir()
-    (hold / "wanted").write_text("one committed\nnever")
+@pytest.fixture(scope="module")
+def script() -> dict[str, Any]:
+    return runpy.run_path(str(SCRIPT))
+
+
+@pytest.fixture
+def dsn(script: dict[str, Any]) -> Iterator[str]:
+    """A database with the script's table."""
     with PostgreSQL() as server:
-        options = ["--dsn", server.dsn, "--broker", ",".join(urls), "--checkpoint", str(tmp_path / "checkpoint")]
-        command = [sys.executable, str(SCRIPT), *options]
-        connection = pika.BlockingConnection(pika.URLParameters(urls[0]))
-        channel = connection.channel()
+        with psycopg.connect(server.dsn) as connection:
+            connection.execute(script["TABLE"])
+        yield server.dsn
+
+
+def insert(connection: psycopg.Connection, *numbers: int) -> None:
+    for number in numbers:
+        connection.execute("INSERT INTO orders (country, amount) VALUES (%s, %s)", [COUNTRIES[number % 2], number])
+
+
+def read(reader: Any, start: dict[str, int], end: dict[str, int]) -> list[int]:
+    """The numbers of a batch's orders."""
+    rows = [row for part in reader.partitions(start, end) for row in reader.read(part)]
+    return sorted(json.loads(body)["id"] for _, _, body in rows)
+
+
+def test_a_row_that_is_committed_behind_later_ones(script: dict[str, Any], dsn: str) -> None:
+    reader = script["OrdersReader"](dsn)
+    at, batches = reader.initialOffset(), []
+    with psycopg.connect(dsn) as slow, psycopg.connect(dsn, autocommit=True) as quick:
+        insert(quick, 1, 2)
+        insert(slow, 3)
+        insert(quick, 4)
+        for step in (slow.commit, lambda: insert(quick, 5), lambda: None):
+            end = reader.latestOffset(at, reader.getDefaultReadLimit())
+            batches.append(read(reader, at, end))
+            assert read(reader, at, end) == batches[-1], "read again, it is the same"
+            at = end
+            step()
+    assert batches == [[1, 2], [3, 4], [5]]
+    assert reader.latestOffset(at, reader.getDefaultReadLimit()) == at
+
+
+@pytest.mark.timeout(300)
+def test_orders_from_postgresql_to_queues(urls: list[str], dsn: str, tmp_path: Path) -> None:
+    with pika.BlockingConnection(pika.URLParameters(urls[0])) as connection:
         for country in COUNTRIES:
-            channel.queue_declare(f"orders.{country}", durable=True)
-        with psycopg.connect(server.dsn) as slow, psycopg.connect(server.dsn, autocommit=True) as quick:
-            quick.execute(table())
-            insert(slow, 1)
-            for number in range(2, 12):
-                insert(quick, number)
-            environment = {**os.environ, "TXHA_SPARK_HOLD": str(hold)}
-            running = subprocess.Popen([*command, "--follow"], env=environment, start_new_session=True)
-            try:
-                slow.commit()
-                wait_until((hold / "held").exists, 120, "a batch in the middle of its commit")
-            finally:
-                kill_session(running)
-            insert(quick, 12)
-        subprocess.run(command, check=True)
-        found = {country: [] for country in COUNTRIES}
-        for country, orders in found.items():
-            while (got := channel.basic_get(f"orders.{country}", auto_ack=True))[0] is not None:
-                orders.append(json.loads(got[2])["id"])
-            channel.queue_delete(f"orders.{country}")
-        connection.close()
-    assert {country: sorted(orders) for country, orders in found.items()} == {
-        "de": list(range(2, 13, 2)),
-        "fr": list(range(1, 13, 2)),
-    }
-
-
-def table() -> str:
-    """As the script makes it."""
-    return SCRIPT.read_text().split('TABLE = """')[1].split('"""')[0]
-
-
-def insert(connection: psycopg.Connection, number: int) -> None:
-    connection.execute("INSERT INTO orders (country, amount) VALUES (%s, %s)", [COUNTRIES[number % 2], number])
+            connection.channel().queue_declare(f"orders.{country}", durable=True)
+    with psycopg.connect(dsn) as database:
+        insert(database, *range(1, 12))
+    options = ["--dsn", dsn, "--broker", ",".join(urls), "--checkpoint", str(tmp_path / "checkpoint")]
+    subprocess.run([sys.executable, str(SCRIPT), *options], check=True)
+    with pika.BlockingConnection(pika.URLParameters(urls[0])) as connection:
+        channel, found = connection.channel(), {}
+        for country in COUNTRIES:
+            queue = f"orders.{country}"
+            bodies = iter(lambda queue=queue: channel.basic_get(queue, auto_ack=True)[2], None)
+            found[country] = sorted(json.loads(body)["id"] for body in bodies)
+            channel.queue_delete(queue)
+    assert found == {"de": list(range(2, 12, 2)), "fr": list(range(1, 12, 2))}

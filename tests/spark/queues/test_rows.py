@@ -1,0 +1,70 @@
+"""What a row is published as, and which rows and options are refused."""
+
+from __future__ import annotations
+
+import pika
+import pyarrow as pa
+import pytest
+
+from recovery.pipeline.queues.names import Batch, batch_of, new_branch, record_xid
+from recovery.pipeline.queues.options import SinkOptions, SourceOptions, options_of
+from recovery.pipeline.queues.record import Record, decoded
+from recovery.pipeline.queues.rows import Publish, publishes
+from recovery.pipeline.session import PipelineError
+from txobserver.xid import Xid
+
+
+def published(options: SinkOptions | None = None, **columns: object) -> list[Publish]:
+    return list(publishes(pa.record_batch(columns), options or SinkOptions(queue="q")))
+
+
+def test_a_row_goes_where_it_says_or_where_the_options_say() -> None:
+    options = SinkOptions(queue="q", exchange="e")
+    rows = published(options, body=["1", "2"], routing_key=["k", None], exchange=[None, "f"])
+    assert [each[:3] for each in rows] == [("e", "k", b"1"), ("f", "q", b"2")]
+    assert published(body=[b"\x00"])[0][:3] == ("", "q", b"\x00")
+
+
+def test_properties_are_kept_and_columns_override_them() -> None:
+    given = pika.BasicProperties(priority=3, message_id="old", headers={"n": 1})
+    raw = b"".join(given.encode())
+    headers = pa.array([[("a", "b")], None], pa.map_(pa.string(), pa.string()))
+    one, other = published(body=["1", "2"], properties=[raw, raw], message_id=["new", None], headers=headers)
+    assert (one.properties.priority, one.properties.message_id, one.properties.headers) == (3, "new", {"a": "b"})
+    assert (other.properties.message_id, other.properties.headers) == ("old", {"n": 1})
+    assert one.properties.delivery_mode == other.properties.delivery_mode == 2
+
+
+def test_a_row_without_a_body() -> None:
+    with pytest.raises(PipelineError, match="no body"):
+        published(body=["1", None])
+
+
+def test_options_are_found_in_any_case() -> None:
+    options = options_of(SourceOptions, {"QUEUE": "q", "maxmessagesperbatch": "7", "path": "ignored"})
+    assert (options.queue, options.max_messages_per_batch) == ("q", 7)
+    assert options_of(SinkOptions, {"url": "amqp://a/, amqp://b/"}).hosts == ["amqp://a/", "amqp://b/"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({}, "option queue of txha-queue: field required"), ({"queue": "q", "partitions": "0"}, "option partitions")],
+)
+def test_options_that_cannot_be(given: dict[str, str], said: str) -> None:
+    with pytest.raises(PipelineError, match=said):
+        options_of(SourceOptions, given)
+
+
+def test_names_lead_back_to_their_batch() -> None:
+    batch = Batch("53a14e11-7d0a-4b1b-9c5e-a7a4b1d2c3e4", 9_000_000_000_000)
+    assert batch_of(batch.branch(new_branch(1000, 3))) == batch
+    assert batch_of(record_xid(batch.query)) is None
+    assert batch_of(Xid(1, batch.globally.gtrid, b"")) is None
+    assert new_branch(0, 0) != new_branch(0, 0)
+
+
+def test_a_record_is_read_back_and_anything_else_is_refused() -> None:
+    record = Record("q", 3, ("a", "b"), 2)
+    assert decoded(record.encoded()) == record
+    with pytest.raises(PipelineError, match="is none"):
+        decoded(b"{}")
