@@ -24,6 +24,8 @@ has another number of partitions. Killed is
 
 """
 WHAT = """
+What came of it:
+
 - *goes on*: the query itself got over it, by trying a task again or by waiting for the next primary.
 - *starts again*: the query, or the driver, was started again.
 

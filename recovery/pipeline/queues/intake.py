@@ -62,6 +62,7 @@ class Intake:
         self._planned: set[int] = set()
         self._tags: dict[int, int] = {}
         self._highest = -1
+        self._deleted = False
         self._lock = threading.RLock()
         self._closed = threading.Event()
         try:
@@ -96,7 +97,7 @@ class Intake:
         channel.basic_consume(self._options.queue, self._delivered, exclusive=True, arguments={PLACE: True})
 
     def _cancelled(self, frame: object) -> None:
-        raise PipelineError(f"queue {self._options.queue} was deleted")
+        self._deleted = True
 
     def _delivered(
         self,
@@ -142,6 +143,8 @@ class Intake:
 
     def _pump(self, patience: Patience) -> bool:
         """Take in what arrives within a moment; whether anything did."""
+        if self._deleted:
+            raise PipelineError(f"queue {self._options.queue} was deleted")
         before = len(self._tags)
         if before >= self._prefetch:
             self._make_room()

@@ -229,6 +229,15 @@ def test_a_queue_is_consumed_alone(opened: Open, channel: BlockingChannel, queue
         reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
 
 
+def test_a_queue_that_is_deleted(opened: Open, channel: BlockingChannel, queue: str) -> None:
+    fill(channel, queue, "a")
+    reader = opened()
+    end = plan(reader, reader.initialOffset())
+    channel.queue_delete(queue)
+    with pytest.raises(PipelineError, match="was deleted"):
+        plan(reader, end)
+
+
 def test_what_cannot_be_read(opened: Open, queue: str, channel: BlockingChannel) -> None:
     missing = opened(queue="nowhere")
     with pytest.raises(PipelineError, match="there is no queue nowhere"):

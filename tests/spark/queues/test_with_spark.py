@@ -13,6 +13,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from python_tests.examples import examples_of
 from python_tests.processes import LocalCluster
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.queues.names import JOB, batch_of
@@ -21,6 +22,8 @@ from tests.spark.queues.conftest import drained
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+PAGE = Path(__file__).parents[3] / "docs" / "spark_queues.md"
 
 
 @pytest.fixture
@@ -57,6 +60,24 @@ def test_from_queue_to_queue(
     assert channel.queue_declare(queue, passive=True).method.message_count == 3, "of the last batch"
     [record] = [json.loads(body) for body in drained(channel, f"txha.spark.{running.id}")]
     assert record["batch"] == 3
+
+
+def test_the_example_of_the_page(
+    spark: SparkSession, cluster: LocalCluster, channel: BlockingChannel, tmp_path: Path
+) -> None:
+    """As it stands but for ports and places, in the session that runs here."""
+    [text] = examples_of(PAGE)
+    for number, port in enumerate(cluster.ports):
+        text = text.replace(str(5701 + number), str(port))
+    text = text.replace("/tmp/large-checkpoint", str(tmp_path))
+    for name in ("orders", "large"):
+        channel.queue_declare(name, durable=True)
+    channel.confirm_delivery()
+    for amount in (5, 5000):
+        channel.basic_publish("", "orders", json.dumps({"amount": amount}).encode())
+    exec(compile(text, str(PAGE), "exec"), {})
+    assert drained(channel, "large") == ['{"amount": 5000}']
+    channel.queue_delete("orders")
 
 
 def test_a_batch_job_appends(spark: SparkSession, url: str, channel: BlockingChannel, queue: str) -> None:
