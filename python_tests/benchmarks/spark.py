@@ -36,13 +36,14 @@ class Part:
 
 def parts() -> dict[str, Part]:
     """All of them, in the order of the page."""
-    from python_tests.benchmarks import spark_audit, spark_source
+    from python_tests.benchmarks import spark_audit, spark_queue, spark_source
 
     return {
         "source": spark_source.SOURCE,
         "growth": spark_source.GROWTH,
         "start": spark_source.START,
         "audit": spark_audit.AUDIT,
+        "queues": spark_queue.QUEUES,
     }
 
 

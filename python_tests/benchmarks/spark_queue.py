@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pika
 
+from python_tests.benchmarks.spark import Part
 from python_tests.processes import LocalCluster
 from recovery.pipeline.session import spark_session
 
@@ -54,7 +55,7 @@ class Bench:
         return {"rows": self._rows, "body": BODY, "rows_per_second": found, **self._stream()}
 
     def _rows_of(self, what: str) -> int:
-        return self._rows // 10 if "confirm" in what else self._rows
+        return self._rows // 100 if "confirm" in what else self._rows
 
     def _rows_per_second(self, way: Callable[[], None], rows: int, full: bool = False) -> float:
         took = []
@@ -77,7 +78,7 @@ class Bench:
             channel.confirm_delivery()
         else:
             channel.tx_select()
-        for number in range(self._rows // 10 if confirms else self._rows):
+        for number in range(self._rows // 100 if confirms else self._rows):
             channel.basic_publish("", "bench", b"x" * BODY, PERSISTENT)
             if not confirms and number % PER_TRANSACTION == PER_TRANSACTION - 1:
                 channel.tx_commit()
@@ -141,3 +142,6 @@ def show(figures: dict[str, Any], out: Path) -> list[str]:
         f"{figures['batch_ms']:.0f} ms each, median of {figures['batches']}.",
     ]
     return lines
+
+
+QUEUES = Part(measure, show)

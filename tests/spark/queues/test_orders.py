@@ -1,22 +1,26 @@
-"""docs/examples/orders_to_queues.py: its source by itself, and the whole as a reader would run it."""
+"""docs/examples/orders_to_queues.py: its source by itself, and the whole in the session that runs here."""
 
 from __future__ import annotations
 
 import json
 import runpy
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pika
 import psycopg
 import pytest
+from pika.adapters.blocking_connection import BlockingChannel
 
 from python_tests.postgresql import PostgreSQL
+from python_tests.processes import LocalCluster
+from tests.spark.queues.conftest import drained
 
-SCRIPT = Path(__file__).parents[2] / "docs" / "examples" / "orders_to_queues.py"
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCRIPT = Path(__file__).parents[3] / "docs" / "examples" / "orders_to_queues.py"
 COUNTRIES = ("de", "fr")
 
 
@@ -62,20 +66,22 @@ def test_a_row_that_is_committed_behind_later_ones(script: dict[str, Any], dsn: 
     assert reader.latestOffset(at, reader.getDefaultReadLimit()) == at
 
 
-@pytest.mark.timeout(300)
-def test_orders_from_postgresql_to_queues(urls: list[str], dsn: str, tmp_path: Path) -> None:
-    with pika.BlockingConnection(pika.URLParameters(urls[0])) as connection:
-        for country in COUNTRIES:
-            connection.channel().queue_declare(f"orders.{country}", durable=True)
-    with psycopg.connect(dsn) as database:
-        insert(database, *range(1, 12))
-    options = ["--dsn", dsn, "--broker", ",".join(urls), "--checkpoint", str(tmp_path / "checkpoint")]
-    subprocess.run([sys.executable, str(SCRIPT), *options], check=True)
-    with pika.BlockingConnection(pika.URLParameters(urls[0])) as connection:
-        channel, found = connection.channel(), {}
-        for country in COUNTRIES:
-            queue = f"orders.{country}"
-            bodies = iter(lambda queue=queue: channel.basic_get(queue, auto_ack=True)[2], None)
-            found[country] = sorted(json.loads(body)["id"] for body in bodies)
-            channel.queue_delete(queue)
+def test_orders_from_postgresql_to_queues(
+    spark: SparkSession,
+    cluster: LocalCluster,
+    channel: BlockingChannel,
+    dsn: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Run twice: the second time there is one order more."""
+    for country in COUNTRIES:
+        channel.queue_declare(f"orders.{country}", durable=True)
+    options = ["--dsn", dsn, "--broker", ",".join(cluster.urls), "--checkpoint", str(tmp_path / "checkpoint")]
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *options])
+    for numbers in (range(1, 11), range(11, 12)):
+        with psycopg.connect(dsn) as database:
+            insert(database, *numbers)
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+    found = {each: sorted(json.loads(body)["id"] for body in drained(channel, f"orders.{each}")) for each in COUNTRIES}
     assert found == {"de": list(range(2, 12, 2)), "fr": list(range(1, 12, 2))}
