@@ -66,6 +66,7 @@ def test_a_row_that_is_committed_behind_later_ones(script: dict[str, Any], dsn: 
     assert reader.latestOffset(at, reader.getDefaultReadLimit()) == at
 
 
+@pytest.mark.timeout(300)
 def test_orders_from_postgresql_to_queues(
     spark: SparkSession,
     cluster: LocalCluster,
