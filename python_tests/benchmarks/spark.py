@@ -47,6 +47,16 @@ def parts() -> dict[str, Part]:
     }
 
 
+def page(found: dict[str, Any], out: Path) -> str:
+    """The page of these figures; the plots go into ``out``."""
+    lines = [INTRODUCTION]
+    for name, part in parts().items():
+        if name in found:
+            told = f"Machine: {found[name]['machine']}. {found[name].get('remark', '')}".rstrip()
+            lines += [*part.show(found[name], out), "", told, ""]
+    return "\n".join(lines)
+
+
 def main() -> int:
     """Measure, write, and print where."""
     end_on_sigterm()
@@ -55,6 +65,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="little of everything; writes to build/benchmarks")
     parser.add_argument("--only", action="append", choices=list(known), help="one part; may be repeated")
     parser.add_argument("--out", type=Path, help="where results go; docs/benchmarks, or build/benchmarks if quick")
+    parser.add_argument("--remark", default="", help="what else the machine did meanwhile, for the page")
     options = parser.parse_args()
     out: Path = options.out or Path("build/benchmarks" if options.quick else "docs/benchmarks")
     out.mkdir(parents=True, exist_ok=True)
@@ -62,13 +73,10 @@ def main() -> int:
     found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     for name in options.only or known:
         with tempfile.TemporaryDirectory(prefix="txha-bench-spark-") as place:
-            found[name] = {"machine": machine(), **known[name].measure(options.quick, Path(place))}
+            measured = known[name].measure(options.quick, Path(place))
+        found[name] = {"machine": machine(), "remark": options.remark, **measured}
         path.write_text(json.dumps(found, indent=1) + "\n")
-        lines = [INTRODUCTION]
-        for each, part in known.items():
-            if each in found:
-                lines += [*part.show(found[each], out), "", f"Machine: {found[each]['machine']}.", ""]
-        (out / PAGE).write_text("\n".join(lines))
+        (out / PAGE).write_text(page(found, out))
     print(f"written to {out / PAGE}")
     return 0
 
