@@ -142,12 +142,16 @@ class Intake:
         return [place for place in self._messages if place not in self._planned]
 
     def _pump(self, patience: Patience) -> bool:
-        """Take in what arrives within a moment; whether anything did."""
+        """Take in what arrives within a moment, and make room for it; whether anything did."""
+        if len(self._tags) >= self._prefetch:
+            self._make_room()
+        return self._arrived(patience)
+
+    def _arrived(self, patience: Patience) -> bool:
+        """As ``_pump``, of what the broker has sent by itself."""
         if self._deleted:
             raise PipelineError(f"queue {self._options.queue} was deleted")
         before = len(self._tags)
-        if before >= self._prefetch:
-            self._make_room()
         try:
             self._broker.connection.process_data_events(MOMENT)
             if not self._broker.channel.is_open:
@@ -178,12 +182,17 @@ class Intake:
                 return int(answer.method.message_count)
 
     def waiting(self) -> int:
-        """How many messages are in the queue or here, and in no batch."""
+        """How many messages are in the queue or here, and in no batch.
+
+        The queue tells its length without those that it has sent and that have not arrived. So the answer counts only
+        when nothing was on its way.
+        """
         with self._lock:
             patience = Patience(self._options.patience)
-            while self._pump(patience):
-                continue
-            return self._ready(patience) + len(self._fresh())
+            while True:
+                ready = self._ready(patience)
+                if not self._arrived(patience):
+                    return ready + len(self._fresh())
 
     def bring(self, places: Iterable[int]) -> list[Delivery]:
         """The messages of a batch; of one that an earlier driver has planned, as soon as they have come again.

@@ -185,6 +185,22 @@ def test_all_that_is_there_now(opened: Open, channel: BlockingChannel, queue: st
     assert sizes == [2, 2, 1]
 
 
+def test_all_that_is_there_now_of_a_queue_longer_than_the_prefetch(
+    opened: Open, channel: BlockingChannel, queue: str
+) -> None:
+    """What is on its way is counted, and the rest stays in the queue until its batch."""
+    channel.tx_select()
+    for number in range(2000):
+        channel.basic_publish("", queue, str(number).encode())
+    channel.tx_commit()
+    reader = opened(max_messages_per_batch=50)
+    reader.prepareForTriggerAvailableNow()
+    first = reader.latestOffset(reader.initialOffset(), ReadMaxRows(50))
+    assert reader._left == 2000 - 50
+    assert reader._intake is not None and len(reader._intake._tags) <= 200
+    assert len(offset_of(first).taken) == 50
+
+
 def test_a_connection_that_is_lost_between_plan_and_commit(opened: Open, channel: BlockingChannel, queue: str) -> None:
     fill(channel, queue, *"abc")
     reader = opened()
