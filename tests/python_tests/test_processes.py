@@ -1,10 +1,17 @@
-"""What a measurement has started ends with it."""
+"""Ports of clusters that tests start: free, neighbours, never of outgoing connections; and what is started ends."""
 
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
+
+import pytest
+
+from broker_plugin.cli.layout import LOWEST_PORT, ephemeral_range, free_ports
+from python_tests import processes
+from python_tests.processes import free_base_port
 
 STARTS_SOMETHING = """
 from time import sleep
@@ -16,6 +23,22 @@ try:
 finally:
     print("ended", flush=True)
 """
+
+
+def test_base_ports_lie_below_those_of_outgoing_connections() -> None:
+    for _ in range(50):
+        assert LOWEST_PORT <= free_base_port(9) <= ephemeral_range()[0] - 9
+
+
+def test_no_port_of_a_cluster_is_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", free_ports(1, set())[0]))
+        listener.listen()
+        taken = listener.getsockname()[1]
+        monkeypatch.setattr(processes, "LOWEST_PORT", taken - 2)
+        monkeypatch.setattr(processes, "ephemeral_range", lambda: (taken + 1, 65535))
+        with pytest.raises(RuntimeError, match="no 3 free loopback ports"):
+            free_base_port(3)
 
 
 def test_sigterm_lets_a_process_end_what_it_started() -> None:
