@@ -84,10 +84,13 @@ def create_identity(directory: Path, identity: Identity) -> None:
     crash_point("store.identity-written")
 
 
-def lock_directory(directory: Path) -> int:
-    """Keep every other process out of this store; returns the lock's descriptor. Raises StoreError."""
+def lock_directory(directory: Path, create: bool = True) -> int:
+    """Keep every other process out of this store; returns the lock's descriptor. Raises StoreError.
+
+    Without ``create`` nothing is written, and a directory without a lock file is an error.
+    """
     try:
-        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT, 0o640)
+        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT if create else os.O_RDONLY, 0o640)
     except OSError as error:
         raise explain(error, directory) from error
     try:

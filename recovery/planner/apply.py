@@ -7,7 +7,6 @@ deleted and no log is changed: a store is set aside by renaming its parts, its i
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -60,27 +59,13 @@ def nobody_runs(directories: Mapping[str, Path], change: bool) -> Iterator[None]
             if not directory.is_dir() or not (change or (directory / "lock").exists()):
                 continue
             try:
-                descriptor = lock_directory(directory) if change else _locked(directory)
+                descriptor = lock_directory(directory, create=change)
             except StoreError as error:
                 if "in use" not in str(error):
                     raise
                 raise StoreError(f"{name} is running: {directory} is in use; stop all of the cluster first") from None
             stack.callback(os.close, descriptor)
         yield
-
-
-def _locked(directory: Path) -> int:
-    """As ``lock_directory``, and nothing is written. Raises StoreError."""
-    try:
-        descriptor = os.open(directory / "lock", os.O_RDONLY)
-    except OSError as error:
-        raise explain(error, directory) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise StoreError(f"{directory} is in use by another process") from None
-    return descriptor
 
 
 def unfinished(places: Places) -> Journal | None:
