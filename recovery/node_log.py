@@ -10,9 +10,11 @@ import os
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from recovery.declarations import declared_in
 from recovery.lmdb_state import read_meta
 from recovery.log import LogReclaimed, gap
 from recovery.segment import SegmentInfo, decode_header, read_header, scan, segment_firsts, segment_path
@@ -194,6 +196,16 @@ class NodeLog:
         except StoreError:
             return {}
         return {spec.number: spec.name for spec in queues.values()}
+
+    def declared(self, before: int) -> dict[int, str]:
+        """Queues declared before a sequence, as far back as the log goes, also those that have been deleted since."""
+        found: dict[int, str] = {}
+        for segment in self.firsts():
+            if segment >= before:
+                break
+            with suppress(FileNotFoundError):  # it has been reclaimed meanwhile
+                found.update(declared_in(segment_path(self.directory, segment)))
+        return found
 
     def _reclaimed(self, sequence: int) -> LogReclaimed:
         firsts = self.firsts()

@@ -12,7 +12,7 @@ trap 'rm -f "$said"' EXIT
 
 computes() {
   "$python" -m pytest tests "${waits[@]/#/--ignore=}" || return
-  if [ -f build/compiled/fingerprint ]; then
+  if [ -f build/compiled/fingerprints.json ]; then
     echo "== the tests of the core again, compiled"
     TXHA_CORE=compiled "$python" -m pytest -m "not plain and not fuzz" "${core[@]}" || return
   fi

@@ -5,6 +5,7 @@ Needs mypy and a C compiler. Where there is none, it says so in one line, and th
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
@@ -15,7 +16,8 @@ from mypyc.build import mypycify
 from setuptools import Distribution
 from setuptools.errors import CompileError, LinkError, PlatformError
 
-from broker_plugin.compiled import BUILT, FINGERPRINT, MODULES, ROOT, fingerprint, source_of
+from broker_plugin.compiled import APART, MODULES
+from recovery.compiled import BUILT, FINGERPRINTS, ROOT, fingerprints, source_of
 
 OPTIMISE = "2"
 IMPOSSIBLE = (CompileError, LinkError, PlatformError)
@@ -24,9 +26,10 @@ IMPOSSIBLE = (CompileError, LinkError, PlatformError)
 def build() -> None:
     """Into ``BUILT``, whatever was there. Raises one of IMPOSSIBLE where nothing can be compiled."""
     shutil.rmtree(BUILT, ignore_errors=True)
-    built_from = fingerprint()
+    modules = (*MODULES, *APART)
+    built_from = fingerprints(modules)
     os.chdir(ROOT)  # mypyc tells a module's name from its path
-    sources = [str(source_of(module).relative_to(ROOT)) for module in MODULES]
+    sources = [str(source_of(module).relative_to(ROOT)) for module in modules]
     with tempfile.TemporaryDirectory(prefix="txha-build-") as workshop:
         extensions = mypycify(sources, opt_level=OPTIMISE, debug_level="0", target_dir=workshop, multi_file=True)
         distribution = Distribution({"name": "txha-compiled", "ext_modules": extensions})
@@ -35,7 +38,7 @@ def build() -> None:
         command.parallel = True  # a file for each module, so that all processors compile
         command.ensure_finalized()
         command.run()
-    FINGERPRINT.write_text(built_from)
+    FINGERPRINTS.write_text(json.dumps(built_from, indent=1))
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 import pyarrow as pa
 
-from recovery.pipeline.rows import REASONS, TOKEN
+from recovery.pipeline.kinds import REASONS, TOKEN
 from txobserver.events import (
     Configure,
     Delivered,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -14,11 +15,12 @@ from recovery.lmdb_state import read_meta
 from recovery.log import LogReclaimed
 from recovery.node_admin import AdminError, ask
 from recovery.node_log import Mark, NodeLog
-from recovery.pipeline.rows import UNKNOWN, Begun, QueueNames, RowBuilder, token_text
+from recovery.pipeline.kinds import token_text
+from recovery.pipeline.numbering import UNKNOWN, Begun
+from recovery.pipeline.rows import QueueNames, RowBuilder
 from recovery.pipeline.schema import ARROW
 from recovery.pipeline.selection import Selection
-from txobserver.configuration import DECLARE_QUEUE
-from txobserver.events import Configure, DtxOpen, TxOpen, TxToken
+from txobserver.events import DtxOpen, TxOpen, TxToken
 from txobserver.frames import Frame
 from txobserver.ids import generation_of
 from txobserver.store import StoreError
@@ -41,6 +43,10 @@ class ReadableLog(Protocol):
 
     def names(self) -> dict[int, str]:
         """The queues that there are."""
+        ...
+
+    def declared(self, before: int) -> dict[int, str]:
+        """Queues declared before a sequence, as far back as the log goes, also those that have been deleted since."""
         ...
 
 
@@ -88,7 +94,7 @@ def rows_of(
     ``start``: where the frame with ``first`` stands, if that is known. Raises LogReclaimed when the log begins later,
     StoreDamaged where it cannot be read.
     """
-    names = QueueNames([log.names, lambda: _names_of_log(log, last + 1)])
+    names = QueueNames([log.names, partial(log.declared, last + 1)])
     wanted = selection.values("transaction")
     if wanted is not None and None in wanted:
         wanted = None
@@ -142,15 +148,3 @@ def begun(log: ReadableLog, tx: int, before: int) -> Begun:
             elif isinstance(event, TxOpen | DtxOpen):
                 return count, str(event.xid) if isinstance(event, DtxOpen) else xid
     return UNKNOWN
-
-
-def _names_of_log(log: ReadableLog, before: int) -> dict[int, str]:
-    """Queues declared before sequence ``before``, also those that have been deleted since."""
-    step = DECLARE_QUEUE.encode()
-    found: dict[int, str] = {}
-    for frame in log.backwards(before):
-        if step in frame.data:
-            for event in frame.events():
-                if isinstance(event, Configure) and event.operation == DECLARE_QUEUE:
-                    found[event.config_id] = event.name
-    return found

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 
 from ha.wire import WIRE_VERSION, Hello
+from recovery.declarations import declared_by
 from recovery.log import LogReclaimed
 from recovery.log_wire import (
     LENGTH,
@@ -83,6 +84,13 @@ class RemoteLog:
             if not found:
                 return
             before, step = found[0].first, min(step * 4, LAST_STEP)
+
+    def declared(self, before: int) -> dict[int, str]:
+        """Queues declared before a sequence, as far back as the log goes, also those that have been deleted since."""
+        found: dict[int, str] = {}
+        for frame in self.backwards(before):
+            found = {**declared_by(frame), **found}
+        return found
 
     def close(self) -> None:
         """End the connection."""

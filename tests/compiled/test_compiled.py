@@ -14,10 +14,11 @@ import pytest
 
 from broker_plugin import compiled
 from python_tests.processes import LocalCluster
+from recovery.compiled import ROOT
 
-PLACES = "import broker_plugin.compiled as c; c.MODULES = ('txobserver.places', 'txobserver.digest')"
+PLACES = "import broker_plugin.compiled as c; c.MODULES = ('txobserver.places', 'txobserver.digest'); c.APART = ()"
 """Two small modules stand for all of them."""
-BUILDER = ("broker_plugin/compiled/__init__.py", "broker_plugin/compiled/build.py")
+BUILDER = ("broker_plugin/compiled/__init__.py", "broker_plugin/compiled/build.py", "recovery/compiled.py")
 
 
 def run(root: Path, code: str, **environment: str) -> str:
@@ -36,11 +37,11 @@ def run(root: Path, code: str, **environment: str) -> str:
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
     """A project with nothing built."""
-    for name in ("broker_plugin", "broker_plugin/compiled", "txobserver"):
+    for name in ("broker_plugin", "broker_plugin/compiled", "recovery", "txobserver"):
         (tmp_path / name).mkdir()
     for source in (*BUILDER, "txobserver/places.py", "txobserver/digest.py"):
-        (tmp_path / source).write_text((compiled.ROOT / source).read_text())
-    for package in ("broker_plugin", "txobserver"):
+        (tmp_path / source).write_text((ROOT / source).read_text())
+    for package in ("broker_plugin", "recovery", "txobserver"):
         (tmp_path / package / "__init__.py").write_text("")
     return tmp_path
 
@@ -77,5 +78,4 @@ def test_it_is_too_late_once_a_plain_module_has_been_loaded(sources: Path) -> No
 def test_a_node_says_which_core_it_runs(tmp_path: Path, switch: str) -> None:
     with LocalCluster(tmp_path / "c", 1, environment={compiled.SWITCH: switch}) as cluster:
         (node,) = cluster.status()
-    built = compiled.FINGERPRINT.exists() and compiled.FINGERPRINT.read_text() == compiled.fingerprint()
-    assert node["core"] == ("compiled" if built and not switch else "pure")
+    assert node["core"] == ("compiled" if compiled.available() and not switch else "pure")

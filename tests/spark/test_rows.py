@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -14,9 +15,10 @@ from hypothesis import strategies as st
 from recovery.lmdb_state import LmdbState
 from recovery.node_log import NodeLog
 from recovery.pipeline.events import events_of
-from recovery.pipeline.message_ids import message_id
+from recovery.pipeline.message_ids import message_ids
 from recovery.pipeline.node import commit_point, node_table, rows_of
-from recovery.pipeline.rows import UNKNOWN, QueueNames, RowBuilder
+from recovery.pipeline.numbering import UNKNOWN
+from recovery.pipeline.rows import QueueNames, RowBuilder
 from recovery.pipeline.schema import ARROW, KINDS
 from tests.examples import examples
 from tests.spark.events import BRANCH, EACH, EVENT, NAMED, PLAIN, STORY, message, write_node
@@ -144,7 +146,12 @@ def test_the_message_id_is_found_beside_any_other_property() -> None:
     chance = random.Random(5)
     for _ in range(200):
         chosen = {name: value for name, value in every.items() if value and chance.random() < 0.5}
-        assert message_id(_properties(chosen)) is None
-        properties = _properties({**chosen, "message_id": "the-id"})
-        assert message_id(properties) == "the-id"
-        assert message_id(properties[: chance.randrange(len(properties))]) in (None, "the-id")
+        whole = _properties({**chosen, "message_id": "the-id"})
+        given = [_properties(chosen), whole, *(whole[:length] for length in range(len(whole)))]
+        ends = np.cumsum([len(each) for each in given])
+        data, begins = b"".join(given), ends - [len(each) for each in given]
+        begins, ends, _there = message_ids(data, begins, ends)
+        found = [data[begin:end] for begin, end in zip(begins, ends, strict=True)]
+        assert found[:2] == [b"", b"the-id"]
+        # cut behind it, it is there; cut within it or before, it is not
+        assert found[2:] == [b"the-id" * (b"the-id" in each) for each in given[2:]]
