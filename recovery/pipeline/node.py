@@ -89,7 +89,7 @@ def rows_of(
     start: Mark | None = None,
     selection: Selection = EVERYTHING,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of the events from sequence ``first`` to ``last`` that are selected, in order, in batches.
+    """What is selected of the events from sequence ``first`` to ``last``, in order, in batches.
 
     ``start``: where the frame with ``first`` stands, if that is known. Raises LogReclaimed when the log begins later,
     StoreDamaged where it cannot be read.
@@ -106,7 +106,7 @@ def rows_of(
         # of transactions that are not wanted nothing is told, so nothing is looked up
         return begun(log, tx, run) if wanted is None or tx in wanted else UNKNOWN
 
-    builder = RowBuilder(node, names, begun_before)
+    builder = RowBuilder(node, names, begun_before, selection.needed)
     try:
         for frame in log.frames(first, last, start):
             if not after <= frame.time_ms <= before:

@@ -1,9 +1,9 @@
-"""Which rows are wanted: conditions on columns, applied exactly, and what can be left unread because of them."""
+"""What is wanted: rows by conditions on columns, applied exactly, and columns; and what can be left unread for that."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from typing import Any, Literal
@@ -84,19 +84,26 @@ def _step(value: int | datetime) -> Any:
 
 @dataclass(frozen=True)
 class Selection:
-    """The rows for which every condition holds."""
+    """The rows for which every condition holds, and these columns of them."""
 
     conditions: tuple[Condition, ...] = ()
+    columns: tuple[str, ...] = tuple(ARROW.names)
 
     def and_(self, more: Iterable[Condition]) -> Selection:
         """These and more conditions."""
-        return Selection((*self.conditions, *more))
+        return replace(self, conditions=(*self.conditions, *more))
+
+    @property
+    def needed(self) -> pa.Schema:
+        """The columns that are wanted, and behind them those that are needed to choose the rows."""
+        asked = (condition.column for condition in self.conditions)
+        return pa.schema([ARROW.field(name) for name in dict.fromkeys((*self.columns, *asked))])
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a batch that are wanted."""
-        if not self.conditions or not batch.num_rows:
-            return batch
-        return batch.filter(reduce(pc.and_, (condition.mask(batch) for condition in self.conditions)))
+        """What is wanted of a batch, which has the needed columns."""
+        if self.conditions and batch.num_rows:
+            batch = batch.filter(reduce(pc.and_, (condition.mask(batch) for condition in self.conditions)))
+        return batch if tuple(batch.schema.names) == self.columns else batch.select(self.columns)
 
     def bounds(self, column: str) -> tuple[Any, Any]:
         """The least and the greatest number or time of a column that can be wanted, None where there is no bound."""

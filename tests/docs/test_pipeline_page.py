@@ -35,5 +35,7 @@ def test_every_option_and_its_default() -> None:
     assert found["partitionBytes"] == f"{options.partition_bytes >> 20} MiB"
     assert found["startingOffsets"] == f"`{options.starting}`"
     assert found["failOnDataLoss"] == f"`{str(options.fail_on_data_loss).lower()}`"
+    assert found["pushFilters"] == f"`{str(options.push_filters).lower()}`"
+    assert (found["columns"], options.selection.columns) == ("all", tuple(ARROW.names))
     assert (found["maxEventsPerBatch"], options.max_events) == ("no limit", None)
     assert (found["cluster"], options.cluster) == ("any", None)

@@ -12,6 +12,9 @@ from pyspark.sql import datasource as s
 from pyspark.sql.functions import expr
 
 from recovery.log_reader import LogReader
+from recovery.pipeline.archive.files import write_rows
+from recovery.pipeline.archive.job import add_files
+from recovery.pipeline.archive.lake import Lake
 from recovery.pipeline.node import node_table
 from recovery.pipeline.selection import Selection
 from recovery.pipeline.session import PipelineError
@@ -85,7 +88,7 @@ def in_order(rows: list[Any]) -> list[dict[str, Any]]:
 
 def read_with(cluster: Path, pushed: list[Any], **options: str) -> list[dict[str, Any]]:
     """As Spark reads, without Spark; what is not taken by the reader fails the test."""
-    reader = BatchReader(parse_options({"path": str(cluster), **options}))
+    reader = BatchReader(parse_options({"path": str(cluster), "pushFilters": "true", **options}))
     assert not list(reader.pushFilters(pushed))
     return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
 
@@ -103,6 +106,40 @@ def test_every_filter_is_applied_as_spark_does(spark: SparkSession, cluster: Pat
     for at, (text, pushed) in enumerate(FILTERS):
         wanted = [row for row, keep in zip(rows.to_pylist(), columns[str(at)], strict=True) if keep is True]
         assert read_with(cluster, [pushed], partitionBytes="400") == wanted, text
+
+
+@pytest.mark.parametrize("archived", [False, True], ids=["logs", "archive"])
+def test_columns_by_an_option_or_by_a_schema(
+    spark: SparkSession, cluster: Path, tmp_path: Path, archived: bool
+) -> None:
+    place = cluster
+    if archived:
+        place = tmp_path / "archive"
+        for name in ("a", "b"):
+            written = write_rows(place, node_table(cluster / name).to_batches())
+            add_files(Lake(place), Lake(place).current(), written, tolerant=False)
+    source = spark.read.format("txha").option("kind", "enqueue,decide").option("node", "n1")
+    wanted = [
+        {"queue": row["queue"], "commit": row["commit"]}
+        for row in whole(cluster).to_pylist()
+        if row["node"] == "n1" and row["kind"] in ("enqueue", "decide")
+    ]
+    by_option = source.option("columns", "queue, commit").load(str(place))
+    assert by_option.columns == ["queue", "commit"]
+    by_schema = source.schema("queue string, commit boolean").load(str(place))
+    for frame in (by_option, by_schema):
+        assert sorted(map(repr, (row.asDict() for row in frame.collect()))) == sorted(map(repr, wanted))
+    assert by_option.filter("commit").count() == sum(1 for row in wanted if row["commit"])
+    assert {row.queue for row in by_option.select("queue").collect()} == {row["queue"] for row in wanted}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [("queue string, body string", "no column body string"), ("colour string", "no column colour string")],
+)
+def test_a_schema_of_other_columns_is_refused(spark: SparkSession, cluster: Path, wrong: str, said: str) -> None:
+    with pytest.raises(Exception, match=said):
+        spark.read.format("txha").schema(wrong).load(str(cluster)).collect()
 
 
 def test_several_filters_hold_together(cluster: Path) -> None:
@@ -136,7 +173,8 @@ def test_what_cannot_be_applied_exactly_is_left_to_spark(pushed: Any) -> None:
 
 def test_with_and_without_the_setting(spark: SparkSession, cluster: Path) -> None:
     def plan_and_rows() -> tuple[str, list[dict[str, Any]]]:
-        frame: DataFrame = spark.read.format("txha").load(str(cluster)).filter("queue = 'r' AND length(kind) > 6")
+        source = spark.read.format("txha").option("pushFilters", "true")
+        frame: DataFrame = source.load(str(cluster)).filter("queue = 'r' AND length(kind) > 6")
         return frame._jdf.queryExecution().executedPlan().toString(), in_order(frame.collect())
 
     try:
@@ -148,6 +186,20 @@ def test_with_and_without_the_setting(spark: SparkSession, cluster: Path) -> Non
     assert rows == same and {row["kind"] for row in rows} == {"configure", "enqueue", "publish"}
     assert "queue#" in off.split("Filter")[1].split("\n")[0]
     assert "= r" not in on.split("Filter")[1].split("\n")[0]
+
+
+def test_a_frame_gives_each_query_what_that_one_asks_for(spark: SparkSession, cluster: Path) -> None:
+    """Spark 4.3 keeps the filters of one query for the next ones of the same frame, if they are given to the source."""
+    frame = spark.read.format("txha").load(str(cluster))
+    truth = whole(cluster)["kind"].to_pylist()
+    opened, decided = frame.filter("kind = 'open'"), frame.filter("kind = 'decide'")
+    assert opened.count() == truth.count("open")
+    assert frame.count() == len(truth)
+    assert decided.count() == truth.count("decide") != truth.count("open")
+    assert frame.count() == len(truth)
+    both = [row.kind for row in opened.union(decided).select("kind").collect()]
+    assert (both.count("open"), both.count("decide")) == (truth.count("open"), truth.count("decide"))
+    assert len(both) == truth.count("open") + truth.count("decide")
 
 
 def test_what_no_filter_wants_is_not_read(cluster: Path, tmp_path: Path) -> None:
@@ -195,6 +247,8 @@ def test_partitions_are_about_equal_and_cover_each_event_once(cluster: Path) -> 
         ({"path": "x", "transaction": "a-b"}, "is no transaction"),
         ({"path": "x", "from": "yesterday"}, "neither a position nor a time"),
         ({"path": "x", "partitionBytes": "0"}, "a number above 0"),
+        ({"path": "x", "columns": "queue,colour"}, "no column 'colour'"),
+        ({"path": "x", "columns": "queue,queue"}, "each column once"),
         ({"path": "x", "failOnDataLoss": "maybe"}, "true or false"),
         ({"path": "x", "startingOffsets": "5"}, "startingOffsets is"),
         ({"path": "[x"}, "is no list"),

@@ -49,10 +49,11 @@ def wanted_files(archive: Path, selection: Selection = EVERYTHING) -> list[FileE
 
 
 def file_rows(archive: Path, paths: list[str], selection: Selection) -> Iterator[pa.RecordBatch]:
-    """The selected rows of some files."""
+    """What is selected of some files."""
+    columns = selection.needed.names
     for path in paths:
         dataset = ds.dataset(archive / path, format=CHECKED)
-        for batch in dataset.to_batches(filter=_filter(selection), batch_size=10_000):
+        for batch in dataset.to_batches(columns=columns, filter=_filter(selection), batch_size=10_000):
             if (chosen := selection.apply(batch)).num_rows:
                 yield chosen
 

@@ -31,12 +31,17 @@ _COMPARED: dict[type[Filter], Operation] = {
 
 
 class BatchReader(DataSourceReader):
-    """Reads what the logs hold when the query begins."""
+    """Reads what the logs hold when the query begins.
+
+    Filters are taken from Spark only where that is asked for: Spark 4.3 reads with those of one query also for the
+    next ones of the same data frame, and for other parts of the query (docs/pipeline.md).
+    """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._selection = options.selection
-        self.pushFilters = _Pushed(self._push)  # type: ignore[method-assign]
+        if options.push_filters:
+            self.pushFilters = _Pushed(self._push)  # type: ignore[method-assign]
 
     def _push(self, filters: list[Filter]) -> Iterable[Filter]:
         taken = []

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from dataclasses import replace
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from recovery.pipeline.schema import ARROW
+from recovery.pipeline.session import PipelineError
 from recovery.pipeline.source.batch import BatchReader
-from recovery.pipeline.source.options import parse_options
+from recovery.pipeline.source.options import SourceOptions, parse_options
 from recovery.pipeline.source.stream import StreamReader
 
 
@@ -26,10 +29,18 @@ class TxhaSource(DataSource):
         return "txha"
 
     def schema(self) -> StructType:
-        return from_arrow_schema(ARROW)
+        return from_arrow_schema(pa.schema([ARROW.field(name) for name in self._parsed.selection.columns]))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(self._parsed)
+        return BatchReader(self._with(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return StreamReader(self._parsed)
+        return StreamReader(self._with(schema))
+
+    def _with(self, schema: StructType) -> SourceOptions:
+        """The options, with the columns that somebody has given a schema of. Raises PipelineError."""
+        for field, kind in zip(schema.fields, to_arrow_schema(schema, timezone="UTC"), strict=True):
+            if field.name not in ARROW.names or ARROW.field(field.name).type != kind.type:
+                raise PipelineError(f"the rows of txha have no column {field.name} {field.dataType.simpleString()}")
+        columns = tuple(schema.names)
+        return replace(self._parsed, selection=replace(self._parsed.selection, columns=columns))

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from recovery.pipeline.node import Until
+from recovery.pipeline.schema import ARROW
 from recovery.pipeline.selection import Condition, Selection
 from recovery.pipeline.session import PipelineError
 from txobserver.ids import COUNTER_BITS, generated_id
@@ -27,6 +28,8 @@ KNOWN = {
     "startingoffsets",
     "maxeventsperbatch",
     "failondataloss",
+    "columns",
+    "pushfilters",
     *LISTED,
 }
 
@@ -44,6 +47,7 @@ class SourceOptions:
     starting: Literal["earliest", "latest"] | dict[str, Any]
     max_events: int | None
     fail_on_data_loss: bool
+    push_filters: bool
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
@@ -65,11 +69,12 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         nodes,
         options.get("cluster"),
         cast(Until | None, until),
-        Selection(tuple(_conditions(options))),
+        Selection(tuple(_conditions(options)), _columns(options.get("columns"))),
         _number(options, "partitionbytes") or PARTITION_BYTES,
         _starting(options.get("startingoffsets", "earliest")),
         _number(options, "maxeventsperbatch"),
-        _truth(options.get("failondataloss", "true")),
+        _truth("failOnDataLoss", options.get("failondataloss", "true")),
+        _truth("pushFilters", options.get("pushfilters", "false")),
     )
 
 
@@ -83,6 +88,17 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(item for each in text.split(",") if (item := each.strip()))
 
 
+def _columns(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return tuple(ARROW.names)
+    found = _listed(text)
+    if unknown := [name for name in found if name not in ARROW.names]:
+        raise PipelineError(f"there is no column {unknown[0]!r}; there are {', '.join(ARROW.names)}")
+    if not found or len(set(found)) < len(found):
+        raise PipelineError(f"columns names each column once, not {text!r}")
+    return found
+
+
 def _number(options: Mapping[str, str], name: str) -> int | None:
     text = options.get(name)
     if text is None:
@@ -92,9 +108,9 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     return int(text)
 
 
-def _truth(text: str) -> bool:
+def _truth(name: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise PipelineError(f"failOnDataLoss is true or false, not {text!r}")
+        raise PipelineError(f"{name} is true or false, not {text!r}")
     return text.lower() == "true"
 
 
