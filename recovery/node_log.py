@@ -124,27 +124,28 @@ class NodeLog:
     def ranges(
         self, first: int, last: int, size: int, wanted: Callable[[Mark], bool] = lambda mark: True
     ) -> Iterator[tuple[Mark, Mark]]:
-        """The frames with events from ``first`` to ``last``, in runs of about ``size`` bytes: first and last of each.
+        """The frames with events from ``first`` to ``last``, in even runs of up to about ``size`` bytes: first and last
+        of each.
 
         Frames that are not wanted are left out at the ends of runs. Raises LogReclaimed when a segment has gone.
         """
         firsts = self.firsts()
+        segments = [each for each in firsts[max(bisect_right(firsts, first) - 1, 0) :] if each <= last]
+        even = even_size(sum(map(self._size, segments)), size)
         begin: Mark | None = None
         end: Mark | None = None
         gathered = 0
-        for segment in firsts[max(bisect_right(firsts, first) - 1, 0) :]:
-            if segment > last:
-                break
+        for segment in segments:
             for mark in self.marks(segment):
                 if mark.last < first or not wanted(mark):
                     continue
                 if mark.first > last:
                     break
-                if begin is not None and end is not None and gathered + mark.size > size:
-                    yield begin, end
-                    begin, gathered = None, 0
                 begin, end = begin or mark, mark
                 gathered += mark.size
+                if gathered >= even:
+                    yield begin, end
+                    begin, gathered = None, 0
         if begin is not None and end is not None:
             yield begin, end
 
@@ -207,7 +208,18 @@ class NodeLog:
                 found.update(declared_in(segment_path(self.directory, segment)))
         return found
 
+    def _size(self, segment: int) -> int:
+        try:
+            return segment_path(self.directory, segment).stat().st_size
+        except FileNotFoundError:
+            raise self._reclaimed(segment) from None
+
     def _reclaimed(self, sequence: int) -> LogReclaimed:
         firsts = self.firsts()
         begins = f"begins at {firsts[0]}" if firsts else "is empty"
         return LogReclaimed(f"{self.directory} {begins}; the events from {sequence} on have been reclaimed")
+
+
+def even_size(total: int, most: int) -> int:
+    """How large each of the fewest parts of ``total`` is that have at most ``most`` each, so that none is left over."""
+    return -(-total // max(-(-total // most), 1))
