@@ -18,7 +18,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
-$(COMPILED): $(STAMP) $(wildcard txobserver/*.py ha/*.py recovery/pipeline/walker.py broker_plugin/*/*.py)
+$(COMPILED): $(STAMP) $(wildcard txobserver/*.py ha/*.py recovery/pipeline/rows/walker.py broker_plugin/*/*.py)
 	@echo "== compiling the hot path (half a minute)"
 	@$(VENV)/bin/python -m broker_plugin.compiled.build
 	@touch $@

@@ -21,7 +21,7 @@ MODULES = (
 )
 """What a message passes on its way, and whatever those classes inherit from."""
 
-APART = ("recovery.pipeline.walker",)
+APART = ("recovery.pipeline.rows.walker",)
 """What is built as well, and used without the others."""
 
 

@@ -19,8 +19,8 @@ from recovery.identity import FORMAT_VERSION, Identity, create_identity
 from recovery.log import Log
 from recovery.pipeline.audit.audit import audit
 from recovery.pipeline.audit.inputs import read_rows
-from recovery.pipeline.numbering import UNKNOWN
-from recovery.pipeline.rows import QueueNames, RowBuilder
+from recovery.pipeline.rows.builder import QueueNames, RowBuilder
+from recovery.pipeline.rows.numbering import UNKNOWN
 from recovery.pipeline.schema import ARROW
 from recovery.pipeline.session import spark_session
 from recovery.segment import SegmentInfo

@@ -15,9 +15,9 @@ from recovery.lmdb_state import read_meta
 from recovery.log import LogReclaimed
 from recovery.node_admin import AdminError, ask
 from recovery.node_log import Mark, NodeLog
-from recovery.pipeline.kinds import token_text
-from recovery.pipeline.numbering import UNKNOWN, Begun
-from recovery.pipeline.rows import QueueNames, RowBuilder
+from recovery.pipeline.rows.builder import QueueNames, RowBuilder
+from recovery.pipeline.rows.kinds import token_text
+from recovery.pipeline.rows.numbering import UNKNOWN, Begun
 from recovery.pipeline.schema import ARROW
 from recovery.pipeline.selection import Selection
 from txobserver.events import DtxOpen, TxOpen, TxToken

@@ -42,7 +42,7 @@ kind            one of KINDS
 transaction     the transaction's number (``tx`` of the events); null outside one
 xid             of a branch ``format:gtrid:bqual``, of a decision on a global transaction ``format:gtrid``, with
                 anything but letters, digits and ``._-`` percent-encoded; a token as ``token:…``. On the rows that
-                carry it, see ``recovery.pipeline.rows``
+                carry it, see ``recovery.pipeline.rows.builder``
 number          of the event within its transaction, 0 for the one that opens it; null if the log no longer says
 queue_id        the number that events name the queue by
 queue           its name; null if neither the log nor the node's state says it any more

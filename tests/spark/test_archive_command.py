@@ -12,7 +12,7 @@ import pytest
 from recovery.crash_points import CRASH_POINTS
 from recovery.pipeline.archive.lake import Lake
 from recovery.pipeline.archive.reading import archive_rows
-from recovery.pipeline.events import events_of
+from recovery.pipeline.rows.events import events_of
 from tests.spark.events import STORY, apply_up_to, write_node
 from txobserver.ids import Position
 

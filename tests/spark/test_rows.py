@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from recovery.lmdb_state import LmdbState
 from recovery.node_log import NodeLog
-from recovery.pipeline.events import events_of
-from recovery.pipeline.message_ids import message_ids
 from recovery.pipeline.node import commit_point, node_table, rows_of
-from recovery.pipeline.numbering import UNKNOWN
-from recovery.pipeline.rows import QueueNames, RowBuilder
+from recovery.pipeline.rows.builder import QueueNames, RowBuilder
+from recovery.pipeline.rows.events import events_of
+from recovery.pipeline.rows.message_ids import message_ids
+from recovery.pipeline.rows.numbering import UNKNOWN
 from recovery.pipeline.schema import ARROW, KINDS
 from tests.examples import examples
 from tests.spark.events import BRANCH, EACH, EVENT, NAMED, PLAIN, STORY, message, write_node

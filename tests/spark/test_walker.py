@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recovery.compiled import available, source_of
-from recovery.pipeline.sheet import walker
+from recovery.pipeline.rows.sheet import walker
 from tests.examples import examples
 from tests.spark.events import EVENT, message
 from txobserver.events import Event, Publish, Settle, TxPrepare
 from txobserver.frames import HEADER_SIZE, TRAILER, encode_frame
 
-NAME = "recovery.pipeline.walker"
+NAME = "recovery.pipeline.rows.walker"
 
 
 def plain() -> ModuleType:

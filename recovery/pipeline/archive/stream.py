@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from recovery.pipeline.archive.lake import FileEntry, Lake
 from recovery.pipeline.archive.reading import archive_rows
-from recovery.pipeline.events import events_of
+from recovery.pipeline.rows.events import events_of
 from recovery.pipeline.session import PipelineError
 from txobserver.events import Event
 from txobserver.ids import Position

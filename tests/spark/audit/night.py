@@ -19,8 +19,8 @@ from python_tests.history import OK, ROLLED_BACK, Attempt, History
 from python_tests.stress.record import Recorder
 from recovery.identity import FORMAT_VERSION, Identity, create_identity
 from recovery.log import Log
-from recovery.pipeline.numbering import UNKNOWN
-from recovery.pipeline.rows import QueueNames, RowBuilder
+from recovery.pipeline.rows.builder import QueueNames, RowBuilder
+from recovery.pipeline.rows.numbering import UNKNOWN
 from recovery.segment import SegmentInfo
 from tests.ha.branch_steps import X, decide, decide_globally, ledger_of, prepare, take_over, work_on
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from recovery.pipeline.columns import Numbers
-from recovery.pipeline.kinds import fill
-from recovery.pipeline.numbering import Begun, Numbering
+from recovery.pipeline.rows.columns import Numbers
+from recovery.pipeline.rows.kinds import fill
+from recovery.pipeline.rows.numbering import Begun, Numbering
+from recovery.pipeline.rows.sheet import Sheet, Stamps, walker
 from recovery.pipeline.schema import ARROW
-from recovery.pipeline.sheet import Sheet, Stamps, walker
 from txobserver.frames import HEADER_SIZE, TRAILER, Frame
 
 BATCH_ROWS = 10_000

@@ -1,4 +1,4 @@
-"""A sheet: the rows of some events, made of what ``recovery.pipeline.walker`` has found in them."""
+"""A sheet: the rows of some events, made of what ``recovery.pipeline.rows.walker`` has found in them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recovery.compiled import load
-from recovery.pipeline.columns import Column, Flags, NumberColumn, Numbers, PooledColumn, SlicedColumn, WholeColumn
-from recovery.pipeline.message_ids import message_ids
-from recovery.pipeline.numbering import Numbering, TransactionEvents
+from recovery.pipeline.rows.columns import Column, Flags, NumberColumn, Numbers, PooledColumn, SlicedColumn, WholeColumn
+from recovery.pipeline.rows.message_ids import message_ids
+from recovery.pipeline.rows.numbering import Numbering, TransactionEvents
 from recovery.pipeline.schema import ARROW
 
 if TYPE_CHECKING:
-    from recovery.pipeline import walker as walker
+    from recovery.pipeline.rows import walker as walker
 else:
-    walker = load("recovery.pipeline.walker")
+    walker = load("recovery.pipeline.rows.walker")
 
 NONE = -1
 """In columns of numbers: null."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from recovery.pipeline.columns import Flags, Numbers
+from recovery.pipeline.rows.columns import Flags, Numbers
 
 _BEFORE = (
     (0x80, 1),  # content-type

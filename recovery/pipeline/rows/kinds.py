@@ -11,7 +11,7 @@ from urllib.parse import quote_from_bytes
 import msgspec
 import numpy as np
 
-from recovery.pipeline.sheet import NONE, Sheet, walker
+from recovery.pipeline.rows.sheet import NONE, Sheet, walker
 from txobserver import events as e
 from txobserver.configuration import DECLARE_QUEUE, DELETE_QUEUE
 from txobserver.ids import INDEX_BITS

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recovery.pipeline.columns import Flags, Numbers
+from recovery.pipeline.rows.columns import Flags, Numbers
 
 Begun = tuple[int | None, str | None]
 """How many events of a transaction came before, and its xid; None where nobody knows any more."""

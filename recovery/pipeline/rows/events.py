@@ -1,4 +1,4 @@
-"""The events again, exactly, from the rows that ``recovery.pipeline.rows`` made of them."""
+"""The events again, exactly, from the rows that ``recovery.pipeline.rows.builder`` made of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 import pyarrow as pa
 
-from recovery.pipeline.kinds import REASONS, TOKEN
+from recovery.pipeline.rows.kinds import REASONS, TOKEN
 from txobserver.events import (
     Configure,
     Delivered,
