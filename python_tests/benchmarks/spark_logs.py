@@ -35,13 +35,16 @@ GROUP = 256
 """Frames that are written and synced at once"""
 
 
-def write_log(directory: Path, events: int, node: str = "node-1", seed: int = 1) -> int:
-    """A node's directory whose log holds about so many events, all of committed transactions; returns how many."""
+def write_log(directory: Path, events: int, node: str = "node-1", seed: int = 1, body: int = BODY) -> int:
+    """A node's directory whose log holds about so many events, all of committed transactions; returns how many.
+
+    ``body``: of each message, in bytes.
+    """
     (directory / "log").mkdir(parents=True)
     create_identity(directory, Identity(FORMAT_VERSION, "bench", node, "1"))
     log = Log(directory / "log", lambda first: SegmentInfo("bench", node, "1", first, 0), 64 << 20, Position(0, 0))
     first, frames = 1, []
-    for number, group in enumerate(_groups(events, random.Random(seed))):
+    for number, group in enumerate(_groups(events, body, random.Random(seed))):
         frames.append(encode_frame(1, first, group, 1_767_225_600_000 + 20 * number))
         first += len(group)
         if len(frames) == GROUP:
@@ -52,7 +55,7 @@ def write_log(directory: Path, events: int, node: str = "node-1", seed: int = 1)
     return first - 1
 
 
-def _groups(events: int, chance: random.Random) -> Iterator[list[Event]]:
+def _groups(events: int, body: int, chance: random.Random) -> Iterator[list[Event]]:
     steps = [queue_step(f"queue-{number}", False, {}) for number in range(QUEUES)]
     yield [GenerationStart(1, "node-1", ["node-1"])] + [
         Configure(number + 1, step.operation, step.name, step.arguments) for number, step in enumerate(steps)
@@ -68,7 +71,7 @@ def _groups(events: int, chance: random.Random) -> Iterator[list[Event]]:
                 name = f"m{rid}".encode()
                 properties = b"\x10\x80\x02" + bytes((len(name),)) + name
                 queue = 1 + rid % QUEUES
-                message = Message("", f"queue-{queue - 1}", properties, chance.randbytes(BODY))
+                message = Message("", f"queue-{queue - 1}", properties, chance.randbytes(body))
                 group.append(TxEnqueue(number, generated_id(1, rid), (queue,), message))
             group.append(
                 TxDequeue(number, 1, [(place_of(sequence, at), generated_id(1, rid - at)) for at in (0, 1)], 1)

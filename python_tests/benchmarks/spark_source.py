@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from python_tests.benchmarks.curves import write_curves
 from python_tests.benchmarks.spark import Part
-from python_tests.benchmarks.spark_logs import BODY, MESSAGES, write_log
+from python_tests.benchmarks.spark_logs import MESSAGES, write_log
 from python_tests.memory import anonymous_bytes
 from recovery.node_log import NodeLog
 from recovery.pipeline.archive.files import write_rows
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 HEAP = "2g"
 ROUNDS = 3
-EVENTS, QUICK_EVENTS = 5_000_000, 200_000
+BODIES = {64: 5_000_000, 1024: 1_000_000}
+"""How many events with bodies of so many bytes."""
+QUICK_EVENTS = 200_000
 READY_PARTITIONS = 8
 SIZES, QUICK_SIZES = (500_000, 2_000_000, 5_000_000, 10_000_000, 20_000_000), (100_000, 400_000)
 WATCH_SECONDS = 0.25
@@ -93,19 +95,28 @@ def drained(frame: DataFrame) -> Callable[[], None]:
 
 
 def measure_source(quick: bool, place: Path) -> dict[str, Any]:
+    """The same for bodies of several sizes, by the size."""
+    return {
+        "sizes": {
+            str(body): _beside_parquet(place / str(body), QUICK_EVENTS if quick else events, body)
+            for body, events in BODIES.items()
+        }
+    }
+
+
+def _beside_parquet(place: Path, events: int, body: int) -> dict[str, Any]:
     """Rows a second of the source and of Parquet, in turn; and of one process without Spark."""
-    write_log(place / "node", QUICK_EVENTS if quick else EVENTS)
-    print("source  the log is written", flush=True)
+    write_log(place / "node", events, body=body)
     log = NodeLog(place / "node")
     alone = timed(lambda: [None for _ in rows_of(log, "node-1", 1, END)])
     entries = write_rows(place / "parquet", rows_of(log, "node-1", 1, END))
     rows = sum(entry.rows for entry in entries)
     with session() as spark:
         spark.dataSource.register(Ready)
-        source = spark.read.format("txha")
+        few = spark.read.format("txha").option("columns", "kind,transaction,queue,time")
         frames = {
-            "txha": source.load(str(place / "node")),
-            "few": source.option("columns", "kind,transaction,queue,time").load(str(place / "node")),
+            "txha": spark.read.format("txha").load(str(place / "node")),
+            "few": few.load(str(place / "node")),
             "ready": spark.read.format("ready").option("rows", rows).load(str(place / "node")),
             "parquet": spark.read.parquet(str(place / "parquet" / "data")),
         }
@@ -117,7 +128,7 @@ def measure_source(quick: bool, place: Path) -> dict[str, Any]:
                 seconds = timed(drained(frame))
                 used = (cpu_seconds() - before) * 1e6 / rows
                 told = f"{rows / seconds:10,.0f} rows/s  {used:5.1f} CPU s for a million"
-                print(f"source  round {number}  {name:8} {told}", flush=True)
+                print(f"source  bodies of {body:4}  round {number}  {name:8} {told}", flush=True)
                 if number:  # the first one warms up
                     found[name].append(rows / seconds)
                     cpu[name].append(used)
@@ -138,20 +149,23 @@ def show_source(found: dict[str, Any], out: Path) -> list[str]:
         "parquet": "Parquet of the same rows",
     }
     lines = [
-        f"| {text} | {found[name]:,.0f} | {found[name] / found['parquet']:.2f} | {found[f'{name} cpu']:.1f} |"
-        for name, text in told.items()
-    ]
-    return [
         "## The source beside Parquet",
         "",
-        f"{found['rows']:,} rows, all columns, bodies of {BODY} bytes, {MESSAGES} messages in a transaction; read and",
-        f"dropped (`noop`), medians of {ROUNDS} rounds in turn.",
-        "",
-        "| | rows/s | of Parquet | CPU s for a million rows |",
-        "|---|---|---|---|",
-        *lines,
-        f"| one process without Spark, from the log to Arrow | {found['alone']:,.0f} | | |",
+        f"All columns, {MESSAGES} messages in a transaction; read and dropped (`noop`), medians of {ROUNDS} rounds in",
+        "turn. A source in Python that makes nothing, but gives one batch again and again, shows what Spark itself takes.",
     ]
+    for body, each in found["sizes"].items():
+        lines += [
+            "",
+            f"| bodies of {body} bytes, {each['rows']:,} rows | rows/s | of Parquet | CPU s for a million rows |",
+            "|---|---|---|---|",
+            *(
+                f"| {text} | {each[name]:,.0f} | {each[name] / each['parquet']:.2f} | {each[f'{name} cpu']:.1f} |"
+                for name, text in told.items()
+            ),
+            f"| one process without Spark, from the log to Arrow | {each['alone']:,.0f} | | |",
+        ]
+    return lines
 
 
 class Memory(threading.Thread):
