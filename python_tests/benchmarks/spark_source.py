@@ -151,8 +151,8 @@ def show_source(found: dict[str, Any], out: Path) -> list[str]:
     lines = [
         "## The source beside Parquet",
         "",
-        f"All columns, {MESSAGES} messages in a transaction; read and dropped (`noop`), medians of {ROUNDS} rounds in",
-        "turn. A source in Python that makes nothing, but gives one batch again and again, shows what Spark itself takes.",
+        f"All columns, {MESSAGES} messages in a transaction; read and dropped (`noop`), medians of {ROUNDS} rounds.",
+        "A source in Python that makes nothing, but gives one batch again and again, shows what Spark takes.",
     ]
     for body, each in found["sizes"].items():
         lines += [
