@@ -7,6 +7,7 @@ without what stands before it. Headers are looked at one by one, and only what i
 from __future__ import annotations
 
 import os
+import platform
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -44,10 +45,14 @@ class Mark(NamedTuple):
 
 
 class NodeLog:
-    """Reads the log below ``directory``, a node's directory."""
+    """Reads the log below ``directory``, a node's directory.
 
-    def __init__(self, directory: Path) -> None:
+    ``node``: whose log was found there. Where it is read, maybe on another machine, frames of no other one are given.
+    """
+
+    def __init__(self, directory: Path, node: str | None = None) -> None:
         self.directory = directory / "log"
+        self._node = node
 
     def firsts(self) -> list[int]:
         """First sequences of the segments that are there now, in order."""
@@ -153,8 +158,10 @@ class NodeLog:
         """Every whole frame with events from ``first`` to ``last``, up to where the log ends now.
 
         ``start``: where the one with ``first`` stands, if that is known. Raises LogReclaimed when the log begins later
-        or is reclaimed meanwhile, StoreDamaged for a gap or a checksum that does not match.
+        or is reclaimed meanwhile, StoreDamaged for a gap or a checksum that does not match, StoreError where the log of
+        the node that was named is not.
         """
+        self._check_whose()
         firsts = self.firsts()
         if firsts and firsts[0] > first:
             raise self._reclaimed(first)
@@ -213,6 +220,18 @@ class NodeLog:
             return segment_path(self.directory, segment).stat().st_size
         except FileNotFoundError:
             raise self._reclaimed(segment) from None
+
+    def _check_whose(self) -> None:
+        """The same path leads nowhere on another machine, or to what that machine's own node wrote."""
+        if self._node is None:
+            return
+        found = self.identity()
+        if found is None or found.node != self._node:
+            there = "nothing" if found is None else f"the log of node {found.node}"
+            raise StoreError(
+                f"{self.directory} holds {there} on {platform.node()}, and the log of node {self._node} where the query "
+                "was planned: all machines must see the same directories, or read the nodes by address"
+            )
 
     def _reclaimed(self, sequence: int) -> LogReclaimed:
         firsts = self.firsts()

@@ -23,6 +23,7 @@ from recovery.pipeline.source.options import parse_options
 from recovery.pipeline.source.ranges import LogRange
 from recovery.segment import segment_path
 from tests.spark.events import BRANCH, NAMED, PLAIN, STORY, write_node
+from txobserver.store import StoreError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -257,6 +258,24 @@ def test_partitions_are_about_equal_and_cover_each_event_once(cluster: Path) -> 
 def test_options_that_cannot_be_are_refused_in_words(options: dict[str, str], sentence: str) -> None:
     with pytest.raises(PipelineError, match=sentence):
         parse_options(options)
+
+
+def test_tasks_run_where_the_same_path_leads_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On another machine it leads nowhere, or to that machine's own node: neither may pass for this node's log."""
+    here, there = tmp_path / "n1", tmp_path / "n2"
+    write_node(here, STORY, "n1")
+    write_node(there, STORY, "n2")
+    monkeypatch.chdir(tmp_path)
+    reader = BatchReader(parse_options({"path": "n1"}))
+    (part,) = reader.partitions()
+    monkeypatch.chdir("/")
+    assert sum(batch.num_rows for batch in reader.read(part)) == node_table(here).num_rows
+    here.rename(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="holds nothing on .*, and the log of node n1 where"):
+        list(reader.read(part))
+    there.rename(here)
+    with pytest.raises(StoreError, match="holds the log of node n2 on .*, and the log of node n1 where"):
+        list(reader.read(part))
 
 
 def test_a_path_without_nodes_and_a_node_named_twice_are_refused(cluster: Path, tmp_path: Path) -> None:

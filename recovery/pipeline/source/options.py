@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Literal, cast
 
 from recovery.pipeline.node import Until
@@ -55,7 +56,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     options = {key.lower(): value for key, value in given.items()}
     if unknown := sorted(set(options) - KNOWN):
         raise PipelineError(f"the source txha has no option {unknown[0]!r}")
-    paths = (*_listed(options.get("path", "")), *_listed(options.get("paths", "")))
+    named = (*_listed(options.get("path", "")), *_listed(options.get("paths", "")))
+    paths = tuple(str(Path(path).absolute()) for path in named)  # tasks run elsewhere, in directories of their own
     nodes = _listed(options.get("nodes", ""))
     if not paths and not nodes:
         raise PipelineError(

@@ -65,7 +65,7 @@ class Directory:
     """Where the last search ended, so that the next one begins there."""
 
     def log(self) -> NodeLog:
-        return NodeLog(Path(self.directory))
+        return NodeLog(Path(self.directory), self.node)
 
     def extent(self, until: Until) -> Extent:
         last = commit_point(Path(self.directory)) if until == "commit" else None
