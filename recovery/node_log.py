@@ -229,8 +229,8 @@ class NodeLog:
         if found is None or found.node != self._node:
             there = "nothing" if found is None else f"the log of node {found.node}"
             raise StoreError(
-                f"{self.directory} holds {there} on {platform.node()}, and the log of node {self._node} where the query "
-                "was planned: all machines must see the same directories, or read the nodes by address"
+                f"{self.directory} holds {there} on {platform.node()}, and the log of node {self._node} where the "
+                "query was planned: all machines must see the same directories, or read the nodes by address"
             )
 
     def _reclaimed(self, sequence: int) -> LogReclaimed:

@@ -6,8 +6,8 @@ import importlib
 import zipfile
 from pathlib import Path
 
-NEEDED = ("txobserver", "ha", "recovery", "pyspark_txha")
-"""What runs in a job: the floors up to recovery, and the module by which PySpark finds the source."""
+NEEDED = ("txobserver", "ha", "recovery", "pyspark_txha", "pyspark_txha_queue")
+"""What runs in a job: the floors up to recovery, and the modules by which PySpark finds the formats."""
 
 
 def package_code(target: Path) -> int:

@@ -8,9 +8,13 @@ import shutil
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recovery.pipeline.packaging import package_code
+
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
@@ -32,6 +36,9 @@ EMBEDDED = {
 """Only on the master ``local``: it listens on loopback and has the processors of this machine. Rows come from Python's
 processes by Unix sockets, which takes a tenth less than TCP."""
 
+RAISED = r"^\w[\w.]*(?:Error|Exception): .+"
+"""The last line of a traceback of Python"""
+
 
 class PipelineError(Exception):
     """The pipeline cannot do what was asked; one sentence says why, and what to do."""
@@ -42,8 +49,9 @@ def spark_session(
 ) -> SparkSession:
     """The running session, or a new one with the sources and sinks of this project registered.
 
-    ``master``: as for spark-submit; without it, what spark-submit has set, else ``local[*]``. ``settings`` override
-    ours. Raises PipelineError without PySpark or Java.
+    ``master``: as for spark-submit; without it, what spark-submit has set, else ``local[*]``. Executors of a cluster
+    are given this project's code; the wheels that it needs, and PySpark, they must have. ``settings`` override ours.
+    Raises PipelineError without PySpark or Java.
     """
     check_installed()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -59,8 +67,21 @@ def spark_session(
     for key, value in {**ours, **dict(given.getAll()), **(settings or {})}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
+    if not str(session.sparkContext.master).startswith("local"):
+        ship_code(session.sparkContext)
     register(session)
     return session
+
+
+def ship_code(context: SparkContext) -> None:
+    """Give our code to the executors of a cluster, unless it came from a file that they have as well (``--py-files``).
+
+    Before the formats are registered: each keeps the list of files that there are then.
+    """
+    if Path(__file__).exists():
+        package = Path(context._temp_dir) / "txha-of-the-driver.zip"  # Spark removes it in the end
+        package_code(package)
+        context.addPyFile(str(package))
 
 
 def register(session: SparkSession) -> None:
@@ -74,8 +95,9 @@ def register(session: SparkSession) -> None:
 
 def reason(error: Exception) -> str:
     """What one of our own errors said that Spark has wrapped in Java's stack and its own; else its first line."""
-    said = re.findall(r"(?:PipelineError|Store\w+|LogReclaimed): (.+)", str(error))
-    return str(said[-1]) if said else str(error).split("\n", 1)[0]
+    text = str(error)
+    said = re.findall(r"(?:PipelineError|Store\w+|LogReclaimed): (.+)", text) or re.findall(RAISED, text, re.MULTILINE)
+    return str(said[-1]) if said else text.split("\n", 1)[0]
 
 
 def check_installed() -> None:

@@ -271,10 +271,10 @@ def test_tasks_run_where_the_same_path_leads_elsewhere(tmp_path: Path, monkeypat
     monkeypatch.chdir("/")
     assert sum(batch.num_rows for batch in reader.read(part)) == node_table(here).num_rows
     here.rename(tmp_path / "elsewhere")
-    with pytest.raises(StoreError, match="holds nothing on .*, and the log of node n1 where"):
+    with pytest.raises(StoreError, match=r"holds nothing on .*, and the log of node n1 where"):
         list(reader.read(part))
     there.rename(here)
-    with pytest.raises(StoreError, match="holds the log of node n2 on .*, and the log of node n1 where"):
+    with pytest.raises(StoreError, match=r"holds the log of node n2 on .*, and the log of node n1 where"):
         list(reader.read(part))
 
 
