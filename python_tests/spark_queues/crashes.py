@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +19,7 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
 from python_tests.processes import LocalCluster
+from python_tests.spark_queues.hold import Hold
 from python_tests.spark_queues.job import PER_BATCH
 from python_tests.waiting import wait_until
 from recovery.dtx.errors import RolledBack
@@ -67,7 +68,7 @@ class Site:
         self._cluster = LocalCluster(directory / "cluster", 3, *SETTINGS)
         self._job: subprocess.Popen[bytes] | None = None
         self._said = directory / "job.out"
-        self._hold = directory / "hold"
+        self._hold = Hold(directory / "hold")
         self._cases = 0
         self._expected: Counter[str] = Counter()
         self._seen: Counter[str] = Counter()
@@ -75,7 +76,6 @@ class Site:
         self._sleepers: list[int] = []
 
     def __enter__(self) -> Self:
-        self._hold.mkdir(parents=True)
         self._stack.enter_context(self._cluster)
         self._stack.callback(self._kill_job)
         with self._channel() as channel:
@@ -94,27 +94,22 @@ class Site:
     def run(self, case: Case) -> str:
         """Hold, kill, mend, and wait until everything is out; how the query went on. Raises Broken."""
         self._cases += 1
-        go = self._hold / f"go-{self._cases}"
-        (self._hold / "held").unlink(missing_ok=True)
-        (self._hold / "new").write_text(f"{case.step}\n{go.name}")
-        (self._hold / "new").rename(self._hold / "wanted")
+        self._hold.ask(case.step)
         self._send(2 * PER_BATCH)
         held = self._held(case)
         starts = self._starts()
-        self._deed(case.victim, held, go.touch)
+        self._deed(case.victim, held)
         self._wait_for_all(case)
         wait_until(self._cluster.all_ready, 60, "everyone ready", every=0.1)
         return AGAIN if case.victim in (DRIVER, ASLEEP) or self._starts() > starts else WENT_ON
 
     def _held(self, case: Case) -> int:
-        held = self._hold / "held"
         try:
-            wait_until(held.exists, PATIENCE, f"{case}", every=0.02)
+            return self._hold.held(PATIENCE)
         except TimeoutError:
             raise Broken(f"{case}: nobody came to that step: {self._said.read_text()[-1000:]}") from None
-        return int(held.read_text())
 
-    def _deed(self, victim: str, held: int, go: Callable[[], None]) -> None:
+    def _deed(self, victim: str, held: int) -> None:
         if victim == PROCESS:
             os.kill(held, signal.SIGKILL)
         elif victim in (DRIVER, ASLEEP):
@@ -124,14 +119,14 @@ class Site:
             if victim == ASLEEP:
                 wait_until(lambda: self._starts() > starts, PATIENCE, "the next driver", every=0.05)
                 time.sleep(1)
-                go()
+                self._hold.let_go()
         else:
             primary = self._cluster.primary()
             assert primary is not None, "everyone was well"
             names = [primary] if victim == PRIMARY else [f"node-{number}" for number in (1, 2, 3)]
             for pid in [self._cluster.pid(name) for name in names]:
                 os.kill(pid, signal.SIGKILL)
-            go()
+            self._hold.let_go()
             for name in names:
                 self._cluster.start_node(name)
 
@@ -140,7 +135,7 @@ class Site:
     def _start_job(self) -> None:
         urls, checkpoint = ",".join(self._cluster.urls), str(self._directory / "checkpoint")
         words = [sys.executable, "-m", "python_tests.spark_queues.job", urls, IN, OUT, checkpoint]
-        environment = {**os.environ, "TXHA_SPARK_HOLD": str(self._hold), "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = {**os.environ, "TXHA_SPARK_HOLD": str(self._hold.directory), "SPARK_LOCAL_IP": "127.0.0.1"}
         with self._said.open("ab") as said, (self._directory / "job.err").open("ab") as errors:
             self._job = subprocess.Popen(
                 [*words, str(2 + self._cases % 2)], stdout=said, stderr=errors, env=environment, start_new_session=True

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from recovery.pipeline.packaging import package_code
 from recovery.pipeline.session import spark_session
+from tests.spark.standalone import StandaloneCluster, python_without_us
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +30,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = spark_session("txha-tests", "local[2]", {**FAST, "spark.sql.warehouse.dir": str(warehouse)})
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    """A master and two workers, whose Python does not have our code."""
+    directory = tmp_path_factory.mktemp("standalone")
+    with StandaloneCluster(directory, python_without_us(directory)) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Our code in one file."""
+    target = tmp_path_factory.mktemp("code") / "txha.zip"
+    assert package_code(target) > 50
+    return target
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

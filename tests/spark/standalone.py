@@ -26,8 +26,9 @@ class StandaloneCluster:
     def __init__(self, directory: Path, python: Path, workers: int = 2) -> None:
         self.url = f"spark://127.0.0.1:{free_base_port(1)}"
         self._directory = directory
-        self._workers = workers
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._master: subprocess.Popen[bytes] | None = None
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self._count = workers
         self.environment = {
             **os.environ,
             "SPARK_LOCAL_IP": "127.0.0.1",
@@ -40,15 +41,10 @@ class StandaloneCluster:
     def __enter__(self) -> StandaloneCluster:
         port = self.url.rpartition(":")[2]
         try:
-            self._start("master", "--host", "127.0.0.1", "--port", port, "--webui-port", "0")
-            for number in range(self._workers):
-                work = str(self._directory / f"work-{number}")
-                self._start(
-                    f"worker-{number}",
-                    *("--host", "127.0.0.1", "--cores", "1", "--memory", "1g"),
-                    *("--webui-port", "0", "--work-dir", work, self.url),
-                )
-            wait_until(lambda: self.registered() == self._workers, START_SECONDS, "the registration of all workers")
+            self._master = self._start("master", "--host", "127.0.0.1", "--port", port, "--webui-port", "0")
+            for _ in range(self._count):
+                self._start_worker()
+            wait_until(lambda: self.registered() == self._count, START_SECONDS, "the registration of all workers")
         except BaseException:
             self.stop()
             raise
@@ -63,51 +59,77 @@ class StandaloneCluster:
         """How many workers the master knows."""
         return len(re.findall("Registering worker", (self._directory / "master.log").read_text()))
 
-    def submit(self, job: Path, arguments: Sequence[str], py_files: Path) -> subprocess.CompletedProcess[str]:
-        """Run a job by spark-submit, to its end.
+    def submit(
+        self, job: Path, arguments: Sequence[str], py_files: Path, out: Path, hold: Path | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Run a job by spark-submit, in a session of processes of its own; what it says goes to a file.
 
         PySpark does not hand ``--py-files`` to the driver's process that plans streams, so PYTHONPATH names them too.
+        ``hold`` is TXHA_SPARK_HOLD, at the driver and at the executors.
         """
-        return subprocess.run(
-            [
-                *(str(HOME / "bin" / "spark-submit"), "--master", self.url, "--py-files", str(py_files)),
-                *("--conf", "spark.driver.bindAddress=127.0.0.1", "--conf", "spark.driver.host=127.0.0.1"),
-                *("--conf", "spark.ui.enabled=false", "--executor-memory", "512m", "--driver-memory", "512m"),
-                *(str(job), *arguments),
-            ],
-            env={**self.environment, "PYTHONPATH": str(py_files)},
-            cwd=self._directory,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        held = {} if hold is None else {"TXHA_SPARK_HOLD": str(hold)}
+        settings = [
+            *("spark.driver.bindAddress=127.0.0.1", "spark.driver.host=127.0.0.1", "spark.ui.enabled=false"),
+            *(f"spark.executorEnv.{name}={value}" for name, value in held.items()),
+        ]
+        with out.open("ab") as output:
+            return subprocess.Popen(
+                [
+                    *(str(HOME / "bin" / "spark-submit"), "--master", self.url, "--py-files", str(py_files)),
+                    *("--executor-memory", "512m", "--driver-memory", "512m"),
+                    *(word for setting in settings for word in ("--conf", setting)),
+                    *(str(job), *arguments),
+                ],
+                env={**self.environment, **held, "PYTHONPATH": str(py_files)},
+                cwd=self._directory,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def replace_worker_of(self, process: int) -> None:
+        """SIGKILL of the worker in whose executor a process runs, and of the executor; then another one is started."""
+        above = [process]
+        while above[-1] > 1:
+            above.append(_parent(above[-1]))
+        (worker,) = [each for each in self._workers if each.pid in above]
+        executor = above[above.index(worker.pid) - 1]
+        for pid in (worker.pid, executor):
+            os.kill(pid, signal.SIGKILL)
+        worker.wait()
+        self._workers.remove(worker)
+        self._start_worker()
 
     def stop(self) -> None:
         """End every process; a worker ends its executors."""
-        for process in reversed(self._processes):
+        processes = [*self._workers, *([self._master] if self._master else [])]
+        for process in processes:
             process.send_signal(signal.SIGTERM)
-        for process in self._processes:
+        for process in processes:
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
 
-    def _start(self, name: str, *arguments: str) -> None:
+    def _start_worker(self) -> None:
+        name = f"worker-{len(list(self._directory.glob('worker-*.log')))}"
+        work = str(self._directory / name)
+        size = ("--cores", "1", "--memory", "1g")
+        self._workers.append(
+            self._start(name, "--host", "127.0.0.1", *size, "--webui-port", "0", "--work-dir", work, self.url)
+        )
+
+    def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         kind = name.partition("-")[0]
+        command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}.{kind.capitalize()}", *arguments]
         with (self._directory / f"{name}.log").open("wb") as log:
-            self._processes.append(
-                subprocess.Popen(
-                    [
-                        str(HOME / "bin" / "spark-class"),
-                        f"org.apache.spark.deploy.{kind}.{kind.capitalize()}",
-                        *arguments,
-                    ],
-                    stdout=log,
-                    stderr=log,
-                    env=self.environment,
-                )
-            )
+            return subprocess.Popen(command, stdout=log, stderr=log, env=self.environment)
+
+
+def _parent(process: int) -> int:
+    """The process that has started this one."""
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def python_without_us(directory: Path) -> Path:

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from recovery.pipeline.node import node_table
-from recovery.pipeline.packaging import package_code
 from tests.spark.events import STORY, apply_up_to, write_node
-from tests.spark.standalone import StandaloneCluster, python_without_us
+from tests.spark.standalone import StandaloneCluster
 
 JOB = """
 import json, socket, sys
@@ -35,21 +34,19 @@ print(json.dumps({
 
 @pytest.mark.standalone
 @pytest.mark.timeout(600)
-def test_a_job_by_spark_submit(tmp_path: Path) -> None:
+def test_a_job_by_spark_submit(standalone: StandaloneCluster, code: Path, tmp_path: Path) -> None:
     for name in ("n1", "n2"):
         write_node(tmp_path / "nodes" / name, STORY, name)
         apply_up_to(tmp_path / "nodes" / name, sum(map(len, STORY)))
-    code, job = tmp_path / "txha.zip", tmp_path / "job.py"
+    job, out = tmp_path / "job.py", tmp_path / "said"
     job.write_text(JOB)
-    python = python_without_us(tmp_path)
+    python = standalone.environment["PYSPARK_PYTHON"]
     without = subprocess.run([python, "-c", "import recovery"], capture_output=True, text=True, check=False, cwd="/")
     assert "No module named 'recovery'" in without.stderr
-    assert package_code(code) > 50
-    with StandaloneCluster(tmp_path, python) as cluster:
-        done = cluster.submit(job, [str(tmp_path / "nodes"), str(tmp_path / "out")], code)
-    assert done.returncode == 0, done.stderr[-3000:]
-    said = json.loads(done.stdout.splitlines()[-1])
+    done = standalone.submit(job, [str(tmp_path / "nodes"), str(tmp_path / "out")], code, out)
+    assert done.wait() == 0, out.read_text()[-3000:]
+    said = json.loads(next(line for line in out.read_text().splitlines() if line.startswith("{")))
     rows = 2 * node_table(tmp_path / "nodes" / "n1").num_rows
-    assert (said["master"], said["rows"], said["streamed"]) == (cluster.url, rows, rows)
+    assert (said["master"], said["rows"], said["streamed"]) == (standalone.url, rows, rows)
     assert said["executors"] == 2
     assert ".zip" in said["code"]
