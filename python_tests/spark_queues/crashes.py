@@ -104,8 +104,9 @@ class Site:
         return AGAIN if case.victim in (DRIVER, ASLEEP) or self._starts() > starts else WENT_ON
 
     def _held(self, case: Case) -> int:
+        assert self._job is not None
         try:
-            return self._hold.held(PATIENCE)
+            return self._hold.held(PATIENCE, self._job)
         except TimeoutError:
             raise Broken(f"{case}: nobody came to that step: {self._said.read_text()[-1000:]}") from None
 

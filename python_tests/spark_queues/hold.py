@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 from python_tests.waiting import wait_until
@@ -22,10 +23,12 @@ class Hold:
         (self.directory / "new").write_text(f"{step}\n{self._go.name}")
         (self.directory / "new").rename(self.directory / "wanted")
 
-    def held(self, seconds: float) -> int:
-        """The process that waits, as soon as there is one. Raises TimeoutError."""
+    def held(self, seconds: float, job: subprocess.Popen[bytes]) -> int:
+        """The process that waits, as soon as there is one. Raises TimeoutError, also if the job has ended without."""
         held = self.directory / "held"
-        wait_until(held.exists, seconds, "somebody to come to the step", every=0.02)
+        wait_until(lambda: held.exists() or job.poll() is not None, seconds, "somebody at the step")
+        if not held.exists():
+            raise TimeoutError("the job has ended, and nobody came to the step")
         return int(held.read_text())
 
     def let_go(self) -> None:

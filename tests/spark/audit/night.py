@@ -7,6 +7,7 @@ whose store was copied, one that was cut off and still holds a tail, and one tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -27,7 +28,7 @@ from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.memory_host import text
 from tests.ha.steps import answered, begin, commit, declared, publish
 from txobserver.events import Event, Message, Removal
-from txobserver.frames import encode_frame
+from txobserver.frames import Frame, encode_frame
 from txobserver.ids import Position
 
 QUEUES = ("orders", "billing", "stock", "feed", "left", "right", "plain")
@@ -219,17 +220,27 @@ class Night:
 
     def write(self, directory: Path) -> list[Path]:
         """The nodes' directories, with the frames as the cores made them."""
-        made = []
-        for name, disk in self.cluster.disks.items():
-            made.append(directory / name)
-            (made[-1] / "log").mkdir(parents=True)
-            create_identity(made[-1], Identity(FORMAT_VERSION, "test", name, disk.incarnation))
-            describe = partial(_segment, name)
-            log = Log(made[-1] / "log", describe, 1 << 14, Position(0, disk.frames[0].first - 1))
-            for frame in disk.frames:
-                log.append([frame])
-            log.close()
+        return [self._write(directory, name, disk.frames) for name, disk in self.cluster.disks.items()]
+
+    def write_changed(self, directory: Path) -> list[Path]:
+        """The same with what is in ``logs`` by now, each event in a frame of its own; a log has no holes."""
+        return [self._write(directory, name, self._frames_of(name)) for name in self.logs]
+
+    def _write(self, directory: Path, name: str, frames: Sequence[Frame]) -> Path:
+        made = directory / name
+        (made / "log").mkdir(parents=True)
+        create_identity(made, Identity(FORMAT_VERSION, "test", name, self.cluster.disks[name].incarnation))
+        log = Log(made / "log", partial(_segment, name), 1 << 14, Position(0, frames[0].first - 1))
+        for frame in frames:
+            log.append([frame])
+        log.close()
         return made
+
+    def _frames_of(self, node: str) -> list[Frame]:
+        return [
+            encode_frame(stored.generation, position, [stored.event], stored.time_ms)
+            for position, stored in sorted(self.logs[node].items())
+        ]
 
     def write_history(self, path: Path) -> Path:
         """The clients' history, as the stress suite writes it."""
@@ -245,8 +256,8 @@ class Night:
         """One log. Each event stands in a frame of its own, so that any can be taken out."""
         builder = RowBuilder(node, QueueNames([lambda: self.names]), lambda tx: UNKNOWN)
         batches = []
-        for position, stored in sorted(self.logs[node].items()):
-            batches += builder.add(encode_frame(stored.generation, position, [stored.event], stored.time_ms))
+        for frame in self._frames_of(node):
+            batches += builder.add(frame)
         return pa.Table.from_batches([*batches, *builder.take()])
 
     def change(self, position: int, event: Event | None, *nodes: str) -> None:

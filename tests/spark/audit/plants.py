@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -310,8 +310,21 @@ PLANTS: tuple[Plant, ...] = (
     _from_nowhere, _out_of_order, _twice_under_two_ids,
 )  # fmt: skip
 
+HOLES = (_removed_from_one_copy, _hole)
+"""Those with which a log cannot be read"""
 
-def plant(night: Night) -> set[Found]:
+
+def plant(night: Night, left_out: Collection[Plant] = ()) -> set[Found]:
     """All of them, none touching what another one touched."""
     ground = Ground(night)
-    return set().union(*(each(ground) for each in PLANTS))
+    return set().union(*(each(ground) for each in PLANTS if each not in left_out))
+
+
+def subject(finding: dict[str, Any]) -> Found:
+    """What a finding is about, as the plants say it."""
+    name = finding["name"]
+    by = {"hole": "position", "undone": "position", "from-nowhere": "message", "out-of-order": "message"}.get(name)
+    if name == "phantom" and finding["message"]:
+        by = "message"
+    about = [by] if by else ["attempt", "message", "replication_id", "transaction", "queue", "position"]
+    return name, next(finding[each] for each in about if finding[each] is not None)

@@ -7,7 +7,7 @@ import json
 import runpy
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 import pytest
@@ -20,22 +20,12 @@ from recovery.pipeline.audit.audit import audit
 from recovery.pipeline.audit.names import BREACHES
 from recovery.pipeline.session import PipelineError
 from tests.spark.audit.night import RECORDED, Night
-from tests.spark.audit.plants import Found, plant
+from tests.spark.audit.plants import plant, subject
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "what_happened_last_night.py"
-
-
-def subject(finding: dict[str, Any]) -> Found:
-    """What a finding is about, as ``plants`` says it."""
-    name = finding["name"]
-    by = {"hole": "position", "undone": "position", "from-nowhere": "message", "out-of-order": "message"}.get(name)
-    if name == "phantom" and finding["message"]:
-        by = "message"
-    about = [by] if by else ["attempt", "message", "replication_id", "transaction", "queue", "position"]
-    return name, next(finding[each] for each in about if finding[each] is not None)
 
 
 def test_a_night_in_which_every_promise_held(

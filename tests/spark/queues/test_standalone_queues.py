@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
@@ -26,40 +27,83 @@ ROWS = sorted(str(number) for number in range(50))
 PATIENCE = 240.0
 
 pytestmark = [pytest.mark.standalone, pytest.mark.timeout(900)]
-Submit = Callable[[str, str, int], subprocess.Popen[bytes]]
+
+
+class Trial:
+    """One query or batch job, started as often as a test likes; and what it leaves at the broker."""
+
+    def __init__(self, standalone: StandaloneCluster, code: Path, cluster: LocalCluster, place: Path) -> None:
+        self.hold = Hold(place / "hold")
+        self.inlet, self.outlet = (f"{name}-{place.name}" for name in ("in", "out"))
+        self._standalone = standalone
+        self._code = code
+        self._cluster = cluster
+        self._place = place
+        self._said = place / "said"
+        self._jobs: list[subprocess.Popen[bytes]] = []
+        with self._channel() as channel:
+            for queue in (self.inlet, self.outlet):
+                channel.queue_declare(queue, durable=True)
+        self._before = self._records()
+
+    @contextmanager
+    def _channel(self) -> Iterator[BlockingChannel]:
+        """Of a connection of its own each time: heartbeats are not sent while a test waits."""
+        with closing(pika.BlockingConnection(pika.URLParameters(self._cluster.urls[0]))) as connection:
+            yield connection.channel()
+
+    def fill(self) -> None:
+        """Publish the rows to the inlet."""
+        with self._channel() as channel:
+            channel.confirm_delivery()
+            for row in ROWS:
+                channel.basic_publish("", self.inlet, row.encode())
+
+    def start(self, kind: str, source: str, partitions: int) -> subprocess.Popen[bytes]:
+        """As ``submitted`` has them."""
+        urls, checkpoint = ",".join(self._cluster.urls), str(self._place / "checkpoint")
+        words = [kind, urls, self.outlet, source, checkpoint, str(partitions)]
+        job = self._standalone.submit(JOB, words, self._code, self._said, self.hold.directory)
+        self._jobs.append(job)
+        return job
+
+    def kill_a_worker(self, job: subprocess.Popen[bytes]) -> None:
+        """When both, each with one processor, have prepared a branch, and one of them cannot tell of it any more."""
+        held = self.hold.held(PATIENCE, job)
+        wait_until(lambda: len(self._in_doubt()) == 2, PATIENCE, "the other worker's branch")
+        self._standalone.replace_worker_of(held)
+        self.hold.let_go()
+
+    def check(self, job: subprocess.Popen[bytes], records: int) -> None:
+        """Each row is there once, nothing is in doubt, and so many records are left."""
+        assert job.wait(PATIENCE) == 0, self._said.read_text()[-3000:]
+        with self._channel() as channel:
+            assert sorted(drained(channel, self.outlet)) == ROWS
+        assert self._in_doubt() == []
+        assert len(self._records() - self._before) == records
+
+    def end(self) -> None:
+        """Kill what is left of the jobs, and remove the queues."""
+        for job in self._jobs:
+            kill_session(job)
+        with self._channel() as channel:
+            for queue in (self.inlet, self.outlet, *(self._records() - self._before)):
+                channel.queue_delete(queue)
+
+    def _in_doubt(self) -> list[Batch]:
+        with DtxConnection(*self._cluster.urls) as broker:
+            return [batch for xid in broker.tpc_recover() if (batch := batch_of(xid)) is not None]
+
+    def _records(self) -> set[str]:
+        return {name for name in self._cluster.status()[0]["queues"] if name.startswith("txha.spark.")}
 
 
 @pytest.fixture
-def hold(tmp_path: Path) -> Hold:
-    return Hold(tmp_path / "hold")
-
-
-@pytest.fixture
-def said(tmp_path: Path) -> Path:
-    """What all drivers of a test say."""
-    return tmp_path / "said"
-
-
-@pytest.fixture
-def submit(
-    standalone: StandaloneCluster,
-    code: Path,
-    cluster: LocalCluster,
-    queue: str,
-    hold: Hold,
-    said: Path,
-    tmp_path: Path,
-) -> Iterator[Submit]:
-    """Start a job: its kind, what it reads, and how many partitions it makes."""
-    with ExitStack() as jobs:
-
-        def started(kind: str, source: str, partitions: int) -> subprocess.Popen[bytes]:
-            words = [kind, ",".join(cluster.urls), queue, source, str(tmp_path / "checkpoint"), str(partitions)]
-            job = standalone.submit(JOB, words, code, said, hold.directory)
-            jobs.callback(kill_session, job)
-            return job
-
-        yield started
+def trial(standalone: StandaloneCluster, code: Path, cluster: LocalCluster, tmp_path: Path) -> Iterator[Trial]:
+    """With queues of its own."""
+    running = Trial(standalone, code, cluster, tmp_path)
+    yield running
+    running.end()
 
 
 def log_of(directory: Path) -> str:
@@ -71,69 +115,23 @@ def log_of(directory: Path) -> str:
     return str(directory / "n1")
 
 
-def in_doubt(cluster: LocalCluster) -> list[Batch]:
-    with DtxConnection(*cluster.urls) as broker:
-        return [batch for xid in broker.tpc_recover() if (batch := batch_of(xid)) is not None]
-
-
-def records(cluster: LocalCluster) -> list[str]:
-    return [name for name in cluster.status()[0]["queues"] if name.startswith("txha.spark.")]
-
-
-def kill_worker_in_mid_batch(standalone: StandaloneCluster, cluster: LocalCluster, hold: Hold) -> None:
-    """When both workers, each with one processor, have prepared a branch, and one of them cannot say so any more."""
-    held = hold.held(PATIENCE)
-    wait_until(lambda: len(in_doubt(cluster)) == 2, PATIENCE, "the other worker's branch")
-    standalone.replace_worker_of(held)
-    hold.let_go()
-
-
 @pytest.mark.parametrize("kind", ["log", "queue"])
-def test_a_worker_and_then_the_driver_are_killed(
-    standalone: StandaloneCluster,
-    cluster: LocalCluster,
-    channel: BlockingChannel,
-    queue: str,
-    submit: Submit,
-    hold: Hold,
-    said: Path,
-    tmp_path: Path,
-    kind: str,
-) -> None:
+def test_a_worker_and_then_the_driver_are_killed(trial: Trial, tmp_path: Path, kind: str) -> None:
     """The driver when the batch is decided and half committed; the next one makes other partitions."""
-    channel.confirm_delivery()
-    channel.queue_declare("in", durable=True)
-    for row in ROWS if kind == "queue" else []:
-        channel.basic_publish("", "in", row.encode())
-    source = "in" if kind == "queue" else log_of(tmp_path)
-    before = records(cluster)
-    hold.ask("branch prepared")
-    job = submit(kind, source, 2)
-    kill_worker_in_mid_batch(standalone, cluster, hold)
-    hold.ask("one committed")
-    hold.held(PATIENCE)
+    if kind == "queue":
+        trial.fill()
+    source = trial.inlet if kind == "queue" else log_of(tmp_path)
+    trial.hold.ask("branch prepared")
+    job = trial.start(kind, source, 2)
+    trial.kill_a_worker(job)
+    trial.hold.ask("one committed")
+    trial.hold.held(PATIENCE, job)
     kill_session(job)
-    assert submit(kind, source, 3).wait(PATIENCE) == 0, said.read_text()[-3000:]
-    assert sorted(drained(channel, queue)) == ROWS
-    assert in_doubt(cluster) == []
-    assert len(set(records(cluster)) - set(before)) == 1
-    channel.queue_delete("in")
+    trial.check(trial.start(kind, source, 3), records=1)
 
 
-def test_a_worker_is_killed_in_a_batch_job(
-    standalone: StandaloneCluster,
-    cluster: LocalCluster,
-    channel: BlockingChannel,
-    queue: str,
-    submit: Submit,
-    hold: Hold,
-    said: Path,
-) -> None:
-    before = records(cluster)
-    hold.ask("branch prepared")
-    job = submit("rows", str(len(ROWS)), 2)
-    kill_worker_in_mid_batch(standalone, cluster, hold)
-    assert job.wait(PATIENCE) == 0, said.read_text()[-3000:]
-    assert sorted(drained(channel, queue)) == ROWS
-    assert in_doubt(cluster) == []
-    assert records(cluster) == before, "a batch job leaves none"
+def test_a_worker_is_killed_in_a_batch_job(trial: Trial) -> None:
+    trial.hold.ask("branch prepared")
+    job = trial.start("rows", str(len(ROWS)), 2)
+    trial.kill_a_worker(job)
+    trial.check(job, records=0)
