@@ -27,7 +27,13 @@ BUCKETS = 4096
 LEAST = 1024
 PRINT = ("count(*) AS rows", "sum(shiftright(mark, 24)) AS total", "bit_xor(mark) AS mixed")
 """An order-insensitive fingerprint. The sum is of 40 bits each, so that it cannot overflow."""
-HEAD = ("min(kind) AS kind", "min(transaction) AS transaction", "min(commit) AS commit", "min(queue) AS queue")
+HEAD = (
+    "min(kind) AS kind",
+    "min(transaction) AS transaction",
+    "min(commit) AS commit",
+    "min(queue) AS queue",
+    "min(queue_id) AS queue_id",
+)
 """What the rows of one event have in common."""
 
 
@@ -61,14 +67,17 @@ def compare(facts: DataFrame, stream: Stream) -> Comparison:
     )
     events = events.withColumn("read", within(stream.parts)).localCheckpoint()
     votes = events.groupBy("position", "print").agg(
-        F.count("*").alias("votes"), F.max("read").alias("read"), F.min("node").alias("node")
+        F.count("*").alias("votes"),
+        F.max("read").alias("read"),
+        F.min("node").alias("node"),
+        F.max("queue").alias("queue"),
     )
     right = votes.groupBy("position").agg(
-        F.max_by(F.struct("print", "node", "votes"), F.struct("votes", "read")).alias("right")
+        F.max_by(F.struct("print", "node", "votes", "queue"), F.struct("votes", "read")).alias("right")
     )
     holders = _holders(stream.zones)
     apart = right.filter(F.col("right.votes") < F.size(holders)).select(
-        "position", "right.print", "right.node", holders.alias("holders")
+        "position", "right.print", "right.node", "right.queue", holders.alias("holders")
     )
     apart = apart.localCheckpoint()
     return Comparison(suspects, apart, _odd(apart, events))
@@ -135,14 +144,20 @@ def _table(session: SparkSession, ranges: Sequence[Sequence[int]]) -> DataFrame:
 def _odd(apart: DataFrame, events: DataFrame) -> DataFrame:
     """A row for each node and position where it does not hold what is right: the right event, and its own or none."""
     right = events.select(
-        "position", F.col("node").alias("right_node"), "print.rows", "kind", "transaction", "commit", "queue"
+        "position", F.col("node").alias("right_node"), "print.rows", "kind", "transaction", "commit", "queue_id"
     )
     own = events.select(
         "position", "node", F.col("print").alias("own_print"), F.col("print.rows").alias("own_rows"),
-        *[F.col(name).alias(f"own_{name}") for name in ("kind", "transaction", "commit", "queue")],
+        *[F.col(name).alias(f"own_{name}") for name in ("kind", "transaction", "commit", "queue", "queue_id")],
     )  # fmt: skip
+    # a log that begins behind the declaration of a queue may not know its name
+    names = {
+        "queue": "if(own_queue_id = queue_id, coalesce(queue, own_queue), queue)",
+        "own_queue": "if(own_queue_id = queue_id, coalesce(own_queue, queue), own_queue)",
+    }
     wanted = apart.select(
         "position",
+        "queue",
         F.col("print").alias("right_print"),
         F.col("node").alias("right_node"),
         F.explode("holders").alias("node"),
@@ -151,6 +166,7 @@ def _odd(apart: DataFrame, events: DataFrame) -> DataFrame:
         wanted.join(own, ["position", "node"], "left")
         .filter("own_print IS NULL OR own_print != right_print")
         .join(right, ["position", "right_node"])
+        .withColumns({name: F.expr(known) for name, known in names.items()})
         .localCheckpoint()
     )
 

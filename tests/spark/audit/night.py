@@ -253,8 +253,12 @@ class Night:
         return pa.concat_tables(self.rows_of(node) for node in sorted(self.logs))
 
     def rows_of(self, node: str) -> pa.Table:
-        """One log. Each event stands in a frame of its own, so that any can be taken out."""
-        builder = RowBuilder(node, QueueNames([lambda: self.names]), lambda tx: UNKNOWN)
+        """One log. Each event stands in a frame of its own, so that any can be taken out.
+
+        The one that begins behind the declarations does not know the queues' names, as without its node's state.
+        """
+        known = {} if min(self.logs[node]) > 1 else self.names
+        builder = RowBuilder(node, QueueNames([lambda: known]), lambda tx: UNKNOWN)
         batches = []
         for frame in self._frames_of(node):
             batches += builder.add(frame)
