@@ -78,7 +78,7 @@ spark-crashes: install ## SIGKILL of everything at every step of a Spark query o
 	@echo "== spark-crashes: tasks, drivers and brokers, killed in turn"
 	@$(VENV)/bin/python -m python_tests.spark_queues.crash_table
 
-spark-cluster: install ## The pipeline by spark-submit on a standalone cluster, and SIGKILL of `txha archive`; three minutes
+spark-cluster: install ## The pipeline by spark-submit on a standalone cluster, and SIGKILL of jobs at their steps; eight minutes
 	@echo "== spark-cluster: a master and two workers on loopback; jobs killed at each step"
 	@$(VENV)/bin/python -m pytest -m standalone tests/spark
 

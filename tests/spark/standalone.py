@@ -18,6 +18,15 @@ from python_tests.waiting import wait_until
 
 HOME = Path(pyspark.__file__).parent
 START_SECONDS = 120.0
+DEFAULTS = """
+spark.driver.bindAddress 127.0.0.1
+spark.driver.host 127.0.0.1
+spark.driver.memory 512m
+spark.executor.memory 512m
+spark.sql.shuffle.partitions 2
+spark.ui.enabled false
+"""
+"""Of every job, as the operator of a small cluster would set them in spark-defaults.conf"""
 
 
 class StandaloneCluster:
@@ -29,11 +38,14 @@ class StandaloneCluster:
         self._master: subprocess.Popen[bytes] | None = None
         self._workers: list[subprocess.Popen[bytes]] = []
         self._count = workers
+        (directory / "conf").mkdir()
+        (directory / "conf" / "spark-defaults.conf").write_text(DEFAULTS)
         self.environment = {
             **os.environ,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOG_DIR": str(directory),
+            "SPARK_CONF_DIR": str(directory / "conf"),
             "PYSPARK_PYTHON": str(python),
             "PYSPARK_DRIVER_PYTHON": str(python),
         }
@@ -68,17 +80,12 @@ class StandaloneCluster:
         ``hold`` is TXHA_SPARK_HOLD, at the driver and at the executors.
         """
         held = {} if hold is None else {"TXHA_SPARK_HOLD": str(hold)}
-        settings = [
-            *("spark.driver.bindAddress=127.0.0.1", "spark.driver.host=127.0.0.1", "spark.ui.enabled=false"),
-            *(f"spark.executorEnv.{name}={value}" for name, value in held.items()),
-        ]
+        settings = [word for name in held for word in ("--conf", f"spark.executorEnv.{name}={held[name]}")]
         with out.open("ab") as output:
             return subprocess.Popen(
                 [
                     *(str(HOME / "bin" / "spark-submit"), "--master", self.url, "--py-files", str(py_files)),
-                    *("--executor-memory", "512m", "--driver-memory", "512m"),
-                    *(word for setting in settings for word in ("--conf", setting)),
-                    *(str(job), *arguments),
+                    *(*settings, str(job), *arguments),
                 ],
                 env={**self.environment, **held, "PYTHONPATH": str(py_files)},
                 cwd=self._directory,
