@@ -197,6 +197,23 @@ def test_nodes_come_and_go(node: Path, caplog: pytest.LogCaptureFixture) -> None
         read(reader(node.parent), {"n1": end["n1"]}, {"n1": {"cluster": "c", "position": f"1.{END + 1}"}})
 
 
+def test_a_node_that_is_not_wanted_is_no_matter(node: Path) -> None:
+    """What is lost of it, or that it has gone, ends no query of another one, and it takes no share of a batch."""
+    other = node.parent / "n2"
+    write_node(other, STORY, "n2", segment_bytes=1)
+    apply_up_to(other, END)
+    stream = reader(node.parent, node="n1")
+    assert set(stream.initialOffset()) == {"n1"}
+    start = {name: {"cluster": "c", "position": "1.2"} for name in ("n1", "n2")}
+    first, *_ = sorted((other / "log").iterdir())
+    first.unlink()
+    assert stream.latestOffset(start, ReadMaxRows(5)) == {**start, "n1": {"cluster": "c", "position": "1.7"}}
+    assert drain(stream, start)[0] == [rows(node, 3)]
+    end = {name: {"cluster": "c", "position": f"1.{END}"} for name in ("n1", "n2")}
+    shutil.rmtree(other)
+    assert read(reader(node.parent, node="n1"), start, end) == rows(node, 3), "a batch of when both were wanted"
+
+
 def test_nodes_share_a_batch(node: Path) -> None:
     write_node(node.parent / "n2", STORY[:2], "n2")
     apply_up_to(node.parent / "n2", 6)

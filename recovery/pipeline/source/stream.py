@@ -98,8 +98,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The events behind ``start`` up to ``end``. Raises PipelineError where some are lost."""
         found: list[InputPartition] = []
         for node, each in end.items():
-            if node not in start or start[node]["cluster"] != each["cluster"]:
-                continue  # it begins there
+            if node not in start or start[node]["cluster"] != each["cluster"] or not self._wanted(node):
+                continue  # it begins there, or an earlier start of the query wanted it
             read, last = position_of(start[node], node), position_of(each, node).sequence
             if read.sequence < last:
                 place = self._place(node)
@@ -139,9 +139,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _look(self) -> None:
         """Find nodes; those that are known stay known."""
         for place in places_of(self._options, _warn):
-            self._places.setdefault(place.node, place)
+            if self._wanted(place.node):
+                self._places.setdefault(place.node, place)
         if not self._places:
             places_of(self._options)  # says why
+
+    def _wanted(self, node: str) -> bool:
+        """Whether the option ``node`` allows it: what becomes of any other is no matter of this query."""
+        nodes = self._options.selection.values("node")
+        return nodes is None or node in nodes
 
     def _place(self, node: str) -> Place:
         if node not in self._places:
