@@ -9,31 +9,28 @@ a status, or the reader's own patience says that it has.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
 
-from recovery.log import LogReclaimed, gap
-from recovery.segment import SegmentInfo, read_header, scan, segment_firsts, segment_path
+from recovery.node_log import NodeLog
+from recovery.segment import SegmentInfo, read_header, segment_path
 from txobserver.events import Event
 from txobserver.frames import Frame, TornFrame
 from txobserver.ids import Position
-from txobserver.store import StoreDamaged
 
 
 class LogReader:
     """Reads the log below ``directory``, a node's directory."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory / "log"
+        self._log = NodeLog(directory)
 
     def segments(self) -> list[SegmentInfo]:
         """What each segment says of itself, in order. Raises StoreDamaged or StoreError."""
         found = []
-        for first in segment_firsts(self._directory):
-            path = segment_path(self._directory, first)
+        for first in self._log.firsts():
             try:
-                found.append(read_header(path)[0])
+                found.append(read_header(segment_path(self._log.directory, first))[0])
             except (FileNotFoundError, TornFrame):
                 continue
         return found
@@ -41,28 +38,10 @@ class LogReader:
     def frames(self, first: int = 1) -> Iterator[Frame]:
         """Every whole frame with events from sequence ``first`` on, up to where the log ends now.
 
-        Raises LogReclaimed when the log begins later, StoreDamaged when a checksum does not match.
+        Raises LogReclaimed when the log begins later or is reclaimed meanwhile, StoreDamaged for a gap or a checksum
+        that does not match.
         """
-        firsts = segment_firsts(self._directory)
-        if firsts and firsts[0] > first:
-            raise LogReclaimed(f"the log begins at {firsts[0]}; the events before it have been reclaimed")
-        firsts = firsts[max(bisect_right(firsts, first) - 1, 0) :]
-        expected = firsts[0] if firsts else first
-        for segment in firsts:
-            path = segment_path(self._directory, segment)
-            try:
-                for _, frame in scan(path, whole=segment != firsts[-1]):
-                    if frame.first != expected:
-                        raise StoreDamaged(gap(self._directory, expected, frame.first))
-                    expected = frame.last + 1
-                    if frame.last >= first:
-                        yield frame
-            except TornFrame as error:
-                if segment == firsts[-1]:
-                    return
-                raise StoreDamaged(f"{error}; restore it or let the node rejoin with a new store") from None
-            except FileNotFoundError:
-                raise LogReclaimed(f"the events from {first} on were reclaimed while they were read") from None
+        return self._log.frames(first)
 
     def events(self, first: int = 1) -> Iterator[tuple[Position, Event]]:
         """Every event from sequence ``first`` on with its position, up to where the log ends now."""

@@ -1,7 +1,7 @@
 """NodeLog: the log of one node's directory, by position: where each frame stands, any range of it, and backwards.
 
-As ``recovery.log_reader`` it takes no lock and writes nothing; unlike that it knows offsets, so that a range is read
-without what stands before it. Headers are looked at one by one, and only what is asked for is read and decoded.
+It takes no lock and writes nothing. It knows offsets, so that a range is read without what stands before it: headers
+are looked at one by one, and only what is asked for is read and decoded. ``recovery.log_reader`` gives the events.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from recovery.segment import SegmentInfo, decode_header, read_header, scan, segm
 from txobserver.frames import HEADER_SIZE, Frame, TornFrame, bytes_behind, header_is_intact
 from txobserver.store import StoreDamaged, StoreError
 
+END = (1 << 63) - 1
+"""A sequence behind all others"""
 _FIELDS = struct.Struct(">16xQQIQ")
 """Generation, first sequence, number of events and time of a frame's header (``txobserver.frames``)."""
 
@@ -154,7 +156,7 @@ class NodeLog:
         if begin is not None and end is not None:
             yield begin, end
 
-    def frames(self, first: int, last: int, start: Mark | None = None) -> Iterator[Frame]:
+    def frames(self, first: int, last: int = END, start: Mark | None = None) -> Iterator[Frame]:
         """Every whole frame with events from ``first`` to ``last``, up to where the log ends now.
 
         ``start``: where the one with ``first`` stands, if that is known. Raises LogReclaimed when the log begins later
@@ -170,6 +172,8 @@ class NodeLog:
             if segment > last:
                 return
             offset = start.offset if start is not None and start.segment == segment else 0
+            if expected is None and not offset:
+                expected = segment
             try:
                 for _, frame in scan(segment_path(self.directory, segment), offset, segment != firsts[-1]):
                     if expected is not None and frame.first != expected:

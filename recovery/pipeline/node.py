@@ -14,7 +14,7 @@ from recovery.identity import read_identity
 from recovery.lmdb_state import read_meta
 from recovery.log import LogReclaimed
 from recovery.node_admin import AdminError, ask
-from recovery.node_log import Mark, NodeLog
+from recovery.node_log import END, Mark, NodeLog
 from recovery.pipeline.rows.builder import QueueNames, RowBuilder
 from recovery.pipeline.rows.kinds import token_text
 from recovery.pipeline.rows.numbering import UNKNOWN, Begun
@@ -26,7 +26,6 @@ from txobserver.ids import generation_of
 from txobserver.store import StoreError
 
 Until = Literal["commit", "log"]
-END = (1 << 63) - 1
 EVERYTHING = Selection()
 
 
