@@ -68,12 +68,15 @@ def test_a_prepared_branch_is_settled(place: Place, commit: bool, by: str) -> No
         assert xid not in late.in_doubt()
 
 
-def test_a_decision_that_comes_late_is_told_the_other_one(place: Place) -> None:
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_decision_that_comes_late_is_told_the_other_one(place: Place, commit: bool) -> None:
     worker, xid = place.open(), new_xid()
     participant = prepared(place, worker, xid)
-    place.open().settle(xid, True, participant.ticket)
-    assert worker.settle(xid, False, participant.ticket) is Fate.COMMITTED
-    assert place.look() == ["word"]
+    place.open().settle(xid, commit, participant.ticket)
+    told = Fate.COMMITTED if commit else Fate.ROLLED_BACK
+    for late in (worker, place.open()):
+        assert late.settle(xid, not commit, participant.ticket) is told
+    assert place.look() == (["word"] if commit else [])
 
 
 def test_a_branch_without_work_has_nothing_to_prepare(place: Place) -> None:

@@ -130,6 +130,8 @@ class Broker:
                 (client.tpc_commit if commit else client.tpc_rollback)(named)
             except errors.HeuristicOutcome as error:
                 return _FATES[error.outcome]
+            except errors.RolledBack:
+                return Fate.ROLLED_BACK
             except errors.UnknownXid:
                 return self.fate(xid, ticket)
             except errors.Conflict:
