@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from broker_plugin.cli.asking import BadArgument
@@ -19,6 +20,25 @@ from broker_plugin.cli.layout import (
 from recovery.identity import FILE, read_identity
 from recovery.planner.site import cluster_of
 from txobserver.store import StoreDamaged
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the operator has named: directories, and who else knows of the branches; ``brokers`` are urls of nodes."""
+
+    directories: Sequence[Path]
+    coordination: Path | None = None
+    decisions: Sequence[Path] = ()
+    databases: Sequence[str] = ()
+    brokers: Sequence[str] = ()
+
+    def check(self) -> None:
+        """Whether the decision logs are there, and the packages that reading them needs. Raises BadArgument."""
+        if (self.decisions or self.databases) and find_spec("psycopg") is None:
+            raise BadArgument("--decisions and --database need psycopg: pip install 'txha[dtx]'")
+        for path in self.decisions:
+            if not path.is_file():
+                raise BadArgument(f"there is no decision log {path}")
 
 
 @dataclass(frozen=True)
@@ -41,15 +61,15 @@ class Crashed:
         return {**self.directories, **({"the cluster": self.directory} if self.directory else {})}
 
 
-def crashed_cluster(given: Sequence[Path], coordination: Path | None) -> Crashed:
+def crashed_cluster(given: Given) -> Crashed:
     """The cluster in this directory, or with these nodes. Raises BadArgument, StoreError."""
-    given = [path.absolute() for path in given]
-    for path in given:
+    directories = given.directories
+    for path in directories:
         if not path.is_dir():
             raise BadArgument(f"there is no directory {path}")
-    if len(given) == 1 and not _is_node(given[0]):
-        return _of_directory(given[0], coordination)
-    return _of_nodes(given, coordination)
+    if len(directories) == 1 and not _is_node(directories[0]):
+        return _of_directory(directories[0], given.coordination)
+    return _of_nodes(directories, given.coordination)
 
 
 def _is_node(path: Path) -> bool:
@@ -74,7 +94,7 @@ def _of_directory(directory: Path, coordination: Path | None) -> Crashed:
         cluster=identifier or cluster_of(directories.values()),
         directory=directory if (directory / CLUSTER_FILE).exists() else None,
         directories=directories,
-        record=coordination.absolute() if coordination else directory / COORDINATION_FILE,
+        record=coordination or directory / COORDINATION_FILE,
         nodes=names,
         ports=ports,
     )
@@ -99,7 +119,7 @@ def _of_nodes(given: Sequence[Path], coordination: Path | None) -> Crashed:
         cluster=cluster_of(given),
         directory=None,
         directories=directories,
-        record=coordination.absolute() if coordination else records.pop(),
+        record=coordination or records.pop(),
         nodes=frozenset(names) if known else None,
     )
 

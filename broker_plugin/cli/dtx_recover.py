@@ -60,10 +60,10 @@ def dtx_recover(
 
 def _run(log: Path | None, databases: list[str], brokers: list[str], grace: float, forget: bool) -> Report:
     from recovery.coordinator.broker import Broker
-    from recovery.coordinator.decisions import DecisionRefused, Decisions, DecisionUnknown
+    from recovery.coordinator.decisions import Decisions
     from recovery.coordinator.log import DecisionLog
     from recovery.coordinator.postgresql import Postgresql
-    from recovery.coordinator.recover import Report, recover
+    from recovery.coordinator.recover import recover_with_each
     from recovery.coordinator.table import TableDecisions
 
     resources: dict[str, Resource] = {shown(urls): Broker(*urls.split(",")) for urls in brokers}
@@ -73,14 +73,8 @@ def _run(log: Path | None, databases: list[str], brokers: list[str], grace: floa
         sources = {str(log): partial(DecisionLog, log)}
     else:
         sources = {shown(dsn): partial(TableDecisions, dsn) for dsn in databases}
-    report = Report()
     try:
-        for place, decisions in sources.items():
-            try:
-                report.add(recover(decisions(), resources, grace, forget))
-            except (DecisionRefused, DecisionUnknown) as error:
-                report.unreachable[place] = str(error)
-        return report
+        return recover_with_each(sources, resources, grace, forget)
     finally:
         for resource in resources.values():
             resource.close()
@@ -115,8 +109,14 @@ def _as_dict(report: Report) -> dict[str, Any]:
 def _show(report: Report) -> None:
     from broker_plugin.cli.tables import recovered_table
 
-    recovered_table(_as_dict(report)["branches"])
-    for address, why in report.unreachable.items():
+    found = _as_dict(report)
+    recovered_table(found["branches"])
+    complain(found)
+
+
+def complain(found: dict[str, Any]) -> None:
+    """Say who could not be reached, and which commits wait for whom."""
+    for address, why in found["unreachable"].items():
         print(f"txha: {address} cannot be reached: {why}", file=sys.stderr)
-    for transaction, resource in report.waiting:
-        print(f"txha: {transaction} is committed, and waits for {resource}", file=sys.stderr)
+    for each in found["waiting"]:
+        print(f"txha: {each['transaction']} is committed, and waits for {each['resource']}", file=sys.stderr)

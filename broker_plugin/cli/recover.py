@@ -7,25 +7,43 @@ from typing import Annotated
 
 import typer
 
-from broker_plugin.cli.asking import Json
+from broker_plugin.cli.asking import BadArgument, Json
+
+GRACE = 60.0
+"""Seconds, as for `txha dtx recover`"""
 
 
 def recover(
     directories: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="The cluster's directory, or those of its nodes.")
+        list[Path],
+        typer.Argument(metavar="DIR...", help="The cluster's directory, or those of its nodes.", resolve_path=True),
     ],
     apply: Annotated[
         bool, typer.Option("--apply/--plan", help="Carry the plan out. Without it, nothing is changed.")
     ] = False,
+    settle: Annotated[
+        bool, typer.Option("--settle", help="The nodes run again: settle the branches as the applied plan says.")
+    ] = False,
     decisions: Annotated[
-        list[Path] | None, typer.Option("--decisions", help="A coordinators' decision log. May be repeated.")
+        list[Path] | None,
+        typer.Option("--decisions", help="A coordinators' decision log. May be repeated.", resolve_path=True),
     ] = None,
     database: Annotated[
         list[str] | None, typer.Option("--database", help="A PostgreSQL database, for psycopg. May be repeated.")
     ] = None,
     coordination: Annotated[
-        Path | None, typer.Option("--coordination", help="The coordination file, where it cannot be found by itself.")
+        Path | None,
+        typer.Option(
+            "--coordination", help="The coordination file, where it cannot be found by itself.", resolve_path=True
+        ),
     ] = None,
+    broker: Annotated[
+        list[str] | None,
+        typer.Option("--broker", help="Url of a node; several of one cluster with commas. May be repeated."),
+    ] = None,
+    grace: Annotated[
+        float, typer.Option(help="--settle leaves undecided transactions alone that began less than so long ago.")
+    ] = GRACE,
     accept_data_loss: Annotated[
         bool,
         typer.Option("--accept-data-loss", help="Apply a plan even if something acknowledged is lost, or may be."),
@@ -34,9 +52,18 @@ def recover(
 ) -> None:
     """Plan what to do with a crashed cluster: whom to promote, what is lost, what branches in doubt should become.
 
-    Exit status 0: nothing acknowledged is lost, and nobody has to find anything out; 1: otherwise.
+    Exit status 0: nothing acknowledged is lost, and nobody has to find anything out; with --settle: every branch has
+    ended as was planned; 1: otherwise.
     """
+    from broker_plugin.cli.crashed import Given
+
+    given = Given(directories, coordination, decisions or [], database or [], broker or [])
+    if settle:
+        if apply or accept_data_loss:
+            raise BadArgument("--settle goes on with a plan that was applied: it comes behind --apply, not with it")
+        from broker_plugin.cli.settling import run as run_settling
+
+        raise SystemExit(run_settling(given, grace, as_json))
     from broker_plugin.cli.recovering import run
 
-    inputs = decisions or [], database or []
-    raise SystemExit(run(directories, coordination, *inputs, apply, accept_data_loss, as_json))
+    raise SystemExit(run(given, apply, accept_data_loss, as_json))

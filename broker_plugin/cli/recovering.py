@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 
 import typer
 
-from broker_plugin.cli.asking import BadArgument
-from broker_plugin.cli.crashed import Crashed, crashed_cluster
+from broker_plugin.cli.crashed import Crashed, Given, crashed_cluster
 from broker_plugin.cli.dtx_recover import shown
 from broker_plugin.cli.recovery_report import as_dict, show
 from broker_plugin.node.sqlite_coordination import SqliteCoordination
 from ha.coordination import CoordinationError
-from recovery.planner.apply import Journal, Places, carry_out, finished, nobody_runs, unfinished
-from recovery.planner.branches import Verdict, said_before
+from recovery.planner.apply import Journal, Places, carry_out, finished, last, nobody_runs, unfinished
+from recovery.planner.branches import Verdict, said_before, verdicts_of
 from recovery.planner.facts import Evidence, RecordState
 from recovery.planner.plan import Plan
 from recovery.planner.site import RecordFound, look, plan_for
@@ -27,29 +25,21 @@ from txobserver.store import StoreError
 from txobserver.xid import Xid
 
 
-def run(
-    directories: Sequence[Path],
-    coordination: Path | None,
-    decisions: list[Path],
-    databases: list[str],
-    apply: bool,
-    accept_data_loss: bool,
-    as_json: bool,
-) -> int:
+def run(given: Given, apply: bool, accept_data_loss: bool, as_json: bool) -> int:
     """Returns the exit status. Raises BadArgument, StoreError."""
-    crashed = crashed_cluster(directories, coordination)
-    places = Places(crashed.directories, crashed.record, partial(_open_record, crashed.cluster))
+    crashed = crashed_cluster(given)
+    places = places_of(crashed)
     with nobody_runs(crashed.locked, apply):
         journal = unfinished(places)
         state: dict[str, object] = {"unfinished": journal is not None, "applied": None}
         if journal is None:
             earlier = {xid: each for done in finished(places) for xid, each in said_before(done.report).items()}
-            plan = _plan(crashed, decisions, databases, earlier)
-            journal = Journal(plan.actions, as_dict(plan, crashed, decisions, databases))
+            plan = _plan(crashed, given, earlier)
+            journal = Journal(plan.actions, as_dict(plan, crashed, given))
             if apply and plan.loses and not accept_data_loss:
                 state["refused"] = "something acknowledged may be lost, and --accept-data-loss was not given"
         if apply and "refused" not in state:
-            done = str(carry_out(journal, places)) if journal.actions else ""
+            done = str(carry_out(journal, places)) if journal.actions or _settles(journal, places) else ""
             state = {"unfinished": False, "applied": done}
     report = {**journal.report, **state}
     if as_json:
@@ -59,19 +49,27 @@ def run(
     return 1 if report["for_people"] else 0
 
 
-def _plan(crashed: Crashed, decisions: list[Path], databases: list[str], earlier: Mapping[str, Verdict]) -> Plan:
-    if (decisions or databases) and find_spec("psycopg") is None:
-        raise BadArgument("--decisions and --database need psycopg: pip install 'txha[dtx]'")
-    for path in decisions:
-        if not path.is_file():
-            raise BadArgument(f"there is no decision log {path}")
+def places_of(crashed: Crashed) -> Places:
+    """Where the plans for this cluster are kept, and what they change."""
+    return Places(crashed.directories, crashed.record, partial(_open_record, crashed.cluster))
+
+
+def _settles(journal: Journal, places: Places) -> bool:
+    """Whether this plan has something to say on branches that the last one has not said."""
+    before = last(places)
+    found = verdicts_of(journal.report)
+    return bool(found) and (before is None or verdicts_of(before[1].report) != found)
+
+
+def _plan(crashed: Crashed, given: Given, earlier: Mapping[str, Verdict]) -> Plan:
+    given.check()
 
     def ask(branches: Iterable[Xid]) -> Evidence:
-        if not decisions and not databases:
+        if not given.decisions and not given.databases:
             return Evidence()
         from recovery.planner.evidence import gather
 
-        return gather(decisions, [(shown(dsn), dsn) for dsn in databases], branches)
+        return gather(given.decisions, [(shown(dsn), dsn) for dsn in given.databases], branches)
 
     found = read_record(crashed.record, crashed.cluster)
     site, surveyed = look(crashed.cluster, crashed.directories, found, crashed.nodes)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -13,11 +12,10 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from broker_plugin.cli.crashed import Crashed
-from broker_plugin.cli.dtx_recover import shown
+from broker_plugin.cli.crashed import Crashed, Given
+from broker_plugin.cli.dtx_recover import complain, shown
 from broker_plugin.cli.layout import CONFIG_FILE
-from recovery.coordinator.names import FORMAT_ID
-from recovery.planner.branches import By, Outcome
+from recovery.planner.branches import By
 from recovery.planner.facts import Loss, Unnamed
 from recovery.planner.plan import Action, Plan, SetAside, WriteRecord
 
@@ -26,8 +24,11 @@ SHOWN = 20
 NAMED = 10_000
 """So many are named at most; the rest is counted."""
 
+PLANNED = {"at": "resource", "should become": "outcome", "by": "by"}
+"""Headings and keys of what a plan says of a branch."""
 
-def as_dict(plan: Plan, crashed: Crashed, decisions: list[Path], databases: list[str]) -> dict[str, Any]:
+
+def as_dict(plan: Plan, crashed: Crashed, given: Given) -> dict[str, Any]:
     """Everything of a plan, ready for JSON."""
     choice, site = plan.choice, plan.site
     ready = {member.node for member in site.record.ready} if site.record else set()
@@ -68,11 +69,12 @@ def as_dict(plan: Plan, crashed: Crashed, decisions: list[Path], databases: list
                 "outcome": verdict.outcome.value,
                 "by": verdict.by.value,
                 "reason": verdict.reason,
+                "source": verdict.source,
             }
             for verdict in plan.branches
         ],
         "actions": [_sentence(action, crashed) for action in plan.actions],
-        "next": _next(plan, crashed, decisions, databases),
+        "next": _next(plan, crashed, given),
     }
 
 
@@ -104,32 +106,22 @@ def _sentence(action: Action, crashed: Crashed) -> str:
     return f"set {crashed.record} aside: {action.why}"
 
 
-def _next(plan: Plan, crashed: Crashed, decisions: list[Path], databases: list[str]) -> list[dict[str, str]]:
+def _next(plan: Plan, crashed: Crashed, given: Given) -> list[dict[str, str]]:
     """The commands that come behind ``--apply``, in order."""
     if plan.choice.chosen is None:
         return []
     steps = _start(crashed)
-    where = str(crashed.directory) if crashed.directory else "DIR"
-    for verdict in plan.branches:
-        if verdict.by is By.HAND:
-            verb = "commit" if verdict.outcome is Outcome.COMMIT else "rollback"
-            for command in (verb, "forget"):
-                steps.append(_step(f"txha dtx {command} --dir", where, str(verdict.xid), why=verdict.reason))
-    ours = [verdict for verdict in plan.branches if verdict.xid.format_id == FORMAT_ID]
-    people = any(verdict.outcome is Outcome.OPERATOR for verdict in ours)
-    why = "settles the branches as was decided"
-    if people:
-        why = "when the branches for an operator are decided, since it would roll them back"
-    urls = ",".join(f"amqp://guest:guest@127.0.0.1:{port}/" for port in crashed.ports) or "URL"
-    sources = {verdict.source for verdict in plan.branches if verdict.by is By.RECOVERY}
-    options = [word for dsn in databases for word in ("--database", shown(dsn))]
-    steps += [
-        _step("txha dtx recover --log", str(log), *options, "--broker", urls, why=why)
-        for log in decisions
-        if str(log) in sources
-    ]
-    if sources - {str(log) for log in decisions}:
-        steps.append(_step("txha dtx recover", *options, "--broker", urls, why=why))
+    if any(verdict.by in (By.HAND, By.RECOVERY) for verdict in plan.branches):
+        brokers = [shown(urls) for urls in given.brokers] or ([] if crashed.ports else ["URL"])
+        options = [
+            ("--coordination", [given.coordination] if given.coordination else []),
+            ("--decisions", given.decisions),
+            ("--database", map(shown, given.databases)),
+            ("--broker", brokers),
+        ]
+        words = [str(path) for path in given.directories]
+        words += [str(word) for option, values in options for value in values for word in (option, value)]
+        steps.append(_step("txha recover --settle", *words, why="settles the branches, as it says above by whom"))
     return steps
 
 
@@ -167,9 +159,12 @@ def show(report: dict[str, Any]) -> None:
     for reason in report["reasons"]:
         console.print(f"  {reason}")
     _lost(console, report)
-    _branches(console, report)
+    _branches(console, "branches in doubt", report["branches"], PLANNED)
+    actions = report["actions"]
+    if report["branches"] and not actions and report["applied"] != "":
+        actions = ["write this plan down, for --settle"]
     for heading, lines in (
-        ("Done:" if report["applied"] else "To be done (--apply):", report["actions"]),
+        ("Done:" if report["applied"] else "To be done (--apply):", actions),
         ("Then:", [f"{step['command']}    # {step['why']}" for step in report["next"]]),
     ):
         if lines:
@@ -220,14 +215,30 @@ def _table(console: Console, title: str, rows: list[dict[str, Any]], count: int)
     console.print(table)
 
 
-def _branches(console: Console, report: dict[str, Any]) -> None:
-    if not report["branches"]:
+def _branches(
+    console: Console, title: str, rows: list[dict[str, Any]], columns: Mapping[str, str], why: str = "reason"
+) -> None:
+    """``columns``: heading and key of what stands between the branch and the reason."""
+    if not rows:
         return
-    table = Table(title="branches in doubt", box=SIMPLE_HEAD)
-    longest = max(len(row["xid"]) for row in report["branches"])
+    table = Table(title=title, box=SIMPLE_HEAD)
+    longest = max(len(row["xid"]) for row in rows)
     table.add_column("branch", no_wrap=True, min_width=longest)
-    for column in ("at", "should become", "by", "because"):
+    for column in (*columns, "because"):
         table.add_column(column, overflow="fold")
-    for row in report["branches"]:
-        table.add_row(row["xid"], row["resource"], row["outcome"], row["by"], row["reason"])
+    for row in rows:
+        table.add_row(row["xid"], *(row[key] for key in columns.values()), row[why])
     Console(width=max(console.width, longest + 80), emoji=False, markup=False).print(table)
+
+
+def show_settled(found: dict[str, Any]) -> None:
+    """What became of the branches of a plan, for a terminal."""
+    console = Console(emoji=False, markup=False)
+    _branches(console, "branches of the plan", found["branches"], {**PLANNED, "is": "state"}, "why")
+    _branches(console, "others that were met", found["others"], {"at": "resource", "is": "state"}, "why")
+    complain(found)
+    left = sum(not row["settled"] for row in found["branches"])
+    if found["settled"]:
+        console.print(f"Every branch has ended as {found['plan']} says.", soft_wrap=True)
+    elif left:
+        console.print(f"{left} of {len(found['branches'])} have not ended as {found['plan']} says.", soft_wrap=True)

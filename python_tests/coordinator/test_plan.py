@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -102,8 +104,8 @@ def test_what_cannot_be_read_says_so(table: Table, tmp_path: Path) -> None:
     assert evidence.databases[0].fault.startswith("the database does not answer")
 
 
-def plan(site: Site, status: int) -> dict[str, Any]:
-    words = ["recover", "--plan", str(site.cluster.directory), "--decisions", str(site.log), "--database", site.dsn]
+def plan(site: Site, how: str, status: int) -> dict[str, Any]:
+    words = ["recover", how, str(site.cluster.directory), "--decisions", str(site.log), "--database", site.dsn]
     answer = subprocess.run([*TXHA, *words, "--json"], capture_output=True, text=True, check=False)
     assert answer.returncode == status, answer.stderr
     return dict(json.loads(answer.stdout))
@@ -116,26 +118,41 @@ def test_a_crash_of_everything_is_planned_and_settled(
     cluster = LocalCluster(tmp_path / "cluster", 1)
     with cluster:
         site = Site(tmp_path, postgresql.dsn, cluster)
-        name = site.die("decision synced")
+        against, followed = site.die("decision synced"), site.die("decision synced")
+        undecided = site.die("broker prepared")
         cluster.kill("node-1")
-    found = plan(site, 0)
-    assert {(row["xid"], row["outcome"], row["by"]) for row in found["branches"]} == {
-        (str(branch_xid(name, resource)), "commit", "dtx recover") for resource in ("broker", "database")
+    found = plan(site, "--apply", 0)
+    planned = {
+        (str(branch_xid(name, resource)), outcome, "dtx recover")
+        for name, outcome in ((against, "commit"), (followed, "commit"), (undecided, "roll back"))
+        for resource in ("broker", "database")
     }
-    site.places["database"].open().settle(branch_xid(name, "database"), False, "")
-    against = plan(site, 1)["branches"]
-    assert [row["outcome"] for row in against] == ["operator"] and "its part is rolled back" in against[0]["reason"]
-    settle(site, found)
+    assert {(row["xid"], row["outcome"], row["by"]) for row in found["branches"]} == planned
+    site.places["database"].open().settle(branch_xid(against, "database"), False, "")
+    contrary = [row for row in plan(site, "--plan", 1)["branches"] if row["outcome"] == "operator"]
+    assert len(contrary) == 1 and "its part is rolled back" in contrary[0]["reason"]
+    settle(site, found, against, followed, undecided)
     for place in site.places.values():
         place.close()
 
 
-def settle(site: Site, found: dict[str, Any]) -> None:
-    """The last command of the plan, as it stands: it finds the database's contradiction, and settles the broker."""
+def settle(site: Site, found: dict[str, Any], against: str, followed: str, undecided: str) -> None:
+    """The last command of the plan, as it stands: it finds the database's contradiction, and settles all the rest."""
     with site.cluster:
         words = shlex.split(found["next"][-1]["command"])
-        assert words[0] == "txha" and words[-2] == "--broker"
-        assert words[-1] == site.cluster.urls[0]
-        answer = subprocess.run([*TXHA, *words[1:]], capture_output=True, text=True, check=False)
-        assert answer.returncode == 3, answer.stderr
-        assert site.look() == [0, 1]
+        command = [*TXHA, *words[1:], "--grace", "0", "--json"]
+        for point in ("settle.recovered", ""):
+            answer = subprocess.run(
+                command, capture_output=True, text=True, check=False, env={**os.environ, "TXHA_CRASH_POINT": point}
+            )
+            assert answer.returncode == (-signal.SIGKILL if point else 1), answer.stderr
+        rows = json.loads(answer.stdout)["branches"]
+        broker = {row["xid"]: row["state"] for row in rows if row["resource"] == "broker"}
+        assert broker == {
+            str(branch_xid(name, "broker")): state
+            for name, state in ((against, "committed"), (followed, "committed"), (undecided, "rolled back"))
+        }
+        left = [(row["xid"], row["state"]) for row in rows if not row["settled"]]
+        assert left == [(str(branch_xid(against, "database")), "rolled back")]
+        assert [row["xid"] for row in rows if row["contrary"]] == [left[0][0]]
+        assert site.look() == [1, 2]

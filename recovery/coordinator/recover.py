@@ -19,12 +19,13 @@ courtesy, not a condition: without it a run rolls back what others are just prep
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from recovery.coordinator.decisions import Decision, DecisionRefused, Decisions
+from recovery.coordinator.decisions import Decision, DecisionRefused, Decisions, DecisionUnknown
 from recovery.coordinator.names import branch_xid, our_name
 from recovery.coordinator.resources import Fate, Participant, Resource, ResourceLost, ResourceRefused
-from txobserver.xid import Xid
+from txobserver.xid import Global, Xid
 
 GRACE = 60.0
 """Seconds for which an undecided transaction is left to its coordinator, unless a run is told otherwise."""
@@ -77,20 +78,52 @@ class Report:
         return not (in_doubt or self.unreachable or self.waiting)
 
 
-def recover(decisions: Decisions, resources: dict[str, Resource], grace: float = GRACE, forget: bool = False) -> Report:
+def recover(
+    decisions: Decisions,
+    resources: dict[str, Resource],
+    grace: float = GRACE,
+    forget: bool = False,
+    leave: Collection[Global] = (),
+) -> Report:
     """One run. ``resources``: by address. ``forget``: contradictions need not be remembered any more once reported.
 
-    Raises DecisionRefused and DecisionUnknown if decisions can be neither read nor made.
+    ``leave``: global transactions that are somebody else's to decide; none of their branches is touched. Raises
+    DecisionRefused and DecisionUnknown if decisions can be neither read nor made.
     """
-    return _Run(decisions, resources, grace, forget).run()
+    return _Run(decisions, resources, grace, forget, leave).run()
+
+
+def recover_with_each(
+    sources: Mapping[str, Callable[[], Decisions]],
+    resources: dict[str, Resource],
+    grace: float = GRACE,
+    forget: bool = False,
+    leave: Collection[Global] = (),
+) -> Report:
+    """A run with each of several decisions, which are named by where they are; what cannot be read is reported."""
+    report = Report()
+    for place, decisions in sources.items():
+        try:
+            report.add(recover(decisions(), resources, grace, forget, leave))
+        except (DecisionRefused, DecisionUnknown) as error:
+            report.unreachable[place] = str(error)
+    return report
 
 
 class _Run:
-    def __init__(self, decisions: Decisions, addresses: dict[str, Resource], grace: float, forget: bool) -> None:
+    def __init__(
+        self,
+        decisions: Decisions,
+        addresses: dict[str, Resource],
+        grace: float,
+        forget: bool,
+        leave: Collection[Global],
+    ) -> None:
         self._decisions = decisions
         self._addresses = addresses
         self._grace = grace
         self._forget = forget
+        self._leave = leave
         self._resources: dict[str, Resource] = {}
         self._report = Report()
 
@@ -112,10 +145,13 @@ class _Run:
                 if resource.name not in found:
                     xids = resource.in_doubt()
                     self._resources[resource.name] = resource
-                    found[resource.name] = [xid for xid in xids if our_name(xid, self._decisions.whose) is not None]
+                    found[resource.name] = [xid for xid in xids if self._is_ours(xid)]
             except (ResourceLost, ResourceRefused) as error:
                 self._report.unreachable[address] = str(error)
         return found
+
+    def _is_ours(self, xid: Xid) -> bool:
+        return our_name(xid, self._decisions.whose) is not None and xid.globally not in self._leave
 
     def _meet(self, resource: str, xid: Xid) -> None:
         name = our_name(xid, self._decisions.whose)

@@ -83,11 +83,25 @@ def finished(places: Places) -> list[Journal]:
     return found
 
 
+def last(places: Places) -> tuple[Path, Journal] | None:
+    """The plan that was carried out last, and where it is kept. Raises StoreError if one cannot be read."""
+    plans = finished(places)
+    return (places.record.parent / f"{KEPT}-{len(plans)}.json", plans[-1]) if plans else None
+
+
+def note(path: Path, journal: Journal) -> None:
+    """Keep a plan that was carried out with what has become known since. Raises StoreError."""
+    try:
+        _write(path, journal)
+    except OSError as error:
+        raise explain(error, path) from error
+
+
 def carry_out(journal: Journal, places: Places) -> Path:
     """Begin, or go on with, these actions; returns where the finished plan is kept. Nobody runs. Raises StoreError."""
     try:
         if not places.journal.exists():
-            _write(places.journal, msgspec.json.format(msgspec.json.encode(journal), indent=2))
+            _write(places.journal, journal)
         crash_point("recover.plan-written")
         for action in journal.actions:
             _do(action, places)
@@ -181,11 +195,11 @@ def _read(path: Path) -> Journal:
         raise StoreError(f"{path} cannot be read: {error}; move it away to make a new plan") from None
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(path: Path, journal: Journal) -> None:
     """Whole or not at all, and on disk."""
     temporary = path.with_name(path.name + ".new")
     with temporary.open("wb") as file:
-        file.write(data)
+        file.write(msgspec.json.format(msgspec.json.encode(journal), indent=2))
         file.flush()
         os.fsync(file.fileno())
     temporary.rename(path)

@@ -224,17 +224,22 @@ def said_before(report: Mapping[str, Any]) -> dict[str, Verdict]:
     """The verdicts of a plan that was carried out, from what the operator was shown; none if it lost nothing."""
     if report["nothing_acknowledged_is_lost"]:
         return {}
-    return {
-        row["xid"]: Verdict(
+    return {str(verdict.xid): verdict for verdict in verdicts_of(report) if verdict.resource == BROKER}
+
+
+def verdicts_of(report: Mapping[str, Any]) -> list[Verdict]:
+    """The verdicts of a plan, from what the operator was shown."""
+    return [
+        Verdict(
             xid=parse_xid(row["xid"]),
             resource=row["resource"],
             outcome=Outcome(row["outcome"]),
             by=By(row["by"]),
             reason=row["reason"],
+            source=row.get("source", ""),
         )
         for row in report["branches"]
-        if row["resource"] == BROKER
-    }
+    ]
 
 
 def _outcome(commit: bool) -> Outcome:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker_plugin.cli.asking import BadArgument
-from broker_plugin.cli.crashed import crashed_cluster
+from broker_plugin.cli.crashed import Given, crashed_cluster
 from broker_plugin.cli.recovering import run
 from tests.recovery.planner.stores import beginning, make_store
 
@@ -31,7 +31,7 @@ def directory(tmp_path: Path) -> Path:
 
 def test_a_cluster_s_directory_wherever_it_stands_now(directory: Path) -> None:
     make_store(directory / "b.old", [(1, beginning(2))], 2)
-    found = crashed_cluster([directory], None)
+    found = crashed_cluster(Given([directory]))
     assert found.directories == {name: directory / name for name in NODES}
     assert (found.cluster, found.nodes, found.ports) == ("cluster", NODES, (5701, 5702))
     assert found.record == directory / "coordination.sqlite"
@@ -41,33 +41,33 @@ def test_a_cluster_s_directory_wherever_it_stands_now(directory: Path) -> None:
 def test_without_the_cluster_s_file_what_looks_like_a_node_is_one(directory: Path) -> None:
     for damage in (lambda path: path.write_text("{"), lambda path: path.unlink()):
         damage(directory / "cluster.json")
-        found = crashed_cluster([directory], None)
+        found = crashed_cluster(Given([directory]))
         assert set(found.directories) == NODES and found.cluster == "cluster" and found.nodes is None
 
 
 def test_directories_of_nodes_say_who_else_there_is(directory: Path) -> None:
-    found = crashed_cluster([directory / "a"], None)
+    found = crashed_cluster(Given([directory / "a"]))
     assert found.directories == {"a": directory / "a"} and found.nodes == NODES and found.directory is None
     assert found.record == directory / "coordination.sqlite"
     (directory / "a" / "node.toml").unlink()
-    found = crashed_cluster([directory / "a", directory / "b"], None)
+    found = crashed_cluster(Given([directory / "a", directory / "b"]))
     assert set(found.directories) == NODES and found.nodes is None, "one of them does not say"
 
 
 def test_a_node_without_its_identity_is_known_by_its_configuration(directory: Path) -> None:
     (directory / "a" / "identity.json").unlink()
     (directory / "a").rename(directory / "somewhere")
-    assert set(crashed_cluster([directory / "somewhere"], None).directories) == {"a"}
+    assert set(crashed_cluster(Given([directory / "somewhere"])).directories) == {"a"}
 
 
 def test_what_does_not_belong_together(directory: Path, tmp_path: Path) -> None:
     (directory / "b" / "node.toml").write_text('name = "b"\ncoordination = "/elsewhere/record"\n')
     with pytest.raises(BadArgument, match="do not share one coordination file"):
-        crashed_cluster([directory / "a", directory / "b"], None)
-    given = crashed_cluster([directory / "a", directory / "b"], tmp_path / "record")
+        crashed_cluster(Given([directory / "a", directory / "b"]))
+    given = crashed_cluster(Given([directory / "a", directory / "b"], tmp_path / "record"))
     assert given.record == tmp_path / "record"
     with pytest.raises(BadArgument, match="are both of a"):
-        crashed_cluster([directory / "a", directory / "a"], None)
+        crashed_cluster(Given([directory / "a", directory / "a"]))
 
 
 def test_the_plan_ends_with_commands_that_can_be_given(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,7 +75,7 @@ def test_the_plan_ends_with_commands_that_can_be_given(directory: Path, capsys: 
     for cluster_file in ("there", "damaged"):
         if cluster_file == "damaged":
             (directory / "cluster.json").write_text("{")
-        status = run([directory], None, [], [], apply=False, accept_data_loss=False, as_json=True)
+        status = run(Given([directory]), apply=False, accept_data_loss=False, as_json=True)
         report = json.loads(capsys.readouterr().out)
         assert (status, report["promote"]) == (int(cluster_file == "damaged"), "b")
         commands = [step["command"] for step in report["next"]]
@@ -83,5 +83,5 @@ def test_the_plan_ends_with_commands_that_can_be_given(directory: Path, capsys: 
             assert commands == [f"txha cluster --dir {directory} --nodes 2 --base-port 5701"]
         else:
             assert commands == [f"txha node --config {directory}/{name}/node.toml" for name in "ab"]
-        run([directory], None, [], [], apply=False, accept_data_loss=False, as_json=False)
+        run(Given([directory]), apply=False, accept_data_loss=False, as_json=False)
         assert "Promote b." in capsys.readouterr().out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -163,3 +164,10 @@ def plan(*words: str | Path, status: int) -> dict[str, Any]:
     answer = txha("recover", *words, "--json")
     assert answer.returncode == status, answer.stderr + answer.stdout
     return dict(json.loads(answer.stdout))
+
+
+def settling(found: dict[str, Any]) -> list[str]:
+    """The last command of a plan, as it stands: options and arguments of ``txha recover``."""
+    words = shlex.split(found["next"][-1]["command"])
+    assert words[:3] == ["txha", "recover", "--settle"]
+    return words[2:]

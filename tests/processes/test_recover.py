@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 import signal
 import sqlite3
@@ -30,6 +29,7 @@ from tests.processes.crashed import (
     crash,
     plan,
     resumed,
+    settling,
     status_of,
     txha,
 )
@@ -118,22 +118,29 @@ def test_one_is_damaged_and_one_is_gone(together: Crash) -> None:
     with resumed(together.directory) as cluster:
         wait_until(cluster.all_ready, 30, "everyone ready")
         assert all(queues(cluster, node) == found["queues"] for node in NODES)
-        settle(together, found, cluster)
+        aborted = together.branches[ABORTED]
+        assert txha("dtx", "commit", "--dir", together.directory, str(aborted)).returncode == 0
+        check_settled(together, found)
         channel = DtxChannel(port_of(cluster, cluster.primary() or ""))
-        assert channel.drain("out") == [str(together.branches[COMMITTED]).encode()]
-        assert channel.recover() == [XidFields(*together.branches[kind]) for kind in (FOREIGN, TOLD)]
+        assert channel.drain("out") == [str(together.branches[kind]).encode() for kind in (ABORTED, COMMITTED)]
+        assert channel.recover() == [XidFields(*together.branches[kind]) for kind in (FOREIGN, TOLD, ABORTED)]
         assert len(channel.drain("kept")) == 50
 
 
-def settle(crashed: Crash, found: dict[str, Any], cluster: LocalCluster) -> None:
-    """Run the commands that the plan ends with, as they stand, but for the ports of a cluster that was copied."""
-    for step in found["next"][1:]:
-        words = shlex.split(step["command"])
-        assert words.pop(0) == "txha"
-        if "--broker" in words:
-            words[words.index("--broker") + 1] = ",".join(cluster.urls)
-        answer = txha(*words)
-        assert answer.returncode == 0, (words, answer.stderr)
+def check_settled(crashed: Crash, found: dict[str, Any]) -> None:
+    """As was planned; who has decided otherwise is told of, and what is for people is left. Twice is once."""
+    known = {str(xid): kind for kind, xid in crashed.branches.items()}
+    for _ in range(2):
+        settled = plan(*settling(found), status=1)
+        assert not settled["settled"] and settled["plan"] == str(crashed.directory / "recovery-1.json")
+        assert {known[row["xid"]]: (row["state"], row["settled"]) for row in settled["branches"]} == {
+            COMMITTED: ("committed", True),
+            ABORTED: ("heuristically committed", False),
+            UNDECIDED: ("rolled back", True),
+            FOREIGN: ("prepared", False),
+            TOLD: ("prepared", False),
+        }
+        assert [known[row["xid"]] for row in settled["branches"] if row["contrary"]] == [ABORTED]
 
 
 def test_what_only_a_damaged_node_holds_is_told_and_needs_consent(alone: Crash) -> None:
@@ -179,20 +186,28 @@ def check_lost(alone: Crash, planned: dict[str, Any]) -> None:
         for node in NODES:
             assert queues(cluster, node) == planned["queues"]
         assert "late" not in planned["queues"] and planned["queues"]["kept"]["messages"] == 50
-        follow_by_hand(planned)
+        check_settled_by_somebody_who_is_killed(alone, planned)
         channel = DtxChannel(port_of(cluster, planned["promote"]))
-        assert channel.drain("out") == [str(alone.branches[TOLD]).encode()]
-        assert len(channel.recover()) == 4
+        assert channel.drain("out") == [str(alone.branches[kind]).encode() for kind in (TOLD, COMMITTED)]
+        assert channel.recover() == [XidFields(*alone.branches[kind]) for kind in (UNDECIDED, FOREIGN)]
 
 
-def follow_by_hand(planned: dict[str, Any]) -> None:
-    """What only the lost node held of a branch is done again, by the commands of the plan as they stand."""
-    commands = [shlex.split(step["command"]) for step in planned["next"]]
-    by_hand = [words for words in commands if words[:2] == ["txha", "dtx"] and words[2] != "recover"]
-    assert [words[2] for words in by_hand] == ["commit", "forget"]
-    for words in by_hand:
-        answer = txha(*words[1:])
-        assert answer.returncode == 0, answer.stderr
+def check_settled_by_somebody_who_is_killed(alone: Crash, planned: dict[str, Any]) -> None:
+    """What only the lost node held of a branch is done again, by hand; what its decision was lost of is left."""
+    words = settling(planned)
+    for point in ("settle.noted", "settle.branch-settled", "settle.recovered", "settle.noted:3"):
+        killed = txha("recover", *words, TXHA_CRASH_POINT=point)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+    settled = plan(*words, status=1)
+    known = {str(xid): kind for kind, xid in alone.branches.items()}
+    assert {known[row["xid"]]: (row["state"], row["by"]) for row in settled["branches"]} == {
+        TOLD: ("committed", "by hand"),
+        COMMITTED: ("committed", "dtx recover"),
+        ABORTED: ("rolled back", "dtx recover"),
+        UNDECIDED: ("prepared", "nobody"),
+        FOREIGN: ("prepared", "nobody"),
+    }
+    assert [path.name for path in alone.directory.glob("recovery-*.json")] == ["recovery-1.json"]
 
 
 @pytest.mark.parametrize("how", ["gone", "damaged"])
@@ -221,7 +236,24 @@ def test_the_example_runs(tmp_path: Path) -> None:
     script = Path(__file__).parents[2] / "docs" / "examples" / "recover_a_cluster.py"
     done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Promote node-2." in done.stdout and "is there, once" in done.stdout
+    for sentence in ("Promote node-2.", "Every branch has ended as", "is there, once"):
+        assert sentence in done.stdout
+
+
+def test_what_cannot_be_settled_is_said_in_a_sentence(together: Crash) -> None:
+    directory, log = together.directory, ("--decisions", together.log)
+    said = {
+        "it comes behind --apply": txha("recover", "--settle", "--apply", directory),
+        "holds no plan that was applied": txha("recover", "--settle", directory),
+    }
+    killed = txha("recover", "--apply", directory, *log, TXHA_CRASH_POINT="recover.plan-written")
+    assert killed.returncode == -signal.SIGKILL
+    said["finish it with --apply"] = txha("recover", "--settle", directory)
+    plan("--apply", directory, status=1)
+    said["name it with --decisions"] = txha("recover", "--settle", directory)
+    for sentence, answer in said.items():
+        assert (answer.returncode, answer.stdout) == (2, ""), answer.stderr
+        assert sentence in answer.stderr and len(answer.stderr.splitlines()) == 1
 
 
 def test_what_is_no_cluster(tmp_path: Path) -> None:

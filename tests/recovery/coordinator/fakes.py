@@ -110,7 +110,8 @@ class MemoryResource:
 
     def fate(self, xid: Xid, ticket: str) -> Fate:
         self.world.step()
-        return self.branches.get(xid) or self.ended.get(xid, Fate.UNKNOWN)
+        ended = Fate.UNKNOWN if xid in self.forgotten else self.ended.get(xid, Fate.UNKNOWN)
+        return self.branches.get(xid) or ended
 
     def fence(self, xid: Xid) -> None:
         self.world.step()
@@ -122,7 +123,9 @@ class MemoryResource:
         self.world.step()
 
     def forget(self, xid: Xid) -> None:
+        self.world.step()
         self.forgotten.append(xid)
+        self.world.step()
 
     def close(self) -> None:
         """There is no connection."""

@@ -1,0 +1,77 @@
+"""``txha recover --settle``: whom it asks, and how it says what it has found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_plugin.cli.asking import BadArgument
+from broker_plugin.cli.recovery_report import show_settled
+from broker_plugin.cli.settling import _as_dict, _ours
+from recovery.coordinator.recover import Report, Row
+from recovery.coordinator.resources import Fate, ResourceLost
+from recovery.planner.branches import BROKER, By, Outcome, Verdict
+from recovery.planner.settle import OTHERWISE, End
+from txobserver.xid import Xid
+
+
+class Node:
+    """A broker that says which one it is, or nothing."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        if not self._name:
+            raise ResourceLost("nobody listens")
+        return self._name
+
+
+def test_only_a_node_of_the_cluster_that_the_plan_is_for_is_asked() -> None:
+    ours: Any = Node("amqp:c")
+    others: dict[str, Any] = {"a": Node(""), "b": Node("amqp:d")}
+    assert _ours({**others, "c": ours}, "c") is ours
+    with pytest.raises(BadArgument) as found:
+        _ours(others, "c")
+    assert str(found.value) == "no node of cluster c is at hand: a does not answer: nobody listens; b is amqp:d"
+
+
+def end(which: str, fate: Fate, at: str = BROKER, why: str = "") -> End:
+    xid = Xid(1, which.encode(), b"b")
+    return End(Verdict(xid=xid, resource=at, outcome=Outcome.COMMIT, by=By.RECOVERY, reason=""), fate, why)
+
+
+def test_everything_has_ended_as_was_planned(capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report(rows=[Row("new", "amqp:c", "1:new:b", "none", Fate.PREPARED, "young")])
+    found = _as_dict(Path("/p/recovery-1.json"), [end("x", Fate.COMMITTED), end("x", Fate.UNKNOWN, "bank")], report)
+    assert found["settled"] and [row["state"] for row in found["branches"]] == ["committed", "ended"]
+    assert [row["xid"] for row in found["others"]] == ["1:new:b"], "what is not of the plan is only told of"
+    show_settled(found)
+    assert "Every branch has ended as /p/recovery-1.json says." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        Report(waiting=[("t", "bank")]),
+        Report(unreachable={"bank": "gone"}),
+        Report(rows=[Row("t", "bank", "1:t:b", "commit", Fate.ROLLED_BACK, "otherwise")]),
+    ],
+)
+def test_what_a_recovery_run_could_not_do_counts(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
+    found = _as_dict(Path("/p"), [end("x", Fate.COMMITTED)], report)
+    show_settled(found)
+    said = capsys.readouterr()
+    assert not found["settled"] and "Every branch" not in said.out and "bank" in said.out + said.err
+
+
+def test_a_branch_that_has_ended_otherwise_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    ends = [end("x", Fate.COMMITTED), end("y", Fate.ROLLED_BACK, why=OTHERWISE)]
+    found = _as_dict(Path("/p"), ends, Report())
+    assert not found["settled"] and [row["contrary"] for row in found["branches"]] == [False, True]
+    show_settled(found)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1 of 2 have not ended as /p says." in said and OTHERWISE.split()[-1] in said
