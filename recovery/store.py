@@ -150,17 +150,17 @@ def open_store(
     files: Files = REAL_FILES,
 ) -> Store:
     """Open the store of this node, or make one in an empty directory. On StoreError nothing is written."""
-    identity = check_identity(directory, cluster, node)
-    if identity is not None and not (directory / "state" / "data.mdb").exists():
-        raise StoreDamaged(f"{directory / 'state'} is gone; restore it or let the node rejoin with a new store")
-    if identity is None and segment_firsts(directory / "log"):
-        raise StoreError(f"{directory} holds a log without {directory / 'identity.json'}; restore that file")
+    _check_parts(directory, cluster, node)
     try:
-        (directory / "log").mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise explain(error, directory) from error
     lock = lock_directory(directory)
     try:
+        # Once more: until it was locked, somebody else could set the store aside, and leave a node without what it
+        # has acknowledged (``test_a_store_that_is_set_aside_before_it_is_locked_is_not_opened_as_it_was``).
+        identity = _check_parts(directory, cluster, node)
+        (directory / "log").mkdir(exist_ok=True)
         if identity is None:
             # The identity comes last: where it is, everything else is.
             LmdbState(directory / "state").close()
@@ -169,9 +169,22 @@ def open_store(
         else:
             check(directory / "state")
         return _opened(directory, identity, settings, post, now_ms, lock, files)
+    except OSError as error:
+        os.close(lock)
+        raise explain(error, directory) from error
     except StoreError:
         os.close(lock)
         raise
+
+
+def _check_parts(directory: Path, cluster: str, node: str) -> Identity | None:
+    """Whose store this is, None if there is none; with all that belongs to it. Raises StoreError."""
+    identity = check_identity(directory, cluster, node)
+    if identity is not None and not (directory / "state" / "data.mdb").exists():
+        raise StoreDamaged(f"{directory / 'state'} is gone; restore it or let the node rejoin with a new store")
+    if identity is None and segment_firsts(directory / "log"):
+        raise StoreError(f"{directory} holds a log without {directory / 'identity.json'}; restore that file")
+    return identity
 
 
 def _opened(

@@ -19,6 +19,7 @@ from ha.coordination import CoordinationError
 from recovery.planner.apply import Journal, Places, carry_out, finished, last, nobody_runs, unfinished
 from recovery.planner.branches import Verdict, said_before, verdicts_of
 from recovery.planner.facts import Evidence, RecordState
+from recovery.planner.lease import WATCH_SECONDS, LeaseWatch
 from recovery.planner.plan import Plan
 from recovery.planner.site import RecordFound, look, plan_for
 from txobserver.store import StoreError
@@ -30,6 +31,7 @@ def run(given: Given, apply: bool, accept_data_loss: bool, as_json: bool) -> int
     crashed = crashed_cluster(given)
     places = places_of(crashed)
     with nobody_runs(crashed.locked, apply):
+        lease = LeaseWatch(crashed.record)
         journal = unfinished(places)
         state: dict[str, object] = {"unfinished": journal is not None, "applied": None}
         if journal is None:
@@ -38,6 +40,7 @@ def run(given: Given, apply: bool, accept_data_loss: bool, as_json: bool) -> int
             journal = Journal(plan.actions, as_dict(plan, crashed, given))
             if apply and plan.loses and not accept_data_loss:
                 state["refused"] = "something acknowledged may be lost, and --accept-data-loss was not given"
+        lease.check(WATCH_SECONDS if apply and "refused" not in state else 0.0)
         if apply and "refused" not in state:
             done = str(carry_out(journal, places)) if journal.actions or _settles(journal, places) else ""
             state = {"unfinished": False, "applied": done}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +53,16 @@ class Places(msgspec.Struct, frozen=True):
 
 @contextmanager
 def nobody_runs(directories: Mapping[str, Path], change: bool) -> Iterator[None]:
-    """Keep nodes from starting; ``change``: make lock files where there are none. Raises StoreError if one runs."""
+    """Keep nodes from starting. Raises StoreError if one runs.
+
+    ``change``: make directories and lock files where there are none, so that no new node starts there either. Without
+    a record it would found a new cluster.
+    """
     with ExitStack() as stack:
         for name, directory in sorted(directories.items()):
+            if change:
+                with suppress(OSError):
+                    directory.mkdir(exist_ok=True)
             if not directory.is_dir() or not (change or (directory / "lock").exists()):
                 continue
             try:

@@ -10,6 +10,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +49,8 @@ class Crash:
     first: str
     alone: str = ""
     refused: tuple[subprocess.CompletedProcess[str], ...] = ()
-    """What ``txha recover`` answered while the nodes ran, and while only their supervisor did"""
+    """What ``txha recover`` answered while the nodes ran, with locks that are seen and that are not; and while only
+    their supervisor ran"""
 
     def copy(self, to: Path) -> Crash:
         """One that a test may change."""
@@ -121,6 +124,8 @@ def crash(directory: Path) -> tuple[Crash, Crash]:
         first = cluster.primary()
         assert first is not None
         refused = [txha("recover", "--apply", cluster.directory)]
+        with without_locks(cluster.directory):
+            refused.append(txha("recover", "--apply", cluster.directory))
         kill_all(cluster, *NODES)
         refused.append(txha("recover", cluster.directory))
         together = Crash(cluster.directory, log, branches, first).copy(directory / "together")
@@ -135,6 +140,17 @@ def crash(directory: Path) -> tuple[Crash, Crash]:
         work_alone(cluster, alone, branches[TOLD])
         kill_all(cluster, alone)
     return together, Crash(cluster.directory, log, branches, first, alone)
+
+
+@contextmanager
+def without_locks(directory: Path) -> Iterator[None]:
+    """Meanwhile the locks of whoever runs there are not seen, as on another host."""
+    locks = list(directory.rglob("lock"))
+    for lock in locks:
+        lock.rename(lock.with_name("lock.elsewhere"))
+    yield
+    for lock in locks:
+        lock.with_name("lock.elsewhere").rename(lock)
 
 
 def status_of(cluster: LocalCluster, name: str) -> dict[str, Any]:

@@ -197,5 +197,7 @@ def test_every_promise_was_kept(cluster: LocalCluster, clients: Clients) -> None
 
 def test_every_point_is_covered() -> None:
     """But for those that no node passes: see tests/recovery/planner, tests/recovery/test_rebuild.py, tests/spark."""
-    of_nodes = {point for point in CRASH_POINTS if point.split(".")[0] not in ("recover", "rebuild", "archive")}
+    of_nodes = {
+        point for point in CRASH_POINTS if point.split(".")[0] not in ("recover", "settle", "rebuild", "archive")
+    }
     assert {*AS_BACKUP, *AS_PRIMARY, *WITH_A_NEW_STORE, *AS_FORMER_PRIMARY} == of_nodes

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker_plugin.cli.layout import cluster_id
+from broker_plugin.node.sqlite_coordination import SqliteCoordination
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
 from recovery.dtx.methods import XidFields
@@ -227,9 +231,47 @@ def test_without_a_record_the_greatest_position_wins(alone: Crash, how: str) -> 
 
 
 def test_nothing_is_done_while_a_node_or_its_supervisor_runs(crashed: tuple[Crash, Crash]) -> None:
-    for answer, who in zip(crashed[0].refused, ("node-1", "the cluster"), strict=True):
+    said = ("node-1 is running", "a primary renews its lease", "the cluster is running")
+    for answer, sentence in zip(crashed[0].refused, said, strict=True):
         assert (answer.returncode, answer.stdout) == (2, "")
-        assert f"{who} is running" in answer.stderr and len(answer.stderr.splitlines()) == 1
+        assert sentence in answer.stderr and len(answer.stderr.splitlines()) == 1
+
+
+def test_no_node_starts_while_a_plan_is_made_and_carried_out(together: Crash, tmp_path: Path) -> None:
+    """Neither where a store is nor where one is gone. Whoever renews the lease elsewhere meanwhile is noticed."""
+    configs = [moved(together.directory / node / "node.toml", tmp_path / f"{node}.toml") for node in NODES[::2]]
+    shutil.rmtree(together.directory / NODES[2])
+    before = contents(together.directory)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        database = f"host=127.0.0.1 port={silent.getsockname()[1]} dbname=bank"
+        words = ("recover", "--apply", together.directory, "--database", database)
+        command = [sys.executable, "-m", "broker_plugin.cli.main", *map(str, words)]
+        with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as recovering:
+            asked, _ = silent.accept()
+            for config in configs:
+                answer = txha("node", "--config", config)
+                assert answer.returncode == 2 and "in use by another process" in answer.stderr, answer.stderr
+            answer = txha("cluster", "--dir", together.directory)
+            assert answer.returncode == 2 and "in use by another process" in answer.stderr
+            elsewhere = SqliteCoordination(record_of(together), cluster_id(together.directory) or "")
+            found = elsewhere.read()
+            assert found is not None
+            renewed = elsewhere.compare_and_set(found.version, found)
+            asked.close()
+            said, error = recovering.communicate(timeout=60)
+    assert (recovering.returncode, said) == (2, "") and "a primary renews its lease" in error
+    assert elsewhere.read() == renewed
+    elsewhere.close()
+    after = contents(together.directory)
+    changed = {name for name in before | after if before.get(name) != after.get(name)}
+    assert changed == {"coordination.sqlite", f"{NODES[2]}/lock"}
+
+
+def moved(config: Path, to: Path) -> Path:
+    """A node's configuration, for the directory that it is in now."""
+    text = config.read_text()
+    to.write_text(text.replace(tomllib.loads(text)["dir"], str(config.parent)))
+    return to
 
 
 def test_the_example_runs(tmp_path: Path) -> None:

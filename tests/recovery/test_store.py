@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from recovery.crash_points import CRASH_POINTS
+from recovery.identity import lock_directory
 from recovery.log_reader import LogReader
 from recovery.segment import segment_firsts
 from tests.recovery.helpers import Posts, frame, message, meta_of, open_store
@@ -19,7 +20,7 @@ from txobserver.ids import Position
 from txobserver.store import Checkpoint, Entry, StoreDamaged, StoreError, StoreFull
 
 ROOT = Path(__file__).parents[2]
-OF_OTHERS = ("cas", "recover", "rebuild", "archive")
+OF_OTHERS = ("cas", "recover", "settle", "rebuild", "archive")
 """Crash points that are not the store's."""
 
 
@@ -91,6 +92,31 @@ def test_a_store_without_its_state_is_no_empty_store(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "n" / "state")
     with pytest.raises(StoreDamaged, match="is gone"):
         open_store(tmp_path / "n", posts)
+
+
+@pytest.mark.parametrize("parts", [("state",), ("log", "state"), ("log", "state", "identity.json")])
+def test_a_store_that_is_set_aside_before_it_is_locked_is_not_opened_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: tuple[str, ...]
+) -> None:
+    """Whoever carries a plan out (``txha recover``) has the lock meanwhile. What is left is no member's store."""
+    posts = Posts()
+    open_store(tmp_path / "n", posts, incarnation="before").close()
+
+    def lock_late(directory: Path) -> int:
+        for part in parts:
+            (directory / part).rename(tmp_path / part)
+        return lock_directory(directory)
+
+    monkeypatch.setattr("recovery.store.lock_directory", lock_late)
+    if "identity.json" in parts:
+        store = open_store(tmp_path / "n", posts, incarnation="after")
+        assert store.member.incarnation == "after"
+        store.close()
+    else:
+        with pytest.raises(StoreDamaged, match="is gone"):
+            open_store(tmp_path / "n", posts, incarnation="after")
+        assert not (tmp_path / "n" / "state").exists()
+        os.close(lock_directory(tmp_path / "n"))
 
 
 def test_every_flipped_bit_of_the_identity_is_found(tmp_path: Path) -> None:
