@@ -78,8 +78,8 @@ spark-crashes: install ## SIGKILL of everything at every step of a Spark query o
 	@echo "== spark-crashes: tasks, drivers and brokers, killed in turn"
 	@$(VENV)/bin/python -m python_tests.spark_queues.crash_table
 
-spark-cluster: install ## The pipeline by spark-submit on a standalone cluster, and SIGKILL of jobs at their steps; eight minutes
-	@echo "== spark-cluster: a master and two workers on loopback; jobs killed at each step"
+spark-cluster: install ## The pipeline by spark-submit on a standalone cluster; jobs killed at their steps; a node from an archive; ten minutes
+	@echo "== spark-cluster: a master and two workers on loopback; jobs killed at each step; a node made from an archive"
 	@$(VENV)/bin/python -m pytest -m standalone tests/spark
 
 SEEDS ?= 2000

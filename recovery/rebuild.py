@@ -78,9 +78,10 @@ def rebuild(
 
     ``archive``: the events from the first on, as far as there are any; all have passed the commit point. ``log``: the
     directory of a node whose log goes on behind them, and of which what is up to ``commit`` has passed the commit
-    point. Raises StoreError, with one sentence, for a gap or for what cannot follow, and has made no store then.
+    point. Raises StoreError, with one sentence, for a gap or for what cannot follow, and leaves nothing then.
     """
     try:
+        new = not into.exists()
         into.mkdir(parents=True, exist_ok=True)
         lock = lock_directory(into)
         try:
@@ -88,7 +89,11 @@ def rebuild(
             if not moved and not _complete(into / WORK, identity):
                 _refuse_another(into)
                 shutil.rmtree(into / WORK, ignore_errors=True)
-                _build(into / WORK, identity, archive, log, commit, outcomes, progress, portion_events)
+                try:
+                    _build(into / WORK, identity, archive, log, commit, outcomes, progress, portion_events)
+                except (StoreError, OSError):
+                    shutil.rmtree(into if new else into / WORK, ignore_errors=True)
+                    raise
             _move(into)
         finally:
             os.close(lock)

@@ -175,7 +175,7 @@ def test_what_is_missing_or_cannot_follow_is_said_and_no_store_is_made(tmp_path:
     archive, log = inputs(tmp_path / "a")  # type: ignore[no-untyped-call]
     with pytest.raises(StoreError, match=sentence):
         made(tmp_path / "new", archive, log)
-    assert not (tmp_path / "new" / "identity.json").exists() and not (tmp_path / "new" / "state").exists()
+    assert not (tmp_path / "new").exists()
     make_store(tmp_path / "b", [(1, FIRST), (2, SECOND)], LAST)
     made(tmp_path / "new", (), tmp_path / "b")
     assert loaded(tmp_path / "new") == loaded(tmp_path / "b", "b"), "and what was left is no hindrance"

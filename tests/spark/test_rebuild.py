@@ -83,9 +83,11 @@ def test_damage_is_said_and_no_store_is_made(tmp_path: Path, name: str) -> None:
     archive(lake, source, 11, LAST)
     last = max(lake.current().files, key=lambda entry: entry.first)
     DAMAGE[name](lake.directory / last.path)
-    with pytest.raises(StoreDamaged, match=r"lake cannot be read behind event (9|10): "):
-        made(tmp_path / "new", archived_events(lake.directory))
-    assert not (tmp_path / "new" / "identity.json").exists()
+    (tmp_path / "new").mkdir()
+    for into in (tmp_path / "new", tmp_path / "another"):
+        with pytest.raises(StoreDamaged, match=r"lake cannot be read behind event (9|10): "):
+            made(into, archived_events(lake.directory))
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["lock"] and not (tmp_path / "another").exists()
 
 
 def test_a_flipped_bit_is_never_taken_for_an_event(tmp_path: Path) -> None:
