@@ -98,8 +98,12 @@ def test_a_plan_changes_nothing_and_says_what_will_be_there(together: Crash) -> 
         known[TOLD]: ("operator", "nobody"),
     }
     directories = [together.directory / node for node in NODES]
-    same = plan(*directories, "--decisions", together.log, "--coordination", record_of(together), status=1)
+    given = (*directories, "--decisions", together.log, "--coordination", record_of(together))
+    same = plan(*given, "--broker", "amqp://me:secret@there/", status=1)
     assert {**same, "next": None} == {**found, "next": None}, "the nodes' directories are as good as the cluster's"
+    assert settling(found) == ["--settle", str(together.directory), "--decisions", str(together.log)]
+    assert settling(same)[-2:] == ["--broker", "amqp://me@there/"], "passwords are not shown"
+    assert {*map(str, given)} < {*settling(same)}
 
 
 def record_of(crashed: Crash) -> Path:
@@ -124,18 +128,18 @@ def test_one_is_damaged_and_one_is_gone(together: Crash) -> None:
         assert all(queues(cluster, node) == found["queues"] for node in NODES)
         aborted = together.branches[ABORTED]
         assert txha("dtx", "commit", "--dir", together.directory, str(aborted)).returncode == 0
-        check_settled(together, found)
+        check_settled(together, found, ("--broker", ",".join(cluster.urls)))
         channel = DtxChannel(port_of(cluster, cluster.primary() or ""))
         assert channel.drain("out") == [str(together.branches[kind]).encode() for kind in (ABORTED, COMMITTED)]
         assert channel.recover() == [XidFields(*together.branches[kind]) for kind in (FOREIGN, TOLD, ABORTED)]
         assert len(channel.drain("kept")) == 50
 
 
-def check_settled(crashed: Crash, found: dict[str, Any]) -> None:
+def check_settled(crashed: Crash, found: dict[str, Any], urls: tuple[str, str]) -> None:
     """As was planned; who has decided otherwise is told of, and what is for people is left. Twice is once."""
     known = {str(xid): kind for kind, xid in crashed.branches.items()}
-    for _ in range(2):
-        settled = plan(*settling(found), status=1)
+    for broker in ((), urls):
+        settled = plan(*settling(found), *broker, status=1)
         assert not settled["settled"] and settled["plan"] == str(crashed.directory / "recovery-1.json")
         assert {known[row["xid"]]: (row["state"], row["settled"]) for row in settled["branches"]} == {
             COMMITTED: ("committed", True),
