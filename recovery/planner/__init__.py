@@ -1,1 +1,1 @@
-"""What is to become of a crashed cluster: its stores are surveyed, a plan is made, and the plan is carried out."""
+"""What is to become of a crashed cluster: its stores are surveyed, a plan is made and carried out, and then settled."""

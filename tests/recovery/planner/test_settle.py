@@ -185,6 +185,13 @@ def test_what_nobody_remembers_is_said(outcome: Outcome) -> None:
     assert (end.settled, end.contrary, end.why) == (False, False, NOT_REMEMBERED)
 
 
+def test_a_database_s_branch_is_settled_by_hand_too() -> None:
+    """Its log says that everybody has made the commit, so a recovery run would not look for it."""
+    site = Site()
+    site.branch("ended", Outcome.COMMIT, By.HAND, at=BANK)
+    assert fates(site.settle()) == {(BANK, "ended"): Fate.COMMITTED}
+
+
 def test_what_people_have_decided_and_forgotten_is_settled() -> None:
     site = Site()
     site.branch("theirs", Outcome.OPERATOR, By.NOBODY, Fate.UNKNOWN)
