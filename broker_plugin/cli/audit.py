@@ -26,6 +26,9 @@ def audit(
     history: Annotated[
         Path | None, typer.Option("--history", help="The clients' own history, as `txha stress` writes it.")
     ] = None,
+    decisions: Annotated[
+        list[Path] | None, typer.Option("--decisions", help="A coordinators' decision log. May be repeated.")
+    ] = None,
     as_json: Json = False,
     parquet: Annotated[
         Path | None, typer.Option("--parquet", help="Write findings, evidence and transactions below this directory.")
@@ -39,7 +42,7 @@ def audit(
     """
     try:
         with _progress() as say:
-            report = _run(directories, history, parquet, html, master, say)
+            report = _run(directories, history, decisions or [], parquet, html, master, say)
     except PipelineError as error:
         raise BadArgument(str(error)) from None
     if as_json:
@@ -54,6 +57,7 @@ def audit(
 def _run(
     directories: list[Path],
     history: Path | None,
+    decisions: list[Path],
     parquet: Path | None,
     html: Path | None,
     master: str | None,
@@ -66,7 +70,7 @@ def _run(
     from pyspark.sql import SparkSession
 
     from recovery.pipeline.audit.audit import audit as run_audit
-    from recovery.pipeline.audit.inputs import read_history, read_rows
+    from recovery.pipeline.audit.inputs import read_history, read_rows, read_words
 
     running = SparkSession.getActiveSession()
     session = spark_session("txha audit", master)
@@ -74,8 +78,9 @@ def _run(
         if html is not None:
             html.parent.mkdir(parents=True, exist_ok=True)
         told = None if history is None else read_history(session, history)
+        words = [word for path in decisions for word in read_words(path)]
         rows = read_rows(session, directories)
-        report = run_audit(rows.table, told, parquet, rows.costly, say)
+        report = run_audit(rows.table, told, words, parquet, rows.costly, say)
         if html is not None:
             from recovery.pipeline.audit.page import write_page
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SHOWN = 3
 """Findings of each name; ``--json`` has more, ``--parquet`` all"""
 EVENTS = 12
-DOUBTS = 20
+BRANCHES = 20
 
 
 def show(report: Report) -> None:
@@ -35,8 +35,15 @@ def show(report: Report) -> None:
     queues = ((q.queue, q.put, q.taken, ", ".join(f"{node} {n}" for node, n in q.apart.items())) for q in report.queues)
     console.print(_table("queues", ("queue", "put", "taken", "differing events"), queues))
     if report.in_doubt:
-        doubts = ((d.xid, f"{d.since:%Y-%m-%d %H:%M:%S}", d.events, d.position) for d in report.in_doubt[:DOUBTS])
-        console.print(_table("branches in doubt", ("branch", "prepared (UTC)", "events", "position"), doubts))
+        doubts = ((d.xid, f"{d.since:%Y-%m-%d %H:%M:%S}", d.events, d.position, d.word) for d in report.in_doubt)
+        _branches(console, "branches in doubt", ("branch", "prepared (UTC)", "events", "position", ""), [*doubts])
+    if report.operated:
+        decided = (
+            (o.xid, f"{o.at:%Y-%m-%d %H:%M:%S}", "commit" if o.committed else "rollback", o.position,
+             o.against and f"mixed: {o.against}")
+            for o in report.operated
+        )  # fmt: skip
+        _branches(console, "decided by operators", ("branch", "decided (UTC)", "", "position", ""), [*decided])
     for note in report.notes:
         console.print(f"note: {note}", soft_wrap=True)
     for name, count in report.found.items():
@@ -52,9 +59,16 @@ def show(report: Report) -> None:
         )
 
 
+def _branches(console: Console, title: str, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """The first of them, and how many more there are."""
+    console.print(_table(title, headings, rows[:BRANCHES]))
+    if len(rows) > BRANCHES:
+        console.print(f"  … and {len(rows) - BRANCHES} more")
+
+
 def _finding(console: Console, finding: Finding) -> None:
     """What it is about, and its events."""
-    console.print(f"  {subject(finding)}", soft_wrap=True)
+    console.print(f"  {finding.subject}", soft_wrap=True)
     rows = [
         (e["node"], f"{e['generation']}.{e['position']}", e["kind"], _number(e["transaction"]), e["queue"],
          _number(e["replication_id"]), _outcome(e))
@@ -67,28 +81,12 @@ def _finding(console: Console, finding: Finding) -> None:
         console.print(f"  … and {len(finding.evidence) - EVENTS} more events")
 
 
-def subject(finding: Finding) -> str:
-    """What a finding is about, in a line."""
-    parts = [
-        f"transaction {id_text(finding.transaction)}" if finding.transaction is not None else "",
-        f"the client's {finding.attempt}" if finding.attempt else "",
-        f"message {finding.message or ''} {_number(finding.replication_id)}".rstrip()
-        if finding.message or finding.replication_id is not None
-        else "",
-        f"queue {finding.queue}" if finding.queue else "",
-        f"position {finding.position}" if finding.position is not None else "",
-        f"on {', '.join(finding.nodes)}" if finding.nodes else "",
-        finding.note or "",
-    ]
-    return "; ".join(part for part in parts if part)
-
-
 def _number(identifier: int | None) -> str:
     return "" if identifier is None else id_text(identifier)
 
 
 def _outcome(event: dict[str, Any]) -> str:
-    if event["kind"] == "decide":
+    if event["kind"] in ("decide", "decide-global"):
         return "commit" if event["commit"] else "rollback"
     return event["detail"] or event["reason"] or ""
 

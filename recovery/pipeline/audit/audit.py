@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,18 +12,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from recovery.pipeline.audit import clients as told_by
+from recovery.pipeline.audit.branches import Branches, Word, branches_of, disobeyed, in_doubt, operated, split
 from recovery.pipeline.audit.course import course_of
 from recovery.pipeline.audit.differences import Comparison, compare, differing, holes, stream_rows
 from recovery.pipeline.audit.facts import behind, chapters_of, facts_of, moment
 from recovery.pipeline.audit.findings import all_of, evidence_of, some_of, with_evidence
 from recovery.pipeline.audit.messages import flow_of, messages_of, misled, moves_of
-from recovery.pipeline.audit.report import Doubt, QueueView, Report, node_views, notes_on
+from recovery.pipeline.audit.report import Doubt, Operated, QueueView, Report, node_views, notes_on
 from recovery.pipeline.audit.stream import Stream, stream_of
-from recovery.pipeline.audit.transactions import broken, in_doubt, transactions_of, undone
+from recovery.pipeline.audit.transactions import broken, transactions_of, undone
 from recovery.pipeline.session import PipelineError
 
-DOUBTS = 1000
-"""So many branches in doubt are listed, the oldest first"""
+LISTED = 1000
+"""So many branches in doubt, and so many that operators decided, are listed, the oldest first"""
 TABLES = ("findings", "evidence", "transactions")
 Say = Callable[[str], None]
 
@@ -35,6 +36,7 @@ class _Tables:
     facts: DataFrame
     stream: DataFrame
     transactions: DataFrame
+    branches: Branches
     moves: DataFrame
     messages: DataFrame
 
@@ -42,16 +44,17 @@ class _Tables:
 def audit(
     rows: DataFrame,
     history: DataFrame | None = None,
+    decisions: Sequence[Word] = (),
     parquet: Path | None = None,
     costly: bool = False,
     say: Say = lambda text: None,
 ) -> Report:
     """The verdict on logs, as rows of ``schema.ARROW`` of any number of nodes.
 
-    ``history``: the clients' own (docs/stress.md). ``parquet``: a directory for the tables ``findings``, ``evidence``
-    and ``transactions``. ``costly``: rows are decoded from logs at each reading, so what is needed of them is kept
-    on disk meanwhile. ``say`` is told what goes on. Raises PipelineError if there is nothing to audit, or if one of the
-    tables is there already.
+    ``history``: the clients' own (docs/stress.md). ``decisions``: what coordinators' logs say. ``parquet``: a directory
+    for the tables ``findings``, ``evidence`` and ``transactions``. ``costly``: rows are decoded from logs at each
+    reading, so what is needed of them is kept on disk meanwhile. ``say`` is told what goes on. Raises PipelineError if
+    there is nothing to audit, or if one of the tables is there already.
     """
     if parquet is not None and (there := [name for name in TABLES if (parquet / name).exists()]):
         raise PipelineError(f"{parquet / there[0]} is there already; give the audit a new place to write to")
@@ -66,14 +69,14 @@ def audit(
     say(f"comparing {len(stream.reaches)} logs from {stream.first} to {stream.last}")
     comparison = compare(facts, stream)
     say("putting transactions together")
-    tables = _tables(facts, stream, comparison)
+    tables = _tables(facts, stream, comparison, decisions)
     views = node_views(chapters, stream)
     report = Report(nodes=views, notes=notes_on(views, stream, history is not None))
     report.totals = _totals(tables, stream)
     say("following every message")
     findings = _findings(tables, stream, comparison, history).localCheckpoint()
     report.found, report.findings = some_of(findings)
-    report.in_doubt = _doubts(tables)
+    report.in_doubt, report.operated = _doubts(tables.branches), _operated(tables.branches)
     report.queues = _queues(tables, comparison)
     say("drawing up how the night went")
     report.course = course_of(chapters, stream, tables.transactions, tables.messages)
@@ -87,11 +90,12 @@ def audit(
     return report
 
 
-def _tables(facts: DataFrame, stream: Stream, comparison: Comparison) -> _Tables:
+def _tables(facts: DataFrame, stream: Stream, comparison: Comparison, decisions: Sequence[Word]) -> _Tables:
     once = stream_rows(facts, stream, comparison)
     transactions = transactions_of(once).localCheckpoint()
+    branches = branches_of(once, transactions, decisions)
     moves = moves_of(once, transactions)
-    return _Tables(facts, once, transactions, moves, messages_of(moves).localCheckpoint())
+    return _Tables(facts, once, transactions, branches, moves, messages_of(moves).localCheckpoint())
 
 
 def _findings(tables: _Tables, stream: Stream, comparison: Comparison, history: DataFrame | None) -> DataFrame:
@@ -101,6 +105,8 @@ def _findings(tables: _Tables, stream: Stream, comparison: Comparison, history: 
         differing(comparison),
         holes(tables.facts, stream, comparison),
         broken(tables.transactions),
+        disobeyed(tables.branches),
+        split(tables.branches),
         undone(tables.facts.filter(behind(stream.reaches)), tails) if tails else None,
         misled(tables.messages, tables.transactions, stream.first),
     ]
@@ -131,11 +137,19 @@ def _totals(tables: _Tables, stream: Stream) -> dict[str, int]:
     return {"events": stream.last - stream.first + 1, **{name: int(count) for name, count in row.asDict().items()}}
 
 
-def _doubts(tables: _Tables) -> list[Doubt]:
-    rows = in_doubt(tables.transactions).limit(DOUBTS).collect()
+def _doubts(branches: Branches) -> list[Doubt]:
     return [
-        Doubt(row["transaction"], row["xid"], row["events"], row["prepared"], moment(row["prepared_at"]))
-        for row in rows
+        Doubt(row["transaction"], row["xid"], row["events"], row["prepared"], moment(row["prepared_at"]), row["word"])
+        for row in in_doubt(branches).limit(LISTED).collect()
+    ]
+
+
+def _operated(branches: Branches) -> list[Operated]:
+    return [
+        Operated(
+            row["transaction"], row["xid"], row["committed"], row["decided"], moment(row["decided_at"]), row["against"]
+        )
+        for row in operated(branches).limit(LISTED).collect()
     ]
 
 

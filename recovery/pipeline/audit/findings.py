@@ -12,10 +12,12 @@ from pyspark.sql import functions as F
 
 from recovery.pipeline.audit.facts import any_of, moment
 from recovery.pipeline.audit.names import BREACHES
+from txobserver.ids import id_text
 
 FIELDS = {
     "name": "string",
     "transaction": "long",
+    "globally": "string",
     "nodes": "array<string>",
     "queue_id": "long",
     "queue": "string",
@@ -25,7 +27,12 @@ FIELDS = {
     "message": "string",
     "note": "string",
 }
-"""``attempt`` and ``message``: the client's names for the transaction and the message."""
+"""``globally``: the global transaction, as the column ``xid`` names one. ``attempt`` and ``message``: the client's own
+names for the transaction and the message."""
+GLOBALLY = "substring_index(xid, ':', 2)"
+"""The global transaction that an xid is of"""
+FATE = f"if(kind IN ('open', 'prepare', 'decide', 'decide-global', 'forget', 'forget-global'), {GLOBALLY}, NULL)"
+"""The global transaction whose fate an event is about: not what its branches do with messages"""
 EACH = 20
 """So many of each name are shown; how many there are is counted, and the Parquet output has all."""
 EVIDENCE = 200
@@ -41,6 +48,7 @@ class Finding:
     name: str
     promise: str
     transaction: int | None
+    globally: str | None
     nodes: list[str] | None
     queue_id: int | None
     queue: str | None
@@ -50,6 +58,25 @@ class Finding:
     message: str | None
     note: str | None
     evidence: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def subject(self) -> str:
+        """What it is about, in a line."""
+        message = " ".join(filter(None, (self.message, _id_text(self.replication_id))))
+        told = {
+            "transaction": _id_text(self.transaction),
+            "global transaction": self.globally,
+            "the client's": self.attempt,
+            "message": message,
+            "queue": self.queue,
+            "position": self.position and str(self.position),
+            "on": ", ".join(self.nodes or ()),
+        }
+        return "; ".join([*(f"{what} {which}" for what, which in told.items() if which), *filter(None, [self.note])])
+
+
+def _id_text(identifier: int | None) -> str:
+    return "" if identifier is None else id_text(identifier)
 
 
 def breaches(found: DataFrame) -> DataFrame:
@@ -83,14 +110,16 @@ def some_of(findings: DataFrame) -> tuple[dict[str, int], list[Finding]]:
 
 
 def with_evidence(found: Sequence[Finding], rows: DataFrame) -> None:
-    """Give each finding its rows, from every log: of its transaction, of its message, or of its position."""
+    """Give each finding its rows, from every log: of its transaction, its global one, its message, or its position."""
     if not found:
         return
     keys = [_key(each) for each in found]
     wanted = any_of(F.col(column).isin(sorted(values)) for column, values in _by_column(keys).items() if values)
-    order = Window.partitionBy("node", F.coalesce("transaction", "position")).orderBy("position", "part")
+    about = F.coalesce("globally", F.col("transaction").cast("string"), F.col("position").cast("string"))
+    order = Window.partitionBy("node", about).orderBy("position", "part")
     shown = (
-        rows.filter(wanted)
+        rows.withColumn("globally", F.expr(FATE))
+        .filter(wanted)
         .withColumn("body", F.expr(f"substring(body, 1, {BODY})"))
         .drop("properties")
         .withColumn("rank", F.row_number().over(order))
@@ -100,13 +129,16 @@ def with_evidence(found: Sequence[Finding], rows: DataFrame) -> None:
     )
     for row in shown.collect():
         told = {**row.asDict(), "time": moment(row["time"])}
+        del told["globally"]
         for finding, key in zip(found, keys, strict=True):
-            if len(finding.evidence) < EVIDENCE and any(told[column] == value for column, value in key.items()):
+            if len(finding.evidence) < EVIDENCE and any(row[column] == value for column, value in key.items()):
                 finding.evidence.append(told)
 
 
-def _key(finding: Finding) -> dict[str, int]:
-    """Which rows a finding is about: those with one of these values."""
+def _key(finding: Finding) -> dict[str, Any]:
+    """Which rows a finding is about: those with this value."""
+    if finding.globally is not None:
+        return {"globally": finding.globally}
     if finding.replication_id is not None:
         return {"replication_id": finding.replication_id}
     if finding.transaction is not None:
@@ -114,8 +146,8 @@ def _key(finding: Finding) -> dict[str, int]:
     return {} if finding.position is None else {"position": finding.position}
 
 
-def _by_column(keys: Iterable[dict[str, int]]) -> dict[str, set[int]]:
-    found: dict[str, set[int]] = {}
+def _by_column(keys: Iterable[dict[str, Any]]) -> dict[str, set[Any]]:
+    found: dict[str, set[Any]] = {}
     for key in keys:
         for column, value in key.items():
             found.setdefault(column, set()).add(value)
@@ -125,7 +157,8 @@ def _by_column(keys: Iterable[dict[str, int]]) -> dict[str, set[int]]:
 def evidence_of(findings: DataFrame, rows: DataFrame) -> DataFrame:
     """Every row, of every log, that some finding is about."""
     parts = []
-    for column in ("transaction", "replication_id", "position"):
+    rows = rows.withColumn("globally", F.expr(FATE))
+    for column in ("transaction", "globally", "replication_id", "position"):
         wanted = findings.select(column).dropna().distinct()
         parts.append(rows.join(wanted, column, "semi"))
-    return reduce(DataFrame.unionByName, parts).distinct()
+    return reduce(DataFrame.unionByName, parts).drop("globally").distinct()

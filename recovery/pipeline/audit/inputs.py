@@ -12,9 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from recovery.coordinator.log import read_decisions
+from recovery.coordinator.names import FORMAT_ID
+from recovery.pipeline.audit.branches import Word
 from recovery.pipeline.audit.clients import COLUMNS
 from recovery.pipeline.schema import ARROW
 from recovery.pipeline.session import PipelineError
+from txobserver.store import StoreError
+from txobserver.xid import Global
 
 
 class Rows(NamedTuple):
@@ -54,6 +59,18 @@ def read_history(session: SparkSession, path: Path) -> DataFrame:
     """The clients' history in a file, as ``txha stress`` writes it. Raises PipelineError for what is none."""
     check_columns(path, COLUMNS, "history of clients")
     return session.read.parquet(str(path))
+
+
+def read_words(path: Path) -> list[Word]:
+    """What a coordinator's decision log says, as far as it has not been forgotten there. Raises PipelineError."""
+    try:
+        _, decisions, ended = read_decisions(path)
+    except StoreError as error:
+        raise PipelineError(str(error)) from None
+    return [
+        Word(str(Global(FORMAT_ID, name.encode())), decision.commit, path.name)
+        for name, decision in {**ended, **decisions}.items()
+    ]
 
 
 def check_columns(path: Path, wanted: set[str], what: str) -> None:

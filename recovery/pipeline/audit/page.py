@@ -14,10 +14,8 @@ from matplotlib.dates import ConciseDateFormatter
 from matplotlib.figure import Figure
 
 from recovery.pipeline.audit.course import Course
-from recovery.pipeline.audit.findings import Finding
 from recovery.pipeline.audit.names import BREACHES
 from recovery.pipeline.audit.report import Report
-from txobserver.ids import id_text
 
 matplotlib.use("svg")
 
@@ -58,15 +56,8 @@ def _breaches(report: Report) -> Iterable[str]:
         for finding in report.findings:
             if finding.name == name:
                 rows = ([_cell(row[column]) for column in EVENTS] for row in finding.evidence)
-                summary = f"<summary>{html.escape(_subject(finding))}</summary>"
+                summary = f"<summary>{html.escape(finding.subject)}</summary>"
                 yield f"<details>{summary}{_table(EVENTS, rows)}</details>"
-
-
-def _subject(finding: Finding) -> str:
-    number = "" if finding.transaction is None else f"transaction {id_text(finding.transaction)}"
-    nodes = "" if not finding.nodes else f"on {', '.join(finding.nodes)}"
-    parts = (number, finding.attempt, finding.message, finding.queue, nodes, finding.note)
-    return "; ".join(part for part in parts if part) or f"position {finding.position}"
 
 
 def _tables(report: Report) -> Iterable[str]:
@@ -84,8 +75,15 @@ def _tables(report: Report) -> Iterable[str]:
     yield _table((), ([name.replace("_", " "), f"{count:,}"] for name, count in report.totals.items()))
     if report.in_doubt:
         yield "<h2>Branches in doubt</h2>"
-        doubts = ([_cell(each) for each in (d.xid, d.since, d.events, d.position)] for d in report.in_doubt)
-        yield _table(("branch", "prepared", "events", "position"), doubts)
+        doubts = ([_cell(each) for each in (d.xid, d.since, d.events, d.position, d.word)] for d in report.in_doubt)
+        yield _table(("branch", "prepared", "events", "position", ""), doubts)
+    if report.operated:
+        yield "<h2>Decided by operators</h2>"
+        decided = (
+            [_cell(each) for each in (o.xid, o.at, "commit" if o.committed else "rollback", o.position, o.against)]
+            for o in report.operated
+        )
+        yield _table(("branch", "decided", "", "position", "mixed"), decided)
     yield "<h2>Queues</h2>"
     yield _table(
         ("queue", "put", "taken", "differing events"),

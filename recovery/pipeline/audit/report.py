@@ -43,13 +43,26 @@ class QueueView:
 
 @dataclass(frozen=True)
 class Doubt:
-    """A branch that is prepared and not decided."""
+    """A branch that is prepared and not decided. ``word``: how it will end, as far as anything says so."""
 
     transaction: int
     xid: str
     events: int
     position: int
     since: datetime
+    word: str | None
+
+
+@dataclass(frozen=True)
+class Operated:
+    """A branch that an operator decided. ``against``: what says otherwise, if anything does; it is *mixed* then."""
+
+    transaction: int
+    xid: str
+    committed: bool
+    position: int
+    at: datetime
+    against: str | None
 
 
 @dataclass
@@ -62,6 +75,7 @@ class Report:
     found: dict[str, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     in_doubt: list[Doubt] = field(default_factory=list)
+    operated: list[Operated] = field(default_factory=list)
     queues: list[QueueView] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     course: Course = field(default_factory=Course)

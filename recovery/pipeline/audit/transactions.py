@@ -81,9 +81,3 @@ def undone(tails: DataFrame, ends: dict[str, int]) -> DataFrame:
             F.expr("concat('up to ', proven)").alias("note"),
         )
     )
-
-
-def in_doubt(transactions: DataFrame) -> DataFrame:
-    """Branches that are prepared and not decided, the oldest first."""
-    found = transactions.filter("stays AND decisions = 0")
-    return found.select("transaction", "xid", "events", "prepared", "prepared_at").orderBy("prepared")

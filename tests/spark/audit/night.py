@@ -23,10 +23,11 @@ from recovery.log import Log
 from recovery.pipeline.rows.builder import QueueNames, RowBuilder
 from recovery.pipeline.rows.numbering import UNKNOWN
 from recovery.segment import SegmentInfo
-from tests.ha.branch_steps import X, decide, decide_globally, ledger_of, prepare, take_over, work_on
+from tests.ha.branch_steps import ledger_of, take_over
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.memory_host import text
 from tests.ha.steps import answered, begin, commit, declared, publish
+from tests.spark.audit import fates
 from txobserver.events import Event, Message, Removal
 from txobserver.frames import Frame, encode_frame
 from txobserver.ids import Position
@@ -75,10 +76,12 @@ class Night:
         self._branches()
         first = self.primary
         open_attempt, _ = self._begin("worker", [], ("billing",))
+        fates.decision_cut_off(self.cluster)
         take_over(self.cluster, first)
         self.history.answer(open_attempt, ROLLED_BACK)
         self.cluster.start(first.name)
         self.cluster.settled()
+        fates.later(self.cluster)
         self._work()
         copied = self.cluster.start(self._copy_of_another(), wipe=True)
         self.cluster.settled()
@@ -197,19 +200,10 @@ class Night:
         self.history.watched(session, True)
 
     def _branches(self) -> None:
-        """One of each fate: committed, rolled back, decided by an operator, globally decided, in doubt; and a token."""
+        """Of every fate one; and a token."""
+        fates.in_every_way(self.cluster)
+        fates.in_one_phase(self.cluster)
         node = self.primary
-        names = [X._replace(gtrid=b"night:%d" % number) for number in range(5)]
-        for xid in names:
-            prepare(node, work_on(node, xid, ("left", "right"), f"b{xid.gtrid.decode()}"), f"prepare {xid}")
-            answered(self.cluster, node, f"prepare {xid}")
-        decide(node, True, names[0], label="first")
-        decide(node, False, names[1], label="second")
-        decide(node, False, names[2], heuristic=True, label="third")
-        decide_globally(node, True, names[3].globally)
-        for label in ("first", "second", "third", "decide globally"):
-            answered(self.cluster, node, label)
-        self.doubt = names[4]
         observer = ledger_of(node).begin(b"token")
         node.report(lambda: observer.enqueue([node.host.number("left")], text("with a token")))
         commit(node, observer, "token")

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from python_tests.history import FAILED, OK, ROLLED_BACK, Attempt, Sighting
+from tests.spark.audit import branch_plants
 from tests.spark.audit.night import Night, Stored
 from txobserver.events import (
     Delivered,
@@ -103,6 +104,13 @@ class Ground:
         """The position of an event that matters to nobody."""
         return self._marks.pop()
 
+    def mark_behind(self, position: int) -> int:
+        """The last such position, which must be behind this one."""
+        at = max(self._marks)
+        assert at > position
+        self._marks.remove(at)
+        return at
+
     def settled(self) -> tuple[Stored, Stored]:
         """A publish and the settlement of its message."""
         return self._settled.pop()
@@ -169,8 +177,7 @@ def _out_of_turn(ground: Ground) -> set[Found]:
 
 def _decided_twice(ground: Ground) -> set[Found]:
     tx = ground.transaction()
-    later = max(at for at in ground._marks if at > tx.decision)
-    ground._marks.remove(later)
+    later = ground.mark_behind(tx.decision)
     ground.night.change(later, TxDecision(tx.number, False))
     return {("two-decisions", tx.number)}
 
@@ -207,8 +214,7 @@ def _phantom(ground: Ground) -> set[Found]:
     ground.night.change(tx.decision, TxDecision(tx.number, False))
     enqueue = ground.event(tx.enqueues[0])
     (queue,) = enqueue.queues
-    later = max(at for at in ground._marks if at > tx.decision)
-    ground._marks.remove(later)
+    later = ground.mark_behind(tx.decision)
     ground.night.change(later, Settle(queue, [(place_of(tx.decision), enqueue.rid)], 1))
     return {("phantom", enqueue.rid)}
 
@@ -307,7 +313,7 @@ PLANTS: tuple[Plant, ...] = (
     _removed_from_one_copy, _committed_on_one_node, _conflicting_decisions, _enqueue_missing, _out_of_turn,
     _decided_twice, _dequeued_twice, _enqueued_twice, _never_enqueued, _wrong_place, _phantom, _content_differs,
     _reordered_on_one_node, _hole, _undone, _lost, _halved, _committed_after_all, _told_otherwise, _seen_phantom,
-    _from_nowhere, _out_of_order, _twice_under_two_ids,
+    _from_nowhere, _out_of_order, _twice_under_two_ids, *branch_plants.PLANTS,
 )  # fmt: skip
 
 HOLES = (_removed_from_one_copy, _hole)
@@ -326,5 +332,5 @@ def subject(finding: dict[str, Any]) -> Found:
     by = {"hole": "position", "undone": "position", "from-nowhere": "message", "out-of-order": "message"}.get(name)
     if name == "phantom" and finding["message"]:
         by = "message"
-    about = [by] if by else ["attempt", "message", "replication_id", "transaction", "queue", "position"]
+    about = [by] if by else ["attempt", "message", "replication_id", "transaction", "globally", "queue", "position"]
     return name, next(finding[each] for each in about if finding[each] is not None)

@@ -19,6 +19,7 @@ from python_tests.history import UNKNOWN
 from recovery.pipeline.audit.audit import audit
 from recovery.pipeline.audit.names import BREACHES
 from recovery.pipeline.session import PipelineError
+from tests.spark.audit import fates
 from tests.spark.audit.night import RECORDED, Night
 from tests.spark.audit.plants import plant, subject
 
@@ -43,8 +44,10 @@ def test_a_night_in_which_every_promise_held(
     views = {view.name: view for view in report.nodes}
     assert views[night.tail].tail > 2 and views[night.late].lag_events > 50
     assert max(view.first for view in report.nodes) > 100, "a log that begins behind a copy"
-    assert [doubt.xid for doubt in report.in_doubt] == [str(night.doubt)]
-    assert report.totals["heuristic"] == 1 and report.totals["open"] == 0
+    assert [doubt.xid for doubt in report.in_doubt] == [str(fates.DOUBT), str(fates.LOGGED_DOUBT)]
+    by_operators = [(each.xid, each.against) for each in report.operated]
+    assert by_operators == [(str(fates.BY_OPERATOR), None), (str(fates.MIXED), f"{fates.SIBLING} was committed")]
+    assert report.totals["open"] == 0
     attempts = [attempt for attempt in night.history.attempts if not attempt.plain]
     assert report.totals["committed"] > sum(attempt.outcome == "ok" for attempt in attempts) > 15
     assert any(attempt.outcome == UNKNOWN for attempt in attempts)
@@ -62,7 +65,7 @@ def test_a_night_in_which_every_promise_held(
     assert "decide commit" in told.split("the slowest commit")[1]
     show(report)
     shown = capsys.readouterr().out
-    assert str(night.doubt) in shown and "no promise was seen broken" in shown
+    assert str(fates.DOUBT) in shown and "mixed: " in shown and "no promise was seen broken" in shown
 
 
 def test_every_planted_breach_is_found_by_name_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
@@ -71,7 +74,8 @@ def test_every_planted_breach_is_found_by_name_and_nothing_else(spark: SparkSess
     planted = plant(night)
     pq.write_table(night.rows(), tmp_path / "rows.parquet")
     history, out, page = night.write_history(tmp_path / "history.parquet"), tmp_path / "out", tmp_path / "page.html"
-    options = ["--history", str(history), "--json", "--parquet", str(out), "--html", str(page)]
+    log = fates.log_of_decisions(tmp_path / "decisions.log", commit=False)
+    options = ["--history", str(history), "--decisions", str(log), "--json", "--parquet", str(out), "--html", str(page)]
     result = CliRunner().invoke(app, ["audit", str(tmp_path / "rows.parquet"), *options])
     assert result.exit_code == 1, result.output
     report = json.loads(result.stdout)
@@ -82,6 +86,8 @@ def test_every_planted_breach_is_found_by_name_and_nothing_else(spark: SparkSess
     for finding in found:
         assert finding["promise"] == BREACHES[finding["name"]].promise
         assert finding["evidence"] or finding["name"] in ("hole", "lost"), finding
+        assert finding["name"] != "disobeyed" or {"prepare", "decide"} <= {row["kind"] for row in finding["evidence"]}
+    assert [doubt["word"] for doubt in report["in_doubt"]] == [None, "decisions.log says roll back"]
     assert spark.read.parquet(str(out / "findings")).count() == len(found)
     evidence = spark.read.parquet(str(out / "evidence")).select("transaction").distinct().collect()
     assert {each["transaction"] for each in found} <= {None, *(row["transaction"] for row in evidence)}
@@ -95,6 +101,7 @@ def test_every_planted_breach_is_found_by_name_and_nothing_else(spark: SparkSess
         ([str(Path(__file__).parent)], "node"),
         ([__file__], "no rows of logs"),
         ([".", "--history", __file__], "no history of clients"),
+        ([".", "--decisions", __file__], "is damaged at offset 0"),
         ([".", "--html", str(Path(__file__) / "page.html")], "cannot be written"),
     ],
 )
