@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def audit(
     directories: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Nodes, clusters, or Parquet files with rows of logs.")
+        list[Path], typer.Argument(metavar="DIR...", help="Nodes, clusters, archives, or Parquet files with rows.")
     ],
     history: Annotated[
         Path | None, typer.Option("--history", help="The clients' own history, as `txha stress` writes it.")

@@ -268,6 +268,18 @@ class Decisions:
             self._broker.tpc_rollback(xid)
             self._forget(xid)
 
+    def abandon(self, batch: Batch) -> None:
+        """Roll back what is prepared for a batch, which will be written again; if it is decided, nothing is done.
+
+        Nothing fences what is prepared from now on: a decision on the global transaction would tell the next writing
+        that the batch is done. It has no name in any record, and goes with the next batch that is decided.
+        """
+        record = self.record()
+        if record is None or record.batch < batch.number:
+            for xid in self.prepared():
+                if batch_of(xid) == batch:
+                    self.roll_back(xid)
+
     def refuse(self, batch: Batch) -> None:
         """Roll back everything of a batch job that has no decision and never will, and refuse what comes late."""
         self._broker.decide(batch.globally, False)

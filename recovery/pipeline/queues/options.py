@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TypeVar
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
@@ -38,6 +41,7 @@ class SinkOptions(Options):
     ``rows_per_branch``  a partition of more rows is prepared in several branches
     ``timeout``          seconds in which a branch must be prepared; the broker's ``dtx.max_timeout`` limits it
     ``new_record``       whether a query that is not at its beginning may have no record at the broker
+    ``checkpoint_location``  the query's, as Spark has it: what was aborted is found by what it says of the query
     """
 
     queue: str = ""
@@ -46,6 +50,18 @@ class SinkOptions(Options):
     rows_per_branch: int = Field(50_000, gt=0, lt=1 << 20)
     timeout: int = Field(600, ge=0)
     new_record: bool = False
+    checkpoint_location: str = ""
+
+    def query(self) -> str | None:
+        """The id of the query whose checkpoint this is; None without one, or if it is in no directory of this machine.
+
+        Spark tells it to tasks, and not to the driver's half of a sink.
+        """
+        try:
+            place = Path(unquote(urlsplit(self.checkpoint_location).path), "metadata")
+            return str(json.loads(place.read_bytes())["id"])
+        except (OSError, ValueError, KeyError):
+            return None
 
 
 class SourceOptions(Options):

@@ -108,21 +108,18 @@ def commit(messages: Messages, options: SinkOptions, first: bool, last: bool) ->
             decisions.drop()
 
 
-def abort(messages: Messages, options: SinkOptions) -> None:
-    """Roll back what the messages tell of, unless it was decided: then the next attempt finds it done.
+def abort(messages: Messages, options: SinkOptions, number: int) -> None:
+    """Roll back what was prepared for a batch, unless it was decided: then the next attempt finds it done.
 
-    Spark does not say what succeeded when something failed. What is not told here is rolled back when the batch is
-    written again.
+    Spark does not say what succeeded when something failed: branches are found by their global id. Without messages the
+    query is known from its checkpoint; where that cannot be read, the next writing of the batch rolls them back.
+    Raises as ``Decisions``.
     """
     written = _told(messages)
-    if not written:
-        return
-    batch = Batch(written[0].query, written[0].batch)
-    with Decisions(options.hosts, batch.query, options.patience) as decisions:
-        record = decisions.record()
-        if record is None or record.batch < batch.number:
-            for name in (name for each in written for name in each.branches):
-                decisions.roll_back(batch.branch(name))
+    query = written[0].query if written else options.query()
+    if query is not None:
+        with Decisions(options.hosts, query, options.patience) as decisions:
+            decisions.abandon(Batch(query, number))
 
 
 def _told(messages: Messages) -> list[Written]:
@@ -151,7 +148,7 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Messages, batchId: int) -> None:
         """Something failed, maybe in ``commit``."""
-        abort(messages, self._options)
+        abort(messages, self._options, batchId)
 
 
 class BatchSink(DataSourceArrowWriter):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pika
 import pyarrow as pa
@@ -69,9 +71,13 @@ class Query:
         first = any(each is not None and each.batch == 0 for each in written)
         commit(written, self.options, first or self.options.new_record, last=False)
 
-    def abort(self, *written: Written | None) -> None:
-        """The same."""
-        abort(written, self.options)
+    def abort(self, batch: int, *written: Written | None, checkpoint: Path | None = None) -> None:
+        """With the checkpoint that Spark would have made, if there is one."""
+        options = self.options
+        if checkpoint is not None:
+            (checkpoint / "metadata").write_text(json.dumps({"id": self.id}))
+            options = options.model_copy(update={"checkpoint_location": checkpoint.as_uri()})
+        abort(written, options, batch)
 
 
 @pytest.fixture

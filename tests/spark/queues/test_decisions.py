@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from python_tests.processes import LocalCluster
 from recovery.dtx.errors import OperationalError, RolledBack
+from recovery.dtx.two_phase import GlobalState
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.queues.decisions import Decisions
 from recovery.pipeline.queues.names import Batch, record_queue, record_xid
 from recovery.pipeline.session import PipelineError
 from tests.spark.queues.conftest import Query, drained
 from txobserver.outcomes import Outcome
+from txobserver.xid import Global
 
 
 def in_doubt(query: Query) -> int:
@@ -87,23 +94,69 @@ def test_a_task_that_prepares_behind_the_decision(query: Query, channel: Blockin
     assert drained(channel, queue) == ["a", "b", "c"]
 
 
-def test_abort_does_not_undo_a_decision(query: Query, channel: BlockingChannel, queue: str) -> None:
+def test_abort_does_not_undo_a_decision(query: Query, channel: BlockingChannel, queue: str, tmp_path: Path) -> None:
     written = query.write(0, "a")
     with decisions(query) as driver:
         driver.decide(0, written.branches, first=True)
-    query.abort(written)
+    query.abort(0, written)
+    query.abort(0, None, checkpoint=tmp_path)
+    assert in_doubt(query) == 1, "the decided branch waits for its commit"
     query.commit(query.write(0, "a"))
     assert drained(channel, queue) == ["a"]
 
 
-def test_abort_rolls_back_what_it_is_told_of(query: Query, channel: BlockingChannel, queue: str) -> None:
-    query.abort(query.write(0, "a"))
+def test_abort_finds_what_killed_tasks_had_prepared(
+    query: Query, channel: BlockingChannel, queue: str, tmp_path: Path
+) -> None:
+    """By the global id: Spark tells nothing of what tasks had done when one has failed."""
+    query.commit(query.write(0, "a"))
+    for partition in range(2):
+        task = multiprocessing.get_context("fork").Process(target=prepare_and_die, args=(query, partition))
+        task.start()
+        task.join()
+        assert task.exitcode == -signal.SIGKILL
+    assert in_doubt(query) == 2
+    query.abort(1, None, None)
+    assert in_doubt(query) == 2, "which query it is cannot be known without its checkpoint"
+    query.abort(1, None, None, checkpoint=tmp_path)
     assert not in_doubt(query)
-    query.write(0, "a")
-    query.abort(None, None)
-    assert in_doubt(query) == 1, "Spark did not tell which"
-    query.commit(query.write(0, "a"))
-    assert drained(channel, queue) == ["a"]
+    query.write(1, "late")
+    query.commit(query.write(1, "b"))
+    assert drained(channel, queue) == ["a", "b"], "neither was the batch taken for done, nor what came late for it"
+    assert not in_doubt(query)
+
+
+def prepare_and_die(query: Query, partition: int) -> None:
+    """A task that is killed before Spark hears of it."""
+    query.write(1, "b", partition=partition)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_branch_that_was_pending_at_a_take_over(
+    query: Query, channel: BlockingChannel, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit on its way is none yet: the next primary has the branch prepared. The record waits for the answer.
+
+    What the dying primary said is put into the mouth of the living one.
+    """
+    written = query.write(0, "a")
+    with decisions(query) as driver:
+        driver.decide(0, written.branches, first=True)
+    pending = Batch(query.id, 0).branch(written.branches[0])
+    look = DtxConnection.branches
+
+    def said(broker: DtxConnection, which: Global) -> GlobalState:
+        found = look(broker, which)
+        return found._replace(
+            branches={xid: Outcome.PENDING if xid == pending else end for xid, end in found.branches.items()}
+        )
+
+    with monkeypatch.context() as dying:
+        dying.setattr(DtxConnection, "branches", said)
+        with decisions(query) as driver:
+            driver.decide(1, query.write(1, "b").branches, first=False)
+    query.commit(query.write(1, "b"))
+    assert sorted(drained(channel, queue)) == ["a", "b"]
     assert not in_doubt(query)
 
 

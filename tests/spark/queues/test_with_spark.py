@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pika import BasicProperties
 from pika.adapters.blocking_connection import BlockingChannel
+from pyspark.errors import StreamingQueryException
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -78,6 +79,34 @@ def test_the_example_of_the_page(
     exec(compile(text, str(PAGE), "exec"), {})
     assert drained(channel, "large") == ['{"amount": 5000}']
     channel.queue_delete("orders")
+
+
+def test_a_batch_that_fails_leaves_nothing_prepared(
+    spark: SparkSession, cluster: LocalCluster, url: str, channel: BlockingChannel, queue: str, tmp_path: Path
+) -> None:
+    """Two branches are prepared when the third fails, and Spark aborts without naming them. Later all are written."""
+    channel.queue_declare("found", durable=True)
+    channel.confirm_delivery()
+    for body in ("found", "found", "missing"):
+        channel.basic_publish("", queue, body.encode(), BasicProperties())
+    source = spark.readStream.format("txha-queue").options(url=url, queue=queue, partitions=1)
+
+    def run() -> str:
+        rows = source.load().selectExpr("body", "cast(body as string) as routing_key")
+        sink = rows.writeStream.format("txha-queue").options(url=url, rowsPerBranch=1)
+        running = sink.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+        running.awaitTermination(60)
+        return str(running.id)
+
+    with pytest.raises(StreamingQueryException, match="taken by no queue"):
+        run()
+    with DtxConnection(*cluster.urls) as broker:
+        assert not [xid for xid in broker.tpc_recover() if batch_of(xid) is not None]
+    channel.queue_declare("missing", durable=True)
+    query = run()
+    assert (drained(channel, "found"), drained(channel, "missing")) == (["found"] * 2, ["missing"])
+    for name in ("found", "missing", f"txha.spark.{query}"):
+        channel.queue_delete(name)
 
 
 def test_a_batch_job_appends(spark: SparkSession, url: str, channel: BlockingChannel, queue: str) -> None:
