@@ -6,10 +6,8 @@ python -m python_tests.coordinator.crash_table [--out docs/dtx_crashes.md] [--se
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from python_tests.coordinator.crashes import (
@@ -21,13 +19,13 @@ from python_tests.coordinator.crashes import (
     LEFT,
     VICTIMS,
     WAYS,
-    Broken,
     Case,
     Found,
     Site,
     all_cases,
 )
 from python_tests.coordinator.transfer import KILLED, ORDER_OF_STEPS, UNKNOWN
+from python_tests.crash_table import make_page, table
 
 HEAD = """# What a crash does to a distributed transaction
 
@@ -57,7 +55,7 @@ def cell(found: Found) -> str:
     return text
 
 
-def page(found: dict[Case, Found], seconds: float) -> str:
+def page(found: Mapping[Case, Found], seconds: float) -> str:
     """The page."""
     parts = [HEAD, f"\n{len(found)} cases, {seconds:.0f} seconds.\n"]
     for way, victims in ((AT, VICTIMS), (BEHIND, VICTIMS), (LEFT, (CLUSTER, DATABASE))):
@@ -70,31 +68,14 @@ def page(found: dict[Case, Found], seconds: float) -> str:
     return "".join(parts)
 
 
-def table(rows: Sequence[Sequence[str]], victims: Sequence[str]) -> str:
-    """Steps down, victims across."""
-    lines = [["step", *victims], ["---"] * (len(victims) + 1), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
 def main() -> int:
     """Run all cases; the exit status is 1 if a promise was broken."""
     parser = argparse.ArgumentParser(description="Every crash of a distributed transaction.")
     parser.add_argument("--out", type=Path, default=Path("docs/dtx_crashes.md"))
     parser.add_argument("--seed", type=int, default=7)
     given = parser.parse_args()
-    began, found = time.monotonic(), {}
-    with tempfile.TemporaryDirectory(prefix="txha-crashes-") as directory, Site(Path(directory), given.seed) as site:
-        try:
-            for number, case in enumerate(cases := all_cases()):
-                found[case] = site.run(case)
-                print(f"{number + 1:3}/{len(cases)}  {case!s:50} {cell(found[case])}", flush=True)
-            site.check_sums()
-        except Broken as broken:
-            print(f"BROKEN {broken}", file=sys.stderr)
-            return 1
-    given.out.write_text(page(found, time.monotonic() - began))
-    print(f"every promise held; {given.out} is written")
-    return 0
+    with tempfile.TemporaryDirectory(prefix="txha-crashes-") as directory:
+        return make_page(given.out, Site(Path(directory), given.seed), all_cases(), cell, page)
 
 
 if __name__ == "__main__":

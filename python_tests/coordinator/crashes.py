@@ -21,7 +21,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pika
@@ -40,6 +39,7 @@ from python_tests.coordinator.transfer import (
     START_BALANCE,
     UNKNOWN,
 )
+from python_tests.crash_table import Broken
 from python_tests.pika_clients import parameters
 from python_tests.postgresql import PostgreSQL
 from python_tests.processes import LocalCluster
@@ -99,10 +99,6 @@ class Found:
     settled: int
 
 
-class Broken(AssertionError):
-    """A promise was broken; the sentence says which."""
-
-
 class Cluster(LocalCluster):
     """Asked often, so without a process for each question."""
 
@@ -132,9 +128,7 @@ class Site:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stack.close()
 
     # -- one case
@@ -279,7 +273,7 @@ class Site:
             for each in (broker, database, log):
                 each.close()
 
-    def check_sums(self) -> None:
+    def check_the_rest(self) -> None:
         """Money and rows of all cases together. Raises Broken."""
         with psycopg.connect(self.database.dsn) as connection:
             [(balance,)] = connection.execute("SELECT sum(balance) FROM accounts").fetchall()

@@ -59,7 +59,7 @@ def test_a_crash_leaves_all_or_nothing_and_no_doubt(site: Site, case: Case, orde
 
 def test_money_rows_and_messages_agree(site: Site) -> None:
     assert len(site.orders) == len(CASES)
-    site.check_sums()
+    site.check_the_rest()
 
 
 def test_every_step_of_the_coordinator_is_one_of_a_transfer() -> None:

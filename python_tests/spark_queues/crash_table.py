@@ -6,13 +6,12 @@ python -m python_tests.spark_queues.crash_table [--out docs/spark_crashes.md]
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
-import time
+from collections.abc import Mapping
 from pathlib import Path
 
-from python_tests.coordinator.crash_table import table
-from python_tests.spark_queues.crashes import VICTIMS, Broken, Case, Site, all_cases
+from python_tests.crash_table import make_page, table
+from python_tests.spark_queues.crashes import VICTIMS, Case, Site, all_cases
 from recovery.pipeline.queues.steps import STEPS
 
 HEAD = """# What a crash does to queues on Spark
@@ -35,7 +34,7 @@ the brokers held one record of the query. A case that breaks any of this ends th
 """
 
 
-def page(found: dict[Case, str], seconds: float) -> str:
+def page(found: Mapping[Case, str], seconds: float) -> str:
     """The page."""
     victims = "".join(f"- *{name}*: {what}\n" for name, what in VICTIMS.items())
     steps = "".join(f"| {step} | {what} |\n" for step, what in STEPS.items())
@@ -51,21 +50,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Every crash of a query from queue to queue.")
     parser.add_argument("--out", type=Path, default=Path("docs/spark_crashes.md"))
     given = parser.parse_args()
-    began, found = time.monotonic(), {}
-    with tempfile.TemporaryDirectory(prefix="txha-crashes-") as directory, Site(Path(directory) / "site") as site:
-        try:
-            for number, case in enumerate(cases := all_cases()):
-                started = time.monotonic()
-                found[case] = site.run(case)
-                took = time.monotonic() - started
-                print(f"{number + 1:3}/{len(cases)}  {case!s:40} {found[case]:14} {took:5.1f} s", flush=True)
-            site.check_the_rest()
-        except Broken as broken:
-            print(f"BROKEN {broken}", file=sys.stderr)
-            return 1
-    given.out.write_text(page(found, time.monotonic() - began))
-    print(f"every promise held; {given.out} is written")
-    return 0
+    with tempfile.TemporaryDirectory(prefix="txha-crashes-") as directory:
+        return make_page(given.out, Site(Path(directory) / "site"), all_cases(), str, page)
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
+from python_tests.crash_table import Broken
 from python_tests.processes import LocalCluster
 from python_tests.spark_queues.hold import Hold
 from python_tests.spark_queues.job import PER_BATCH
@@ -39,10 +39,6 @@ IN, OUT = "in", "out"
 WENT_ON, AGAIN = "goes on", "starts again"
 PATIENCE = 120.0
 SETTINGS = ("--set", "timing.lease_ttl=2", "--set", "timing.prepare_timeout=20")
-
-
-class Broken(Exception):
-    """A promise was broken, or a case did not come about."""
 
 
 class Case(NamedTuple):
@@ -84,9 +80,7 @@ class Site:
         self._start_job()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stack.close()
 
     # -- one case

@@ -11,7 +11,6 @@ import contextlib
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
 import aio_pika
@@ -110,9 +109,7 @@ class _Connection(ABC):
         await self.reconnect()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     async def _run(self, steps: Steps[T]) -> T:

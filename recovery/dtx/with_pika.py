@@ -14,7 +14,6 @@ import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 import pika
@@ -113,9 +112,7 @@ class _Connection(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _run(self, steps: Steps[T]) -> T:
