@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import platform
 import struct
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +27,11 @@ END = (1 << 63) - 1
 """A sequence behind all others"""
 _FIELDS = struct.Struct(">16xQQIQ")
 """Generation, first sequence, number of events and time of a frame's header (``txobserver.frames``)."""
+
+
+APART = 16 << 10
+"""Bytes between two landmarks, at least"""
+LANDMARKS = 10_000
 
 
 class Mark(NamedTuple):
@@ -44,6 +50,32 @@ class Mark(NamedTuple):
     def last(self) -> int:
         """Sequence of its last event."""
         return self.first + self.events - 1
+
+
+_FIRST = attrgetter("first")
+
+
+class Landmarks:
+    """Where some frames of a log were found, so that a search begins near by: without, it begins at the segment's."""
+
+    def __init__(self) -> None:
+        self._known: list[Mark] = []
+
+    def find(self, log: NodeLog, sequence: int) -> Mark | None:
+        """As ``log.find``."""
+        near = self._before(sequence)
+        if near is not None and next(log.marks(near.segment, near.offset), None) != near:
+            self._known.clear()  # the log has been made anew
+            near = None
+        found = log.find(sequence, near)
+        if found is not None and (near is None or found.segment != near.segment or found.offset - near.offset > APART):
+            insort(self._known, found, key=_FIRST)
+            del self._known[:-LANDMARKS]
+        return found
+
+    def _before(self, sequence: int) -> Mark | None:
+        at = bisect_right(self._known, sequence, key=_FIRST)
+        return self._known[at - 1] if at else None
 
 
 class NodeLog:

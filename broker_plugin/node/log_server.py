@@ -31,7 +31,7 @@ from recovery.log_wire import (
     decode_question,
     framed,
 )
-from recovery.node_log import Mark, NodeLog
+from recovery.node_log import Landmarks, NodeLog
 from recovery.segment import segment_path
 from txobserver.frames import Frame, encode_frame
 from txobserver.store import StoreError
@@ -49,6 +49,7 @@ class LogServer:
         self, directory: Path, cluster: str, commit: Callable[[], int], queues: Callable[[], dict[int, str]]
     ) -> None:
         self.log = NodeLog(directory)
+        self.landmarks = Landmarks()
         self.commit = commit
         self.queues = queues
         self.thread = ThreadPoolExecutor(1, "log-reader")
@@ -85,7 +86,6 @@ class LogReaderProtocol(asyncio.Protocol):
         self._buffer = bytearray()
         self._answering: asyncio.Task[None] | None = None
         self._patience: asyncio.TimerHandle | None = None
-        self._near: Mark | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It has greeted."""
@@ -169,9 +169,8 @@ class LogReaderProtocol(asyncio.Protocol):
         if asked.first > last:
             return LogFrames([])
         source = self._server.log
-        start = source.find(asked.first, self._near)
+        start = self._server.landmarks.find(source, asked.first)
         if start is not None:
-            self._near = start
             for frame in source.frames(asked.first, last, start):
                 found.append(_up_to(frame, commit).data)
                 size += len(found[-1])

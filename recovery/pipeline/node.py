@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -27,6 +28,8 @@ from txobserver.store import StoreError
 
 Until = Literal["commit", "log"]
 EVERYTHING = Selection()
+KEPT_BEHIND = 16 << 20
+"""Bytes of frames that a reader keeps of what stands before its part of a log"""
 
 
 class ReadableLog(Protocol):
@@ -99,18 +102,18 @@ def rows_of(
         wanted = None
     patterns = None if wanted is None else [msgspec.msgpack.encode(tx) for tx in wanted]
     after, before = selection.times()
-    run = first
+    behind = Behind(log, first)
 
     def begun_before(tx: int) -> Begun:
         # of transactions that are not wanted nothing is told, so nothing is looked up
-        return begun(log, tx, run) if wanted is None or tx in wanted else UNKNOWN
+        return begun(behind, tx) if wanted is None or tx in wanted else UNKNOWN
 
     builder = RowBuilder(node, names, begun_before, selection.needed)
     try:
         for frame in log.frames(first, last, start):
             if not after <= frame.time_ms <= before:
                 builder.forget()
-                run = frame.last + 1
+                behind = Behind(log, frame.last + 1)
             elif patterns is None or any(pattern in frame.data for pattern in patterns):
                 yield from _chosen(selection, builder.add(frame, first, last))
     except LogReclaimed:
@@ -125,25 +128,54 @@ def _chosen(selection: Selection, batches: Iterator[pa.RecordBatch]) -> Iterator
             yield chosen
 
 
-def begun(log: ReadableLog, tx: int, before: int) -> Begun:
-    """How many events of a transaction stand before sequence ``before``, and its xid or token.
+class Behind:
+    """The frames with events before sequence ``before``, the latest first, as often as one likes.
+
+    What is nearest is kept: a log of many clients has many transactions open wherever one begins to read, and each of
+    them is looked for.
+    """
+
+    def __init__(self, log: ReadableLog, before: int) -> None:
+        self.before = before
+        self._log = log
+        self._kept: list[Frame] = []
+        self._room = KEPT_BEHIND
+        self._more = log.backwards(before)
+
+    def __iter__(self) -> Iterator[Frame]:
+        """Raises as the log's ``backwards``."""
+        for at in count():
+            if at == len(self._kept):
+                if self._room <= 0:
+                    break
+                frame = next(self._more, None)
+                if frame is None:
+                    return
+                self._kept.append(frame)
+                self._room -= len(frame.data)
+            yield self._kept[at]
+        yield from self._log.backwards(self._kept[-1].first)
+
+
+def begun(behind: Behind, tx: int) -> Begun:
+    """How many events of a transaction stand behind, and its xid or token.
 
     Nones if the log no longer holds its opening. Only frames that hold the number's bytes are decoded, and none
     before its generation, which alone can have opened it.
     """
     pattern = msgspec.msgpack.encode(tx)
-    count, xid = 0, None
-    for frame in log.backwards(before):
+    events, xid = 0, None
+    for frame in behind:
         if frame.generation < generation_of(tx):
             break
         if pattern not in frame.data:
             continue
-        for event in reversed(frame.events()[: before - frame.first]):
+        for event in reversed(frame.events()[: behind.before - frame.first]):
             if getattr(event, "tx", None) != tx:
                 continue
-            count += 1
+            events += 1
             if isinstance(event, TxToken):
                 xid = token_text(event.token)
             elif isinstance(event, TxOpen | DtxOpen):
-                return count, str(event.xid) if isinstance(event, DtxOpen) else xid
+                return events, str(event.xid) if isinstance(event, DtxOpen) else xid
     return UNKNOWN

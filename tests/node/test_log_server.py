@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from broker_plugin.node import log_server
 from broker_plugin.node.links import MAX_HELLO, Links, PeerAddress, PeerProtocol
 from broker_plugin.node.log_server import LogServer
 from ha.wire import WIRE_VERSION, Commit, Hello
+from recovery import node_log
 from recovery.log import LogReclaimed
 from recovery.log_wire import (
     MAX_PORTION,
@@ -29,10 +30,12 @@ from recovery.log_wire import (
     decode_answer,
     framed,
 )
+from recovery.node_log import Landmarks, Mark, NodeLog
 from recovery.pipeline.node import node_table, rows_of
 from recovery.pipeline.remote import RemoteLog
 from tests.examples import examples
-from tests.spark.events import STORY, write_node
+from tests.spark.events import STORY, message, write_node
+from txobserver.events import Delivered, Event, Publish
 from txobserver.store import StoreError
 
 END = sum(map(len, STORY))
@@ -144,6 +147,42 @@ async def test_a_log_made_anew_is_found(node: Node) -> None:
             path.unlink()
         write_node(node.directory, STORY, segment_bytes=1 << 20)
     writer.close()
+
+
+def test_a_search_begins_near_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each small part of a log is looked for by itself, and not from the beginning of its segment."""
+    events = [[Publish(each, (1,), message("some body"))] for each in range(1000)]
+    write_node(tmp_path, events)
+    looked, marks = [], NodeLog.marks
+
+    def counted(log: NodeLog, segment: int, offset: int = 0) -> Iterator[Mark]:
+        for mark in marks(log, segment, offset):
+            looked.append(mark)
+            yield mark
+
+    monkeypatch.setattr(NodeLog, "marks", counted)
+    monkeypatch.setattr(node_log, "APART", 1000)
+    landmarks, log = Landmarks(), NodeLog(tmp_path)
+    for sequence in (*range(1, 1000, 20), *range(999, 0, -20)):
+        found = landmarks.find(log, sequence)
+        assert found is not None and found.first == sequence
+    assert len(looked) < 4000, "and not 50,000"
+
+
+def test_a_landmark_of_a_log_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a frame was, another one stands, which holds other events."""
+    monkeypatch.setattr(node_log, "APART", 0)
+    landmarks, log = Landmarks(), NodeLog(tmp_path)
+    before: list[list[Event]] = [[Publish(1, (1,), message("some padding"))], [Delivered(1, 1)], [Delivered(1, 2)]]
+    after: list[list[Event]] = [[Publish(1, (1,), message("no padding")), Delivered(1, 1)], [Delivered(1, 1)]]
+    write_node(tmp_path, before)
+    second = landmarks.find(log, 2)
+    assert second is not None and second.first == 2
+    (tmp_path / "log" / f"{1:020}.log").unlink()
+    write_node(tmp_path, after)
+    moved = log.find(3)
+    assert moved is not None and moved.offset == second.offset, "the test is about frames of one length"
+    assert landmarks.find(log, 2) == log.find(2) != second
 
 
 async def test_another_cluster_is_refused_on_both_sides(node: Node, caplog: pytest.LogCaptureFixture) -> None:

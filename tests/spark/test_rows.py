@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,12 +15,14 @@ from hypothesis import strategies as st
 
 from recovery.lmdb_state import LmdbState
 from recovery.node_log import NodeLog
+from recovery.pipeline import node
 from recovery.pipeline.node import commit_point, node_table, rows_of
 from recovery.pipeline.rows.builder import QueueNames, RowBuilder
 from recovery.pipeline.rows.events import events_of
 from recovery.pipeline.rows.message_ids import message_ids
 from recovery.pipeline.rows.numbering import UNKNOWN
 from recovery.pipeline.schema import ARROW, KINDS
+from recovery.pipeline.selection import Condition, Selection
 from tests.examples import examples
 from tests.spark.events import BRANCH, EACH, EVENT, NAMED, PLAIN, STORY, message, write_node
 from txobserver.configuration import Configuration, QueueSpec
@@ -28,8 +31,10 @@ from txobserver.events import (
     Event,
     Message,
     Publish,
+    TxOpen,
+    TxPrepare,
 )
-from txobserver.frames import encode_frame
+from txobserver.frames import Frame, encode_frame
 from txobserver.ids import Position
 from txobserver.store import Checkpoint, Meta
 
@@ -70,7 +75,12 @@ def test_rows_that_are_missing_are_noticed(missing: int) -> None:
         list(events_of(pa.concat_tables([table.slice(0, missing), table.slice(missing + 1), table.slice(0, 1)])))
 
 
-def test_a_range_that_begins_anywhere_says_what_the_whole_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [1, node.KEPT_BEHIND])
+def test_a_range_that_begins_anywhere_says_what_the_whole_says(
+    tmp_path: Path, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it stands so far behind that nothing more is kept of it."""
+    monkeypatch.setattr(node, "KEPT_BEHIND", kept)
     write_node(tmp_path, STORY, segment_bytes=300)
     whole = node_table(tmp_path).to_pylist()
     assert len(list((tmp_path / "log").iterdir())) > 2
@@ -87,6 +97,36 @@ def test_a_range_that_begins_anywhere_says_what_the_whole_says(tmp_path: Path) -
         for last in (first, end):
             rows = [row for batch in rows_of(NodeLog(tmp_path), "n1", first, last) for row in batch.to_pylist()]
             assert rows == [row for row in whole if first <= row["position"] <= last]
+
+
+def test_what_is_left_out_by_its_time_still_counts(tmp_path: Path) -> None:
+    """Of a transaction that goes on behind frames that are not read."""
+    write_node(tmp_path, STORY)
+    whole = node_table(tmp_path).to_pylist()
+    for moment in {row["time"] for row in whole}:
+        later = Selection((Condition("time", ">=", moment),))
+        rows = [row for b in rows_of(NodeLog(tmp_path), "n1", 1, node.END, None, later) for row in b.to_pylist()]
+        assert rows == [row for row in whole if row["time"] >= moment]
+
+
+def test_what_stands_behind_is_read_once(tmp_path: Path) -> None:
+    """However many transactions are open where a range begins."""
+    opened, number = 300, 40
+    transactions = range(1, number + 1)
+    quiet: list[list[Event]] = [[Delivered(1, 1)] for _ in range(opened)]
+    opens: list[Event] = [TxOpen(each) for each in transactions]
+    write_node(tmp_path, [opens, *quiet, [TxPrepare(each, 0, []) for each in transactions]])
+    read = []
+
+    class Counted(NodeLog):
+        def backwards(self, before: int) -> Iterator[Frame]:
+            for frame in super().backwards(before):
+                read.append(frame)
+                yield frame
+
+    batches = rows_of(Counted(tmp_path), "n1", number + opened + 1, node.END)
+    assert [number for batch in batches for number in batch["number"].to_pylist()] == [1] * number
+    assert len(read) == opened + 1
 
 
 def test_what_the_log_no_longer_says_is_null(tmp_path: Path) -> None:
