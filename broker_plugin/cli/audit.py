@@ -64,21 +64,22 @@ def _run(
     say: Callable[[str], None],
 ) -> Report:
     """Raises PipelineError, also for what Spark says of a log or of a place that cannot be written."""
-    say("starting Spark")
     check_installed()
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     from recovery.pipeline.audit.audit import audit as run_audit
-    from recovery.pipeline.audit.inputs import read_history, read_rows, read_words
+    from recovery.pipeline.audit.inputs import check_there, read_history, read_rows, read_words
 
+    check_there(directories)
+    words = [word for path in decisions for word in read_words(path)]
+    say("starting Spark")
     running = SparkSession.getActiveSession()
     session = spark_session("txha audit", master)
     try:
         if html is not None:
             html.parent.mkdir(parents=True, exist_ok=True)
         told = None if history is None else read_history(session, history)
-        words = [word for path in decisions for word in read_words(path)]
         rows = read_rows(session, directories)
         report = run_audit(rows.table, told, words, parquet, rows.costly, say)
         if html is not None:

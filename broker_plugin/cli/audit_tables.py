@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +21,16 @@ if TYPE_CHECKING:
 SHOWN = 3
 """Findings of each name; ``--json`` has more, ``--parquet`` all"""
 EVENTS = 12
+WIDTH = 160
+"""Where the output is no terminal: names of branches are long"""
 BRANCHES = 20
 
 
 def show(report: Report) -> None:
     """All of it, the verdict last."""
     console = Console(emoji=False, markup=False, highlight=False)
+    if not console.is_terminal:
+        console.width = WIDTH
     nodes = (
         (v.name, v.generation, v.first, v.last, v.lag_events, f"{v.lag_seconds:.1f}", v.tail) for v in report.nodes
     )
@@ -69,26 +74,34 @@ def _branches(console: Console, title: str, headings: Sequence[str], rows: Seque
 def _finding(console: Console, finding: Finding) -> None:
     """What it is about, and its events."""
     console.print(f"  {finding.subject}", soft_wrap=True)
+    events = finding.events()
     rows = [
         (e["node"], f"{e['generation']}.{e['position']}", e["kind"], _number(e["transaction"]), e["queue"],
-         _number(e["replication_id"]), _outcome(e))
-        for e in finding.evidence[:EVENTS]
+         _number(e["replication_id"]), _said(e))
+        for e in events[:EVENTS]
     ]  # fmt: skip
     if rows:
-        headings = ("node", "position", "event", "transaction", "queue", "message", "")
+        headings = ("nodes", "position", "event", "transaction", "queue", "message", "")
         console.print(_table("", headings, rows))
-    if len(finding.evidence) > EVENTS:
-        console.print(f"  … and {len(finding.evidence) - EVENTS} more events")
+    if len(events) > EVENTS:
+        console.print(f"  … and {len(events) - EVENTS} more events")
 
 
 def _number(identifier: int | None) -> str:
     return "" if identifier is None else id_text(identifier)
 
 
-def _outcome(event: dict[str, Any]) -> str:
-    if event["kind"] in ("decide", "decide-global"):
-        return "commit" if event["commit"] else "rollback"
-    return event["detail"] or event["reason"] or ""
+def _said(event: dict[str, Any]) -> str:
+    """What an event says beside what the columns do."""
+    detail = json.loads(event["detail"] or "{}")
+    if event["kind"] == "prepare":
+        return f"{detail['count']} events"
+    if event["kind"] not in ("decide", "decide-global"):
+        return event["detail"] or event["reason"] or event["xid"] or ""
+    decided = "commit" if event["commit"] else "rollback"
+    if event["kind"] == "decide-global":
+        return f"{decided} {event['xid']}"
+    return f"{decided}, by an operator" if detail.get("heuristic") else decided
 
 
 def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
+LOOPBACK = "127.0.0.1"
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -27,8 +28,8 @@ SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 EMBEDDED = {
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": LOOPBACK,
+    "spark.driver.host": LOOPBACK,
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=4 -XX:+UseParallelGC",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
@@ -62,6 +63,8 @@ def spark_session(
         SparkContext._ensure_initialized()  # only spark-submit's JVM knows what was set: before, a conf is empty
     given = SparkConf()
     chosen = master or given.get("spark.master", None) or LOCAL
+    if chosen.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # it asks for more than where to listen, and warns
     ours = {**SETTINGS, **(EMBEDDED if chosen.startswith("local") else {})}
     builder = SparkSession.builder.appName(name).master(chosen)
     for key, value in {**ours, **dict(given.getAll()), **(settings or {})}.items():

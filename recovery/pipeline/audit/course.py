@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -61,6 +61,13 @@ class Course:
     intervals: list[Interval] = field(default_factory=list)
     flows: list[Flow] = field(default_factory=list)
     take_overs: list[TakeOver] = field(default_factory=list)
+
+    def times(self) -> list[datetime]:
+        """The beginning of every interval, also of those in which nothing happened; none if nothing ever did."""
+        if self.began is None or self.ended is None:
+            return []
+        first, last = (int(each.timestamp()) // self.seconds for each in (self.began, self.ended))
+        return [datetime.fromtimestamp(step * self.seconds, UTC) for step in range(first, last + 1)]
 
 
 def course_of(chapters: Iterable[Chapter], stream: Stream, transactions: DataFrame, messages: DataFrame) -> Course:

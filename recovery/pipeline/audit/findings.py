@@ -37,6 +37,8 @@ EACH = 20
 """So many of each name are shown; how many there are is counted, and the Parquet output has all."""
 EVIDENCE = 200
 """Rows of evidence for one finding, at most"""
+TOLD = ("node", "time", "xid", "number", "queue", "message_id")
+"""Columns that need not be the same where an event is"""
 BODY = 60
 """Bytes of a body that the evidence shows"""
 
@@ -73,6 +75,17 @@ class Finding:
             "on": ", ".join(self.nodes or ()),
         }
         return "; ".join([*(f"{what} {which}" for what, which in told.items() if which), *filter(None, [self.note])])
+
+    def events(self) -> list[dict[str, Any]]:
+        """The evidence, with what several logs hold alike as one row: its ``node`` names all of them."""
+        found: dict[tuple[str, ...], dict[str, Any]] = {}
+        for row in self.evidence:
+            key = tuple(str(value) for name, value in row.items() if name not in TOLD)
+            if key in found:
+                found[key]["node"] += f", {row['node']}"
+            else:
+                found[key] = dict(row)
+        return list(found.values())
 
 
 def _id_text(identifier: int | None) -> str:

@@ -38,13 +38,17 @@ def read_rows(session: SparkSession, paths: Sequence[Path]) -> Rows:
         file = path if path.is_file() else next(path.rglob("*.parquet"))
         check_columns(file, set(ARROW.names), "rows of logs")
         tables.append(session.read.parquet(str(path)).select(*ARROW.names))
-    for path in logs:
-        if not path.is_dir():
-            raise PipelineError(f"there is no directory {path}")
     if logs:
         reader = session.read.format("txha").option("until", "log")
         tables.append(reader.option("paths", json.dumps([str(path) for path in logs])).load())
     return Rows(reduce(DataFrame.unionByName, tables), bool(logs))
+
+
+def check_there(paths: Sequence[Path]) -> None:
+    """Before anything is started. Raises PipelineError for a path that is not there."""
+    for path in paths:
+        if not path.exists():
+            raise PipelineError(f"there is no directory {path}")
 
 
 def is_parquet(path: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -55,7 +56,7 @@ def _breaches(report: Report) -> Iterable[str]:
         yield f'<h2 class="bad">{breach.promise} {name}: {count:,}</h2><p>{html.escape(breach.meaning)}</p>'
         for finding in report.findings:
             if finding.name == name:
-                rows = ([_cell(row[column]) for column in EVENTS] for row in finding.evidence)
+                rows = ([_cell(row[column]) for column in EVENTS] for row in finding.events())
                 summary = f"<summary>{html.escape(finding.subject)}</summary>"
                 yield f"<details>{summary}{_table(EVENTS, rows)}</details>"
 
@@ -129,17 +130,14 @@ def _outcomes(course: Course) -> Figure | None:
 
 def _latency(course: Course) -> Figure | None:
     """Milliseconds, by the clocks of primaries; zero is drawn as one."""
-    known = [each for each in course.intervals if each.longest is not None]
+    known = {each.at: each for each in course.intervals if each.longest is not None}
     if not known:
         return None
     figure, plot = _figure(2.8)
-    times = [each.at for each in known]
-    for label, colour, values in (
-        ("half of them", CALM, [each.p50 for each in known]),
-        ("99 of 100", WARM, [each.p99 for each in known]),
-        ("longest", BAD, [each.longest for each in known]),
-    ):
-        plot.plot(times, [max(value or 0.0, 1.0) for value in values], "-", color=colour, label=label)  # type: ignore[arg-type]
+    times = course.times()
+    for label, colour, name in (("half of them", CALM, "p50"), ("99 of 100", WARM, "p99"), ("longest", BAD, "longest")):
+        values = [max(getattr(known[at], name) or 0.0, 1.0) if at in known else math.nan for at in times]
+        plot.plot(times, values, ".-", color=colour, label=label)  # type: ignore[arg-type]
     plot.set_yscale("log")
     plot.set_ylabel("ms")
     _mark(plot, course)
@@ -168,18 +166,17 @@ def _flow(course: Course) -> Figure | None:
         return None
     figure = Figure(figsize=(WIDTH, 1.4 * len(queues) + 0.4), layout="constrained")
     plots = figure.subplots(len(queues), 1, sharex=True, squeeze=False)[:, 0]
+    times = course.times()
     for queue, plot in zip(queues, plots, strict=True):
-        flows = [each for each in course.flows if each.queue == queue]
-        times = [each.at for each in flows]
-        for label, colour, values in (
-            ("in", CALM, [each.put / course.seconds for each in flows]),
-            ("out", WARM, [each.taken / course.seconds for each in flows]),
-        ):
+        flows = {each.at: each for each in course.flows if each.queue == queue}
+        for label, colour, name in (("in", CALM, "put"), ("out", WARM, "taken")):
+            values = [getattr(flows[at], name) / course.seconds if at in flows else 0.0 for at in times]
             plot.step(times, values, where="post", color=colour, label=label)
         plot.set_title(queue, fontsize="small", loc="left")
+        plot.set_ylabel("messages/s")
         plot.set_ylim(bottom=0)
-        _dates(plot)
-    plots[0].legend(loc="upper right", ncols=2, fontsize="small")
+        _dates(plot, course)
+    _legend(plots[0])
     return figure
 
 
@@ -192,11 +189,19 @@ def _mark(plot: Axes, course: Course) -> None:
     """A line for each take-over, and what all plots over time have."""
     for each in course.take_overs[1:]:
         plot.axvline(each.at, color=BAD, linewidth=1, linestyle=":")  # type: ignore[arg-type]
-    plot.legend(loc="upper right", ncols=3, fontsize="small")
-    _dates(plot)
+    _legend(plot)
+    _dates(plot, course)
 
 
-def _dates(plot: Axes) -> None:
+def _legend(plot: Axes) -> None:
+    """Above the plot, where it hides nothing."""
+    plot.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=3, fontsize="small", frameon=False)
+
+
+def _dates(plot: Axes, course: Course) -> None:
+    """The same times in every plot."""
+    times = course.times()
+    plot.set_xlim(times[0], times[-1] + timedelta(seconds=course.seconds))  # type: ignore[arg-type]
     plot.xaxis.set_major_formatter(ConciseDateFormatter(plot.xaxis.get_major_locator()))  # type: ignore[no-untyped-call]
     plot.grid(alpha=0.3)
 
