@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from recovery.pipeline.audit.findings import SHOWN
 from recovery.pipeline.audit.names import BREACHES
-from txobserver.ids import id_text
 
 if TYPE_CHECKING:
     from recovery.pipeline.audit.findings import Finding
     from recovery.pipeline.audit.report import Report
 
-SHOWN = 3
+FINDINGS = 3
 """Findings of each name; ``--json`` has more, ``--parquet`` all"""
 EVENTS = 12
 WIDTH = 160
@@ -54,7 +53,7 @@ def show(report: Report) -> None:
     for name, count in report.found.items():
         breach = BREACHES[name]
         console.print(Text(f"{breach.promise} {name}, {count:,}: {breach.meaning}", "bold red"), soft_wrap=True)
-        for finding in [each for each in report.findings if each.name == name][:SHOWN]:
+        for finding in [each for each in report.findings if each.name == name][:FINDINGS]:
             _finding(console, finding)
     if report.clean:
         console.print(Text("no promise was seen broken", "bold green"))
@@ -74,34 +73,11 @@ def _branches(console: Console, title: str, headings: Sequence[str], rows: Seque
 def _finding(console: Console, finding: Finding) -> None:
     """What it is about, and its events."""
     console.print(f"  {finding.subject}", soft_wrap=True)
-    events = finding.events()
-    rows = [
-        (e["node"], f"{e['generation']}.{e['position']}", e["kind"], _number(e["transaction"]), e["queue"],
-         _number(e["replication_id"]), _said(e))
-        for e in events[:EVENTS]
-    ]  # fmt: skip
+    rows = finding.shown()
     if rows:
-        headings = ("nodes", "position", "event", "transaction", "queue", "message", "")
-        console.print(_table("", headings, rows))
-    if len(events) > EVENTS:
-        console.print(f"  … and {len(events) - EVENTS} more events")
-
-
-def _number(identifier: int | None) -> str:
-    return "" if identifier is None else id_text(identifier)
-
-
-def _said(event: dict[str, Any]) -> str:
-    """What an event says beside what the columns do."""
-    detail = json.loads(event["detail"] or "{}")
-    if event["kind"] == "prepare":
-        return f"{detail['count']} events"
-    if event["kind"] not in ("decide", "decide-global"):
-        return event["detail"] or event["reason"] or event["xid"] or ""
-    decided = "commit" if event["commit"] else "rollback"
-    if event["kind"] == "decide-global":
-        return f"{decided} {event['xid']}"
-    return f"{decided}, by an operator" if detail.get("heuristic") else decided
+        console.print(_table("", SHOWN, rows[:EVENTS]))
+    if len(rows) > EVENTS:
+        console.print(f"  … and {len(rows) - EVENTS} more events")
 
 
 def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -37,6 +38,7 @@ EACH = 20
 """So many of each name are shown; how many there are is counted, and the Parquet output has all."""
 EVIDENCE = 200
 """Rows of evidence for one finding, at most"""
+SHOWN = ("nodes", "position", "event", "transaction", "queue", "message", "")
 TOLD = ("node", "time", "xid", "number", "queue", "message_id")
 """Columns that need not be the same where an event is"""
 BODY = 60
@@ -76,8 +78,17 @@ class Finding:
         }
         return "; ".join([*(f"{what} {which}" for what, which in told.items() if which), *filter(None, [self.note])])
 
-    def events(self) -> list[dict[str, Any]]:
-        """The evidence, with what several logs hold alike as one row: its ``node`` names all of them."""
+    def shown(self) -> list[tuple[str, ...]]:
+        """The evidence for people, in columns ``SHOWN``: what several logs hold alike is one row."""
+        return [
+            (
+                event["node"], f"{event['generation']}.{event['position']}", event["kind"],
+                _id_text(event["transaction"]), event["queue"] or "", _id_text(event["replication_id"]), _said(event),
+            )
+            for event in self._events()
+        ]  # fmt: skip
+
+    def _events(self) -> list[dict[str, Any]]:
         found: dict[tuple[str, ...], dict[str, Any]] = {}
         for row in self.evidence:
             key = tuple(str(value) for name, value in row.items() if name not in TOLD)
@@ -90,6 +101,19 @@ class Finding:
 
 def _id_text(identifier: int | None) -> str:
     return "" if identifier is None else id_text(identifier)
+
+
+def _said(event: Mapping[str, Any]) -> str:
+    """What an event says beside what the columns do."""
+    detail = json.loads(event["detail"] or "{}")
+    if event["kind"] == "prepare":
+        return f"counted {detail['count']}"
+    if event["kind"] not in ("decide", "decide-global"):
+        return event["detail"] or event["reason"] or event["xid"] or ""
+    decided = "commit" if event["commit"] else "rollback"
+    if event["kind"] == "decide-global":
+        return f"{decided} {event['xid']}"
+    return f"{decided}, by an operator" if detail.get("heuristic") else decided
 
 
 def breaches(found: DataFrame) -> DataFrame:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import matplotlib
 from matplotlib.axes import Axes
-from matplotlib.dates import ConciseDateFormatter
+from matplotlib.dates import ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 
 from recovery.pipeline.audit.course import Course
+from recovery.pipeline.audit.findings import SHOWN
 from recovery.pipeline.audit.names import BREACHES
 from recovery.pipeline.audit.report import Report
 
@@ -25,11 +26,10 @@ GOOD, BAD, CALM, WARM = "#17692c", "#b00020", "#1f5fa8", "#c46a00"
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
 table { border-collapse: collapse; margin: 1rem 0; } td, th { padding: .15rem .8rem; border-bottom: 1px solid #ddd; }
-th { text-align: left; } td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+th { text-align: left; } td { font-variant-numeric: tabular-nums; vertical-align: top; }
+td:last-child { overflow-wrap: anywhere; }
 .good { color: #17692c; } .bad { color: #b00020; font-weight: 600; } svg { max-width: 100%; height: auto; }
 """
-EVENTS = ("node", "generation", "position", "kind", "transaction", "xid", "queue", "replication_id", "commit", "detail")
-"""Columns of evidence"""
 
 
 def write_page(path: Path, report: Report) -> None:
@@ -56,9 +56,9 @@ def _breaches(report: Report) -> Iterable[str]:
         yield f'<h2 class="bad">{breach.promise} {name}: {count:,}</h2><p>{html.escape(breach.meaning)}</p>'
         for finding in report.findings:
             if finding.name == name:
-                rows = ([_cell(row[column]) for column in EVENTS] for row in finding.events())
+                rows = ([_cell(cell) for cell in row] for row in finding.shown())
                 summary = f"<summary>{html.escape(finding.subject)}</summary>"
-                yield f"<details>{summary}{_table(EVENTS, rows)}</details>"
+                yield f"<details>{summary}{_table(SHOWN, rows)}</details>"
 
 
 def _tables(report: Report) -> Iterable[str]:
@@ -167,14 +167,16 @@ def _flow(course: Course) -> Figure | None:
     figure = Figure(figsize=(WIDTH, 1.4 * len(queues) + 0.4), layout="constrained")
     plots = figure.subplots(len(queues), 1, sharex=True, squeeze=False)[:, 0]
     times = course.times()
+    edges = date2num([*times, times[-1] + timedelta(seconds=course.seconds)])  # type: ignore[no-untyped-call]
     for queue, plot in zip(queues, plots, strict=True):
         flows = {each.at: each for each in course.flows if each.queue == queue}
         for label, colour, name in (("in", CALM, "put"), ("out", WARM, "taken")):
             values = [getattr(flows[at], name) / course.seconds if at in flows else 0.0 for at in times]
-            plot.step(times, values, where="post", color=colour, label=label)
+            plot.stairs(values, edges, baseline=None, color=colour, label=label)
         plot.set_title(queue, fontsize="small", loc="left")
         plot.set_ylabel("messages/s")
         plot.set_ylim(bottom=0)
+        plot.xaxis_date()
         _dates(plot, course)
     _legend(plots[0])
     return figure

@@ -88,6 +88,8 @@ def test_every_planted_breach_is_found_by_name_and_nothing_else(spark: SparkSess
         assert finding["evidence"] or finding["name"] in ("hole", "lost"), finding
         assert finding["name"] != "disobeyed" or {"prepare", "decide"} <= {row["kind"] for row in finding["evidence"]}
     assert [doubt["word"] for doubt in report["in_doubt"]] == [None, "decisions.log says roll back"]
+    apart = {view["queue"]: view["apart"] for view in report["queues"]}
+    assert apart["feed"] == {night.tail: 2} and apart["plain"][night.late] and not apart["billing"]
     assert spark.read.parquet(str(out / "findings")).count() == len(found)
     evidence = spark.read.parquet(str(out / "evidence")).select("transaction").distinct().collect()
     assert {each["transaction"] for each in found} <= {None, *(row["transaction"] for row in evidence)}

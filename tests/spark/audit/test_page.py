@@ -6,6 +6,7 @@ import math
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+from matplotlib.patches import StepPatch
 
 from recovery.pipeline.audit import page
 from recovery.pipeline.audit.course import Course, Flow, Interval
@@ -15,12 +16,15 @@ BEGAN = datetime(2026, 1, 31, 23, 59, 57, tzinfo=UTC)
 
 
 def test_what_all_logs_hold_alike_is_shown_once() -> None:
+    same = {"time": BEGAN, "generation": 2, "position": 7, "kind": "decide", "transaction": 1}
     rows = [
-        {"node": node, "time": BEGAN, "xid": xid, "position": 7, "kind": "decide", "commit": commit}
+        {**same, **dict.fromkeys(("queue", "replication_id", "detail")), "node": node, "xid": xid, "commit": commit}
         for node, xid, commit in (("a", None, True), ("b", "1:g:", True), ("c", "1:g:", False))
     ]
     finding = Finding("two-decisions", "P6", 1, *[None] * 9, rows)  # type: ignore[arg-type]
-    assert [(row["node"], row["commit"]) for row in finding.events()] == [("a, b", True), ("c", False)]
+    assert finding.shown() == [
+        (nodes, "2.7", "decide", "0-1", "", "", outcome) for nodes, outcome in (("a, b", "commit"), ("c", "rollback"))
+    ]
 
 
 def test_a_pause_is_drawn_as_one() -> None:
@@ -32,6 +36,7 @@ def test_a_pause_is_drawn_as_one() -> None:
     assert course.times() == [BEGAN + timedelta(seconds=each) for each in (0, 3, 6)]
     latency, flow = page._latency(course), page._flow(course)
     assert latency is not None and flow is not None
-    for figure, expected in ((latency, [5.0, math.nan, 5.0]), (flow, [4 / 3, 0.0, 4 / 3])):
-        np.testing.assert_equal(np.asarray(figure.axes[0].lines[0].get_ydata()), np.array(expected))
+    np.testing.assert_equal(np.asarray(latency.axes[0].lines[0].get_ydata()), np.array([5.0, math.nan, 5.0]))
+    [steps, _] = flow.axes[0].patches
+    assert isinstance(steps, StepPatch) and list(steps.get_data().values) == [4 / 3, 0.0, 4 / 3]
     assert latency.axes[0].get_xlim() == flow.axes[0].get_xlim()
