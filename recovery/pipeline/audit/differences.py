@@ -27,14 +27,8 @@ BUCKETS = 4096
 LEAST = 1024
 PRINT = ("count(*) AS rows", "sum(shiftright(mark, 24)) AS total", "bit_xor(mark) AS mixed")
 """An order-insensitive fingerprint. The sum is of 40 bits each, so that it cannot overflow."""
-HEAD = (
-    "min(kind) AS kind",
-    "min(transaction) AS transaction",
-    "min(commit) AS commit",
-    "min(queue) AS queue",
-    "min(queue_id) AS queue_id",
-)
-"""What the rows of one event have in common."""
+HEAD = ("kind", "transaction", "commit", "queue", "queue_id", "globally")
+"""What the rows of one event have in common; ``globally``: of a decision on a global transaction."""
 
 
 class Bucket(NamedTuple):
@@ -62,8 +56,9 @@ def compare(facts: DataFrame, stream: Stream) -> Comparison:
     if not suspects:
         return Comparison(suspects)
     rows = _rows_in(facts.filter(compared(stream.reaches)), suspects)
+    rows = rows.withColumn("globally", F.expr("if(kind = 'decide-global', xid, NULL)"))
     events = rows.groupBy("position", "node").agg(
-        F.expr(f"struct({', '.join(PRINT)})").alias("print"), *[F.expr(each) for each in HEAD]
+        F.expr(f"struct({', '.join(PRINT)})").alias("print"), *[F.min(each).alias(each) for each in HEAD]
     )
     events = events.withColumn("read", within(stream.parts)).localCheckpoint()
     votes = events.groupBy("position", "print").agg(
@@ -144,11 +139,11 @@ def _table(session: SparkSession, ranges: Sequence[Sequence[int]]) -> DataFrame:
 def _odd(apart: DataFrame, events: DataFrame) -> DataFrame:
     """A row for each node and position where it does not hold what is right: the right event, and its own or none."""
     right = events.select(
-        "position", F.col("node").alias("right_node"), "print.rows", "kind", "transaction", "commit", "queue_id"
+        "position", F.col("node").alias("right_node"), "print.rows", *[name for name in HEAD if name != "queue"]
     )
     own = events.select(
         "position", "node", F.col("print").alias("own_print"), F.col("print.rows").alias("own_rows"),
-        *[F.col(name).alias(f"own_{name}") for name in ("kind", "transaction", "commit", "queue", "queue_id")],
+        *[F.col(name).alias(f"own_{name}") for name in HEAD],
     )  # fmt: skip
     # a log that begins behind the declaration of a queue may not know its name
     names = {
@@ -172,38 +167,39 @@ def _odd(apart: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def differing(comparison: Comparison) -> DataFrame | None:
-    """A finding for each transaction, and for each queue outside transactions, that nodes hold differently."""
+    """A finding for each transaction, global transaction, and queue outside them, that nodes hold differently."""
     if comparison.odd is None:
         return None
     right = comparison.odd.selectExpr(
-        "node", "transaction", "queue", "position", "kind", "commit", "rows", "false AS own"
+        "node", "transaction", "globally", "queue", "position", "kind", "commit", "rows", "false AS own"
     )
     own = comparison.odd.filter("own_kind IS NOT NULL").selectExpr(
-        "node", "own_transaction", "own_queue", "position", "own_kind", "own_commit", "own_rows", "true"
+        "node", "own_transaction", "own_globally", "own_queue", "position", "own_kind", "own_commit", "own_rows", "true"
     )
     both = right.union(own).withColumn("queue", F.expr("if(transaction IS NULL, queue, NULL)"))
-    summed = both.groupBy("node", "transaction", "queue").agg(
+    decides = "kind IN ('decide', 'decide-global')"
+    summed = both.groupBy("node", "transaction", "globally", "queue").agg(
         F.min("position").alias("position"),
         F.count_distinct("position").alias("positions"),
         *[
-            F.expr(f"{function}(if(kind = 'decide' AND own = {side}, {value}, NULL)) AS {name}")
+            F.expr(f"{function}(if({decides} AND own = {side}, {value}, NULL)) AS {name}")
             for side, prefix in (("false", "right"), ("true", "own"))
             for function, value, name in (
                 ("bool_or", "commit", f"{prefix}_commit"),
                 ("bool_or", "NOT commit", f"{prefix}_abort"),
             )
         ],
-        F.expr("sum(if(kind = 'decide', 0, if(own, -rows, rows))) AS lacking"),
+        F.expr(f"sum(if({decides}, 0, if(own, -rows, rows))) AS lacking"),
     )
     name = F.expr(
-        "CASE WHEN transaction IS NULL THEN 'differs'"
+        "CASE WHEN transaction IS NULL AND globally IS NULL THEN 'differs'"
         " WHEN right_commit AND own_abort OR right_abort AND own_commit THEN 'two-decisions'"
         " WHEN right_commit AND own_commit IS NULL OR own_commit AND right_commit IS NULL THEN 'half-committed'"
         " WHEN lacking != 0 THEN 'partial' ELSE 'differs' END"
     )
     found = (
         summed.withColumn("name", name)
-        .groupBy("name", "transaction", "queue")
+        .groupBy("name", "transaction", "globally", "queue")
         .agg(
             F.array_sort(F.collect_set("node")).alias("nodes"),
             F.min("position").alias("position"),

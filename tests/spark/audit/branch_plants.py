@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.spark.audit.fates import CUT, GLOBALLY, LATER, LOGGED, LOSER, PAIR, ZOMBIE
-from txobserver.events import DtxDecision, DtxOpen, DtxPrepare
+from tests.spark.audit.fates import CUT, GLOBALLY, LATER, LOGGED, LOSER, PAIR, SLOW, ZOMBIE
+from txobserver.events import DtxDecision, DtxOpen, DtxPrepare, GlobalDecision
 from txobserver.xid import Xid
 
 if TYPE_CHECKING:
@@ -68,7 +68,19 @@ def _against_the_coordinator(ground: Ground) -> set[Found]:
     return {("disobeyed", _number_of(ground, LOGGED))}
 
 
+def _globally_decided_otherwise_on_one_node(ground: Ground) -> set[Found]:
+    log = ground.night.logs[ground.night.tail]
+    [(at, decision)] = [
+        (at, stored.event)
+        for at, stored in log.items()
+        if isinstance(stored.event, GlobalDecision) and stored.event.gtrid == SLOW.gtrid
+    ]
+    other = GlobalDecision(decision.format_id, decision.gtrid, not decision.commit, decision.at_ms)
+    ground.night.change(at, other, ground.night.tail)
+    return {("two-decisions", str(SLOW.globally))}
+
+
 PLANTS = (
     _rolled_back_against_a_commit, _by_the_next_primary, _by_a_later_primary, _committed_against_a_rollback,
-    _not_fenced, _one_of_a_pair, _against_the_coordinator,
+    _not_fenced, _one_of_a_pair, _against_the_coordinator, _globally_decided_otherwise_on_one_node,
 )  # fmt: skip
