@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from tests.spark.audit.fates import log_of_decisions
 from tests.spark.audit.night import Night
 from tests.spark.audit.plants import HOLES, Found, plant, subject
 from tests.spark.standalone import StandaloneCluster
@@ -34,12 +35,13 @@ def told(report: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("breached", [False, True], ids=["well", "breached"])
 def test_an_audit_on_a_cluster(standalone: StandaloneCluster, tmp_path: Path, breached: bool) -> None:
-    """Over directories of nodes, with the clients' history; every breach is planted that leaves a log readable."""
+    """Over nodes' directories, with history and decision log; every breach is planted that leaves a log readable."""
     night = Night()
     planted: set[Found] = plant(night, HOLES) if breached else set()
     night.write_changed(tmp_path / "stores")
     night.write_history(tmp_path / "history.parquet")
-    options = ("--history", "history.parquet")
+    log_of_decisions(tmp_path / "decisions.log", commit=not breached)
+    options = ("--history", "history.parquet", "--decisions", "decisions.log")
     master = ("--master", standalone.url)
     on_cluster = audit(tmp_path, *options, *master, "--parquet", "out", environment=standalone.environment)
     assert on_cluster.returncode == int(breached), on_cluster.stderr[-2000:]
