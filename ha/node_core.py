@@ -75,9 +75,13 @@ class NodeCore:
         """Whether this node is primary still, and its lease may be another's by now."""
         return self.primary is not None and self.keeper is not None and not self.failed and self.keeper.expired(now)
 
-    def look_at_clock(self, now: float, wall_ms: int) -> None:
-        """The time, to be told before anything else is: who has overslept answers nothing that came meanwhile."""
+    def set_clock(self, now: float, wall_ms: int) -> None:
+        """The time, to be told before ``on_stored``: a renewal that was made in time counts, however late one hears."""
         self.now, self.wall_ms = now, wall_ms
+
+    def look_at_clock(self, now: float, wall_ms: int) -> None:
+        """The time, to be told before anything else: who has overslept answers nothing that came meanwhile."""
+        self.set_clock(now, wall_ms)
         if self.overslept(now):
             self._step_down("the lease could not be renewed in time")
 

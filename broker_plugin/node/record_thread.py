@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from ha.coordination import CasConflict, Coordination, CoordinationError, Record
@@ -21,6 +21,7 @@ class RecordThread:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="coordination")
         self._reading = False
         self._complaint = ""
+        self._changes: dict[Future[Any], Callable[[Any], None]] = {}
 
     def read(self, on_record: Callable[[Record | None], None]) -> None:
         """Read the record, unless a read is on its way already. Errors are logged and the next read tries again."""
@@ -54,7 +55,20 @@ class RecordThread:
             else:
                 failed()
 
-        self._submit(lambda: self._coordination.compare_and_set(expected, record), done)
+        change = self._executor.submit(self._coordination.compare_and_set, expected, record)
+        self._changes[change] = done
+        asyncio.wrap_future(change).add_done_callback(lambda f: None if f.cancelled() else self._answer(change))
+
+    def wait(self, seconds: float) -> None:
+        """Deliver the answers to changes that are on their way at once, if they come within so many seconds."""
+        if self._changes:
+            for change in wait(list(self._changes), seconds).done:
+                self._answer(change)
+
+    def _answer(self, change: Future[Any]) -> None:
+        done = self._changes.pop(change, None)
+        if done is not None:
+            done(change)
 
     def stop(self) -> None:
         """Finish what is on its way, and let go of the store."""

@@ -38,6 +38,9 @@ from txobserver.store import StoreError
 
 log = logging.getLogger("txha.node")
 TICK = 0.02
+PATIENCE = 0.1
+"""Seconds that a primary whose lease seems to be over waits for the answer to its last renewal: a long turn, of a large
+transaction, may have kept it from being asked for and read."""
 
 
 def now() -> float:
@@ -92,10 +95,21 @@ class Shell:
             self._guarded(call)
             self.due()
 
+    def _stored(self, call: Callable[[], None]) -> None:
+        """A change of the record has been made: told before the clock is looked at, since it may be a renewal."""
+        if not self._stopped:
+            self._tell(self.core.set_clock, call)
+            self.due()
+
     def _guarded(self, call: Callable[[], None]) -> None:
+        if self.core.overslept(now()):
+            self._records.wait(PATIENCE)
+        self._tell(self.core.look_at_clock, call)
+
+    def _tell(self, clock: Callable[[float, int], None], call: Callable[[], None]) -> None:
         """An error in the core leaves it in a state that nobody has thought of: the node stops at once, unanswered."""
         try:
-            self.core.look_at_clock(now(), wall_ms())
+            clock(now(), wall_ms())
             call()
         except Exception:
             log.exception("an error in the core")
@@ -214,7 +228,7 @@ class Shell:
         self._records.compare_and_set(
             effect.expected,
             record,
-            lambda stored: self.report(lambda: self.core.on_stored(effect, stored)),
+            lambda stored: self._stored(lambda: self.core.on_stored(effect, stored)),
             lambda current: self.report(lambda: self.core.on_conflict(effect, current)),
             lambda: self.report(lambda: self.core.on_cas_failed(effect)),
         )

@@ -85,11 +85,12 @@ class MemoryNode:
     def state(self) -> str:
         return self.core.state
 
-    def report(self, call: Callable[[], None]) -> None:
-        """Tell the core that something happened, and carry out what it answers."""
+    def report(self, call: Callable[[], None], stored: bool = False) -> None:
+        """Tell the core that something happened, or that a change of the record was stored; carry out its answer."""
         if self.stopped is not None:
             return
-        self.core.look_at_clock(self.cluster.now, int(self.cluster.now * 1000))
+        clock = self.core.set_clock if stored else self.core.look_at_clock
+        clock(self.cluster.now, int(self.cluster.now * 1000))
         call()
         self.core.settle()
         while effects := self.core.take_effects():
@@ -259,7 +260,7 @@ class MemoryCluster:
                 node.report(lambda: core.on_conflict(effect, current))
             return
         if report:
-            node.report(lambda: core.on_stored(effect, stored))
+            node.report(lambda: core.on_stored(effect, stored), stored=True)
 
     def run(self, until: Callable[[], bool], seconds: float = 20.0) -> None:
         """Turn until the condition holds; fails after this much of the cluster's own time."""

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
-from broker_plugin.node.shell import Shell
+import pytest
+
+from broker_plugin.node.record_thread import RecordThread
+from broker_plugin.node.shell import PATIENCE, Shell
+from txobserver.effects import CompareAndSet
 
 
 class BrokenCore:
@@ -30,6 +35,13 @@ class BrokenCore:
 
     def take_effects(self) -> list[Any]:
         return []
+
+
+class NoRecords:
+    """No change is on its way."""
+
+    def wait(self, seconds: float) -> None:
+        """Nothing."""
 
 
 async def test_an_error_in_the_core_stops_the_node_at_once() -> None:
@@ -63,7 +75,8 @@ async def test_who_has_overslept_settles_that_before_it_takes_anything() -> None
     turns: list[int] = []
     core.settle = lambda: turns.append(1)
     nothing: Any = None
-    shell = Shell(core, nothing, nothing, 0.2, lambda reason: None)
+    records: Any = NoRecords()
+    shell = Shell(core, nothing, records, 0.2, lambda reason: None)
     shell.look_at_clock()
     await asyncio.sleep(0.01)
     assert not turns, "nothing has changed"
@@ -72,3 +85,53 @@ async def test_who_has_overslept_settles_that_before_it_takes_anything() -> None
     assert not core.asleep
     await asyncio.sleep(0.01)
     assert turns == [1]
+
+
+class LeasedCore(BrokenCore):
+    """A primary whose lease is over, unless it hears that it was renewed."""
+
+    asleep = True
+    stepped_down = False
+
+    def look_at_clock(self, now: float, wall_ms: int) -> None:
+        self.stepped_down = self.stepped_down or self.asleep
+
+    def set_clock(self, now: float, wall_ms: int) -> None:
+        """Nothing."""
+
+    def on_stored(self, asked: CompareAndSet, record: Any) -> None:
+        self.asleep = False
+
+    def settle(self) -> None:
+        """Nothing."""
+
+
+class SlowStore:
+    """Makes every change, after so many seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def compare_and_set(self, expected: int, record: Any) -> Any:
+        time.sleep(self._seconds)
+        return record
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(("seconds", "stays"), [(PATIENCE / 10, True), (PATIENCE * 20, False)])
+async def test_a_renewal_whose_answer_was_not_read_yet_counts(seconds: float, stays: bool) -> None:
+    """Two branches of 100,000 messages were committed in one turn: the lease was given up, and had been renewed."""
+    core: Any = LeasedCore()
+    store: Any = SlowStore(seconds)
+    records = RecordThread(store)
+    nothing: Any = None
+    shell = Shell(core, nothing, records, 0.2, lambda reason: None)
+    effect: Any = CompareAndSet(1, nothing)
+    shell._compare_and_set(effect)
+    shell.look_at_clock()
+    assert core.stepped_down == (not stays)
+    records.stop()
+    await asyncio.sleep(0.01)
+    assert not core.asleep, "what was stored is told in any case"

@@ -159,10 +159,11 @@ class Process:
 
     # -- turns
 
-    def report(self, call: Callable[[], None]) -> None:
-        """Something happened: tell the core; a turn is due."""
+    def report(self, call: Callable[[], None], stored: bool = False) -> None:
+        """Something happened: tell the core; a turn is due. ``stored``: it is a change of the record that was made."""
         if self.failed is None:
-            self._set_clocks()
+            clock = self.core.set_clock if stored else self.core.look_at_clock
+            clock(self.clock(), int(self.world.now * 1000))
             call()
             self._due()
 
@@ -299,7 +300,7 @@ class Process:
 
         def done(outcome: Record | CasConflict | CoordinationError) -> None:
             if isinstance(outcome, Record):
-                self.arrives(lambda: self.core.on_stored(effect, outcome))
+                self._take(lambda: self.report(lambda: self.core.on_stored(effect, outcome), stored=True))
             elif isinstance(outcome, CasConflict):
                 self.arrives(lambda: self.core.on_conflict(effect, outcome.current))
             else:
