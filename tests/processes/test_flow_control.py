@@ -19,7 +19,7 @@ from tests.processes.flood import COMMITTED, ENDLESS, PLAIN, Flood, deaf_consume
 from txobserver.ids import MAX_TRANSACTION_BYTES
 
 MIB = 1 << 20
-BOUND = 450 * MIB
+BOUND = 500 * MIB
 """64 MiB of recent frames, 32 MiB of backlog as events and as bytes, two layers of changes, and what Python leaves.
 
 Beside it every node holds what is in open transactions (``held``).
