@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from broker_plugin.cli.asking import BadArgument, Json
-from recovery.pipeline.session import PipelineError, check_installed, reason, spark_session
+from recovery.pipeline.errors import PipelineError, reason
+from recovery.pipeline.session import check_installed, spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable

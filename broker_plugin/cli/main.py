@@ -148,7 +148,7 @@ def main() -> None:
 
 def command_line() -> None:
     """Carry out a command: errors are one sentence on stderr, exit status 2 for what the user can mend."""
-    from recovery.pipeline.session import PipelineError
+    from recovery.pipeline.errors import PipelineError
     from txobserver.store import StoreError
 
     try:

@@ -31,8 +31,8 @@ def settle_spark(
         raise BadArgument("dtx settle-spark needs pika: pip install 'txha[spark]'")
     from broker_plugin.cli.tables import left_by_spark_table
     from recovery.dtx.errors import Error
+    from recovery.pipeline.errors import PipelineError
     from recovery.pipeline.queues.settle import UNDECIDED, settle
-    from recovery.pipeline.session import PipelineError
 
     try:
         left = settle(broker.split(","), give_up or [], patience)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.packaging import package_code
 
 if TYPE_CHECKING:
@@ -36,13 +36,6 @@ EMBEDDED = {
 }
 """Only on the master ``local``: it listens on loopback and has the processors of this machine. Rows come from Python's
 processes by Unix sockets, which takes a tenth less than TCP."""
-
-RAISED = r"^\w[\w.]*(?:Error|Exception): .+"
-"""The last line of a traceback of Python"""
-
-
-class PipelineError(Exception):
-    """The pipeline cannot do what was asked; one sentence says why, and what to do."""
 
 
 def spark_session(
@@ -94,13 +87,6 @@ def register(session: SparkSession) -> None:
 
     session.dataSource.register(TxhaSource)
     session.dataSource.register(QueueSource)
-
-
-def reason(error: Exception) -> str:
-    """What one of our own errors said that Spark has wrapped in Java's stack and its own; else its first line."""
-    text = str(error)
-    said = re.findall(r"(?:PipelineError|Store\w+|LogReclaimed): (.+)", text) or re.findall(RAISED, text, re.MULTILINE)
-    return str(said[-1]) if said else text.split("\n", 1)[0]
 
 
 def check_installed() -> None:

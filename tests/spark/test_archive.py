@@ -23,9 +23,9 @@ from recovery.pipeline.archive.job import ArchiveJob, add_files, news, sweep
 from recovery.pipeline.archive.lake import Lake
 from recovery.pipeline.archive.reading import archive_rows
 from recovery.pipeline.archive.upkeep import compact, remove_unnamed, retain
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.node import node_table
 from recovery.pipeline.rows.events import events_of
-from recovery.pipeline.session import PipelineError
 from tests.examples import examples
 from tests.spark.events import STORY, apply_up_to, write_node
 from tests.spark.test_source import FILTERS, read_with

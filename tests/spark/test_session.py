@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from recovery.pipeline.session import reason
+from recovery.pipeline.errors import reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MISSING = """
-from recovery.pipeline.session import PipelineError, spark_session
+from recovery.pipeline.errors import PipelineError
+from recovery.pipeline.session import spark_session
 try:
     spark_session()
 except PipelineError as error:
@@ -36,7 +37,7 @@ def test_a_missing_java_is_said() -> None:
     ("text", "said"),
     [
         ("[A] Failed:\nTraceback\n  File\nImportError: No module x\n\nat org", "ImportError: No module x"),
-        ("[A] Failed:\nTraceback\nrecovery.pipeline.session.PipelineError: say why\nOSError: x", "say why"),
+        ("[A] Failed:\nTraceback\nrecovery.pipeline.errors.PipelineError: say why\nOSError: x", "say why"),
         ("[A] No such column.\nat org", "[A] No such column."),
     ],
 )

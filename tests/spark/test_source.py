@@ -15,9 +15,9 @@ from recovery.log_reader import LogReader
 from recovery.pipeline.archive.files import write_rows
 from recovery.pipeline.archive.job import add_files
 from recovery.pipeline.archive.lake import Lake
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.node import node_table
 from recovery.pipeline.selection import Selection
-from recovery.pipeline.session import PipelineError
 from recovery.pipeline.source.batch import BatchReader, condition_of
 from recovery.pipeline.source.options import parse_options
 from recovery.pipeline.source.ranges import LogRange

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from recovery.log import LogReclaimed
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.node import node_table
 from recovery.pipeline.selection import Selection
-from recovery.pipeline.session import PipelineError
 from recovery.pipeline.source.options import parse_options
 from recovery.pipeline.source.places import Directory
 from recovery.pipeline.source.ranges import LogRange

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from recovery.crash_points import crash_point
 from recovery.pipeline.archive.files import write_rows
 from recovery.pipeline.archive.lake import FileEntry, Gap, Lake, Manifest
-from recovery.pipeline.session import PipelineError, reason
+from recovery.pipeline.errors import PipelineError, reason
 from recovery.pipeline.source.options import parse_options
 from recovery.pipeline.source.places import places_of
 from txobserver.ids import Position

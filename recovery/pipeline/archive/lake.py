@@ -21,7 +21,7 @@ import msgspec
 
 from recovery.crash_points import crash_point
 from recovery.files import REAL_FILES
-from recovery.pipeline.session import PipelineError
+from recovery.pipeline.errors import PipelineError
 from txobserver.ids import Position
 
 FORMAT_VERSION = 1

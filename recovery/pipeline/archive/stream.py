@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from recovery.pipeline.archive.lake import FileEntry, Lake
 from recovery.pipeline.archive.reading import archive_rows
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.rows.events import events_of
-from recovery.pipeline.session import PipelineError
 from txobserver.events import Event
 from txobserver.ids import Position
 from txobserver.store import StoreDamaged

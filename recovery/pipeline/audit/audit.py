@@ -21,7 +21,7 @@ from recovery.pipeline.audit.messages import flow_of, messages_of, misled, moves
 from recovery.pipeline.audit.report import Doubt, Operated, QueueView, Report, node_views, notes_on
 from recovery.pipeline.audit.stream import Stream, stream_of
 from recovery.pipeline.audit.transactions import broken, transactions_of, undone
-from recovery.pipeline.session import PipelineError
+from recovery.pipeline.errors import PipelineError
 
 LISTED = 1000
 """So many branches in doubt, and so many that operators decided, are listed, the oldest first"""

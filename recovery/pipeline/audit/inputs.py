@@ -16,8 +16,8 @@ from recovery.coordinator.log import read_decisions
 from recovery.coordinator.names import FORMAT_ID
 from recovery.pipeline.audit.branches import Word
 from recovery.pipeline.audit.clients import COLUMNS
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.schema import ARROW
-from recovery.pipeline.session import PipelineError
 from txobserver.store import StoreError
 from txobserver.xid import Global
 

@@ -40,10 +40,10 @@ from recovery.dtx.errors import (
     UnknownXid,
 )
 from recovery.dtx.with_pika import LOST, DtxConnection
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.names import Batch, batch_of, lock_queue, record_queue, record_xid
 from recovery.pipeline.queues.record import Record, decoded
 from recovery.pipeline.queues.steps import reached
-from recovery.pipeline.session import PipelineError
 from txobserver.outcomes import Outcome
 from txobserver.xid import Global, Xid
 

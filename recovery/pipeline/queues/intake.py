@@ -20,9 +20,9 @@ from pika.exceptions import ChannelClosedByBroker
 from recovery.dtx.conversation import Patience
 from recovery.dtx.errors import OperationalError, OutcomeUnknown, ProgrammingError, RolledBack, UnknownXid
 from recovery.dtx.with_pika import LOST, DtxConnection
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.names import FORMAT
 from recovery.pipeline.queues.options import SourceOptions
-from recovery.pipeline.session import PipelineError
 from txobserver.xid import Xid
 
 PLACE = "x-txha-place"

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from recovery.pipeline.session import PipelineError
+from recovery.pipeline.errors import PipelineError
 
 T = TypeVar("T", bound="Options")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.names import Batch
-from recovery.pipeline.session import PipelineError
 
 
 class Record(msgspec.Struct, frozen=True):

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pika
 import pyarrow as pa
 
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.options import SinkOptions
-from recovery.pipeline.session import PipelineError
 
 BODY = "body"
 TEXT = ("message_id", "content_type", "correlation_id", "type")

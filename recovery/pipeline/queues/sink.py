@@ -17,12 +17,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from recovery.dtx.errors import RolledBack
 from recovery.dtx.with_pika import DtxConnection
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.decisions import Decisions
 from recovery.pipeline.queues.names import JOB, Batch, new_branch
 from recovery.pipeline.queues.options import SinkOptions
 from recovery.pipeline.queues.rows import Publish, publishes
 from recovery.pipeline.queues.steps import reached
-from recovery.pipeline.session import PipelineError
 from txobserver.outcomes import Outcome
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"

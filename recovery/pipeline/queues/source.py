@@ -13,11 +13,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.intake import Delivery, Intake
 from recovery.pipeline.queues.options import SourceOptions
 from recovery.pipeline.queues.places import Offset, offset_of
 from recovery.pipeline.queues.steps import reached
-from recovery.pipeline.session import PipelineError
 
 SCHEMA = (
     "body binary, message_id string, headers map<string, string>, exchange string, routing_key string, "

@@ -10,8 +10,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.schema import ARROW
-from recovery.pipeline.session import PipelineError
 from recovery.pipeline.source.batch import BatchReader
 from recovery.pipeline.source.options import SourceOptions, parse_options
 from recovery.pipeline.source.stream import StreamReader

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.node import Until
 from recovery.pipeline.schema import ARROW
 from recovery.pipeline.selection import Condition, Selection
-from recovery.pipeline.session import PipelineError
 from txobserver.ids import COUNTER_BITS, generated_id
 
 PARTITION_BYTES = 32 << 20

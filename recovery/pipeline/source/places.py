@@ -13,10 +13,10 @@ from recovery.identity import FILE as IDENTITY
 from recovery.log import LogReclaimed
 from recovery.node_log import Mark, NodeLog
 from recovery.pipeline.archive.lake import Lake
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.node import ReadableLog, Until, commit_point, node_name
 from recovery.pipeline.remote import RemoteLog
 from recovery.pipeline.selection import Selection
-from recovery.pipeline.session import PipelineError
 from recovery.pipeline.source.options import SourceOptions
 from txobserver.ids import Position
 from txobserver.store import StoreError

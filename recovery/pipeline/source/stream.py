@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from recovery.pipeline.session import PipelineError
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.source.options import SourceOptions
 from recovery.pipeline.source.places import Extent, Place, places_of
 from recovery.pipeline.source.ranges import LogRange, log_ranges

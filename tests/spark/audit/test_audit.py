@@ -18,7 +18,7 @@ from broker_plugin.cli.main import app
 from python_tests.history import UNKNOWN
 from recovery.pipeline.audit.audit import audit
 from recovery.pipeline.audit.names import BREACHES
-from recovery.pipeline.session import PipelineError
+from recovery.pipeline.errors import PipelineError
 from tests.spark.audit import fates
 from tests.spark.audit.night import RECORDED, Night
 from tests.spark.audit.plants import plant, subject

@@ -14,9 +14,9 @@ from python_tests.processes import LocalCluster
 from recovery.dtx.errors import OperationalError, RolledBack
 from recovery.dtx.two_phase import GlobalState
 from recovery.dtx.with_pika import DtxConnection
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.decisions import Decisions
 from recovery.pipeline.queues.names import Batch, record_queue, record_xid
-from recovery.pipeline.session import PipelineError
 from tests.spark.queues.conftest import Query, drained
 from txobserver.outcomes import Outcome
 from txobserver.xid import Global

@@ -6,11 +6,11 @@ import pika
 import pyarrow as pa
 import pytest
 
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.names import Batch, batch_of, new_branch, record_xid
 from recovery.pipeline.queues.options import SinkOptions, SourceOptions, options_of
 from recovery.pipeline.queues.record import Record, decoded
 from recovery.pipeline.queues.rows import Publish, publishes
-from recovery.pipeline.session import PipelineError
 from txobserver.xid import Xid
 
 

@@ -16,11 +16,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from python_tests.processes import LocalCluster
 from recovery.dtx.with_pika import DtxConnection
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.intake import Intake
 from recovery.pipeline.queues.options import SourceOptions
 from recovery.pipeline.queues.places import Offset, offset_of, packed, unpacked
 from recovery.pipeline.queues.source import QueueReader
-from recovery.pipeline.session import PipelineError
 from txobserver.xid import Xid
 
 Open = Callable[..., QueueReader]

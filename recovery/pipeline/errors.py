@@ -1,0 +1,19 @@
+"""What the pipeline says when it cannot do what was asked."""
+
+from __future__ import annotations
+
+import re
+
+RAISED = r"^\w[\w.]*(?:Error|Exception): .+"
+"""The last line of a traceback of Python"""
+
+
+class PipelineError(Exception):
+    """The pipeline cannot do what was asked; one sentence says why, and what to do."""
+
+
+def reason(error: Exception) -> str:
+    """What one of our own errors said that Spark has wrapped in Java's stack and its own; else its first line."""
+    text = str(error)
+    said = re.findall(r"(?:PipelineError|Store\w+|LogReclaimed): (.+)", text) or re.findall(RAISED, text, re.MULTILINE)
+    return str(said[-1]) if said else text.split("\n", 1)[0]
