@@ -89,7 +89,8 @@ class RemoteLog:
         """Queues declared before a sequence, as far back as the log goes, also those that have been deleted since."""
         found: dict[int, str] = {}
         for frame in self.backwards(before):
-            found = {**declared_by(frame), **found}
+            for number, name in declared_by(frame).items():
+                found.setdefault(number, name)
         return found
 
     def close(self) -> None:

@@ -6,6 +6,8 @@ for people.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pyarrow as pa
 
 ARROW = pa.schema(
@@ -63,6 +65,7 @@ detail          what else the event says, as JSON: operation, name and arguments
 time            when the frame was written, by the primary's clock; nothing decides by it
 """
 
+
 KINDS = (
     "generation",
     "configure",
@@ -82,3 +85,8 @@ KINDS = (
 )
 """Of GenerationStart, Configure, Publish, Settle, Delivered, Purge, TxOpen and DtxOpen, TxEnqueue, TxDequeue, TxPrepare
 and DtxPrepare, TxDecision and DtxDecision, GlobalDecision, Forget, GlobalForget, TxToken."""
+
+
+def columns_of(names: Iterable[str]) -> pa.Schema:
+    """These columns, in this order. Raises KeyError for one that is none."""
+    return pa.schema([ARROW.field(name) for name in names])

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from recovery.pipeline.schema import ARROW
+from recovery.pipeline.schema import ARROW, columns_of
 
 Operation = Literal["=", "<=>", "<", "<=", ">", ">=", "in", "null", "starts", "ends", "contains"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -97,7 +97,7 @@ class Selection:
     def needed(self) -> pa.Schema:
         """The columns that are wanted, and behind them those that are needed to choose the rows."""
         asked = (condition.column for condition in self.conditions)
-        return pa.schema([ARROW.field(name) for name in dict.fromkeys((*self.columns, *asked))])
+        return columns_of(dict.fromkeys((*self.columns, *asked)))
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """What is wanted of a batch, which has the needed columns."""

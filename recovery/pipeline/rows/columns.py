@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -57,12 +58,17 @@ class PooledColumn:
         self._index[rows] = np.where(which < 0, -1, which + len(self._pool))
         self._pool += pool
 
+    @cached_property
+    def _values(self) -> pa.Array:
+        """The pool, once everything has been put; several batches may be cut from one column."""
+        return pa.array(self._pool, self._kind)
+
     def array(self, first: int, last: int) -> pa.Array:
         """See ``Column``."""
         index = self._index[first:last]
         if not self._pool:
             return pa.nulls(len(index), self._kind)
-        return pa.array(self._pool, self._kind).take(pa.array(index, mask=index < 0))
+        return self._values.take(pa.array(index, mask=index < 0))
 
 
 class SlicedColumn:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from dataclasses import replace
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from recovery.pipeline.errors import PipelineError
-from recovery.pipeline.schema import ARROW
+from recovery.pipeline.schema import ARROW, columns_of
 from recovery.pipeline.source.batch import BatchReader
 from recovery.pipeline.source.options import SourceOptions, parse_options
 from recovery.pipeline.source.stream import StreamReader
@@ -29,7 +28,7 @@ class TxhaSource(DataSource):
         return "txha"
 
     def schema(self) -> StructType:
-        return from_arrow_schema(pa.schema([ARROW.field(name) for name in self._parsed.selection.columns]))
+        return from_arrow_schema(columns_of(self._parsed.selection.columns))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(self._with(schema))
