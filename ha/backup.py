@@ -2,23 +2,29 @@
 
 It asks to be attached, cuts what its log has and the primary's has not, persists every frame before it acknowledges
 it, votes on prepares, and applies what has passed the commit point.
+
+It refuses to be overwritten by a primary that lacks what this node knows to have passed the commit point, unless an
+operator has accepted the loss of data since; then it waits for an operator (``older_record_restored``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from ha.history import common_sequence
 from ha.queue_replicator import QueueReplicator, SnapshotMismatch
 from ha.replica import GapInStream, Replica
 from ha.settings import Settings
 from ha.wire import (
     Cancel,
+    Commit,
     Entries,
     Follow,
     ForwardOutcomes,
     ForwardTx,
     Join,
     Leave,
+    Peer,
     QueueChange,
     QueueContent,
     QueueSnapshot,
@@ -44,11 +50,13 @@ class Backup:
         settings: Settings,
         emit: Callable[[Effect], None],
         checkpoint: Callable[[Acknowledge], None],
+        loss_accepted: int = 0,
     ) -> None:
         self.primary = primary
         self.generation = generation
         self.session = 0  # nothing has been asked
         self.attached = False
+        self.refusal: str | None = None
         self._member = member
         self._replica = replica
         self._settings = settings
@@ -59,10 +67,23 @@ class Backup:
         self._checkpoint = checkpoint
         self._replicator: QueueReplicator | None = None
         self._reset: ResetLog | None = None
+        self._loss_accepted = loss_accepted
 
-    def heard(self, now: float) -> None:
-        """The primary has said something to this attachment."""
-        self._heard_at = now
+    def take(self, message: Peer, now: float) -> None:
+        """A message of the primary; what it does not concern itself with is the node's business."""
+        if getattr(message, "session", None) == self.session:
+            self._heard_at = now
+        if isinstance(message, Entries):
+            self.entries(message)
+        elif isinstance(message, Commit):
+            if self._current(message.session):
+                self.commit(message.commit)
+        elif isinstance(message, Follow):
+            self.follow(message)
+        elif isinstance(message, ResyncBegin):
+            self.resync(message)
+        elif isinstance(message, SnapshotPart):
+            self.replicate(message)
 
     def silent(self, now: float) -> bool:
         """Whether the primary has been silent for so long that the attachment must have ended.
@@ -72,14 +93,20 @@ class Backup:
         return self.attached and now - self._heard_at > self._settings.silence
 
     def tick(self, linked: bool, session: int, now: float) -> None:
-        """Ask to be attached, again and again until an answer comes; ``session`` is a number never used before."""
-        if self.attached or not linked or self._replica.durable != self._replica.tail.sequence:
+        """Ask to be attached, again and again until an answer comes; ``session`` is a number never used before.
+
+        A node whose snapshot is whole in memory, and not on its disk yet, is neither whole nor resynchronising: it
+        waits for its checkpoint (``ready_before_the_snapshot_is_durable``).
+        """
+        replica = self._replica
+        if self.attached or self.refusal is not None or not linked or replica.durable != replica.tail.sequence:
+            return
+        if not replica.resyncing and not replica.whole:
             return
         if self._asked_at is not None and now - self._asked_at < self._settings.rejoin_every:
             return
         self._asked_at = now
         self.session = session
-        replica = self._replica
         join = Join(
             self.generation,
             session,
@@ -138,12 +165,34 @@ class Backup:
         """The primary's snapshot will overwrite this node; False if this answers nothing that was asked."""
         if not self.session or message.session != self.session or self.attached:
             return False
+        if self._lacks_what_has_passed(message):
+            self._refuse(message)
+            return False
         self.attached = True
         self._emit(LogLine("resynchronising queue by queue"))
         self._replica.begin_resync()
         self._replicator = QueueReplicator(self.primary, self.session, self._replica, self._emit)
         self._checkpoint(self._acknowledge(0))
         return True
+
+    def _lacks_what_has_passed(self, message: ResyncBegin) -> bool:
+        """Whether the primary's log lacks something that this node has applied, and nobody has accepted its loss."""
+        replica = self._replica
+        if not replica.whole or replica.applied.generation < self._loss_accepted:
+            return False
+        ours, theirs = replica.tail.sequence, message.tail.sequence
+        return common_sequence(message.history, theirs, replica.history, ours) < replica.applied.sequence
+
+    def _refuse(self, message: ResyncBegin) -> None:
+        """Stay out, untouched, until the record changes or an operator decides which of the two logs counts."""
+        self.refusal = (
+            f"this store holds events up to {self._replica.applied} that had passed the commit point, and the primary "
+            f"{self.primary} at {message.tail} lacks some of them: stop all nodes and choose with `txha recover`, "
+            "or discard this store with `txha discard`"
+        )
+        self._emit(LogLine(self.refusal))
+        self._emit(Send(self.primary, Leave(self.generation, self.session, "it refuses to be overwritten")))
+        self.detach(retry_at_once=False)
 
     def replicate(self, message: SnapshotPart) -> None:
         """A part of the snapshot."""

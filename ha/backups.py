@@ -20,7 +20,7 @@ from ha.replica import Replica
 from ha.resync import Resync
 from ha.session import Session
 from ha.settings import Settings
-from ha.wire import Ack, Cancel, Follow, Granted, Join, Missing, Refused
+from ha.wire import Ack, Cancel, Follow, Granted, Join, Leave, Missing, Peer, Refused
 from txobserver.effects import Effect, LogLine, Send
 from txobserver.frames import Frame
 from txobserver.ids import Member, id_text
@@ -122,6 +122,19 @@ class Backups:
         self._emit(Send(node, Refused(self._primary.generation, session, reason)))
 
     # -- what backups report
+
+    def take(self, node: str, message: Peer, log_first: int, now: float) -> None:
+        """A message of this backup."""
+        if isinstance(message, Ack):
+            self.acknowledged(node, message, now)
+        elif isinstance(message, Join):
+            self.join(node, message, log_first, now)
+        elif isinstance(message, Missing):
+            self.missing(node, message, now)
+        elif isinstance(message, Cancel):
+            self.cancel(node, message)
+        elif isinstance(message, Leave):
+            self.leave(node, message.session, message.reason, now)
 
     def acknowledged(self, node: str, ack: Ack, now: float) -> None:
         """A backup's log is durable up to there."""

@@ -4,7 +4,11 @@ A version of the record that stands still for a whole lease, timed on our own cl
 that is longer than ``renew_every`` does not count: nobody was watching, or the clock has jumped. Then every reachable
 member of its ready set is asked how far its log goes, and the greatest position wins, names breaking ties, so that what
 reached any survivor is kept. The compare-and-set demands the very version that was judged: a promotion on a stale ready
-set cannot succeed (``promote_on_stale_ready_read``).
+set cannot succeed (``promote_on_stale_ready_read``), and the loss of data that an operator accepted is accepted for the
+version that it was granted for, and for no other (``accept_data_loss_races_a_new_primary``).
+
+A node whose store is being overwritten by a snapshot never stands, whatever the record says: it holds no state that
+any prefix of the stream leads to (``ready_before_the_snapshot_is_durable``).
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import msgspec
 from ha.coordination import Record
 from ha.settings import Settings
 from ha.wire import Probe, ProbeReply
-from txobserver.effects import CompareAndSet, Effect, Send
+from txobserver.effects import CompareAndSet, Effect, LogLine, Send
 from txobserver.ids import Member, Position
 
 
@@ -38,6 +42,7 @@ class Candidate:
         self._replies: dict[str, Position] = {}
         self._rest_until = 0.0
         self._forcing_at: float | None = None
+        self._granted_for = 0
         self._heard = 0
 
     def observe(self, record: Record, now: float) -> bool:
@@ -59,6 +64,7 @@ class Candidate:
         """An operator accepts the loss of what only other nodes hold: ask whoever can be reached for its generation."""
         assert self.record is not None
         self._forcing_at = now
+        self._granted_for = self.record.version
         self._heard = self.record.generation
         for node in sorted(linked):
             self._emit(Send(node, Probe(self.record.generation, self._round)))
@@ -68,9 +74,13 @@ class Candidate:
         self._heard = max(self._heard, generation)
 
     def _force(self, tail: Position, now: float) -> None:
-        """ready = {self}, in a generation above every reachable one."""
+        """ready = {self}, in a generation above every reachable one, on the version that it was granted for."""
         assert self.record is not None
         self._forcing_at = None
+        if self.record.version != self._granted_for:
+            text = f"the loss of data was accepted for version {self._granted_for} of the record, which is at version"
+            self._emit(LogLine(f"{text} {self.record.version} now: nothing is forced"))
+            return
         generation = max(self.record.generation, tail.generation, self._heard)
         record = msgspec.structs.replace(
             self.record,
@@ -80,13 +90,17 @@ class Candidate:
             ready=(self._me,),
             released=False,
             preferred="",
+            loss_accepted=generation + 1,
         )
         self._propose(CompareAndSet(self.record.version, record), now)
 
-    def tick(self, tail: Position, linked: Collection[str], now: float) -> None:
-        """Ask, wait for replies, propose, as far as each may be done now."""
+    def tick(self, tail: Position, linked: Collection[str], now: float, whole: bool = True) -> None:
+        """Ask, wait for replies, propose, as far as each may be done now; ``whole``: the store holds a state."""
         record = self.record
         self._watch(now)
+        if not whole:
+            self._asked_at = self._forcing_at = None
+            return
         if (
             self._forcing_at is not None
             and not self.in_flight

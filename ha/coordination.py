@@ -26,6 +26,10 @@ class Record(msgspec.Struct, frozen=True):
     """The primary gave its lease up on purpose; candidates need not wait for it to run out."""
     preferred: str = ""
     """The node that should take over after a release."""
+    cluster_id: str = ""
+    """Random identity that the cluster was founded with; empty in a record that is older than such identities."""
+    loss_accepted: int = 0
+    """Generation of the last promotion for which an operator accepted the loss of data; 0 if there was none."""
 
 
 class CoordinationError(Exception):
@@ -73,3 +77,8 @@ class MemoryCoordination:
             raise CasConflict(self.record)
         self.record = msgspec.structs.replace(record, version=expected + 1)
         return self.record
+
+
+def first_record(cluster: str, cluster_id: str, founder: Member) -> Record:
+    """The record that an operator founds a cluster with: its first member may stand at once, in generation 1."""
+    return Record(cluster, 1, 0, None, (founder,), released=True, cluster_id=cluster_id)

@@ -20,12 +20,13 @@ from ha.coordination import Record
 from ha.handover import Handover
 from ha.node_state import ACTIVE, CATCHUP, NODE_TABLE, READY, RECOVERING
 from ha.primary import Primary
+from ha.record_gate import RecordGate
 from ha.record_keeper import RecordKeeper
 from ha.replica import Replica
 from ha.settings import Settings
 from txobserver.effects import CompareAndSet, Effect, LogLine, ReadRecord, ResetLog, Send, Stop
 from txobserver.frames import Frame
-from txobserver.ids import Member
+from txobserver.ids import Member, Position
 from txobserver.ledger import Host
 
 
@@ -33,7 +34,15 @@ class NodeCore:
     """The state machines of one node, wired together."""
 
     def __init__(
-        self, cluster: str, member: Member, replica: Replica, host: Host, settings: Settings, log_first: int
+        self,
+        cluster: str,
+        member: Member,
+        replica: Replica,
+        host: Host,
+        settings: Settings,
+        log_first: int,
+        cluster_id: str = "",
+        first_session: int = 0,
     ) -> None:
         self.now = 0.0
         self.wall_ms = 0
@@ -49,13 +58,14 @@ class NodeCore:
         self.linked: set[str] = set()
         self.failed: str | None = None
         self._cluster = cluster
+        self._gate = RecordGate(cluster_id, replica, self._emit)
         self._member = member
         self._host = host
         self._settings = settings
         self._effects: list[Effect] = []
         self._candidate = Candidate(member, settings, self._emit)
         self._checkpointing = Checkpointing(replica, settings, self._emit)
-        self._sessions = 0
+        self._sessions = first_session
         self._handover = Handover(host, self._emit)
         replica.contents.table.outcomes.keep(settings.outcomes_kept, settings.outcome_seconds)
 
@@ -97,7 +107,7 @@ class NodeCore:
             self.backups.tell_commit(self.now)
             self._handover.release_if_quiet(self.backups, self.keeper, self.replica.tail.sequence, self.now)
             return
-        self._candidate.tick(self.replica.tail, self.linked, self.now)
+        self._candidate.tick(self.replica.tail, self.linked, self.now, self.replica.whole)
         if self.backup:
             if self.backup.silent(self.now):
                 self._emit(LogLine(f"{self.backup.primary} is silent, asking to be attached again"))
@@ -169,8 +179,13 @@ class NodeCore:
             return
         if record is None:
             self._found_cluster()
-        elif self._candidate.observe(record, self.now):
+        elif self._gate.admits(record, self._candidate.record) and self._candidate.observe(record, self.now):
             self._adopt(record)
+
+    @property
+    def waits_for_operator(self) -> str | None:
+        """Why this node stays out of the cluster until an operator decides, in one sentence; None if it does not."""
+        return self._gate.refused or (self.backup.refusal if self.backup else None)
 
     def on_stored(self, asked: CompareAndSet, record: Record) -> None:
         """Our compare-and-set has been made, and synced. One that was sent in a role given up since is only read."""
@@ -197,8 +212,8 @@ class NodeCore:
                 self._step_down("the lease was handed over" if self.keeper.released else "another node is primary")
         elif self._candidate.in_flight is asked:
             self._candidate.settled()
-        if current is not None and not self.keeper and self._candidate.observe(current, self.now):
-            self._adopt(current)
+        if current:
+            self.on_record(current)
 
     def on_cas_failed(self, asked: CompareAndSet) -> None:
         """The outcome of our compare-and-set is unknown."""
@@ -226,7 +241,8 @@ class NodeCore:
             self._candidate.heard(generation)
             self._emit(ReadRecord())
         if isinstance(message, wire.Probe):
-            self._emit(Send(node, wire.ProbeReply(generation, message.round, self._member, self.replica.tail)))
+            tail = self.replica.tail if self.replica.whole else Position(0, 0)
+            self._emit(Send(node, wire.ProbeReply(generation, message.round, self._member, tail)))
         elif isinstance(message, wire.ProbeReply):
             self._candidate.reply(message)
         elif self.primary and self.backups:
@@ -234,16 +250,23 @@ class NodeCore:
         elif self.backup and node == self.backup.primary and generation == self.backup.generation:
             self._to_backup(self.backup, message)
 
-    def promote(self, accept_data_loss: bool) -> str | None:
-        """An operator wants this node to be primary; returns why not, if it cannot be."""
+    def promote(self, accept_data_loss: bool, version: int = 0) -> str | None:
+        """An operator wants this node to be primary; returns why not, if it cannot be.
+
+        The loss of data is accepted for one version of the record: ``version``, or 0 for the one that is known here.
+        """
         record = self.record
         if self.primary:
             return "this node is the primary already"
-        if record is None:
-            return "the coordination record has not been read yet"
+        if record is None or self._gate.refused:
+            return self._gate.refused or "the coordination record has not been read yet"
         if accept_data_loss:
+            if version not in (0, record.version):
+                return f"the record is at version {record.version} and not at {version}: look again what would be lost"
             if not self._candidate.vacant(record):
                 return "the primary is alive; hand over with a ready backup instead of losing data"
+            if not self.replica.whole:
+                return "this store is being overwritten by a snapshot and holds no whole state; choose another node"
             self._candidate.force(self.linked, self.now)
         elif self.backup and self.state == READY:
             self._emit(Send(self.backup.primary, wire.Handover(self.generation, self.backup.session)))
@@ -263,41 +286,21 @@ class NodeCore:
         assert self.primary and self.backups
         if message.generation > self.generation:  # type: ignore[union-attr]
             return  # the record will tell us soon
-        if isinstance(message, wire.Ack):
-            self.backups.acknowledged(node, message, self.now)
-        elif isinstance(message, wire.Join):
-            self.backups.join(node, message, self.log_first, self.now)
-        elif isinstance(message, wire.Missing):
-            self.backups.missing(node, message, self.now)
-        elif isinstance(message, wire.Cancel):
-            self.backups.cancel(node, message)
-        elif isinstance(message, wire.Leave):
-            self.backups.leave(node, message.session, message.reason, self.now)
-        elif isinstance(message, wire.Handover) and self.backups.may_succeed(node, message.session):
+        if isinstance(message, wire.Handover) and self.backups.may_succeed(node, message.session):
             self._begin_handover(node)
+        else:
+            self.backups.take(node, message, self.log_first, self.now)
 
     def _to_backup(self, backup: Backup, message: wire.Peer) -> None:
-        if getattr(message, "session", None) == backup.session:
-            backup.heard(self.now)
-        if isinstance(message, wire.Entries):
-            backup.entries(message)
-            if not backup.attached:
-                self._detached(retry_at_once=False)
-        elif isinstance(message, wire.Commit):
-            if backup.attached and message.session == backup.session:
-                backup.commit(message.commit)
-        elif isinstance(message, wire.Follow):
-            if backup.follow(message):
-                self._move("attached")
-                if self._candidate.record and self._member in self._candidate.record.ready:
-                    self._move("granted")
-        elif isinstance(message, wire.ResyncBegin):
-            if backup.resync(message):
-                self._move("attached")
-        elif isinstance(message, wire.SnapshotPart):
-            backup.replicate(message)
-            if not backup.attached:
-                self._detached(retry_at_once=False)
+        before = backup.attached
+        backup.take(message, self.now)
+        if backup.attached and not before:
+            self._move("attached")
+            listed = self._candidate.record and self._member in self._candidate.record.ready
+            if listed and isinstance(message, wire.Follow):
+                self._move("granted")
+        elif before and not backup.attached:
+            self._detached(retry_at_once=False)
         elif isinstance(message, wire.Granted):
             if backup.attached and message.session == backup.session and self.state == CATCHUP:
                 self._move("granted")
@@ -322,9 +325,15 @@ class NodeCore:
             if current:
                 self._detached(retry_at_once=True)
             self._emit(LogLine(f"following {record.primary.node}"))
-            name, demand = record.primary.node, self._checkpointing.demand
             self.backup = Backup(
-                name, record.generation, self._member, self.replica, self._settings, self._emit, demand
+                record.primary.node,
+                record.generation,
+                self._member,
+                self.replica,
+                self._settings,
+                self._emit,
+                self._checkpointing.demand,
+                record.loss_accepted,
             )
         elif self.state == READY and self._member not in record.ready:
             self._detached(retry_at_once=True)
@@ -333,11 +342,9 @@ class NodeCore:
 
     def _found_cluster(self) -> None:
         """No record: the node with an empty store founds the cluster; one with data asks an operator."""
-        if self._candidate.in_flight:
-            return
         if self.replica.tail.sequence:
-            self._emit(Stop("the coordination record is gone but this store holds data; restore the record first"))
-        else:
+            self._emit(Stop("the coordination record is gone; write a new one with `txha recover`"))
+        elif not self._candidate.in_flight:
             self._candidate.create(self._cluster, self.now)
 
     def _promoted(self, record: Record, sent_at: float) -> None:

@@ -127,10 +127,16 @@ class RecordKeeper:
     def conflict(self, current: Record | None) -> None:
         """The version had moved: by an earlier change of our own that was thought lost, or by another primary."""
         self.in_flight = None
-        if current is None or current.primary != self._me or current.generation != self.record.generation:
-            self.lost = True
-        else:
+        if current is not None and self._continues(current):
             self.record = current
+        else:
+            self.lost = True
+
+    def _continues(self, current: Record) -> bool:
+        """Whether it came about by changes of ours. A lower version is an older copy that took the record's place."""
+        mine = self.record
+        ours = (current.primary, current.generation, current.cluster_id) == (self._me, mine.generation, mine.cluster_id)
+        return ours and current.version >= mine.version
 
     def failed(self) -> None:
         """The outcome is unknown; the lease runs on and the next change goes out when it is due."""

@@ -71,6 +71,9 @@ class Replica:
         self._generation, self._sequence = meta.applied
         self.durable = meta.applied.sequence
         self.resyncing = meta.resyncing
+        self._whole = not meta.resyncing
+        self._snapshots = 0
+        self._saved_snapshots = 0
         self.buffers: dict[int, TxBuffer] = {}
         self.listener: Applied = Applied()
         self._unapplied: deque[tuple[int, int, Event]] = deque()
@@ -82,6 +85,14 @@ class Replica:
     def applied(self) -> Position:
         """The last applied event."""
         return self.contents.applied
+
+    @property
+    def whole(self) -> bool:
+        """Whether this node's disk holds what a prefix of the stream leads to.
+
+        It does not from the beginning of a resync until the checkpoint that holds the whole snapshot is durable.
+        """
+        return self._whole
 
     @property
     def tail(self) -> Position:
@@ -152,6 +163,8 @@ class Replica:
     def begin_resync(self) -> None:
         """A primary's snapshot will overwrite this node: its prepared branches and unapplied events are dropped."""
         self.resyncing = True
+        self._whole = False
+        self._snapshots += 1
         self._unapplied.clear()
         self._ended.extend(self.buffers)
         self.buffers.clear()
@@ -176,6 +189,7 @@ class Replica:
         self.history = list(history)
         self.durable = position.sequence
         self.resyncing = False
+        self._snapshots += 1
         self._saved_to = 0
         contents.table.outcomes.replace(outcomes, remembered)
         self._rebuild(transactions)
@@ -199,6 +213,7 @@ class Replica:
             if sequence <= last
         ]
         self._saved_to = last
+        self._saved_snapshots = self._snapshots
         ended, self._ended = self._ended, []
         history = [start for start in self.history if start.sequence <= last]
         meta = self.contents.meta(history, self.resyncing)
@@ -207,6 +222,8 @@ class Replica:
     def checkpoint_written(self) -> None:
         """The base shows the last checkpoint now."""
         self.contents.thaw()
+        if not self.resyncing and self._saved_snapshots == self._snapshots:
+            self._whole = True
 
     def _take(self, generation: int, sequence: int, event: Event) -> None:
         if generation != self._generation or not self.history:

@@ -59,7 +59,8 @@ class Resync(Applied):
         self._portion_bytes = 0
         self._resting = False
         self._began_at = place_of(replica.applied.sequence + 1)
-        self._send(ResyncBegin(generation, session, replica.contents.configuration.copy()))
+        configuration = replica.contents.configuration.copy()
+        self._send(ResyncBegin(generation, session, configuration, list(replica.history), replica.tail))
 
     def marked(self, queue: int, place: int) -> None:
         """Marks go with the end of the snapshot."""

@@ -14,7 +14,7 @@ from txobserver.events import Message, TxEvent
 from txobserver.ids import Member, Position
 from txobserver.outcomes import OutcomesMeta, Remembered
 
-WIRE_VERSION = 2
+WIRE_VERSION = 3
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """A generation, session, sequence or place. Anything else is refused when it is decoded."""
@@ -26,7 +26,8 @@ QueueNumber = Annotated[int, msgspec.Meta(ge=0, le=(1 << 32) - 1)]
 class Hello(msgspec.Struct, array_like=True, tag=0):
     """First message of every connection, both ways: who this is, and where its clients connect.
 
-    Another version or cluster is refused with a sentence.
+    Another version or cluster is refused with a sentence, and so is a cluster of the same name that was founded apart
+    (``cluster_id``, see ``ha.coordination.Record``).
     """
 
     version: int
@@ -34,6 +35,7 @@ class Hello(msgspec.Struct, array_like=True, tag=0):
     node: str
     amqp_host: str
     amqp_port: int
+    cluster_id: str = ""
 
 
 class Probe(msgspec.Struct, array_like=True, tag=1):
@@ -131,11 +133,17 @@ class Granted(msgspec.Struct, array_like=True, tag=11):
 
 
 class ResyncBegin(msgspec.Struct, array_like=True, tag=12):
-    """Catch-up queue by queue begins: drop prepared branches, mark the store durably, acknowledge sequence 0."""
+    """Catch-up queue by queue begins: drop prepared branches, mark the store durably, acknowledge sequence 0.
+
+    ``history`` and ``tail`` are the primary's: a joiner that knows of something beyond them that has passed the commit
+    point does not let itself be overwritten.
+    """
 
     generation: Number
     session: Number
     configuration: Configuration
+    history: list[Position]
+    tail: Position
 
 
 class QueueSnapshot(msgspec.Struct, array_like=True, tag=14):

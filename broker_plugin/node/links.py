@@ -144,6 +144,8 @@ class PeerProtocol(asyncio.Protocol):
             raise ValueError(f"it speaks wire version {message.version}; this version of txha speaks {WIRE_VERSION}")
         if message.cluster != self._hello.cluster:
             raise ValueError(f"it belongs to cluster {message.cluster}, not to {self._hello.cluster}")
+        if message.cluster_id != self._hello.cluster_id:
+            raise ValueError(f"it belongs to another cluster that is also called {message.cluster}")
         if message.node not in self._expected:
             raise ValueError(f"it is {message.node}, not {' or '.join(self._expected)}")
         self.peer = message.node

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ha.coordination import CasConflict, MemoryCoordination
+from ha.coordination import CasConflict, MemoryCoordination, first_record
 from ha.node_core import NodeCore
 from ha.replica import Replica
 from ha.settings import Settings
@@ -35,6 +35,7 @@ from txobserver.outcomes import Outcomes
 from txobserver.store import MemoryBase
 
 TURN = 0.01
+CLUSTER_ID = "5eed" * 8
 
 
 class MemoryDisk:
@@ -42,6 +43,7 @@ class MemoryDisk:
 
     def __init__(self, incarnation: str) -> None:
         self.incarnation = incarnation
+        self.cluster_id = CLUSTER_ID
         self.frames: list[Frame] = []
         self.base = MemoryBase()
 
@@ -79,7 +81,17 @@ class MemoryNode:
                 replica.restore(frame)
         if frames:
             replica.durable = frames[-1].last
-        return NodeCore("test", self.member, replica, self.host, self.cluster.settings, self.disk.log_first)
+        self.cluster.starts += 1
+        return NodeCore(
+            "test",
+            self.member,
+            replica,
+            self.host,
+            self.cluster.settings,
+            self.disk.log_first,
+            self.disk.cluster_id,
+            self.cluster.starts << 32,
+        )
 
     @property
     def state(self) -> str:
@@ -167,8 +179,10 @@ class MemoryCluster:
         self.wire: list[tuple[str, str, bytes]] = []
         self.lose: Callable[[str, str, Any], bool] = lambda source, target, message: False
         self.disks = {name: MemoryDisk(f"{name}1") for name in "abcdefg"[:size]}
+        self.coordination.record = first_record("test", CLUSTER_ID, Member("a", "a1"))
         self.nodes: dict[str, MemoryNode] = {}
         self.frozen: set[str] = set()
+        self.starts = 0
         for name in self.disks:
             self.start(name)
 

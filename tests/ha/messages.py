@@ -27,7 +27,7 @@ MESSAGES: list[Any] = [
     wire.Cancel(1, 800, 5, "no"),
     wire.Leave(1, 800, "no"),
     wire.Granted(1, 800),
-    wire.ResyncBegin(1, 800, CONFIGURATION),
+    wire.ResyncBegin(1, 800, CONFIGURATION, [Position(1, 1)], Position(1, 9)),
     wire.QueueSnapshot(1, 800, 1, -1, 1 << 40, [(1 << 20, 1), (2 << 20, 2)]),
     wire.Missing(1, 800, 1, [1 << 20]),
     wire.QueueContent(1, 800, 1, [(1 << 20, 1, TEXT)]),

@@ -157,7 +157,7 @@ def test_a_follow_that_keeps_what_is_not_there_or_cuts_what_is_applied(jump: int
     heard.goes_on()
 
 
-@pytest.mark.parametrize("answer", [Follow(1, 0, 1, 1), ResyncBegin(1, 0, Configuration())])
+@pytest.mark.parametrize("answer", [Follow(1, 0, 1, 1), ResyncBegin(1, 0, Configuration(), [], Position(0, 0))])
 def test_an_answer_to_a_backup_that_has_asked_nothing(answer: Follow | ResyncBegin) -> None:
     """Attachments are numbered from 1; a backup that follows number 0 would follow nobody, for ever."""
     heard = Overheard()
@@ -246,7 +246,8 @@ def test_numbers_that_are_none(message: Any) -> None:
 
 
 def test_configuration_that_is_too_deep() -> None:
-    data = encode(ResyncBegin(1, 1, Configuration(1, {"q": QueueSpec(1, "q", False, {"argument": "here"})})))
+    configuration = Configuration(1, {"q": QueueSpec(1, "q", False, {"argument": "here"})})
+    data = encode(ResyncBegin(1, 1, configuration, [], Position(0, 0)))
     assert decode(data)
     with pytest.raises(ValueError, match="deep"):
         decode(data.replace(b"\xa4here", b"\x91" * 5000 + b"\xc0"))

@@ -102,6 +102,7 @@ def test_proper_messages_in_any_pieces(messages: list[Any], cuts: list[int]) -> 
         (framed(Probe(1, 1)), "does not greet"),
         (framed(Hello(WIRE_VERSION + 1, "cluster", "b", "", 0)), "wire version"),
         (framed(Hello(WIRE_VERSION, "another", "b", "", 0)), "belongs to cluster another"),
+        (framed(Hello(WIRE_VERSION, "cluster", "b", "", 0, "feed")), "another cluster that is also called cluster"),
         (framed(THEIRS) + framed(THEIRS), "greets twice"),
         (framed(THEIRS) + (MAX_MESSAGE + 1).to_bytes(4, "big"), "bytes"),
         (framed(THEIRS) + b"\0\0\0\1\xc1", "malformed"),

@@ -1,0 +1,53 @@
+"""RecordGate: which coordination records a node may go by (PROTOCOL, "Who is primary").
+
+A copy of the record that takes its place loses data: it lists members that have been removed since. So a record of
+another cluster, of a lower generation than this node's store has seen, or of a lower version than this process has
+seen, is refused, in one sentence, and the node waits for an operator (``older_record_restored``,
+``empty_node_founds_anew``). An older copy of the same generation cannot be told once all nodes were down: that is why
+copies are never restored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ha.coordination import Record
+from ha.replica import Replica
+from txobserver.effects import Effect, LogLine
+
+
+class RecordGate:
+    """Of one node, whose store is ``cluster_id``'s. ``refused`` says why the last record was refused, if it was."""
+
+    def __init__(self, cluster_id: str, replica: Replica, emit: Callable[[Effect], None]) -> None:
+        self.refused: str | None = None
+        self._cluster_id = cluster_id
+        self._replica = replica
+        self._emit = emit
+
+    def admits(self, record: Record, known: Record | None) -> bool:
+        """Whether the node may go by ``record``, having gone by ``known`` until now. What is refused is said once."""
+        before, self.refused = self.refused, _objection(record, self._cluster_id, self._replica.tail.generation, known)
+        if self.refused is not None and self.refused != before:
+            self._emit(LogLine(self.refused))
+        return self.refused is None
+
+
+def _objection(record: Record, cluster_id: str, seen: int, known: Record | None) -> str | None:
+    """Why a node must not go by this record; ``seen`` is the greatest generation in its store."""
+    if record.cluster_id != cluster_id:
+        return (
+            f"the coordination record is of another cluster that is also called {record.cluster}: "
+            "point this node to its own record, or discard its store with `txha discard`"
+        )
+    if record.generation < seen:
+        return (
+            f"the coordination record is of generation {record.generation}, and this store has seen generation {seen}: "
+            "write a new record with `txha recover`, or discard this store with `txha discard`"
+        )
+    if known is not None and record.version < known.version:
+        return (
+            f"the coordination record went back from version {known.version} to {record.version}: "
+            "stop all nodes and write a new record with `txha recover`; a copy must never be put in its place"
+        )
+    return None
