@@ -67,6 +67,7 @@ class MemoryNode:
         self.member = Member(name, disk.incarnation)
         self.writes: list[Any] = []
         self.disk_held = False
+        self.checkpoints_held: Callable[[WriteCheckpoint], bool] = lambda write: False
         self.disk_error: str | None = None
         self.lines: list[str] = []
         self.stopped: str | None = None
@@ -129,7 +130,8 @@ class MemoryNode:
 
     def do_writes(self) -> None:
         """The disk completes what it was given."""
-        writes, self.writes = self.writes, []
+        held = [w for w in self.writes if isinstance(w, WriteCheckpoint) and self.checkpoints_held(w)]
+        writes, self.writes = [w for w in self.writes if not any(w is each for each in held)], held
         for write in writes:
             if self.disk_error and isinstance(write, Persist | Truncate | WriteCheckpoint | ResetLog):
                 self.report(lambda: self.core.on_store_error(str(self.disk_error)))
