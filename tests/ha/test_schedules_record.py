@@ -11,12 +11,15 @@ import pytest
 from msgspec.structs import replace
 
 from ha.coordination import first_record
-from ha.wire import Entries
+from ha.replica import Replica
+from ha.wire import Entries, Probe, ProbeReply, decode
 from tests.ha.memory_cluster import CLUSTER_ID, MemoryCluster, MemoryNode
 from tests.ha.steps import answered, backups_of, declared, publish, survivors_agree
 from tests.ha.test_schedules_joiner import force_resync
 from txobserver.effects import WriteCheckpoint
-from txobserver.ids import Member
+from txobserver.events import GenerationStart
+from txobserver.ids import Member, Position
+from txobserver.store import MemoryBase, Meta
 
 
 def ready(cluster: MemoryCluster) -> list[str]:
@@ -110,21 +113,38 @@ def test_a_store_that_is_being_overwritten_never_stands_whatever_the_record_says
     survivors_agree(cluster)
 
 
-def test_a_snapshot_that_begins_anew_is_not_taken_for_the_one_that_is_saved() -> None:
-    """A checkpoint of a whole state is under way when the next resync begins: the store is not whole when it is done."""
+def test_a_checkpoint_of_before_the_snapshot_does_not_make_the_store_whole() -> None:
+    """It is under way when the copy begins, and done when the snapshot is whole in memory and not on the disk."""
+    replica = Replica(MemoryBase(), Meta(), {})
+    replica.append(1, GenerationStart(1, "a", []))
+    replica.durable = 1
+    replica.apply(1)
+    replica.checkpoint()
+    replica.begin_resync()
+    assert not replica.whole
+    outcomes = replica.contents.table.outcomes.meta
+    replica.end_resync(Position(1, 5), [Position(1, 1)], replica.contents.configuration, {}, outcomes, [])
+    replica.checkpoint_written()
+    assert not replica.whole
+    replica.checkpoint()
+    replica.checkpoint_written()
+    assert replica.whole
+
+
+def test_a_store_that_is_being_overwritten_does_not_say_how_far_its_log_goes() -> None:
+    """Else the others would wait for it to stand, and it never does."""
     cluster, primary, b = copied_and_not_saved("reset")
-    replica = b.core.replica
-    b.report(replica.begin_resync)
-    held, b.checkpoints_held = b.checkpoints_held, lambda write: False
-    b.do_writes()
-    assert held and not replica.whole
-    assert replica.resyncing
+    asked = Probe(b.core.generation, 3)
+    cluster.wire.clear()
+    b.report(lambda: b.core.on_message(primary.name, asked))
+    replies = [decode(data) for source, _, data in cluster.wire if source == b.name]
+    assert [m.tail for m in replies if isinstance(m, ProbeReply)] == [Position(0, 0)]
 
 
 def behind(cluster: MemoryCluster) -> MemoryNode:
     """b comes back to a, b, c and has not caught up, as nothing of the stream gets to it; a is killed."""
     a = cluster.primary
-    b, c = sorted(backups_of(cluster), key=lambda node: node.name)
+    b = min(backups_of(cluster), key=lambda node: node.name)
     cluster.kill(b.name)
     cluster.run(lambda: b.name not in ready(cluster))
     published(cluster, a, "m0")
@@ -164,11 +184,13 @@ def test_an_accepted_loss_stands_in_the_record_and_lets_others_be_overwritten() 
     """a holds what b has not; an operator accepts that it is lost; a joins b, and the word stays in the record."""
     cluster = declared("q", size=3)
     b = behind(cluster)
+    cluster.run(lambda: cluster.nodes["c"].state == "active")
+    cluster.pause(6)  # a checkpoint: c knows that m0 has passed the commit point
     cluster.kill("c")
     cluster.run(lambda: promote(b) is None)
     cluster.run(lambda: b.state == "active")
     record = cluster.coordination.record
-    assert record is not None and record.loss_accepted == record.generation == 2 and ready(cluster) == ["b"]
+    assert record is not None and record.loss_accepted == record.generation == 3 and ready(cluster) == ["b"]
     cluster.lose = lambda source, target, message: False
     cluster.start("a")
     cluster.start("c")
@@ -176,8 +198,8 @@ def test_an_accepted_loss_stands_in_the_record_and_lets_others_be_overwritten() 
     published(cluster, b, "after")
     assert b.host.bodies("q") == ["after"]
     cluster.kill("b")
-    cluster.run(lambda: cluster.coordination.record is not None and cluster.coordination.record.generation == 3)
-    assert cluster.coordination.record.loss_accepted == 2
+    cluster.run(lambda: cluster.coordination.record is not None and cluster.coordination.record.generation == 4)
+    assert cluster.coordination.record.loss_accepted == 3
 
 
 def two(messages: int = 10) -> tuple[MemoryCluster, MemoryNode, MemoryNode]:
@@ -233,13 +255,13 @@ def test_older_record_of_the_same_generation_restored() -> None:
 
 def test_the_record_goes_back_while_the_nodes_run() -> None:
     """Somebody puts a copy in the record's place under a running cluster: nobody goes by it."""
-    cluster, a, b = two()
+    cluster, a, _ = two()
     old = cluster.coordination.record
     cluster.kill("b")
     cluster.run(lambda: ready(cluster) == ["a"])
     published(cluster, a, "alone")
     cluster.coordination.record = old
-    b = cluster.start("b")
+    cluster.start("b")
     cluster.run(lambda: a.state == "joining")
     assert any("went back from version" in line for line in a.lines)
     cluster.pause(0.5)
@@ -283,4 +305,4 @@ def test_a_node_whose_store_has_seen_a_higher_generation_waits() -> None:
     c = cluster.start("c")
     cluster.pause(5)
     assert c.state == "standalone" and "has seen generation 3" in (c.core.waits_for_operator or "")
-    assert CLUSTER_ID == current.cluster_id
+    assert current.cluster_id == CLUSTER_ID
