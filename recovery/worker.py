@@ -8,8 +8,20 @@ from collections.abc import Callable
 
 from txobserver.store import StoreError
 
+Job = Callable[[], None]
 Report = Callable[[StoreError | None], None]
 Post = Callable[[Callable[[], None]], None]
+
+
+def carry_out(job: Job) -> StoreError | None:
+    """Do it; returns what went wrong, as an error of the store whatever it was."""
+    try:
+        job()
+    except StoreError as error:
+        return error
+    except Exception as error:
+        return StoreError(f"{type(error).__name__}: {error}")
+    return None
 
 
 class Worker:
@@ -17,11 +29,11 @@ class Worker:
 
     def __init__(self, name: str, post: Post) -> None:
         self._post = post
-        self._jobs: queue.SimpleQueue[tuple[Callable[[], None], Report] | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Job, Report] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, job: Callable[[], None], done: Report) -> None:
+    def submit(self, job: Job, done: Report) -> None:
         """Carry out ``job`` after all before it, then call ``done`` in the event loop."""
         self._jobs.put((job, done))
 
@@ -33,11 +45,5 @@ class Worker:
     def _run(self) -> None:
         while (item := self._jobs.get()) is not None:
             job, done = item
-            try:
-                job()
-                outcome: StoreError | None = None
-            except StoreError as error:
-                outcome = error
-            except Exception as error:
-                outcome = StoreError(f"{type(error).__name__}: {error}")
+            outcome = carry_out(job)
             self._post(lambda done=done, outcome=outcome: done(outcome))  # type: ignore[misc]

@@ -170,7 +170,7 @@ class Links:
         self._on_message = on_message
         self._on_reader = on_reader
         self._out: dict[str, PeerProtocol] = {}
-        self._in: set[PeerProtocol] = set()
+        self._in: dict[PeerProtocol, None] = {}  # in the order of their coming, so that they end in that
         self._server: asyncio.Server | None = None
         self._dialers: list[asyncio.Task[None]] = []
         self._stopping = False
@@ -201,11 +201,14 @@ class Links:
     def _accepted(self) -> PeerProtocol:
         peers = [peer.name for peer in self._peers]
         protocol = PeerProtocol(
-            self.hello, peers, lambda p, hello: None, self._on_message, self._in.discard, self._on_reader
+            self.hello, peers, lambda p, hello: None, self._on_message, self._left, self._on_reader
         )
-        self._in.add(protocol)
+        self._in[protocol] = None
         asyncio.get_running_loop().call_later(GREETING_SECONDS, protocol.close_unless_greeted)
         return protocol
+
+    def _left(self, protocol: PeerProtocol) -> None:
+        self._in.pop(protocol, None)
 
     async def _dial(self, peer: PeerAddress) -> None:
         """Keep a connection to this peer, for ever."""

@@ -27,9 +27,9 @@ from broker_plugin.node.proxy import FrontDoor, PassOn, Refuse, Serve, Verdict
 from broker_plugin.node.record_thread import RecordThread
 from broker_plugin.node.shell import Shell, wall_ms
 from broker_plugin.node.status import commit_point, queue_names, status, transactions
+from broker_plugin.node.wiring import FAREWELL, Parts, release, restored, wire
 from ha.node_core import NodeCore
 from ha.node_state import ACTIVE
-from ha.replica import Replica
 from ha.wire import WIRE_VERSION, Hello
 from recovery.store import Store, StoreSettings, open_store
 from txobserver.store import StoreError
@@ -61,6 +61,7 @@ class Node:
         self._verdict_state: object = None
         self._server: asyncio.Server | None = None
         self.store: Store
+        self.parts: Parts
         self.core: NodeCore
         self.shell: Shell
         self.links: Links
@@ -121,26 +122,27 @@ class Node:
 
     async def _start(self) -> None:
         config = self._config
-        replica = Replica(self.store.base, *self.store.loaded)
-        for frame in self.store.suffix():
-            replica.restore(frame)
+        replica = restored(self.store)
         broker = embedded_broker(dtx_limits=DtxLimits(config.dtx.default_timeout, config.dtx.max_timeout))
-        self.core = NodeCore(
-            config.cluster, self.store.member, replica, broker, config.core_settings(), self.store.first
-        )
-        self.records = RecordThread(CoordinationProcess(config.coordination, config.cluster))
-        self.shell = Shell(self.core, self.store, self.records, config.timing.renew_every, self._fail)
-        self.shell.on_turn = self._after_turn
-        self.core.wake = self.shell.due
-        self.amqp = AmqpServer(broker, self._amqp_settings(), before_input=self.shell.look_at_clock)
         hello = Hello(WIRE_VERSION, config.cluster, config.name, config.amqp.host, config.amqp.port)
         peers = [PeerAddress(peer.name, peer.host, peer.port) for peer in config.peers]
         self.readers = LogServer(
             config.dir, config.cluster, lambda: commit_point(self.core), lambda: queue_names(self.core)
         )
-        self.links = self.shell.links = Links(
-            hello, peers, self.shell.on_link, self.shell.on_message, self.readers.accept
+        self.parts = wire(
+            self.store,
+            replica,
+            broker,
+            config.core_settings(),
+            hello,
+            peers,
+            RecordThread(CoordinationProcess(config.coordination, config.cluster)),
+            self._fail,
+            self.readers.accept,
         )
+        self.core, self.shell, self.records, self.links = self.parts
+        self.shell.on_turn = self._after_turn
+        self.amqp = AmqpServer(broker, self._amqp_settings(), before_input=self.shell.look_at_clock)
         await self.links.start(config.peer.host, config.peer.port)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
@@ -204,7 +206,7 @@ class Node:
     def _fail(self, reason: str) -> None:
         """The core cannot go on: leave time for the last messages, then end."""
         self._failure = reason
-        asyncio.get_running_loop().call_later(0.3, self._ended.set)
+        asyncio.get_running_loop().call_later(FAREWELL, self._ended.set)
 
     async def _status(self, arguments: dict[str, Any]) -> Any:
         return status(self.core, self._config.name)
@@ -225,7 +227,7 @@ class Node:
         """Give the lease up, if it is ours, and let go of everything in order."""
         if hasattr(self, "shell"):
             if self._failure is None:
-                await self._release()
+                await release(self.parts)
             self.shell.stop()
         if hasattr(self, "records"):
             self.records.stop()
@@ -238,13 +240,6 @@ class Node:
         if self._server is not None:
             self._server.close()
         self.store.close()
-
-    async def _release(self) -> None:
-        self.shell.report(lambda: self.core.resign("the node is stopping"))
-        for _ in range(50):
-            if self.core.keeper is None:
-                return
-            await asyncio.sleep(0.01)
 
 
 def _post(loop: asyncio.AbstractEventLoop, call: Any) -> None:

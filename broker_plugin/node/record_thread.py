@@ -4,21 +4,48 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any
+from typing import Any, Protocol
 
 from ha.coordination import CasConflict, Coordination, CoordinationError, Record
 
 log = logging.getLogger("txha.coordination")
 
 
-class RecordThread:
-    """One call at a time, in order; answers come back in the event loop."""
+class Calls(Protocol):
+    """Makes calls that block, one at a time and in order, while the event loop goes on."""
 
-    def __init__(self, coordination: Coordination) -> None:
+    def submit(self, call: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
+        """Make this call after all before it."""
+        ...
+
+    def wait(self, futures: Collection[Future[Any]], seconds: float) -> None:
+        """Block until these are done, or for so long."""
+        ...
+
+    def shutdown(self, wait: bool = True) -> None:
+        """Take no more; ``wait`` for what was submitted."""
+        ...
+
+
+class OneThread(ThreadPoolExecutor):
+    """Implements ``Calls`` with a thread."""
+
+    def __init__(self) -> None:
+        super().__init__(1, thread_name_prefix="coordination")
+
+    def wait(self, futures: Collection[Future[Any]], seconds: float) -> None:
+        """Block until these are done, or for so long."""
+        wait(futures, seconds)
+
+
+class RecordThread:
+    """Calls in order; answers come back in the event loop."""
+
+    def __init__(self, coordination: Coordination, calls: Calls | None = None) -> None:
         self._coordination = coordination
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="coordination")
+        self._calls = calls or OneThread()
         self._reading = False
         self._complaint = ""
         self._changes: dict[Future[Any], Callable[[Any], None]] = {}
@@ -55,14 +82,15 @@ class RecordThread:
             else:
                 failed()
 
-        change = self._executor.submit(self._coordination.compare_and_set, expected, record)
+        change = self._calls.submit(self._coordination.compare_and_set, expected, record)
         self._changes[change] = done
         asyncio.wrap_future(change).add_done_callback(lambda f: None if f.cancelled() else self._answer(change))
 
     def wait(self, seconds: float) -> None:
         """Deliver the answers to changes that are on their way at once, if they come within so many seconds."""
         if self._changes:
-            for change in wait(list(self._changes), seconds).done:
+            self._calls.wait(list(self._changes), seconds)
+            for change in [each for each in self._changes if each.done()]:
                 self._answer(change)
 
     def _answer(self, change: Future[Any]) -> None:
@@ -72,11 +100,11 @@ class RecordThread:
 
     def stop(self) -> None:
         """Finish what is on its way, and let go of the store."""
-        self._executor.submit(self._coordination.close)
-        self._executor.shutdown(wait=True)
+        self._calls.submit(self._coordination.close)
+        self._calls.shutdown(wait=True)
 
     def _submit(self, call: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        future = asyncio.get_running_loop().run_in_executor(self._executor, call)
+        future = asyncio.wrap_future(self._calls.submit(call))
         future.add_done_callback(lambda f: None if f.cancelled() else done(f))
 
     def _fine(self, future: Any) -> bool:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker_plugin.node.links import Links
 from broker_plugin.node.record_thread import RecordThread
@@ -53,6 +53,17 @@ def wall_ms() -> int:
     return int(time.time() * 1000)
 
 
+class Clocks(NamedTuple):
+    """Where a node looks for the time."""
+
+    now: Callable[[], float] = now
+    wall_ms: Callable[[], int] = wall_ms
+
+
+CLOCKS = Clocks()
+"""This machine's"""
+
+
 class Shell:
     """One node's core at work. ``on_stop`` is called with the reason if the node must end."""
 
@@ -63,6 +74,7 @@ class Shell:
         records: RecordThread,
         poll_every: float,
         on_stop: Callable[[str], None],
+        clocks: Clocks = CLOCKS,
     ) -> None:
         self.core = core
         self.links: Links | None = None
@@ -71,6 +83,7 @@ class Shell:
         self._records = records
         self._poll_every = poll_every
         self._on_stop = on_stop
+        self._now, self._wall_ms = clocks
         self._loop = asyncio.get_running_loop()
         self._due = False
         self._polled_at = 0.0
@@ -102,14 +115,14 @@ class Shell:
             self.due()
 
     def _guarded(self, call: Callable[[], None]) -> None:
-        if self.core.overslept(now()):
+        if self.core.overslept(self._now()):
             self._records.wait(PATIENCE)
         self._tell(self.core.look_at_clock, call)
 
     def _tell(self, clock: Callable[[float, int], None], call: Callable[[], None]) -> None:
         """An error in the core leaves it in a state that nobody has thought of: the node stops at once, unanswered."""
         try:
-            clock(now(), wall_ms())
+            clock(self._now(), self._wall_ms())
             call()
         except Exception:
             log.exception("an error in the core")
@@ -134,14 +147,14 @@ class Shell:
     def _tick(self) -> None:
         self._ticker = self._loop.call_later(TICK, self._tick)
         self.report(self.core.tick)
-        if self.core.keeper is None and now() - self._polled_at >= self._poll_every:
+        if self.core.keeper is None and self._now() - self._polled_at >= self._poll_every:
             self._read_record(ReadRecord())
 
     # -- turns
 
     def look_at_clock(self) -> None:
         """Before anything of a client is taken: a process that has been stopped may have lost its lease meanwhile."""
-        if self.core.overslept(now()):
+        if self.core.overslept(self._now()):
             self.report(lambda: None)
 
     def _turn(self) -> None:
@@ -220,7 +233,7 @@ class Shell:
         future.add_done_callback(done)
 
     def _read_record(self, effect: ReadRecord) -> None:
-        self._polled_at = now()
+        self._polled_at = self._now()
         self._records.read(lambda record: self.report(lambda: self.core.on_record(record)))
 
     def _compare_and_set(self, effect: CompareAndSet) -> None:

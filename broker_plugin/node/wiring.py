@@ -1,0 +1,69 @@
+"""How the parts of a node are wired together, for the process and for the simulator alike."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from broker_plugin.node.links import Links, OnReader, PeerAddress
+from broker_plugin.node.record_thread import RecordThread
+from broker_plugin.node.shell import CLOCKS, Clocks, Shell
+from ha.node_core import NodeCore
+from ha.replica import Replica
+from ha.settings import Settings
+from ha.wire import Hello
+from recovery.store import Store
+from txobserver.ledger import Host
+
+FAREWELL = 0.3
+"""Seconds between a failure and the end of the node, for its last messages"""
+
+
+class Parts(NamedTuple):
+    """What every node consists of, whoever its clients are."""
+
+    core: NodeCore
+    shell: Shell
+    records: RecordThread
+    links: Links
+
+
+def restored(store: Store, make: Callable[..., Replica] = Replica) -> Replica:
+    """What the store leads to. Raises StoreError."""
+    replica = make(store.base, *store.loaded)
+    for frame in store.suffix():
+        replica.restore(frame)
+    return replica
+
+
+def wire(
+    store: Store,
+    replica: Replica,
+    broker: Host,
+    settings: Settings,
+    hello: Hello,
+    peers: list[PeerAddress],
+    records: RecordThread,
+    on_stop: Callable[[str], None],
+    on_reader: OnReader | None = None,
+    clocks: Clocks = CLOCKS,
+    first_session: int = 0,
+) -> Parts:
+    """To be called in the event loop; then ``links`` and ``shell`` are to be started, in this order."""
+    core = NodeCore(
+        hello.cluster, store.member, replica, broker, settings, store.first, hello.cluster_id, first_session
+    )
+    shell = Shell(core, store, records, settings.renew_every, on_stop, clocks)
+    core.wake = shell.due
+    links = shell.links = Links(hello, peers, shell.on_link, shell.on_message, on_reader)
+    return Parts(core, shell, records, links)
+
+
+async def release(parts: Parts) -> None:
+    """The node is about to stop: if it is primary, give the lease up, if the coordination store answers in time."""
+    parts.shell.report(lambda: parts.core.resign("the node is stopping"))
+    for _ in range(50):
+        if parts.core.keeper is None:
+            return
+        await asyncio.sleep(0.01)
