@@ -46,7 +46,8 @@ class Branch(UnitOfWork):
     """``status`` says why it is rollback-only: its work is gone then, and it waits for its coordinator to be told.
 
     ``timeout`` in seconds, 0 for none; ``deadline`` is set by the first look at the clock after it was given.
-    ``committing`` and ``waiting``: the decision that is on its way, and who waits for its outcome.
+    ``committing`` and ``waiting``: the decision that is on its way, and who waits for its outcome; ``heuristic``: it is
+    an operator's.
     """
 
     def __init__(self, xid: Xid, observer: BranchObserver | None, timeout: int) -> None:
@@ -58,6 +59,7 @@ class Branch(UnitOfWork):
         self.timeout = timeout
         self.deadline: float | None = None
         self.committing = False
+        self.heuristic = False
         self.waiting: list[Callable[[str | None], None]] = []
         self._begun = observer
 

@@ -74,6 +74,8 @@ class BranchOperations:
             reply(completed)
             return
         branch = self._broker.branches.find_idle(xid)
+        if self._joins_operator(channel, branch, reply):
+            return
         if not one_phase:
             if branch.state not in (PREPARED, DECIDING):
                 raise dtx_error(409, f"branch {xid} is not prepared but {branch.state}: prepare it, or use one phase")
@@ -102,6 +104,8 @@ class BranchOperations:
             reply(completed)
             return
         branch = self._broker.branches.find_idle(xid)
+        if self._joins_operator(channel, branch, reply):
+            return
         if branch.state == ROLLBACK_ONLY:
             self._tell(branch, reply)
         elif branch.state in (PREPARED, DECIDING):
@@ -124,6 +128,15 @@ class BranchOperations:
 
     # -- decisions
 
+    def _joins_operator(self, channel: Channel, branch: Branch, reply: Reply) -> bool:
+        """Whether an operator's decision is on its way: the coordinator is told that one when it stands, as if it had
+        come later. Answered OK it would never forget the branch, which is remembered until it does."""
+        if branch.state != DECIDING or not branch.heuristic:
+            return False
+        status = Status.HEURISTICALLY_COMMITTED if branch.committing else Status.HEURISTICALLY_ROLLED_BACK
+        branch.waiting.append(partial(_answer_or_fail, channel, partial(reply, status)))
+        return True
+
     def _decide(self, channel: Channel, branch: Branch, commit: bool, reply: Reply) -> None:
         self._ask(branch, commit, False, partial(_answer_or_fail, channel, partial(reply, Status.OK)))
 
@@ -143,7 +156,7 @@ class BranchOperations:
             branch.waiting.append(done)
             return
         branch.move("decision asked")
-        branch.committing, branch.waiting = commit, [done]
+        branch.committing, branch.heuristic, branch.waiting = commit, heuristic, [done]
         self._broker.ledger.decide_branch(branch.xid, commit, heuristic, partial(self._decided, branch))
 
     def _decided(self, branch: Branch, error: str | None) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pamqp.commands import Basic, Channel, Tx
 
+from broker_plugin.embedded.errors import AmqpError
 from recovery.dtx import methods as dtx
 from recovery.dtx.methods import XidFields
 from tests.amqp.conftest import ServedByCore
@@ -143,6 +146,42 @@ class TestHeuristic:
         heuristically(core, other, commit)
         assert channel.decide("g", commit) == MIXED
         assert channel.globally("g")[0] == (1 if commit else 2)
+
+    @pytest.mark.parametrize("verb", [dtx.Commit(X), dtx.Commit(X, True), dtx.Rollback(X)])
+    @pytest.mark.parametrize("commit", [True, False])
+    def test_coordinator_told_ok_for_heuristic(
+        self, core: ServedByCore, channel: DtxChannel, commit: bool, verb: Any
+    ) -> None:
+        """The operator's decision is on its way when the coordinator's comes: it is told that, and forgets."""
+        channel.prepared(X, "out", b"1")
+        core.hold()
+        operator: list[str | None] = []
+        core.call(lambda: core.broker.branch_operations.decide_heuristically(Xid(*X), commit, operator.append))
+        channel.send(verb)
+        core.wait_for(lambda: len(core.broker.branches.find(Xid(*X)).waiting) == 2)
+        assert not operator, "not before it has passed the commit point"
+        core.release()
+        assert channel.answer().status == (HEURISTICALLY_COMMITTED if commit else HEURISTICALLY_ROLLED_BACK)
+        assert operator == [None] and channel.recover() == [X]
+        channel.forget(X)
+        assert channel.recover() == [] and channel.outcome(X) == Outcome.UNKNOWN
+
+    @pytest.mark.parametrize("commit", [True, False])
+    def test_an_operator_joins_the_coordinator(self, core: ServedByCore, channel: DtxChannel, commit: bool) -> None:
+        """What the coordinator decided first is no heuristic decision; the other one is refused."""
+        channel.prepared(X, "out", b"1")
+        core.hold()
+        channel.send(dtx.Commit(X) if commit else dtx.Rollback(X))
+        core.wait_for(lambda: core.broker.branches.find(Xid(*X)).state == "deciding")
+        told: list[str | None] = []
+        decide = core.broker.branch_operations.decide_heuristically
+        core.call(lambda: decide(Xid(*X), commit, told.append))
+        with pytest.raises(AmqpError, match="is being"):
+            core.call(lambda: decide(Xid(*X), not commit, told.append))
+        core.release()
+        assert channel.answer().status == OK and told == [None]
+        assert channel.outcome(X) == (Outcome.COMMITTED if commit else Outcome.ROLLED_BACK)
+        assert channel.recover() == []
 
     def test_the_same_decision_is_no_news(self, core: ServedByCore, channel: DtxChannel) -> None:
         channel.prepared(X, "out", b"1")
