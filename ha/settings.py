@@ -18,7 +18,7 @@ class Settings:
     much a joiner that does not count yet is sent at a time; ``small_lag``: with how many events still lacking it may
     count, since it has those in a moment. ``backlog_bytes``: how much of the stream may wait to pass
     the commit point before clients are not read any more. ``outcomes_kept``: how many outcomes of each kind (branches,
-    tokens, global decisions) are remembered; ``outcome_seconds``: and for how long; the same on all nodes.
+    tokens, global decisions) are remembered; ``outcome_seconds``: and for how long at least; the same on all nodes.
     """
 
     lease_ttl: float = 1.0

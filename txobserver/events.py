@@ -144,7 +144,7 @@ class DtxPrepare(msgspec.Struct, array_like=True, gc=False, tag=13):
 class DtxDecision(msgspec.Struct, array_like=True, gc=False, tag=14):
     """As TxDecision, for a transaction whose outcome is remembered: a branch, or one with a token.
 
-    ``heuristic``: decided by an operator, not by its coordinator. ``at_ms`` as in DtxPrepare; retention counts from it.
+    ``heuristic``: decided by an operator, not by its coordinator. ``at_ms`` as in DtxPrepare: outcomes age by it.
     """
 
     tx: int

@@ -3,6 +3,11 @@
 A name is the xid of a branch, a token that a client gave to a plain transaction, or a global transaction, which its
 decision makes known. Nodes remember the same: what is forgotten follows from the stream alone, from the number of
 outcomes and from the times that primaries wrote into decisions.
+
+Those times are of wall clocks, which jump, and of several primaries, whose clocks differ. So age is measured on a clock
+of the stream's own. From one decision to the next it goes on by what their times differ, but by no more than
+``LONGEST_STEP_MS``, and never back. A jump makes outcomes older by one such step at most, and a clock that is set right
+again counts from there on (``clock_jump_forgets_outcomes``). Where decisions are rarer than that, outcomes live longer.
 """
 
 from __future__ import annotations
@@ -20,7 +25,13 @@ from txobserver.xid import Bqual, FormatId, Global, Gtrid, Xid
 Name = Xid | bytes
 """What a transaction goes by. A ``bytes`` is a token."""
 
-Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+HIGHEST = (1 << 63) - 1
+
+Number = Annotated[int, msgspec.Meta(ge=0, le=HIGHEST)]
+
+LONGEST_STEP_MS = 60_000
+"""By how much one decision can make all outcomes older; a tenth of the time for which they are kept, if that is less.
+"""
 
 
 class Outcome(IntEnum):
@@ -79,7 +90,11 @@ class Kind(IntEnum):
 
 
 class Remembered(msgspec.Struct, array_like=True, frozen=True):
-    """One outcome. A token stands in ``gtrid``. ``sequence``: of the decision; ``at_ms``: when, by its primary."""
+    """One outcome. A token stands in ``gtrid``. ``sequence``: of the decision.
+
+    ``at_ms``: when it was decided; by its primary's wall clock in what ``Outcomes.remember`` is given, by the stream's
+    own clock in what is kept.
+    """
 
     kind: Kind
     format_id: FormatId
@@ -107,13 +122,15 @@ class OutcomesMeta(msgspec.Struct, array_like=True, frozen=True):
     """What a checkpoint keeps of the outcomes beside themselves.
 
     ``expired``: for each kind the sequence of the youngest outcome that was forgotten by age or by number (the
-    low-water mark); 0 for none. ``clock_ms``: the latest time in the stream.
+    low-water mark); 0 for none. ``clock_ms``: the stream's own clock. ``stamp_ms``: the time in the last decision; 0 in
+    what was stored when that clock was the greatest time in the stream.
     """
 
     count: Number = 0
     digest: Number = 0
     clock_ms: Number = 0
     expired: tuple[Number, Number, Number, Number] = (0, 0, 0, 0)
+    stamp_ms: Number = 0
 
 
 class Outcomes:
@@ -140,6 +157,7 @@ class Outcomes:
         self._of_global.clear()
         self._count = self._digest = 0
         self._clock_ms, self._expired = meta.clock_ms, list(meta.expired)
+        self._stamp_ms = meta.stamp_ms or meta.clock_ms
         for each in sorted(remembered, key=lambda one: one.sequence):
             self._put(each)
         self._changes.clear()
@@ -166,7 +184,8 @@ class Outcomes:
     def meta(self) -> OutcomesMeta:
         """What a checkpoint or a snapshot says of them. Equal at all nodes that have applied the same."""
         branch, heuristic, token, decision = self._expired
-        return OutcomesMeta(self._count, self._digest, self._clock_ms, (branch, heuristic, token, decision))
+        expired = (branch, heuristic, token, decision)
+        return OutcomesMeta(self._count, self._digest, self._clock_ms, expired, self._stamp_ms)
 
     def take_changes(self) -> tuple[dict[bytes, Remembered | None], bool]:
         """What changed since the last call, by key, and whether nothing of what was before counts."""
@@ -177,11 +196,12 @@ class Outcomes:
         return changes, anew
 
     def remember(self, each: Remembered) -> None:
-        """One more. What is too old now, or more than are kept, is forgotten."""
+        """One more, decided at ``at_ms`` by its primary's clock. What is too old now, or too many, is forgotten."""
+        self._pass_time(each.at_ms)
+        each = msgspec.structs.replace(each, at_ms=self._clock_ms)
         self._drop(self._find(each))
         self._put(each)
         self._changes[each.key] = each
-        self._clock_ms = max(self._clock_ms, each.at_ms)
         for table in (self.branches, self.tokens, self.globals):
             while table and self._is_past(first := next(iter(table.values())), len(table)):
                 self._expired[first.kind] = max(self._expired[first.kind], first.sequence)
@@ -215,6 +235,13 @@ class Outcomes:
     def branches_of(self, globally: Global) -> list[Xid]:
         """The branches of a global transaction whose outcomes are remembered."""
         return list(self._of_global.get(globally, ()))
+
+    def _pass_time(self, stamp_ms: int) -> None:
+        """A decision with this time. The step is bounded here, at every node, since a stamp may be of any clock."""
+        stamp_ms = min(max(stamp_ms, 1), HIGHEST)
+        longest = min(LONGEST_STEP_MS, self._kept_ms // 10)
+        self._clock_ms += min(max(stamp_ms - self._stamp_ms, 0), longest)
+        self._stamp_ms = stamp_ms
 
     def _is_past(self, each: Remembered, number: int) -> bool:
         return number > self._kept or each.at_ms < self._clock_ms - self._kept_ms

@@ -49,8 +49,8 @@ def now() -> float:
 
 
 def wall_ms() -> int:
-    """Milliseconds since 1970, for people and for retention."""
-    return int(time.time() * 1000)
+    """Milliseconds since 1970, for people and for retention. 0 for a clock that was set to a time before that."""
+    return max(0, int(time.time() * 1000))
 
 
 class Clocks(NamedTuple):

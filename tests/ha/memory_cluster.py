@@ -103,7 +103,7 @@ class MemoryNode:
         if self.stopped is not None:
             return
         clock = self.core.set_clock if stored else self.core.look_at_clock
-        clock(self.cluster.now, int(self.cluster.now * 1000))
+        clock(self.cluster.now, int((self.cluster.now + self.cluster.wall_off.get(self.name, 0.0)) * 1000))
         call()
         self.core.settle()
         while effects := self.core.take_effects():
@@ -167,11 +167,12 @@ class MemoryNode:
 
 
 class MemoryCluster:
-    """Nodes named a, b, c, …; ``now`` is in seconds."""
+    """Nodes named a, b, c, …; ``now`` is in seconds. ``wall_off``: by how much a node's wall clock is wrong."""
 
     def __init__(self, size: int = 3, **settings: Any) -> None:
         self.settings = Settings(**settings)
         self.now = 100.0
+        self.wall_off: dict[str, float] = {}
         self.coordination = MemoryCoordination()
         self.cas: list[tuple[MemoryNode, CompareAndSet]] = []
         self.cas_held: set[str] = set()

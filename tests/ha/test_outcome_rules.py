@@ -204,16 +204,20 @@ class TestTokens:
 
 
 class TestExpiry:
-    def commit_some(self, cluster: MemoryCluster, count: int) -> None:
+    def commit_some(self, cluster: MemoryCluster, count: int, gtrid: bytes = b"g", rest: float = 0) -> None:
         for number in range(count):
-            one_phase(cluster.primary, Xid(1, b"g", b"%d" % number), f"branch {number}")
-            answered(cluster, cluster.primary, f"branch {number}")
+            label = f"branch {gtrid.decode()} {number}"
+            one_phase(cluster.primary, Xid(1, gtrid, b"%d" % number), label)
+            answered(cluster, cluster.primary, label)
+            cluster.pause(rest)
 
-    @pytest.mark.parametrize("settings", [{"outcomes_kept": 2}, {"outcome_seconds": 2.0}])
-    def test_by_number_and_by_age_on_all_nodes_alike(self, settings: dict[str, float]) -> None:
+    @pytest.mark.parametrize(("settings", "more"), [({"outcomes_kept": 2}, 0), ({"outcome_seconds": 2.0}, 9)])
+    def test_by_number_and_by_age_on_all_nodes_alike(self, settings: dict[str, float], more: int) -> None:
+        """By age: as the times of decisions go on, each by a tenth of it at most."""
         cluster = declared("q", "r", **settings)
         self.commit_some(cluster, 2)
         cluster.pause(3)
+        self.commit_some(cluster, more, b"more", rest=0.3)
         assert outcome(cluster.primary, Xid(1, b"g", b"0")) is Outcome.COMMITTED
         assert outcome(cluster.primary, Xid(1, b"never", b"")) is Outcome.UNKNOWN
         one_phase(cluster.primary, X)

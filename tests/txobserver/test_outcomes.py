@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -13,6 +15,8 @@ from txobserver.outcomes import Kind, Outcome, Outcomes, OutcomesMeta, Remembere
 from txobserver.xid import Global, Xid
 
 KEPT, KEPT_SECONDS = 3, 10.0
+DAY = 86_400_000
+PASSED = st.integers(-3000, 9000) | st.sampled_from([-3 * DAY, 3 * DAY])
 
 
 def remembered(kind: Kind, number: int, commit: bool, sequence: int, at_ms: int) -> Remembered:
@@ -30,15 +34,15 @@ class OutcomesMachine(RuleBasedStateMachine):
         self.model: list[Remembered] = []
         self.expired: dict[Kind, int] = {}
         self.store: dict[bytes, Remembered] = {}
-        self.sequence = self.clock = 0
+        self.sequence = self.clock = self.stamp = 0
 
-    @rule(kind=st.sampled_from(Kind), number=st.integers(0, 6), commit=st.booleans(), passed=st.integers(-3000, 9000))
+    @rule(kind=st.sampled_from(Kind), number=st.integers(0, 6), commit=st.booleans(), passed=PASSED)
     def remember(self, kind: Kind, number: int, commit: bool, passed: int) -> None:
         self.sequence += 1
-        at_ms = max(0, self.clock + passed)
-        self.clock = max(self.clock, at_ms)
-        each = remembered(kind, number, commit, self.sequence, at_ms)
-        self.outcomes.remember(each)
+        before, self.stamp = self.stamp, max(1, self.stamp + passed)
+        self.clock += min(max(0, self.stamp - before), int(KEPT_SECONDS * 100))
+        self.outcomes.remember(remembered(kind, number, commit, self.sequence, self.stamp))
+        each = remembered(kind, number, commit, self.sequence, self.clock)
         self.model = [known for known in self.model if name_of(known) != name_of(each)] + [each]
         for of in (Kind.BRANCH, Kind.TOKEN, Kind.GLOBAL):
             there = [known for known in self.model if known.kind is of]
@@ -122,3 +126,65 @@ def test_one_more_costs_the_same_however_many_there_are() -> None:
         outcomes.remember(Remembered(Kind.BRANCH, 0, b"new", b"", True, 30_000, 30_000))
         assert len(outcomes.branches) == count and outcomes.of(Xid(0, b"0", b"")) is Outcome.EXPIRED
     assert costs[0] == costs[1]
+
+
+class TestClockJumpForgetsOutcomes:
+    """``clock_jump_forgets_outcomes``: the times in decisions are of wall clocks, and of several primaries."""
+
+    START = 1_700_000_000_000
+
+    def kept(self, meta: OutcomesMeta = OutcomesMeta()) -> Outcomes:  # noqa: B008 -- immutable
+        outcomes = Outcomes(meta, ())
+        outcomes.keep(1_000_000, DAY / 1000)
+        return outcomes
+
+    def decided(self, outcomes: Outcomes, number: int, stamp: int) -> None:
+        outcomes.remember(remembered(Kind.BRANCH, number, True, number, stamp))
+
+    @pytest.mark.parametrize("jump", [3 * DAY, -3 * DAY, 1 << 62, -(1 << 62)])
+    def test_one_jump(self, jump: int) -> None:
+        outcomes = self.kept()
+        for number in range(1, 21):
+            self.decided(outcomes, number, self.START + number + (jump if number > 10 else 0))
+        assert all(outcomes.of(name_of(each)) is Outcome.COMMITTED for each in outcomes.all())
+        assert len(outcomes.branches) == 20
+
+    def test_a_jump_and_back_at_each_of_many_promotions(self) -> None:
+        outcomes = self.kept()
+        for number in range(1, 1001):
+            self.decided(outcomes, number, self.START + (3 * DAY if number % 2 else -2 * DAY))
+        assert len(outcomes.branches) == 1000
+
+    @pytest.mark.parametrize("jump", [3 * DAY, 0, -3 * DAY])
+    def test_in_the_end_they_expire(self, jump: int) -> None:
+        """As time passes by the clock that was set. A clock set back costs the step in which it was."""
+        outcomes = self.kept()
+        for number in range(1, 3 * 1440):
+            stamp = self.START + number * 60_000 + (jump if number > 1000 else 0)
+            self.decided(outcomes, number, stamp)
+            stood_still = jump < 0 and 1000 < number < 1001 + 1441
+            assert len(outcomes.branches) == min(number, 1441 + stood_still), number
+        assert outcomes.of(name_of(remembered(Kind.BRANCH, 1, True, 1, 1))) is Outcome.EXPIRED
+
+    def test_a_store_whose_clock_was_set_days_ahead_recovers(self) -> None:
+        """A version that took the greatest time for the clock forgot each outcome as it was remembered from then on."""
+        stored = msgspec.convert([0, 0, self.START + 30 * DAY, [0, 0, 0, 0]], OutcomesMeta)
+        outcomes = self.kept(stored)
+        for number in range(1, 1001):
+            self.decided(outcomes, number, self.START + number * 1000)
+        assert len(outcomes.branches) == 1000
+        outcomes.remember(remembered(Kind.BRANCH, 1001, True, 1001, self.START + 5 * DAY))
+        assert len(outcomes.branches) == 1001, "the jump to the time of before is one, too"
+
+    def test_a_store_of_before_goes_on_as_before_without_a_jump(self) -> None:
+        stored = msgspec.convert([0, 0, self.START, [0, 0, 0, 0]], OutcomesMeta)
+        outcomes = self.kept(stored)
+        self.decided(outcomes, 1, self.START + 700)
+        assert (outcomes.meta.clock_ms, outcomes.meta.stamp_ms) == (self.START + 700, self.START + 700)
+
+    @pytest.mark.parametrize("stamp", [-5, 1 << 64])
+    def test_a_clock_of_before_1970_or_behind_all_ends_can_be_stored(self, stamp: int) -> None:
+        outcomes = self.kept()
+        self.decided(outcomes, 1, stamp)
+        encoded = msgspec.json.encode((outcomes.meta, outcomes.all()))
+        assert msgspec.json.decode(encoded, type=tuple[OutcomesMeta, list[Remembered]])[0] == outcomes.meta
