@@ -26,6 +26,7 @@ def status(core: NodeCore, name: str) -> dict[str, Any]:
         "ready": core.state in ("active", "ready") and name in ready,
         "ready_set": ready,
         "primary": primary,
+        "waits_for_operator": core.waits_for_operator,
         "position": str(replica.tail),
         "commit": commit_point(core),
         "applied": replica.applied.sequence,
