@@ -90,10 +90,9 @@ class Kind(IntEnum):
 
 
 class Remembered(msgspec.Struct, array_like=True, frozen=True):
-    """One outcome. A token stands in ``gtrid``. ``sequence``: of the decision.
+    """One outcome. A token stands in ``gtrid``. ``sequence``: of the decision; ``at_ms``: when, by its primary.
 
-    ``at_ms``: when it was decided; by its primary's wall clock in what ``Outcomes.remember`` is given, by the stream's
-    own clock in what is kept.
+    ``clock_ms``: when, by the stream's own clock, from which its age counts; 0, if stored without it: as ``at_ms``.
     """
 
     kind: Kind
@@ -103,6 +102,7 @@ class Remembered(msgspec.Struct, array_like=True, frozen=True):
     commit: bool
     sequence: Number
     at_ms: Number
+    clock_ms: Number = 0
 
     @property
     def key(self) -> bytes:
@@ -113,7 +113,7 @@ class Remembered(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def digest(self) -> int:
-        """64 bits of what it says, to be summed up."""
+        """64 bits of what it says, to be summed up. ``OutcomesMeta`` has the clock."""
         said = b"%d %d %d %d " % (self.kind, self.commit, self.sequence, self.at_ms) + self.key
         return zlib.crc32(said) << 32 | zlib.crc32(said, 1)
 
@@ -157,7 +157,7 @@ class Outcomes:
         self._of_global.clear()
         self._count = self._digest = 0
         self._clock_ms, self._expired = meta.clock_ms, list(meta.expired)
-        self._stamp_ms = meta.stamp_ms or meta.clock_ms
+        self._stamp_ms = meta.stamp_ms
         for each in sorted(remembered, key=lambda one: one.sequence):
             self._put(each)
         self._changes.clear()
@@ -197,8 +197,9 @@ class Outcomes:
 
     def remember(self, each: Remembered) -> None:
         """One more, decided at ``at_ms`` by its primary's clock. What is too old now, or too many, is forgotten."""
-        self._pass_time(each.at_ms)
-        each = msgspec.structs.replace(each, at_ms=self._clock_ms)
+        at_ms = min(max(each.at_ms, 1), HIGHEST)
+        self._pass_time(at_ms)
+        each = msgspec.structs.replace(each, at_ms=at_ms, clock_ms=self._clock_ms)
         self._drop(self._find(each))
         self._put(each)
         self._changes[each.key] = each
@@ -238,13 +239,12 @@ class Outcomes:
 
     def _pass_time(self, stamp_ms: int) -> None:
         """A decision with this time. The step is bounded here, at every node, since a stamp may be of any clock."""
-        stamp_ms = min(max(stamp_ms, 1), HIGHEST)
         longest = min(LONGEST_STEP_MS, self._kept_ms // 10)
-        self._clock_ms += min(max(stamp_ms - self._stamp_ms, 0), longest)
+        self._clock_ms += min(max(stamp_ms - (self._stamp_ms or self._clock_ms), 0), longest)
         self._stamp_ms = stamp_ms
 
     def _is_past(self, each: Remembered, number: int) -> bool:
-        return number > self._kept or each.at_ms < self._clock_ms - self._kept_ms
+        return number > self._kept or (each.clock_ms or each.at_ms) < self._clock_ms - self._kept_ms
 
     def _find(self, each: Remembered) -> Remembered | None:
         return self.find(name_of(each))

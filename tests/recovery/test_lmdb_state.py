@@ -53,7 +53,7 @@ def test_dropped_queues_and_transactions(tmp_path: Path) -> None:
 
 
 def outcome(number: int) -> Remembered:
-    return Remembered(Kind.BRANCH, 1, b"gtrid %d" % number, b"bqual", True, number, number)
+    return Remembered(Kind.BRANCH, 1, b"gtrid %d" % number, b"bqual", True, number, number, number)
 
 
 def test_outcomes(tmp_path: Path) -> None:

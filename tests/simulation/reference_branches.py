@@ -22,8 +22,6 @@ from txobserver.xid import Global, Xid
 
 Name = Xid | Global | bytes
 BRANCH, HEURISTIC, TOKEN, GLOBAL = range(4)
-LONGEST_STEP = 60_000
-"""Milliseconds by which one decision makes outcomes older at most"""
 
 
 def fingerprint(name: Name, kind: int, commit: bool, sequence: int, at_ms: int) -> int:
@@ -44,8 +42,6 @@ class ReferenceBranches:
     """A branch that was prepared behind the decision of its global transaction"""
     _names: dict[int, Xid | bytes] = field(default_factory=dict)
     _digests: dict[Name, int] = field(default_factory=dict)
-    _clock: int = 0
-    _stamp: int = 0
     _changed_at: list[int] = field(default_factory=list)
     _states: list[tuple[frozenset[Xid], int, int]] = field(default_factory=list)
 
@@ -96,10 +92,7 @@ class ReferenceBranches:
 
     def _remember(self, name: Name, kind: int, commit: bool, sequence: int, at_ms: int) -> None:
         self.outcomes[name] = commit, kind
-        if at_ms > self._stamp:
-            self._clock += min(at_ms - self._stamp, LONGEST_STEP)
-        self._stamp = at_ms
-        self._digests[name] = fingerprint(name, kind, commit, sequence, self._clock)
+        self._digests[name] = fingerprint(name, kind, commit, sequence, at_ms)
 
     def _forget(self, name: Name) -> None:
         self.outcomes.pop(name, None)

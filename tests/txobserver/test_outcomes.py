@@ -42,11 +42,13 @@ class OutcomesMachine(RuleBasedStateMachine):
         before, self.stamp = self.stamp, max(1, self.stamp + passed)
         self.clock += min(max(0, self.stamp - before), int(KEPT_SECONDS * 100))
         self.outcomes.remember(remembered(kind, number, commit, self.sequence, self.stamp))
-        each = remembered(kind, number, commit, self.sequence, self.clock)
+        each = msgspec.structs.replace(
+            remembered(kind, number, commit, self.sequence, self.stamp), clock_ms=self.clock
+        )
         self.model = [known for known in self.model if name_of(known) != name_of(each)] + [each]
         for of in (Kind.BRANCH, Kind.TOKEN, Kind.GLOBAL):
             there = [known for known in self.model if known.kind is of]
-            while there and (len(there) > KEPT or there[0].at_ms < self.clock - KEPT_SECONDS * 1000):
+            while there and (len(there) > KEPT or there[0].clock_ms < self.clock - KEPT_SECONDS * 1000):
                 self.model.remove(first := there.pop(0))
                 self.expired[of] = max(self.expired.get(of, 0), first.sequence)
 
@@ -179,6 +181,7 @@ class TestClockJumpForgetsOutcomes:
     def test_a_store_of_before_goes_on_as_before_without_a_jump(self) -> None:
         stored = msgspec.convert([0, 0, self.START, [0, 0, 0, 0]], OutcomesMeta)
         outcomes = self.kept(stored)
+        assert outcomes.meta == stored, "until then it is what was stored"
         self.decided(outcomes, 1, self.START + 700)
         assert (outcomes.meta.clock_ms, outcomes.meta.stamp_ms) == (self.START + 700, self.START + 700)
 
