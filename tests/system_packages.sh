@@ -2,6 +2,7 @@
 # Programs that some tests need beyond Python: found, or installed and said so, or one sentence and an error.
 set -euo pipefail
 missing=()
+command -v cc >/dev/null || missing+=(gcc libc6-dev)
 command -v strace >/dev/null || missing+=(strace)
 command -v ip >/dev/null || missing+=(iproute2)
 command -v nft >/dev/null || missing+=(nftables)

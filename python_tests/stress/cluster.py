@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from python_tests.processes import START_SECONDS, LocalCluster
 from python_tests.stress.clock import FakeClock
 from python_tests.stress.disk import SmallDisk
 from python_tests.stress.network import Network
+from python_tests.stress.syncs import Disks
 from python_tests.waiting import wait_until
 from recovery.node_admin import AdminError, ask
 
@@ -23,7 +26,8 @@ PATIENCE = 0.5
 
 
 class StressCluster(LocalCluster):
-    """``small``: index of the node whose directory is a small disk; None for none. ``clock``: None for the true one.
+    """``small``: index of the node whose directory is a small disk; None for none. ``clock``: None for the true one;
+    ``disks``: None for those of the machine as they are.
 
     A context manager, to be entered from the thread that lives longest: nodes end with the thread that started them.
     """
@@ -36,11 +40,13 @@ class StressCluster(LocalCluster):
         settings: Sequence[str] = (),
         small: int | None = None,
         clock: FakeClock | None = None,
+        disks: Disks | None = None,
     ) -> None:
         super().__init__(directory, nodes)
         self.names = [f"node-{index + 1}" for index in range(nodes)]
         self.network = network
         self.clock = clock
+        self.disks = disks
         self.small = None if small is None else self.names[small]
         self.disk = SmallDisk(directory / self.names[small]) if small is not None else None
         self._settings = list(settings)
@@ -99,12 +105,40 @@ class StressCluster(LocalCluster):
         log: Path | None = None,
     ) -> None:
         """As ``LocalCluster.start_node``; by the node's own clock, and with a log that no small disk can fill."""
-        faked = self.clock.environment(name) if self.clock is not None else {}
-        super().start_node(name, {**faked, **(environment or {})}, settings, log or self.log_of(name))
+        super().start_node(name, {**self._tampered(name), **(environment or {})}, settings, log or self.log_of(name))
+
+    def _tampered(self, name: str) -> dict[str, str]:
+        """What a node needs in its environment for its clock and its disk."""
+        clock = self.clock.environment(name) if self.clock is not None else {}
+        disk = self.disks.environment(name, self.directory / name) if self.disks is not None else {}
+        preloaded = [each["LD_PRELOAD"] for each in (clock, disk) if each]
+        return {**clock, **disk, **({"LD_PRELOAD": ":".join(preloaded)} if preloaded else {})}
 
     def log_of(self, name: str) -> Path:
         """What a node said."""
         return self.directory / f"{name}.log"
+
+    def said(self, name: str) -> int:
+        """How much a node has said so far, in bytes."""
+        path = self.log_of(name)
+        return path.stat().st_size if path.exists() else 0
+
+    def said_since(self, name: str, before: int) -> str:
+        """What a node has said since it had said so much."""
+        with self.log_of(name).open("rb") as log:
+            log.seek(before)
+            return log.read().decode(errors="replace")
+
+    @property
+    def record(self) -> Path:
+        """The coordination file."""
+        return self.directory / COORDINATION_FILE
+
+    def recover(self, *options: str) -> subprocess.CompletedProcess[str]:
+        """``txha recover`` with the directories of all nodes; none of them may run."""
+        directories = [str(self.directory / name) for name in self.names]
+        command = [sys.executable, "-m", "broker_plugin.cli.main", "recover", *options, "--json", *directories]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
 
     def index(self, name: str) -> int:
         """The index of a node."""
@@ -116,7 +150,9 @@ class StressCluster(LocalCluster):
 
     def in_the_record(self) -> str | None:
         """The node that the coordination record names as primary now."""
-        store = SqliteCoordination(self.directory / COORDINATION_FILE, self._identifier)
+        if not self.record.exists():
+            return None  # to open it would make it
+        store = SqliteCoordination(self.record, self._identifier)
         try:
             record = store.read()
         except CoordinationError:

@@ -23,7 +23,7 @@ from python_tests.stress.faults import FAULTS
 from python_tests.stress.foreign import Foreign
 from python_tests.stress.namespaces import own_surroundings
 from python_tests.stress.network import Namespaces
-from python_tests.stress.own import NETWORKS, Own, choose_network, impossible
+from python_tests.stress.own import NETWORKS, ON_THE_CLOCK, ON_THE_DISK, Own, choose_network, impossible
 from python_tests.stress.record import Recorder, read_history
 from python_tests.stress.report import write_page
 from python_tests.stress.results import BROKEN, HELD, Result
@@ -31,6 +31,7 @@ from python_tests.stress.scenario import Extent, Schedule, Stores, Stress
 from python_tests.stress.schedule import RandomSchedule, read_schedule
 from python_tests.stress.site import Site
 from python_tests.stress.stores import ClusterStores
+from python_tests.stress.syncs import Disks
 from python_tests.stress.terminal import show
 
 LOAD = Load(think=0.05, single=0.15, several=0.2, large=0.002, largest=1000, ahead=200)
@@ -122,6 +123,8 @@ def _own(options: Options, seed: int, say: Callable[[str], None], stack: ExitSta
         kinds = _checked(fixed.kinds, options)
     else:
         kinds = _checked(options.kinds, options)
+        for kind, reason in impossible(FAULTS, options.network).items():
+            say(f"without {kind}: {reason}")
         everyone = frozenset(kind for kind in kinds if FAULTS[kind].everyone)
         schedule = RandomSchedule(seed, kinds, everyone, options.extent.seconds)
     network = choose_network(options.network, kinds, options.nodes)
@@ -134,7 +137,8 @@ def _own(options: Options, seed: int, say: Callable[[str], None], stack: ExitSta
         network,
         options.settings,
         small=options.nodes - 1 if "disk-full" in kinds else None,
-        clock=FakeClock(options.directory / "clocks") if "clock" in kinds else None,
+        clock=FakeClock(options.directory / "clocks") if ON_THE_CLOCK & set(kinds) else None,
+        disks=Disks(options.directory / "disks") if ON_THE_DISK & set(kinds) else None,
     )
     say(f"starting {options.nodes} nodes; faults: {', '.join(kinds)}")
     stack.enter_context(cluster)

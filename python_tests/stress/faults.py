@@ -1,100 +1,23 @@
-"""The faults, one small class for each kind, and the registry of all of them.
-
-A fault begins, has hit something or not, and is healed. It knows by itself whether it has hit: a run in which a fault
-went by without any effect proves nothing.
-"""
+"""The faults of processes, networks and clocks, one small class for each kind, and the registry of all kinds."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import random
 import signal
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Iterable
 from pathlib import Path
-from typing import ClassVar
 
-from python_tests.history import History
+from python_tests.stress.clock_faults import Clock, ClockJump
 from python_tests.stress.cluster import StressCluster
+from python_tests.stress.disk_faults import DiskFull, FailedSync, SlowDisk
+from python_tests.stress.fault import END_SECONDS, NodeFault
 from python_tests.stress.network import CLIENTS, CUT, Impairment, Way
+from python_tests.stress.record_faults import LostRecord
 from python_tests.waiting import wait_until
 
-END_SECONDS = 10.0
 READY_SECONDS = 30.0
-
-
-@dataclass
-class Ground:
-    """What faults work on."""
-
-    cluster: StressCluster
-    history: History
-    random: random.Random
-    say: Callable[[str], None]
-
-
-class Fault(ABC):
-    """One fault. ``target`` is the name of a node."""
-
-    def __init__(self, target: str) -> None:
-        self.target = target
-
-    @abstractmethod
-    def begin(self) -> str:
-        """Let it happen; returns what was done, in words. Raises NetworkError, OSError, LookupError, TimeoutError."""
-
-    @abstractmethod
-    def heal(self) -> bool:
-        """Put everything right; returns whether it has hit anything. Raises NetworkError, OSError, TimeoutError."""
-
-
-class NodeFault(Fault):
-    """A fault of a cluster of our own. ``everyone``: it hits all nodes, and nothing else can go on beside it."""
-
-    kind: ClassVar[str]
-    what: ClassVar[str]
-    """In a few words, for people"""
-    everyone: ClassVar[bool] = False
-
-    def __init__(self, ground: Ground, target: str) -> None:
-        super().__init__(target)
-        self.ground = ground
-        self.cluster = ground.cluster
-
-    @classmethod
-    def why_not(cls, cluster: StressCluster) -> str | None:
-        """Why this kind is not possible with this cluster; None if it is."""
-        return None
-
-    def kill(self, names: Iterable[str]) -> int:
-        """SIGKILL of these nodes at once; returns how many ran."""
-        was_primary, killed = self.cluster.in_the_record(), []
-        for name in names:
-            with contextlib.suppress(LookupError):
-                os.kill(self.cluster.pid(name), signal.SIGKILL)
-                killed.append(name)
-        moment = time.monotonic()
-        # Named before and after: nobody else was primary meanwhile, so whoever was connected is served no longer.
-        # With nobody left, that is so in any case.
-        alone = was_primary in killed and self.cluster.in_the_record() == was_primary
-        if killed and (alone or not any(map(self.cluster.runs, set(self.cluster.names) - set(killed)))):
-            self.ground.history.kills.append(moment)
-        for name in killed:
-            self.wait_end(name)
-        return len(killed)
-
-    def wait_end(self, name: str) -> None:
-        """Until a node's process has ended. Raises TimeoutError."""
-        wait_until(lambda: not self.cluster.runs(name), END_SECONDS, f"the end of {name}")
-
-    def start(self, names: Iterable[str]) -> None:
-        """Start those that do not run."""
-        for name in names:
-            if not self.cluster.runs(name):
-                self.cluster.start_node(name)
 
 
 class Kill(NodeFault):
@@ -261,62 +184,12 @@ class Loss(NetworkFault):
         return _both_ways(self.here, self.others)
 
 
-class DiskFull(NodeFault):
-    kind = "disk-full"
-    what = "no room on the disk of one node; room again, and the node started, later"
-
-    @classmethod
-    def why_not(cls, cluster: StressCluster) -> str | None:
-        return None if cluster.disk is not None else "no node has a disk that can be filled"
-
-    def begin(self) -> str:
-        cluster = self.cluster
-        assert cluster.disk is not None and cluster.small is not None
-        self.target = cluster.small
-        self._said = _size(cluster.log_of(self.target))
-        cluster.disk.fill()
-        return f"the disk of {self.target} is full"
-
-    def heal(self) -> bool:
-        cluster = self.cluster
-        assert cluster.disk is not None
-        with cluster.log_of(self.target).open("rb") as log:
-            log.seek(self._said)
-            noticed = b"no space is left" in log.read()
-        cluster.disk.free()
-        if noticed:
-            self.wait_end(self.target)
-        self.start([self.target])
-        return noticed
-
-
-class Clock(NodeFault):
-    kind = "clock"
-    what = "a node's wall clock is off, by up to two hours either way; the monotonic clocks are left alone"
-
-    @classmethod
-    def why_not(cls, cluster: StressCluster) -> str | None:
-        return None if cluster.clock is not None else "the nodes live by the true clock"
-
-    def begin(self) -> str:
-        assert self.cluster.clock is not None
-        off = self.ground.random.choice((-1, 1)) * self.ground.random.randint(2, 7200)
-        self.cluster.clock.move(self.target, off)
-        return f"the clock of {self.target} is off by {off} s"
-
-    def heal(self) -> bool:
-        assert self.cluster.clock is not None
-        try:
-            faked = "libfaketime" in Path(f"/proc/{self.cluster.pid(self.target)}/maps").read_text()
-        except (LookupError, OSError):
-            faked = False
-        self.cluster.clock.move(self.target, 0)
-        return faked
-
-
 FAULTS: dict[str, type[NodeFault]] = {
     fault.kind: fault
-    for fault in (Kill, Stop, Cut, OneWay, Partial, Isolate, Delay, Loss, DiskFull, Clock, KillAll, Rolling)
+    for fault in (
+        *(Kill, Stop, Cut, OneWay, Partial, Isolate, Delay, Loss, DiskFull, SlowDisk, FailedSync, Clock, ClockJump),
+        *(KillAll, Rolling, LostRecord),
+    )
 }
 
 
@@ -330,7 +203,3 @@ def _process_state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
         return ""
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0

@@ -11,7 +11,7 @@ import pika
 
 from python_tests.history import History
 from python_tests.pika_clients import LOST, parameters
-from python_tests.stress.faults import Fault
+from python_tests.stress.fault import Fault
 from python_tests.stress.site import ANY, BACKUP, PRIMARY
 
 COMMAND_SECONDS = 120

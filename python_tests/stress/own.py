@@ -9,13 +9,17 @@ from python_tests.history import History
 from python_tests.stress.clock import FakeClock
 from python_tests.stress.cluster import StressCluster
 from python_tests.stress.disk import SmallDisk
-from python_tests.stress.faults import FAULTS, Fault, Ground
+from python_tests.stress.fault import Fault, Ground
+from python_tests.stress.faults import FAULTS
 from python_tests.stress.namespaces import why_not
 from python_tests.stress.network import Namespaces, Network, Proxied
 from python_tests.stress.site import ANY, BACKUP, PRIMARY
+from python_tests.stress.syncs import Disks
 
 NETWORKS = ("auto", "namespaces", "proxies", "none")
 ON_THE_NETWORK = {"cut", "one-way", "partial", "isolate", "loss", "delay"}
+ON_THE_DISK = {"slow-disk", "failed-sync"}
+ON_THE_CLOCK = {"clock", "clock-jump"}
 
 
 class Own:
@@ -83,7 +87,9 @@ def impossible(kinds: Iterable[str], network: str) -> dict[str, str]:
             reason = "clients can be cut off in network namespaces only" if network == "proxies" else spaces
         elif kind == "disk-full":
             reason = SmallDisk.why_not()
-        elif kind == "clock":
+        elif kind in ON_THE_DISK:
+            reason = Disks.why_not()
+        elif kind in ON_THE_CLOCK:
             reason = FakeClock.why_not()
         if reason is not None:
             missing[kind] = reason

@@ -17,7 +17,7 @@ from typing import Protocol
 from python_tests.failover import Clients, wait_for_commits_under_way
 from python_tests.judge import Verdict
 from python_tests.load import Load
-from python_tests.stress.faults import Fault
+from python_tests.stress.fault import Fault, NotAsTold
 from python_tests.stress.record import Recorder
 from python_tests.stress.results import Injection, Result
 from python_tests.stress.schedule import Step
@@ -101,7 +101,7 @@ class Stress:
             for number in range(first + 1, first + count + 1):
                 self._round(number)
                 result.rounds += 1
-        except TimeoutError as error:
+        except (TimeoutError, NotAsTold) as error:
             result.stalled.append(str(error))
         ended = time.monotonic()
         result.seconds += ended - began
@@ -173,8 +173,13 @@ class Stress:
         return fault, injection
 
     def _heal(self, fault: Fault, injection: Injection) -> None:
-        injection.hit = fault.heal()
-        injection.healed = time.monotonic()
+        try:
+            injection.hit = fault.heal()
+        except NotAsTold:
+            injection.hit = True
+            raise
+        finally:
+            injection.healed = time.monotonic()
         remark = "" if injection.hit else ", and has hit nothing"
         self._say(f"round {injection.round}: {injection.kind} is over{remark}")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from python_tests.history import History
-from python_tests.stress.faults import Fault
+from python_tests.stress.fault import Fault
 
 PRIMARY, BACKUP, ANY = "primary", "backup", "any"
 """What a schedule may name instead of a node"""

@@ -1,0 +1,69 @@
+"""The coordination file is lost, and an operator does what docs/operations.md tells."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+
+from python_tests.stress.fault import NodeFault, NotAsTold
+from python_tests.waiting import wait_until
+
+NOTICE_SECONDS = 15.0
+
+
+class LostRecord(NodeFault):
+    """Every store is there, so ``txha recover`` must say that nothing is lost, and all that was told must be there."""
+
+    kind = "lost-record"
+    what = "the coordination file is removed or damaged, under running nodes or under none; then `txha recover`"
+    everyone = True
+
+    def begin(self) -> str:
+        running, removed = (self.ground.random.random() < 0.5 for _ in range(2))
+        if not running and self.kill(self.cluster.names) < self.cluster.count:
+            raise LookupError("not every node runs")
+        (self._remove if removed else self._damage)()
+        when = "under running nodes" if running else "after SIGKILL of all nodes"
+        return f"the coordination file is {'removed' if removed else 'damaged'} {when}"
+
+    def heal(self) -> bool:
+        noticed = self._noticed()
+        for name in self.cluster.names:
+            with contextlib.suppress(LookupError):
+                os.kill(self.cluster.pid(name), signal.SIGTERM)
+        for name in self.cluster.names:
+            self.wait_end(name)
+        self._recover("--plan")
+        self._recover("--apply")
+        self.start(self.cluster.names)
+        return noticed
+
+    def _remove(self) -> None:
+        for path in (self.cluster.record, self.cluster.record.with_name(self.cluster.record.name + "-journal")):
+            path.unlink(missing_ok=True)
+
+    def _damage(self) -> None:
+        """All of it but its length; in place, as a disk does it."""
+        with self.cluster.record.open("r+b") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            file.write(self.ground.random.randbytes(size))
+
+    def _noticed(self) -> bool:
+        """Whether no node is primary any more: a lease cannot be renewed in a record that is gone."""
+        try:
+            wait_until(lambda: self.cluster.primary() is None, NOTICE_SECONDS, "the end of the lease", every=0.1)
+        except TimeoutError:
+            return False
+        return True
+
+    def _recover(self, option: str) -> None:
+        done = self.cluster.recover(option)
+        self.ground.say(f"txha recover {option}: status {done.returncode}")
+        if done.returncode == 2:
+            raise NotAsTold(f"txha recover {option} failed: {done.stderr.strip()}")
+        report = json.loads(done.stdout)
+        if done.returncode != 0:
+            raise NotAsTold(f"txha recover {option} says that something is lost or not known: {report['for_people']}")
