@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from broker_plugin.guard import Guard
 from recovery.node_admin import FILE
 
 log = logging.getLogger("txha.admin")
@@ -37,7 +38,8 @@ class _Request(BaseModel):
 class AdminServer:
     """Answers commands with these handlers until it is stopped."""
 
-    def __init__(self, directory: Path, handlers: Mapping[str, Handler]) -> None:
+    def __init__(self, guard: Guard, directory: Path, handlers: Mapping[str, Handler]) -> None:
+        self._guard = guard
         self._path = directory / FILE
         self._handlers = handlers
         self._token = secrets.token_hex(16)
@@ -45,7 +47,7 @@ class AdminServer:
 
     async def start(self) -> None:
         """Listen, then say where."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=MAX_LINE)
+        self._server = await self._guard.start_server(self._serve, "127.0.0.1", 0, MAX_LINE)
         port = self._server.sockets[0].getsockname()[1]
         temporary = self._path.with_suffix(".new")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -64,7 +66,7 @@ class AdminServer:
             while line := await reader.readline():
                 writer.write(json.dumps(await self._answer(line)).encode() + b"\n")
                 await writer.drain()
-        except (ConnectionError, ValueError) as error:
+        except (OSError, ValueError) as error:
             log.debug("an administration connection ended: %s", error)
         finally:
             writer.close()
@@ -83,9 +85,9 @@ class AdminServer:
             return {"ok": True, "result": await handler(request.arguments)}
         except Refusal as error:
             return _refused(str(error))
-        except Exception:
-            # A bug in one command is told to the operator as what it is; the node itself goes on.
-            log.exception("the command %s failed", request.command)
+        except Exception as error:
+            # Whoever asks reads only what the node is not in the middle of: what fails here is no fault of theirs.
+            self._guard.caught(error)
             return _refused(f"the node failed at {request.command}; its log says why")
 
 

@@ -18,6 +18,7 @@ from broker_plugin.amqp.settings import AmqpSettings
 from broker_plugin.embedded.branches import DtxLimits
 from broker_plugin.embedded.broker import Broker
 from broker_plugin.embedded.durable_queue import WindowLimits
+from broker_plugin.guard import Guard, GuardedProtocol
 
 __all__ = ["AmqpServer", "AmqpSettings", "embedded_broker", "unique_name"]
 
@@ -30,20 +31,23 @@ def unique_name() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
 
-def embedded_broker(limits: WindowLimits | None = None, dtx_limits: DtxLimits | None = None) -> Broker:
+def embedded_broker(
+    guard: Guard, limits: WindowLimits | None = None, dtx_limits: DtxLimits | None = None
+) -> Broker:
     """A broker whose turns are those of the event loop that runs when it is used."""
 
     def schedule() -> None:
-        asyncio.get_running_loop().call_soon(broker.end_of_turn)
+        guard.call_soon(broker.end_of_turn)
 
     broker = Broker(schedule, unique_name, limits or WindowLimits(), dtx_limits or DtxLimits())
     return broker
 
 
-class AmqpProtocol(asyncio.Protocol):
+class AmqpProtocol(GuardedProtocol):
     """One client's socket. Implements ``Wire``."""
 
     def __init__(self, server: AmqpServer) -> None:
+        self.guard = server.guard
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._flushing = False
@@ -95,7 +99,7 @@ class AmqpProtocol(asyncio.Protocol):
         """Write what there is when the turn ends."""
         if not self._flushing:
             self._flushing = True
-            self._server.loop.call_soon(self._flush)
+            self.guard.call_soon(self._flush)
 
     def read_on(self) -> None:
         """Read again, if nothing is in the way."""
@@ -153,11 +157,13 @@ class AmqpServer:
 
     def __init__(
         self,
+        guard: Guard,
         broker: Broker,
         settings: AmqpSettings,
         on_activity: Callable[[], object] = lambda: None,
         before_input: Callable[[], object] = lambda: None,
     ) -> None:
+        self.guard = guard
         self.broker = broker
         self.settings = settings
         self.on_activity = on_activity
@@ -167,11 +173,6 @@ class AmqpServer:
         self._listener: asyncio.Server | None = None
         self._ticker: asyncio.TimerHandle | None = None
         self._blocked: str | None = None
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop that runs."""
-        return asyncio.get_running_loop()
 
     @property
     def port(self) -> int:
@@ -185,13 +186,13 @@ class AmqpServer:
         """How many clients are connected."""
         return len(self._protocols)
 
-    def connection_factory(self) -> asyncio.Protocol:
+    def connection_factory(self) -> AmqpProtocol:
         """The protocol for one accepted client, for ``loop.create_server`` or a socket that was accepted elsewhere.
 
         Heartbeats run from the first client on.
         """
         if self._ticker is None:
-            self._ticker = self.loop.call_later(TICK, self._tick)
+            self._ticker = self.guard.call_later(TICK, self._tick)
         return AmqpProtocol(self)
 
     async def start(self) -> None:
@@ -199,7 +200,7 @@ class AmqpServer:
         host = self.settings.host
         if not ipaddress.ip_address(host).is_loopback:
             raise ValueError(f"{host} is not a loopback address; clients are served on loopback only")
-        self._listener = await self.loop.create_server(self.connection_factory, host, self.settings.port)
+        self._listener = await self.guard.create_server(self.connection_factory, host, self.settings.port)
 
     async def stop(self) -> None:
         """Listen no more and drop every client."""
@@ -242,8 +243,8 @@ class AmqpServer:
         self._protocols.discard(protocol)
 
     def _tick(self) -> None:
-        now = self.loop.time()
-        self._ticker = self.loop.call_later(TICK, self._tick)
+        now = self.guard.loop.time()
+        self._ticker = self.guard.call_later(TICK, self._tick)
         self.broker.tick(now)
         for protocol in list(self._protocols):
             protocol.tick(now)

@@ -33,11 +33,11 @@ class BranchAdmin:
     def handlers(self) -> dict[str, Handler]:
         """By the names of the commands."""
         return {
-            "dtx.list": self._list,
-            "dtx.show": self._show,
-            "dtx.commit": self._commit,
-            "dtx.rollback": self._rollback,
-            "dtx.forget": self._forget,
+            "dtx.list": _refusing(self._list),
+            "dtx.show": _refusing(self._show),
+            "dtx.commit": _refusing(self._commit),
+            "dtx.rollback": _refusing(self._rollback),
+            "dtx.forget": _refusing(self._forget),
         }
 
     async def _list(self, arguments: dict[str, Any]) -> Any:
@@ -115,6 +115,18 @@ class BranchAdmin:
             "enqueues": {names.get(queue, str(queue)): count for queue, count in branch.enqueues.items()},
             "dequeues": {names.get(queue, str(queue)): len(entries) for queue, entries in branch.locked.items()},
         }
+
+
+def _refusing(handler: Handler) -> Handler:
+    """What the broker refuses (this node may have ceased to be primary meanwhile) is refused to the operator."""
+
+    async def handle(arguments: dict[str, Any]) -> Any:
+        try:
+            return await handler(arguments)
+        except AmqpError as error:
+            raise Refusal(error.text) from error
+
+    return handle
 
 
 def _row(xid: Xid, outcome: Outcome) -> dict[str, Any]:

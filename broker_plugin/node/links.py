@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import cast
 
+from broker_plugin.guard import Guard, GuardedProtocol
 from ha.wire import WIRE_VERSION, Hello, Peer, decode, encode
 from recovery.log_wire import ReadHello, decode_greeting
 
@@ -47,7 +48,7 @@ def framed(message: object) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
-class PeerProtocol(asyncio.Protocol):
+class PeerProtocol(GuardedProtocol):
     """One connection, either way. What comes in goes to ``on_message`` with the name of its sender.
 
     ``expected`` are the nodes that may greet.
@@ -55,6 +56,7 @@ class PeerProtocol(asyncio.Protocol):
 
     def __init__(
         self,
+        guard: Guard,
         hello: Hello,
         expected: Collection[str],
         on_greeted: Callable[[PeerProtocol, Hello], None],
@@ -62,6 +64,7 @@ class PeerProtocol(asyncio.Protocol):
         on_lost: Callable[[PeerProtocol], None],
         on_reader: OnReader | None = None,
     ) -> None:
+        self.guard = guard
         self.peer: str | None = None
         self.transport: asyncio.Transport | None = None
         self._hello = hello
@@ -157,12 +160,14 @@ class Links:
 
     def __init__(
         self,
+        guard: Guard,
         hello: Hello,
         peers: list[PeerAddress],
         on_link: Callable[[str, bool], None],
         on_message: Callable[[str, Peer], None],
         on_reader: OnReader | None = None,
     ) -> None:
+        self._guard = guard
         self.hello = hello
         self.greetings: dict[str, Hello] = {}
         self._peers = peers
@@ -172,14 +177,13 @@ class Links:
         self._out: dict[str, PeerProtocol] = {}
         self._in: dict[PeerProtocol, None] = {}  # in the order of their coming, so that they end in that
         self._server: asyncio.Server | None = None
-        self._dialers: list[asyncio.Task[None]] = []
+        self._dialers: list[asyncio.Task[object]] = []
         self._stopping = False
 
     async def start(self, host: str, port: int) -> None:
         """Listen, and begin to dial. Raises OSError if the port is taken."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accepted, host, port)
-        self._dialers = [loop.create_task(self._dial(peer)) for peer in self._peers]
+        self._server = await self._guard.create_server(self._accepted, host, port)
+        self._dialers = [self._guard.create_task(self._dial(peer)) for peer in self._peers]
 
     def send(self, peer: str, message: object) -> None:
         """Send, if the peer is linked; else the message is lost, as it may be on any network."""
@@ -201,10 +205,10 @@ class Links:
     def _accepted(self) -> PeerProtocol:
         peers = [peer.name for peer in self._peers]
         protocol = PeerProtocol(
-            self.hello, peers, lambda p, hello: None, self._on_message, self._left, self._on_reader
+            self._guard, self.hello, peers, lambda p, hello: None, self._on_message, self._left, self._on_reader
         )
         self._in[protocol] = None
-        asyncio.get_running_loop().call_later(GREETING_SECONDS, protocol.close_unless_greeted)
+        self._guard.call_later(GREETING_SECONDS, protocol.close_unless_greeted)
         return protocol
 
     def _left(self, protocol: PeerProtocol) -> None:
@@ -212,7 +216,6 @@ class Links:
 
     async def _dial(self, peer: PeerAddress) -> None:
         """Keep a connection to this peer, for ever."""
-        loop = asyncio.get_running_loop()
         delay = FIRST_DELAY
         while True:
             lost: asyncio.Event = asyncio.Event()
@@ -230,8 +233,10 @@ class Links:
                         self._on_link(peer.name, False)
 
             try:
-                await loop.create_connection(
-                    lambda g=greeted, e=gone: PeerProtocol(self.hello, [peer.name], g, lambda p, m: None, e),  # type: ignore[misc]
+                await self._guard.create_connection(
+                    lambda g=greeted, e=gone: PeerProtocol(  # type: ignore[misc]
+                        self._guard, self.hello, [peer.name], g, lambda p, m: None, e
+                    ),
                     peer.host,
                     peer.port,
                 )

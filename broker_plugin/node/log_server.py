@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
 
+from broker_plugin.guard import Guard, GuardedProtocol
 from ha.pace import LONGEST_REST, RESTS
 from recovery.log import LogReclaimed
 from recovery.log_wire import (
@@ -46,8 +47,14 @@ class LogServer:
     """``commit`` and ``queues`` are asked for in the event loop, whenever a reader asks."""
 
     def __init__(
-        self, directory: Path, cluster: str, commit: Callable[[], int], queues: Callable[[], dict[int, str]]
+        self,
+        guard: Guard,
+        directory: Path,
+        cluster: str,
+        commit: Callable[[], int],
+        queues: Callable[[], dict[int, str]],
     ) -> None:
+        self.guard = guard
         self.log = NodeLog(directory)
         self.landmarks = Landmarks()
         self.commit = commit
@@ -77,14 +84,15 @@ class LogServer:
         self.thread.shutdown(wait=False, cancel_futures=True)
 
 
-class LogReaderProtocol(asyncio.Protocol):
+class LogReaderProtocol(GuardedProtocol):
     """One reader's connection."""
 
     def __init__(self, server: LogServer) -> None:
+        self.guard = server.guard
         self._server = server
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
-        self._answering: asyncio.Task[None] | None = None
+        self._answering: asyncio.Task[object] | None = None
         self._patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -115,7 +123,7 @@ class LogReaderProtocol(asyncio.Protocol):
             log.warning("closing the connection with a reader: %s", error)
             self.close()
             return
-        self._answering = asyncio.get_running_loop().create_task(self._answer(question))
+        self._answering = self.guard.create_task(self._answer(question))
 
     def connection_lost(self, error: Exception | None) -> None:
         """It has gone."""
@@ -136,14 +144,13 @@ class LogReaderProtocol(asyncio.Protocol):
     def _wait(self) -> None:
         if self._patience is not None:
             self._patience.cancel()
-        self._patience = asyncio.get_running_loop().call_later(SILENCE_SECONDS, self.close)
+        self._patience = self.guard.call_later(SILENCE_SECONDS, self.close)
 
     async def _answer(self, question: Question) -> None:
         self._wait()
         began = time.monotonic()
         commit, queues = self._server.commit(), self._server.queues() if isinstance(question, AskExtent) else {}
-        loop = asyncio.get_running_loop()
-        answer = await loop.run_in_executor(self._server.thread, self._read, question, commit, queues)
+        answer = await self.guard.loop.run_in_executor(self._server.thread, self._read, question, commit, queues)
         if isinstance(question, AskFrames):
             await asyncio.sleep(min(RESTS * (time.monotonic() - began), LONGEST_REST))
         self._answering = None

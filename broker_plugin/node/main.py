@@ -18,6 +18,7 @@ from broker_plugin.amqp.server import AmqpServer, embedded_broker
 from broker_plugin.amqp.settings import AmqpSettings
 from broker_plugin.compiled import running
 from broker_plugin.embedded.branches import DtxLimits
+from broker_plugin.guard import Guard
 from broker_plugin.node.branch_admin import BranchAdmin
 from broker_plugin.node.config import ConfigError, NodeConfig
 from broker_plugin.node.coordination_process import CoordinationProcess
@@ -60,6 +61,7 @@ class Node:
         self._waiting: set[FrontDoor] = set()
         self._verdict_state: object = None
         self._server: asyncio.Server | None = None
+        self.guard = Guard(lambda reason: self.shell.store_failed(reason), self._broken)
         self.store: Store
         self.parts: Parts
         self.core: NodeCore
@@ -70,9 +72,9 @@ class Node:
 
     async def run(self) -> int:
         """Start, wait for a signal or a failure, stop."""
-        loop = asyncio.get_running_loop()
+        self.guard.watch()
         for name in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(name, self._ended.set)
+            asyncio.get_running_loop().add_signal_handler(name, self._ended.set)  # a node that is broken ends as well
         await self._check_ports()
         self._open_store()
         try:
@@ -106,14 +108,13 @@ class Node:
 
     def _open_store(self) -> None:
         config = self._config
-        loop = asyncio.get_running_loop()
         try:
             self.store = open_store(
                 config.dir,
                 cluster=config.cluster,
                 node=config.name,
                 settings=StoreSettings(config.store.retention_seconds, config.store.segment_bytes),
-                post=lambda call: _post(loop, call),
+                post=self.guard.call_soon_threadsafe,
                 new_incarnation=lambda: secrets.token_hex(4),
                 now_ms=wall_ms,
             )
@@ -123,32 +124,33 @@ class Node:
     async def _start(self) -> None:
         config = self._config
         replica = restored(self.store)
-        broker = embedded_broker(dtx_limits=DtxLimits(config.dtx.default_timeout, config.dtx.max_timeout))
+        broker = embedded_broker(self.guard, dtx_limits=DtxLimits(config.dtx.default_timeout, config.dtx.max_timeout))
         hello = Hello(WIRE_VERSION, config.cluster, config.name, config.amqp.host, config.amqp.port)
         peers = [PeerAddress(peer.name, peer.host, peer.port) for peer in config.peers]
         self.readers = LogServer(
-            config.dir, config.cluster, lambda: commit_point(self.core), lambda: queue_names(self.core)
+            self.guard, config.dir, config.cluster, lambda: commit_point(self.core), lambda: queue_names(self.core)
         )
         self.parts = wire(
+            self.guard,
             self.store,
             replica,
             broker,
             config.core_settings(),
             hello,
             peers,
-            RecordThread(CoordinationProcess(config.coordination, config.cluster)),
+            RecordThread(CoordinationProcess(config.coordination, config.cluster), self.guard),
             self._fail,
             self.readers.accept,
         )
         self.core, self.shell, self.records, self.links = self.parts
         self.shell.on_turn = self._after_turn
-        self.amqp = AmqpServer(broker, self._amqp_settings(), before_input=self.shell.look_at_clock)
+        self.amqp = AmqpServer(self.guard, broker, self._amqp_settings(), before_input=self.shell.look_at_clock)
         await self.links.start(config.peer.host, config.peer.port)
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: FrontDoor(self._decide, self._waiting), config.amqp.host, config.amqp.port, backlog=1024
+        self._server = await self.guard.create_server(
+            lambda: FrontDoor(self.guard, self._decide, self._waiting), config.amqp.host, config.amqp.port, backlog=1024
         )
         self._admin = AdminServer(
+            self.guard,
             config.dir,
             {
                 "status": self._status,
@@ -205,8 +207,13 @@ class Node:
 
     def _fail(self, reason: str) -> None:
         """The core cannot go on: leave time for the last messages, then end."""
-        self._failure = reason
-        asyncio.get_running_loop().call_later(FAREWELL, self._ended.set)
+        self._failure = self._failure or reason
+        self.guard.call_later(FAREWELL, self._ended.set)
+
+    def _broken(self, reason: str) -> None:
+        """Nothing of this node runs any more: end at once."""
+        self._failure = self._failure or reason
+        self._ended.set()
 
     async def _status(self, arguments: dict[str, Any]) -> Any:
         return status(self.core, self._config.name)
@@ -217,8 +224,9 @@ class Node:
     async def _promote(self, arguments: dict[str, Any]) -> Any:
         refused: list[str | None] = []
         self.shell.report(lambda: refused.append(self.core.promote(bool(arguments.get("accept_data_loss")))))
-        if refused[0]:
-            raise Refusal(refused[0])
+        reason = refused[0] if refused else "the node is stopping"
+        if reason:
+            raise Refusal(reason)
         return {}
 
     # -- stopping
@@ -240,9 +248,3 @@ class Node:
         if self._server is not None:
             self._server.close()
         self.store.close()
-
-
-def _post(loop: asyncio.AbstractEventLoop, call: Any) -> None:
-    """Back into the event loop, unless it has ended."""
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(call)

@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
+from broker_plugin.guard import Guard, GuardedProtocol
+
 PATIENCE = 15.0
 RETRY_SECONDS = 0.2
 
@@ -18,7 +20,7 @@ RETRY_SECONDS = 0.2
 class Serve(NamedTuple):
     """This node is the active primary: hand the connection to this protocol."""
 
-    factory: Callable[[], asyncio.Protocol]
+    factory: Callable[[], GuardedProtocol]
 
 
 class PassOn(NamedTuple):
@@ -35,10 +37,11 @@ class Refuse(NamedTuple):
 Verdict = Serve | PassOn | Refuse | None
 
 
-class FrontDoor(asyncio.Protocol):
+class FrontDoor(GuardedProtocol):
     """A client's connection until it is known what becomes of it, and the client's half of a passed-on one."""
 
-    def __init__(self, decide: Callable[[], Verdict], waiting: set[FrontDoor]) -> None:
+    def __init__(self, guard: Guard, decide: Callable[[], Verdict], waiting: set[FrontDoor]) -> None:
+        self.guard = guard
         self._decide = decide
         self._waiting = waiting
         self._held = bytearray()
@@ -52,7 +55,7 @@ class FrontDoor(asyncio.Protocol):
         """A client connects."""
         self._transport = transport = cast(asyncio.Transport, transport)
         self._waiting.add(self)
-        self._patience = asyncio.get_running_loop().call_later(PATIENCE, transport.abort)
+        self._patience = self.guard.call_later(PATIENCE, transport.abort)
         self.reconsider()
 
     def data_received(self, data: bytes) -> None:
@@ -92,8 +95,7 @@ class FrontDoor(asyncio.Protocol):
             self._hand_over(verdict.factory())
         elif isinstance(verdict, PassOn):
             self._dialing = True
-            task = asyncio.get_running_loop().create_task(self._dial(verdict))
-            task.add_done_callback(lambda t: None if t.cancelled() else t.exception())
+            self.guard.create_task(self._dial(verdict))
         elif isinstance(verdict, Refuse):
             self._transport.abort()
 
@@ -103,7 +105,7 @@ class FrontDoor(asyncio.Protocol):
             self._patience.cancel()
             self._patience = None
 
-    def _hand_over(self, protocol: asyncio.Protocol) -> None:
+    def _hand_over(self, protocol: GuardedProtocol) -> None:
         transport, self._transport = self._transport, None
         assert transport is not None
         self._settled()
@@ -115,15 +117,13 @@ class FrontDoor(asyncio.Protocol):
 
     async def _dial(self, target: PassOn) -> None:
         try:
-            other, _ = await asyncio.get_running_loop().create_connection(
-                lambda: PrimarySide(self), target.host, target.port
-            )
+            other = await self.guard.create_connection(lambda: PrimarySide(self), target.host, target.port)
         except OSError:
             self._dialing = False
             self._try_again()
             return
         self._dialing = False
-        if self._transport is None:
+        if self._transport is None or other.is_closing():
             other.close()
             return
         self._other = other
@@ -132,7 +132,7 @@ class FrontDoor(asyncio.Protocol):
 
     def _try_again(self) -> None:
         """The primary that this node knows of cannot be reached: it may be back soon, or another one known."""
-        asyncio.get_running_loop().call_later(RETRY_SECONDS, self.reconsider)
+        self.guard.call_later(RETRY_SECONDS, self.reconsider)
 
     def from_primary(self, data: bytes) -> None:
         """Pass on to the client."""
@@ -164,10 +164,11 @@ class FrontDoor(asyncio.Protocol):
                 self._transport.resume_reading()
 
 
-class PrimarySide(asyncio.Protocol):
+class PrimarySide(GuardedProtocol):
     """The primary's half of a passed-on connection."""
 
     def __init__(self, door: FrontDoor) -> None:
+        self.guard = door.guard
         self._door = door
 
     def data_received(self, data: bytes) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Protocol
 
+from broker_plugin.guard import Guard
 from ha.coordination import CasConflict, Coordination, CoordinationError, Record
 
 log = logging.getLogger("txha.coordination")
@@ -43,7 +44,8 @@ class OneThread(ThreadPoolExecutor):
 class RecordThread:
     """Calls in order; answers come back in the event loop."""
 
-    def __init__(self, coordination: Coordination, calls: Calls | None = None) -> None:
+    def __init__(self, coordination: Coordination, guard: Guard, calls: Calls | None = None) -> None:
+        self._guard = guard
         self._coordination = coordination
         self._calls = calls or OneThread()
         self._reading = False
@@ -84,7 +86,7 @@ class RecordThread:
 
         change = self._calls.submit(self._coordination.compare_and_set, expected, record)
         self._changes[change] = done
-        asyncio.wrap_future(change).add_done_callback(lambda f: None if f.cancelled() else self._answer(change))
+        self._guard.when_done(asyncio.wrap_future(change, loop=self._guard.loop), lambda f: self._answer(change))
 
     def wait(self, seconds: float) -> None:
         """Deliver the answers to changes that are on their way at once, if they come within so many seconds."""
@@ -104,8 +106,7 @@ class RecordThread:
         self._calls.shutdown(wait=True)
 
     def _submit(self, call: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        future = asyncio.wrap_future(self._calls.submit(call))
-        future.add_done_callback(lambda f: None if f.cancelled() else done(f))
+        self._guard.when_done(asyncio.wrap_future(self._calls.submit(call), loop=self._guard.loop), done)
 
     def _fine(self, future: Any) -> bool:
         error = future.exception()

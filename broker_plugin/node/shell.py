@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from broker_plugin.guard import Guard
 from broker_plugin.node.links import Links
 from broker_plugin.node.record_thread import RecordThread
 from ha.node_core import NodeCore
@@ -65,7 +66,7 @@ CLOCKS = Clocks()
 
 
 class Shell:
-    """One node's core at work. ``on_stop`` is called with the reason if the node must end."""
+    """One node's core at work. ``on_stop`` is called with the reason if the core wants the node to end."""
 
     def __init__(
         self,
@@ -74,6 +75,7 @@ class Shell:
         records: RecordThread,
         poll_every: float,
         on_stop: Callable[[str], None],
+        guard: Guard,
         clocks: Clocks = CLOCKS,
     ) -> None:
         self.core = core
@@ -84,7 +86,7 @@ class Shell:
         self._poll_every = poll_every
         self._on_stop = on_stop
         self._now, self._wall_ms = clocks
-        self._loop = asyncio.get_running_loop()
+        self._guard = guard
         self._due = False
         self._polled_at = 0.0
         self._ticker: asyncio.TimerHandle | None = None
@@ -105,8 +107,17 @@ class Shell:
     def report(self, call: Callable[[], None]) -> None:
         """Something happened: tell the core, and settle when all that is at hand has been told."""
         if not self._stopped:
-            self._guarded(call)
+            self._look_and_tell(call)
             self.due()
+
+    def store_failed(self, reason: str) -> None:
+        """The store failed, wherever that came up: the core leaves its part in order, and asks for the node's end."""
+        if self._stopped:
+            log.error("%s", reason)
+            return
+        self.core.set_clock(self._now(), self._wall_ms())
+        self.core.on_store_error(reason)
+        self.due()
 
     def _stored(self, call: Callable[[], None]) -> None:
         """A change of the record has been made: told before the clock is looked at, since it may be a renewal."""
@@ -114,26 +125,24 @@ class Shell:
             self._tell(self.core.set_clock, call)
             self.due()
 
-    def _guarded(self, call: Callable[[], None]) -> None:
+    def _look_and_tell(self, call: Callable[[], None]) -> None:
         if self.core.overslept(self._now()):
             self._records.wait(PATIENCE)
         self._tell(self.core.look_at_clock, call)
 
     def _tell(self, clock: Callable[[float, int], None], call: Callable[[], None]) -> None:
-        """An error in the core leaves it in a state that nobody has thought of: the node stops at once, unanswered."""
-        try:
+        def tell() -> None:
             clock(self._now(), self._wall_ms())
             call()
-        except Exception:
-            log.exception("an error in the core")
-            self._stopped = True
-            self._on_stop("an error in the core, see above; the node stops rather than answer from a wrong state")
+
+        # Whoever reports may be in the middle of something else, which goes on if what it reports was the store's end.
+        self._guard.run(tell)
 
     def due(self) -> None:
         """A turn is due."""
         if not self._due and not self._stopped:
             self._due = True
-            self._loop.call_soon(self._turn)
+            self._guard.call_soon(self._turn)
 
     def on_link(self, peer: str, up: bool) -> None:
         """A connection to a peer came up or went down."""
@@ -145,7 +154,7 @@ class Shell:
             self.report(lambda: self.core.on_message(peer, message))
 
     def _tick(self) -> None:
-        self._ticker = self._loop.call_later(TICK, self._tick)
+        self._ticker = self._guard.call_later(TICK, self._tick)
         self.report(self.core.tick)
         if self.core.keeper is None and self._now() - self._polled_at >= self._poll_every:
             self._read_record(ReadRecord())
@@ -160,7 +169,7 @@ class Shell:
     def _turn(self) -> None:
         self._due = False
         if not self._stopped:
-            self._guarded(self._settle)
+            self._look_and_tell(self._settle)
 
     def _settle(self) -> None:
         self.core.settle()
@@ -176,7 +185,7 @@ class Shell:
 
     def _persisted(self, effect: Persist, error: StoreError | None) -> None:
         if error is not None:
-            self._failed(error)
+            self._guard.caught(error)
         else:
             self._acknowledge(effect.then)
             self.report(lambda: self.core.on_durable(effect.frame.last))
@@ -184,7 +193,7 @@ class Shell:
     def _truncate(self, effect: Truncate) -> None:
         def done(error: StoreError | None) -> None:
             if error is not None:
-                self._failed(error)
+                self._guard.caught(error)
             else:
                 self._acknowledge(effect.then)
 
@@ -195,7 +204,7 @@ class Shell:
 
         def done(error: StoreError | None) -> None:
             if error is not None:
-                self._failed(error)
+                self._guard.caught(error)
             else:
                 self.report(lambda: self.core.on_reset(effect))
 
@@ -208,7 +217,7 @@ class Shell:
     def _checkpoint(self, effect: WriteCheckpoint) -> None:
         def done(error: StoreError | None) -> None:
             if error is not None:
-                self._failed(error)
+                self._guard.caught(error)
             else:
                 self._acknowledge(effect.then)
                 self.core.log_first = self._store.first
@@ -221,16 +230,16 @@ class Shell:
             self.links.send(effect.peer, effect.message)
 
     def _read_log(self, effect: ReadLog) -> None:
-        future = self._loop.run_in_executor(None, self._store.read, effect.first, effect.max_bytes)
-
         def done(result: asyncio.Future[list[Frame]]) -> None:
-            error = result.exception()
-            if error is not None:
+            try:
+                frames = result.result()
+            except StoreError as error:
+                # Events that are in the queue state here already: the joiner gets a copy of the queues instead.
                 log.warning("%s", error)
-            frames = [] if error is not None else result.result()
+                frames = []
             self.report(lambda: self.core.on_log_read(effect.peer, effect.session, frames))
 
-        future.add_done_callback(done)
+        self._guard.run_in_executor(None, lambda: self._store.read(effect.first, effect.max_bytes), done)
 
     def _read_record(self, effect: ReadRecord) -> None:
         self._polled_at = self._now()
@@ -251,11 +260,6 @@ class Shell:
 
     def _stop(self, effect: Stop) -> None:
         self._on_stop(effect.reason)
-
-    def _failed(self, error: StoreError | None) -> None:
-        if error is not None:
-            text = str(error)
-            self.report(lambda: self.core.on_store_error(text))
 
 
 _CARRY_OUT: dict[type, Callable[..., None]] = {

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
+from broker_plugin.guard import Guard
 from broker_plugin.node.links import Links, OnReader, PeerAddress
 from broker_plugin.node.record_thread import RecordThread
 from broker_plugin.node.shell import CLOCKS, Clocks, Shell
@@ -38,6 +39,7 @@ def restored(store: Store, make: Callable[..., Replica] = Replica) -> Replica:
 
 
 def wire(
+    guard: Guard,
     store: Store,
     replica: Replica,
     broker: Host,
@@ -50,13 +52,16 @@ def wire(
     clocks: Clocks = CLOCKS,
     first_session: int = 0,
 ) -> Parts:
-    """To be called in the event loop; then ``links`` and ``shell`` are to be started, in this order."""
+    """To be called in the event loop; then ``links`` and ``shell`` are to be started, in this order.
+
+    ``guard`` tells ``shell.store_failed`` what a store fails with.
+    """
     core = NodeCore(
         hello.cluster, store.member, replica, broker, settings, store.first, hello.cluster_id, first_session
     )
-    shell = Shell(core, store, records, settings.renew_every, on_stop, clocks)
+    shell = Shell(core, store, records, settings.renew_every, on_stop, guard, clocks)
     core.wake = shell.due
-    links = shell.links = Links(hello, peers, shell.on_link, shell.on_message, on_reader)
+    links = shell.links = Links(guard, hello, peers, shell.on_link, shell.on_message, on_reader)
     return Parts(core, shell, records, links)
 
 

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from broker_plugin.admin.server import MAX_LINE, AdminServer, Refusal
+from broker_plugin.guard import Guard
 from recovery.node_admin import AdminError, ask
+from tests.guards import strict_guard
 
 
 async def echo(arguments: dict[str, Any]) -> Any:
@@ -33,7 +35,7 @@ async def fail(arguments: dict[str, Any]) -> Any:
 async def node(tmp_path: Path) -> AsyncIterator[Path]:
     directory = tmp_path / "node-1"
     directory.mkdir()
-    server = AdminServer(directory, {"echo": echo, "refuse": refuse, "fail": fail})
+    server = AdminServer(strict_guard(), directory, {"echo": echo, "refuse": refuse})
     await server.start()
     yield directory
     await server.stop()
@@ -55,6 +57,17 @@ async def line(directory: Path, text: bytes) -> bytes:
         writer.close()
 
 
+async def test_an_error_in_a_command_ends_the_node(tmp_path: Path) -> None:
+    """It may have come up in the middle of anything; whoever asked hears of it all the same."""
+    reasons: list[str] = []
+    server = AdminServer(Guard(reasons.append, reasons.append), tmp_path, {"fail": fail})
+    await server.start()
+    with pytest.raises(AdminError, match="the node failed at fail; its log says why"):
+        await told(tmp_path, "fail")
+    assert len(reasons) == 1 and "wrong state" in reasons[0]
+    await server.stop()
+
+
 async def test_a_command_is_answered(node: Path) -> None:
     assert await told(node, "echo", {"a": [1, "é"]}) == {"a": [1, "é"]}
     assert await told(node, "echo") == {}
@@ -70,7 +83,6 @@ async def test_only_the_owner_can_read_the_token(node: Path) -> None:
     [
         ("refuse", "not today"),
         ("nonsense", "unknown command 'nonsense'"),
-        ("fail", "the node failed at fail; its log says why"),
     ],
 )
 async def test_refusals_are_sentences(node: Path, command: str, sentence: str) -> None:

@@ -13,8 +13,10 @@ import pytest
 from broker_plugin.amqp.server import AmqpServer, embedded_broker
 from broker_plugin.amqp.settings import AmqpSettings
 from broker_plugin.embedded.broker import Broker
+from broker_plugin.guard import Guard
 from tests.amqp.dtx_client import DtxChannel
 from tests.embedded.local_ledger import LocalLedger, commit_each_turn
+from tests.guards import strict_guard
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 
 T = TypeVar("T")
@@ -27,9 +29,14 @@ class Served:
         self.settings = settings
         self.loop = asyncio.new_event_loop()
         self.ledger = LocalLedger()
-        self.broker: Broker = embedded_broker()
-        self.server = AmqpServer(self.broker, settings)
+        self.guard = self.make_guard()
+        self.broker: Broker = embedded_broker(self.guard)
+        self.server = AmqpServer(self.guard, self.broker, settings)
         self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def make_guard(self) -> Guard:
+        """One for which everything that comes up is the test's failure."""
+        return strict_guard()
 
     def start(self) -> None:
         self._thread.start()
@@ -40,6 +47,7 @@ class Served:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(10)
         self.loop.close()
+        assert not getattr(self.guard, "errors", [])
 
     @property
     def port(self) -> int:

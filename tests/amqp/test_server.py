@@ -14,11 +14,12 @@ from broker_plugin.amqp.server import AmqpProtocol, AmqpServer, embedded_broker
 from broker_plugin.amqp.settings import AmqpSettings
 from tests.amqp.conftest import Served, ServedByCore
 from tests.amqp.raw_client import RawClient
+from tests.guards import strict_guard
 
 
 def test_only_loopback() -> None:
     async def start() -> None:
-        await AmqpServer(embedded_broker(), AmqpSettings(host="0.0.0.0", port=0)).start()
+        await AmqpServer(strict_guard(), embedded_broker(strict_guard()), AmqpSettings(host="0.0.0.0", port=0)).start()
 
     with pytest.raises(ValueError, match="loopback"):
         asyncio.run(start())
@@ -108,7 +109,8 @@ class TestReading:
 
     @pytest.fixture
     def server(self, activities: list[str]) -> AmqpServer:
-        return AmqpServer(embedded_broker(), AmqpSettings(), lambda: activities.append("asked"))
+        guard = strict_guard()
+        return AmqpServer(guard, embedded_broker(guard), AmqpSettings(), lambda: activities.append("asked"))
 
     async def test_not_while_the_server_is_paused(self, server: AmqpServer) -> None:
         protocol, transport = AmqpProtocol(server), FakeTransport()
@@ -189,8 +191,9 @@ def test_blocked_and_unblocked(served: Served) -> None:
 
 async def test_handed_over_connections() -> None:
     """A node may accept a client, keep what it sends, and hand it over later with that."""
-    broker = embedded_broker()
-    server = AmqpServer(broker, AmqpSettings())
+    guard = strict_guard()
+    broker = embedded_broker(guard)
+    server = AmqpServer(guard, broker, AmqpSettings())
 
     class Door(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:

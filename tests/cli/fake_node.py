@@ -14,6 +14,7 @@ from typing import Any
 
 from broker_plugin.admin.server import AdminServer
 from broker_plugin.cli.parent import end_with
+from broker_plugin.guard import Guard
 from broker_plugin.node.config import NodeConfig, load_config, parse_settings
 
 
@@ -26,7 +27,7 @@ async def run(config: NodeConfig) -> None:
 
     stubborn = (config.dir / "stubborn").exists()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, (lambda: None) if stubborn else ended.set)
-    admin = AdminServer(config.dir, {"status": status})
+    admin = AdminServer(Guard(print, print), config.dir, {"status": status})
     await admin.start()
     print(f"node={config.name} state ready", flush=True)
     print(f"node={config.name} nothing that people want to see", flush=True)

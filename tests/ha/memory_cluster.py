@@ -32,7 +32,7 @@ from txobserver.frames import Frame
 from txobserver.ids import Member, Position
 from txobserver.ledger import Host
 from txobserver.outcomes import Outcomes
-from txobserver.store import MemoryBase
+from txobserver.store import MemoryBase, StoreError
 
 TURN = 0.01
 CLUSTER_ID = "5eed" * 8
@@ -104,8 +104,11 @@ class MemoryNode:
             return
         clock = self.core.set_clock if stored else self.core.look_at_clock
         clock(self.cluster.now, int((self.cluster.now + self.cluster.wall_off.get(self.name, 0.0)) * 1000))
-        call()
-        self.core.settle()
+        try:
+            call()
+            self.core.settle()
+        except StoreError as error:
+            self.core.on_store_error(str(error))
         while effects := self.core.take_effects():
             for effect in effects:
                 self._carry_out(effect)

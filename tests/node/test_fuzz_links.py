@@ -20,6 +20,7 @@ from broker_plugin.node import links as links_module
 from broker_plugin.node.links import MAX_HELLO, MAX_MESSAGE, Links, PeerAddress, PeerProtocol, framed
 from ha.wire import WIRE_VERSION, Commit, Hello, Probe, Promoted
 from tests.examples import examples
+from tests.guards import strict_guard
 from tests.ha.messages import MESSAGES
 
 pytestmark = pytest.mark.fuzz
@@ -52,7 +53,7 @@ class Listener:
         self.transport = Transport()
         greeted = lambda protocol, hello: self.got.append(("greeted", hello))  # noqa: E731
         self.protocol = PeerProtocol(
-            OURS, ["b"], greeted, lambda *message: self.got.append(message), lambda protocol: None
+            strict_guard(), OURS, ["b"], greeted, lambda *message: self.got.append(message), lambda protocol: None
         )
         self.protocol.connection_made(self.transport)  # type: ignore[arg-type]
 
@@ -138,6 +139,7 @@ class Pair:
         peers = {"a": port_a, "b": port_b}
         self.links = {
             name: Links(
+                strict_guard(),
                 Hello(WIRE_VERSION, "cluster", name, "127.0.0.1", 1),
                 [PeerAddress(other, "127.0.0.1", port) for other, port in peers.items() if other != name],
                 lambda peer, up: self.up.append((peer, up)),

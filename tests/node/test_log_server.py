@@ -34,6 +34,7 @@ from recovery.node_log import Landmarks, Mark, NodeLog
 from recovery.pipeline.node import node_table, rows_of
 from recovery.pipeline.remote import RemoteLog
 from tests.examples import examples
+from tests.guards import strict_guard
 from tests.spark.events import STORY, message, write_node
 from txobserver.events import Delivered, Event, Publish
 from txobserver.store import StoreError
@@ -53,8 +54,9 @@ class Node:
         self.port = port
         self.commit = END
         self.got: list[Any] = []
-        self.server = LogServer(directory, "c", lambda: self.commit, lambda: {1: "q"})
+        self.server = LogServer(strict_guard(), directory, "c", lambda: self.commit, lambda: {1: "q"})
         self.links = Links(
+            strict_guard(),
             OURS,
             [PeerAddress("n2", "127.0.0.1", 1)],
             lambda peer, up: None,
@@ -280,10 +282,10 @@ def test_any_bytes_in_any_pieces(before: bytes, data: bytes, cuts: list[int]) ->
     edges = [0, *sorted(each % (len(stream) + 1) for each in cuts), len(stream)]
 
     async def feed() -> None:
-        server = LogServer(Path("nowhere"), "c", lambda: 0, dict)
+        server = LogServer(strict_guard(), Path("nowhere"), "c", lambda: 0, dict)
         transport = Transport()
         fail: Any = lambda *message: pytest.fail(f"{message} came through")  # noqa: E731
-        protocol = PeerProtocol(OURS, ["n2"], fail, fail, lambda lost: None, server.accept)
+        protocol = PeerProtocol(strict_guard(), OURS, ["n2"], fail, fail, lambda lost: None, server.accept)
         protocol.connection_made(transport)  # type: ignore[arg-type]
         for a, b in pairwise(edges):
             current = transport.protocol or protocol

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from broker_plugin.node.proxy import FrontDoor, PassOn, Serve, Verdict
+from tests.guards import strict_guard
 
 LOOPBACK = "127.0.0.1"
 
@@ -22,7 +23,7 @@ class Doorway:
         self._port = 0
 
     async def start(self) -> Doorway:
-        self._port = await self._listen(lambda: FrontDoor(lambda: self.verdict, self.waiting))
+        self._port = await self._listen(lambda: FrontDoor(strict_guard(), lambda: self.verdict, self.waiting))
         return self
 
     async def primary(self, factory: Callable[[], asyncio.Protocol]) -> PassOn:

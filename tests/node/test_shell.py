@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from broker_plugin.guard import Guard
 from broker_plugin.node.record_thread import RecordThread
 from broker_plugin.node.shell import PATIENCE, Shell
+from tests.guards import strict_guard
 from txobserver.effects import CompareAndSet
 
 
@@ -48,13 +50,14 @@ async def test_an_error_in_the_core_stops_the_node_at_once() -> None:
     reasons: list[str] = []
     core: Any = BrokenCore()
     nothing: Any = None
-    shell = Shell(core, nothing, nothing, 0.2, reasons.append)
+    guard = Guard(lambda reason: None, reasons.append)
+    shell = Shell(core, nothing, nothing, 0.2, lambda reason: None, guard)
     shell.report(lambda: None)
     await asyncio.sleep(0.01)
     shell.report(lambda: None)
     shell.due()
     await asyncio.sleep(0.01)
-    assert len(reasons) == 1 and "an error in the core" in reasons[0]
+    assert len(reasons) == 1 and "wrong state" in reasons[0]
     assert core.settled == 1, "nothing is settled from a wrong state"
 
 
@@ -63,7 +66,7 @@ async def test_many_reports_make_one_turn() -> None:
     turns: list[int] = []
     core.settle = lambda: turns.append(1)
     nothing: Any = None
-    shell = Shell(core, nothing, nothing, 0.2, lambda reason: None)
+    shell = Shell(core, nothing, nothing, 0.2, lambda reason: None, strict_guard())
     for _ in range(50):
         shell.report(lambda: None)
     await asyncio.sleep(0.01)
@@ -76,7 +79,7 @@ async def test_who_has_overslept_settles_that_before_it_takes_anything() -> None
     core.settle = lambda: turns.append(1)
     nothing: Any = None
     records: Any = NoRecords()
-    shell = Shell(core, nothing, records, 0.2, lambda reason: None)
+    shell = Shell(core, nothing, records, 0.2, lambda reason: None, strict_guard())
     shell.look_at_clock()
     await asyncio.sleep(0.01)
     assert not turns, "nothing has changed"
@@ -125,9 +128,9 @@ async def test_a_renewal_whose_answer_was_not_read_yet_counts(seconds: float, st
     """Two branches of 100,000 messages were committed in one turn: the lease was given up, and had been renewed."""
     core: Any = LeasedCore()
     store: Any = SlowStore(seconds)
-    records = RecordThread(store)
+    records = RecordThread(store, strict_guard())
     nothing: Any = None
-    shell = Shell(core, nothing, records, 0.2, lambda reason: None)
+    shell = Shell(core, nothing, records, 0.2, lambda reason: None, strict_guard())
     effect: Any = CompareAndSet(1, nothing)
     shell._compare_and_set(effect)
     shell.look_at_clock()
