@@ -7,6 +7,7 @@ checkpoint does not delay an acknowledgement. Every report comes back through ``
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from recovery.files import REAL_FILES, Files, explain
 from recovery.identity import FORMAT_VERSION, Identity, check_identity, create_identity, lock_directory
 from recovery.lmdb_state import LmdbState, check
 from recovery.log import Log
-from recovery.segment import SegmentInfo, segment_firsts
+from recovery.retention import Retention
+from recovery.segment import SegmentInfo, segment_firsts, segment_path
 from recovery.worker import Post, Report, Worker
 from txobserver.frames import Frame
 from txobserver.ids import Member, Position
@@ -214,7 +216,11 @@ def _opened(
         state.close()
         os.close(lock)
 
-    def reclaim_before() -> float:
-        return now_ms() / 1000 - settings.retention_seconds
-
-    return Store(identity.member, state, make_log, writer, keeper, reclaim_before, on_close)
+    segments = [segment_path(directory / "log", first) for first in segment_firsts(directory / "log", files)[-1:]]
+    retention = Retention(
+        settings.retention_seconds,
+        lambda: now_ms() / 1000,
+        lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
+        last_written=max(map(files.modified, segments), default=None),
+    )
+    return Store(identity.member, state, make_log, writer, keeper, retention.removable_before, on_close)
