@@ -1,7 +1,8 @@
 """Candidate: when a backup may become primary, and which one should (PROTOCOL, "Who is primary").
 
 A version of the record that stands still for a whole lease, timed on our own clock, has no primary. A step of the clock
-that is longer than ``renew_every`` does not count: nobody was watching, or the clock has jumped. Then every reachable
+that is longer than ``Settings.longest_step`` does not count: nobody was watching, or the clock has jumped. A node whose
+steps are all that long never stands, and says so. Then every reachable
 member of its ready set is asked how far its log goes, and the greatest position wins, names breaking ties, so that what
 reached any survivor is kept. The compare-and-set demands the very version that was judged: a promotion on a stale ready
 set cannot succeed (``promote_on_stale_ready_read``), and the loss of data that an operator accepted is accepted for the
@@ -35,6 +36,7 @@ class Candidate:
         self._settings = settings
         self._emit = emit
         self._stood = 0.0
+        self._unwatched = 0.0
         self._ticked_at: float | None = None
         self._round = 0
         self._asked_at: float | None = None
@@ -50,7 +52,7 @@ class Candidate:
         if self.record is not None and record.version <= self.record.version:
             return False
         self.record = record
-        self._stood = 0.0
+        self._stood = self._unwatched = 0.0
         self._ticked_at = now
         self._asked_at = None
         return True
@@ -144,10 +146,16 @@ class Candidate:
 
     def _watch(self, now: float) -> None:
         """The version has stood still for as long as this node was watching, ticking or not."""
-        if self._ticked_at is not None:
-            step = now - self._ticked_at
-            self._stood += step if step <= self._settings.renew_every else 0.0
+        step = 0.0 if self._ticked_at is None else now - self._ticked_at
         self._ticked_at = now
+        if step <= self._settings.longest_step:
+            self._stood += step
+            return
+        limit = 10 * self._settings.lease_ttl
+        if self._unwatched < limit <= self._unwatched + step and self._stood < self._settings.lease_ttl:
+            text = f"the record has stood still, but in steps of more than {self._settings.longest_step:g} s: this node"
+            self._emit(LogLine(f"{text} is too busy to time a lease, or its clock jumps, and cannot take over"))
+        self._unwatched += step
 
     def vacant(self, record: Record) -> bool:
         """Whether the record has certainly no primary any more."""

@@ -41,3 +41,9 @@ class Settings:
     checkpoint_every: float = 5.0
     outcomes_kept: int = 100_000
     outcome_seconds: float = 86_400.0
+
+    @property
+    def longest_step(self) -> float:
+        """The longest step of its clock, in seconds, in which a candidate counts as watching the record. The shell's
+        ticks must be clearly shorter, or nobody ever takes over (``renew_every_below_the_tick``)."""
+        return max(self.renew_every, self.lease_ttl / 4)

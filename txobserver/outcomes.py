@@ -239,7 +239,7 @@ class Outcomes:
 
     def _pass_time(self, stamp_ms: int) -> None:
         """A decision with this time. The step is bounded here, at every node, since a stamp may be of any clock."""
-        longest = min(LONGEST_STEP_MS, self._kept_ms // 10)
+        longest = min(LONGEST_STEP_MS, self._kept_ms // 10 or 1)
         self._clock_ms += min(max(stamp_ms - (self._stamp_ms or self._clock_ms), 0), longest)
         self._stamp_ms = stamp_ms
 

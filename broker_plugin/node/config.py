@@ -52,6 +52,11 @@ class PeerNode(_Section):
     port: int = Field(ge=1, le=65535)
 
 
+SHORTEST = 0.1
+"""Seconds. A node looks at its clock every 0.02 s (``shell.TICK``), and later when it is busy. What is to be shorter
+than a few of these steps cannot be kept: every backup would be silent, or no candidate would see a lease end."""
+
+
 class Timing(_Section):
     """Seconds."""
 
@@ -63,6 +68,12 @@ class Timing(_Section):
 
     @model_validator(mode="after")
     def _renew_in_time(self) -> Timing:
+        for name in ("renew_every", "prepare_timeout", "backup_timeout"):
+            if getattr(self, name) < SHORTEST:
+                raise ValueError(
+                    f"{name} must be at least {SHORTEST:g}: a node looks at its clock every 0.02 s, and less often "
+                    "when it is busy"
+                )
         if self.renew_every * 2 > self.lease_ttl:
             raise ValueError("renew_every must be at most half of lease_ttl")
         return self

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from broker_plugin.node.config import ConfigError, load_config
+from broker_plugin.node.config import SHORTEST, ConfigError, Timing, load_config
+from broker_plugin.node.shell import TICK
+from ha.candidate import Candidate
+from ha.coordination import Record
+from ha.settings import Settings
+from txobserver.effects import CompareAndSet, Effect
+from txobserver.ids import Member, Position
 
 GOOD = """
 name = "node-1"
@@ -50,6 +56,9 @@ def test_flags_over_environment_over_file(tmp_path: Path) -> None:
         ("[amqp]\nprot = 1\n", "unknown key 'amqp.prot'"),
         ("[amqp]\nport = 70000\n", "amqp.port: Input should be less than or equal to 65535"),
         ("[timing]\nlease_ttl = 0.3\n", "renew_every must be at most half of lease_ttl"),
+        ("[timing]\nlease_ttl = 0.1\nrenew_every = 0.02\n", "renew_every must be at least 0.1"),
+        ("[timing]\nprepare_timeout = 0.01\n", "timing: prepare_timeout must be at least 0.1"),
+        ("[timing]\nbackup_timeout = 0.01\n", "timing: backup_timeout must be at least 0.1"),
         ("[timing]\nlease_ttl = 'soon'\n", "timing.lease_ttl: Input should be a valid number"),
         ("[[peers]]\nname = 'node-1'\nport = 7003\n", "needs a name of its own"),
         ("[[peers]]\nname = 'node-3'\n", "key 'peers.1.port' is missing"),
@@ -88,3 +97,21 @@ def test_a_cluster_cannot_need_more_ready_nodes_than_it_has(tmp_path: Path) -> N
 def test_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
         load_config(tmp_path / "nowhere.toml", environment={})
+
+
+@pytest.mark.parametrize("late", [0.001, 0.02, 0.05])
+def test_renew_every_below_the_tick(late: float) -> None:
+    """P12: whatever the configuration accepts, a candidate that looks at its clock as the shell does takes over."""
+    shortest = Timing(lease_ttl=2 * SHORTEST, renew_every=SHORTEST)
+    with pytest.raises(ValueError, match="looks at its clock"):
+        Timing(lease_ttl=2 * SHORTEST, renew_every=TICK)
+    for timing in (shortest, Timing()):
+        me, dead, effects = Member("b", "1"), Member("a", "1"), list[Effect]()
+        settings = Settings(lease_ttl=timing.lease_ttl, renew_every=timing.renew_every)
+        candidate = Candidate(me, settings, effects.append)
+        candidate.observe(Record("c", 5, 1, dead, (dead, me)), 0.0)
+        now = 0.0
+        while now < 5 * timing.lease_ttl:
+            now += TICK + late
+            candidate.tick(Position(1, 9), [], now)
+        assert any(isinstance(each, CompareAndSet) for each in effects), timing
