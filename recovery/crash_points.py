@@ -12,6 +12,7 @@ import os
 import signal
 
 CRASH_POINTS: dict[str, str] = {
+    "store.identity-synced": "the store's identity is on disk under a name that nobody reads",
     "store.identity-written": "the store's identity is on disk, nothing else is",
     "segment.created": "a new segment file exists without its header",
     "segment.header-synced": "a new segment has its header, and no frame",
@@ -25,6 +26,8 @@ CRASH_POINTS: dict[str, str] = {
     "checkpoint.before-commit": "a checkpoint is written and not yet committed",
     "checkpoint.committed": "a checkpoint is on disk, and nobody has been told",
     "reclaim.segment-removed": "one segment past its retention is gone, others may follow",
+    "init.store-made": "`txha init` has made the founder's store, and there is no coordination record yet",
+    "init.record-written": "it has written the first coordination record, and told nobody",
     "cas.before": "a change of the coordination record is about to be made",
     "cas.committed": "a change of the coordination record is on disk, and nobody has been told",
     "recover.plan-written": "`txha recover --apply` has written its plan, and done nothing yet",

@@ -1,4 +1,9 @@
-"""Whose store a directory is: cluster, node, and the incarnation that is created with the store."""
+"""Whose store a directory is: cluster, node, and the incarnation that is created with the store.
+
+A cluster has a name, which an operator chooses and may choose twice, and an identity, which is random and given once,
+when the cluster is founded (``recovery.founding``). Format 1 knew only the name; such a store takes the identity of its
+cluster's record when its node starts (``docs/decisions/founding.md``).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,8 @@ from recovery.files import REAL_FILES, explain
 from txobserver.ids import Member
 from txobserver.store import StoreDamaged, StoreError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Version 1, which holds no ``cluster_id`` and is the same otherwise, can be read too."""
 FILE = "identity.json"
 
 
@@ -27,10 +33,15 @@ class Identity(msgspec.Struct, frozen=True):
     incarnation: str
     check: int = 0
     """crc32 over the other fields: a flipped bit would make the node another member, or refuse its own store"""
+    cluster_id: str = ""
+    """Random identity that the cluster was founded with; empty in a store that has not met its record since format 1"""
 
     def expected(self) -> int:
         """What ``check`` has to be."""
-        return zlib.crc32("\0".join((str(self.format), self.cluster, self.node, self.incarnation)).encode())
+        fields = [str(self.format), self.cluster, self.node, self.incarnation]
+        if self.format > 1 or self.cluster_id:  # the second: format 1 has no such field, so it is damage there
+            fields.append(self.cluster_id)
+        return zlib.crc32("\0".join(fields).encode())
 
     @property
     def member(self) -> Member:
@@ -51,37 +62,55 @@ def read_identity(directory: Path) -> Identity | None:
         identity = msgspec.json.decode(data, type=Identity)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise StoreDamaged(f"{path} is damaged; restore it or let the node rejoin with a new store") from error
-    if identity.format != FORMAT_VERSION:
-        raise StoreError(f"{path} has format version {identity.format}; this version of txha reads {FORMAT_VERSION}")
+    if not 1 <= identity.format <= FORMAT_VERSION:
+        raise StoreError(
+            f"{path} has format version {identity.format}; this version of txha reads 1 to {FORMAT_VERSION}"
+        )
     if identity.check != identity.expected():
         raise StoreDamaged(f"{path} is damaged (its checksum does not match); restore it or rejoin with a new store")
     return identity
 
 
-def check_identity(directory: Path, cluster: str, node: str) -> Identity | None:
-    """As ``read_identity``; raises StoreError for a store of another cluster or node."""
+def check_identity(directory: Path, cluster: str, node: str, cluster_id: str = "") -> Identity | None:
+    """As ``read_identity``; raises StoreError for a store of another cluster or node.
+
+    ``cluster_id``: of the record; empty if that is not known here. A store that has none yet is anybody's.
+    """
     identity = read_identity(directory)
     if identity is not None and (identity.cluster, identity.node) != (cluster, node):
         raise StoreError(
             f"{directory} belongs to node {identity.node} of cluster {identity.cluster}, "
             f"not to node {node} of cluster {cluster}"
         )
+    if identity is not None and cluster_id and identity.cluster_id not in ("", cluster_id):
+        raise StoreError(
+            f"{directory} belongs to another cluster that is also called {cluster}: the coordination record is not the "
+            "one that it was made for; name the right `coordination`, or give this store up with `txha discard`"
+        )
     return identity
 
 
 def create_identity(directory: Path, identity: Identity) -> None:
-    """Write the identity of a new store, whole or not at all. Raises StoreError."""
+    """Write the identity of a store, whole or not at all, over that which is there. Raises StoreError."""
     temporary = directory / (FILE + ".new")
     try:
         with temporary.open("wb") as file:
             file.write(msgspec.json.encode(msgspec.structs.replace(identity, check=identity.expected())))
             file.flush()
             os.fsync(file.fileno())
+        crash_point("store.identity-synced")
         temporary.rename(directory / FILE)
         REAL_FILES.sync_directory(directory)
     except OSError as error:
         raise explain(error, directory) from error
     crash_point("store.identity-written")
+
+
+def adopt(directory: Path, identity: Identity, cluster_id: str) -> Identity:
+    """Give a store of format 1 the identity of its cluster; its data is not touched. Raises StoreError."""
+    adopted = msgspec.structs.replace(identity, format=FORMAT_VERSION, cluster_id=cluster_id)
+    create_identity(directory, adopted)
+    return adopted
 
 
 def lock_directory(directory: Path, create: bool = True) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from recovery.files import REAL_FILES, Files, explain
-from recovery.identity import FORMAT_VERSION, Identity, check_identity, create_identity, lock_directory
+from recovery.identity import FORMAT_VERSION, Identity, adopt, check_identity, create_identity, lock_directory
 from recovery.lmdb_state import LmdbState, check
 from recovery.log import Log
 from recovery.retention import Retention
@@ -150,9 +150,14 @@ def open_store(
     new_incarnation: Callable[[], str],
     now_ms: Callable[[], int],
     files: Files = REAL_FILES,
+    cluster_id: str = "",
 ) -> Store:
-    """Open the store of this node, or make one in an empty directory. On StoreError nothing is written."""
-    _check_parts(directory, cluster, node)
+    """Open the store of this node, or make one in an empty directory. On StoreError nothing is written.
+
+    ``cluster_id``: the identity that stands in the coordination record. A new store gets it, one of format 1 takes it,
+    and one of another cluster is refused. Empty: the store's own is not compared.
+    """
+    check_parts(directory, cluster, node, cluster_id)
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -161,15 +166,15 @@ def open_store(
     try:
         # Once more: until it was locked, somebody else could set the store aside, and leave a node without what it
         # has acknowledged (``test_a_store_that_is_set_aside_before_it_is_locked_is_not_opened_as_it_was``).
-        identity = _check_parts(directory, cluster, node)
-        (directory / "log").mkdir(exist_ok=True)
+        identity = check_parts(directory, cluster, node, cluster_id)
         if identity is None:
-            # The identity comes last: where it is, everything else is.
-            LmdbState(directory / "state").close()
-            identity = Identity(FORMAT_VERSION, cluster, node, new_incarnation())
-            create_identity(directory, identity)
+            identity = Identity(FORMAT_VERSION, cluster, node, new_incarnation(), cluster_id=cluster_id)
+            make_store(directory, identity)
         else:
+            (directory / "log").mkdir(exist_ok=True)
             check(directory / "state")
+            if cluster_id and not identity.cluster_id:
+                identity = adopt(directory, identity, cluster_id)
         return _opened(directory, identity, settings, post, now_ms, lock, files)
     except OSError as error:
         os.close(lock)
@@ -179,9 +184,17 @@ def open_store(
         raise
 
 
-def _check_parts(directory: Path, cluster: str, node: str) -> Identity | None:
+def make_store(directory: Path, identity: Identity) -> None:
+    """Make an empty store in a directory that is locked. Raises StoreError, OSError."""
+    (directory / "log").mkdir(exist_ok=True)
+    # The identity comes last: where it is, everything else is.
+    LmdbState(directory / "state").close()
+    create_identity(directory, identity)
+
+
+def check_parts(directory: Path, cluster: str, node: str, cluster_id: str = "") -> Identity | None:
     """Whose store this is, None if there is none; with all that belongs to it. Raises StoreError."""
-    identity = check_identity(directory, cluster, node)
+    identity = check_identity(directory, cluster, node, cluster_id)
     if identity is not None and not (directory / "state" / "data.mdb").exists():
         raise StoreDamaged(f"{directory / 'state'} is gone; restore it or let the node rejoin with a new store")
     if identity is None and segment_firsts(directory / "log"):

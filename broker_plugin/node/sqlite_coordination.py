@@ -5,12 +5,16 @@ commit returns; in WAL mode synchronous=FULL syncs the log at each commit as wel
 processes then share memory, which does not survive on every file system. Either way a removal that was reported is
 still there after a power cut (``store_forgets_removal``); the record is one row, so speed does not matter.
 
+The file is made when a cluster is founded, and when ``txha recover`` writes a record; nobody else makes one. A file that
+is not there holds no record.
+
 SQLite does not check what its pages hold, so the row carries a checksum, and it is there from the start (version 0, no
 record yet): a flipped bit can neither change the record nor make it look as if there had never been one.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import zlib
 from pathlib import Path
@@ -18,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 from ha.coordination import CasConflict, CoordinationError, Record
+from recovery.files import REAL_FILES
 
 FORMAT_VERSION = 2
 BUSY_SECONDS = 0.5
@@ -26,24 +31,33 @@ FAILURES = (sqlite3.Error, UnicodeDecodeError)
 
 
 class SqliteCoordination:
-    """A coordination store in one SQLite file. Calls block for at most about half a second; use it from one thread."""
+    """A coordination store in one SQLite file. Calls block for at most about half a second; use it from one thread.
 
-    def __init__(self, path: Path, cluster: str) -> None:
+    ``create``: make the file, and its directory entry durable, at the first compare-and-set that expects no record.
+    """
+
+    def __init__(self, path: Path, cluster: str, create: bool = False) -> None:
         self._path = path
         self._cluster = cluster
+        self._create = create
         self._connection: sqlite3.Connection | None = None
+        self._opened: tuple[int, int] = (0, 0)
+        """Device and inode of the file that is open"""
 
     def read(self) -> Record | None:
-        """The record, or None before the first. Raises CoordinationError."""
+        """The record, or None where there is none. Raises CoordinationError."""
         try:
-            return self._read(self._open())
+            connection = self._open()
+            return None if connection is None else self._read(connection)
         except FAILURES as error:
             raise self._failed(error) from error
 
     def compare_and_set(self, expected: int, record: Record) -> Record:
         """Store the record as the version after ``expected``. Raises CasConflict, CoordinationError."""
         try:
-            connection = self._open()
+            connection = self._open() or (self._found() if self._create and expected == 0 else None)
+            if connection is None:
+                raise CasConflict(None)
             connection.execute("BEGIN IMMEDIATE")
             try:
                 current = self._read(connection)
@@ -70,26 +84,77 @@ class SqliteCoordination:
             self._connection.close()
             self._connection = None
 
-    def _open(self) -> sqlite3.Connection:
-        if self._connection is None:
-            connection = sqlite3.connect(
-                self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-            )
-            try:
-                connection.execute("PRAGMA journal_mode=DELETE")
-                connection.execute("PRAGMA synchronous=EXTRA")
-                if _format_version(connection) == 0:
-                    _format(connection)
-                found = _format_version(connection)
-                if found != FORMAT_VERSION:
-                    raise CoordinationError(
-                        f"{self._path} has format version {found}; this version of txha reads {FORMAT_VERSION}"
-                    )
-            except BaseException:
-                connection.close()
+    def _open(self) -> sqlite3.Connection | None:
+        """The open file; None where there is none, or an empty one: nothing was ever recorded there, or it is lost."""
+        if self._connection is not None:
+            self._check_still_there()
+            return self._connection
+        try:
+            connection = self._connect("rw")
+        except sqlite3.OperationalError:
+            if self._path.exists():
                 raise
-            self._connection = connection
-        return self._connection
+            return None
+        try:
+            found = _format_version(connection)
+            if found == 0 and _is_empty(connection):
+                connection.close()
+                return None
+            if found != FORMAT_VERSION:
+                raise CoordinationError(
+                    f"{self._path} has format version {found}; this version of txha reads {FORMAT_VERSION}"
+                )
+        except BaseException:
+            connection.close()
+            raise
+        self._connection, self._opened = connection, self._inode()
+        return connection
+
+    def _found(self) -> sqlite3.Connection:
+        """Make the file, durable in its directory before anything is recorded in it."""
+        connection = self._connect("rwc")
+        try:
+            _format(connection)
+            REAL_FILES.sync_directory(self._path.parent)
+        except OSError as error:
+            raise CoordinationError(f"{self._path.parent} cannot be synced: {error.strerror}") from error
+        finally:
+            connection.close()
+        opened = self._open()
+        if opened is None:
+            raise CoordinationError(f"{self._path} was removed while it was made")
+        return opened
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        """``mode``: rw, or rwc to make the file if there is none."""
+        connection = sqlite3.connect(
+            f"{self._path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            connection.execute("PRAGMA journal_mode=DELETE")
+            connection.execute("PRAGMA synchronous=EXTRA")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _check_still_there(self) -> None:
+        """An open file goes on working when it is removed or replaced, and then others go by another record."""
+        if self._inode() != self._opened:
+            self.close()
+            raise CoordinationError(f"the coordination store {self._path} was removed or replaced while it was in use")
+
+    def _inode(self) -> tuple[int, int]:
+        """Device and inode of the file that has our name now; zeros if none has."""
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return 0, 0
+        return found.st_dev, found.st_ino
 
     def _read(self, connection: sqlite3.Connection) -> Record | None:
         row = connection.execute("SELECT version, crc, body FROM record WHERE id = 1").fetchone()
@@ -111,10 +176,14 @@ def _format_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0)
+
+
 def _format(connection: sqlite3.Connection) -> None:
     """Make the table with its one row, all in one transaction, if the file is still empty."""
     connection.execute("BEGIN IMMEDIATE")
-    if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
+    if _is_empty(connection):
         connection.execute("CREATE TABLE record (id INTEGER PRIMARY KEY, version INTEGER, crc INTEGER, body BLOB)")
         connection.execute("INSERT INTO record VALUES (1, 0, ?, ?)", (_checksum(0, b""), b""))
         connection.execute(f"PRAGMA user_version={FORMAT_VERSION}")

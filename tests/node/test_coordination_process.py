@@ -22,7 +22,9 @@ from tests.node.test_sqlite_coordination import ROOT, A, B, record
 def test_it_answers_as_the_file_does(tmp_path: Path) -> None:
     store = CoordinationProcess(tmp_path / "r", "c")
     assert store.read() is None
-    first = store.compare_and_set(0, record(1, A, B))
+    with pytest.raises(CasConflict):
+        store.compare_and_set(0, record())
+    first = SqliteCoordination(tmp_path / "r", "c", create=True).compare_and_set(0, record(1, A, B))
     assert first.version == 1 and store.read() == first == SqliteCoordination(tmp_path / "r", "c").read()
     with pytest.raises(CasConflict) as conflict:
         store.compare_and_set(0, record())
@@ -33,8 +35,9 @@ def test_it_answers_as_the_file_does(tmp_path: Path) -> None:
 
 
 def test_it_ends_with_its_node_and_is_started_again_when_it_ends_alone(tmp_path: Path) -> None:
+    SqliteCoordination(tmp_path / "r", "c", create=True).compare_and_set(0, record())
     store = CoordinationProcess(tmp_path / "r", "c")
-    store.compare_and_set(0, record())
+    store.read()
     child = store._child
     assert child is not None
     child.kill()
@@ -70,7 +73,7 @@ def test_a_node_that_is_stopped_while_it_writes_locks_nobody_out(tmp_path: Path)
         "    try: store.compare_and_set(store.read().version, record())\n"
         "    except (CasConflict, CoordinationError): pass\n"
     )
-    ours = SqliteCoordination(tmp_path / "r", "c")
+    ours = SqliteCoordination(tmp_path / "r", "c", create=True)
     ours.compare_and_set(0, record())
     busy = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "r")], cwd=ROOT)
     chance = random.Random(1)

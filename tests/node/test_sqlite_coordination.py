@@ -22,7 +22,7 @@ def record(generation: int = 1, *ready: Member) -> Record:
 
 
 def test_versions_rise_by_one_and_a_stale_one_is_told_the_current(tmp_path: Path) -> None:
-    one, two = SqliteCoordination(tmp_path / "r", "c"), SqliteCoordination(tmp_path / "r", "c")
+    one, two = SqliteCoordination(tmp_path / "r", "c", create=True), SqliteCoordination(tmp_path / "r", "c")
     assert one.read() is None
     first = one.compare_and_set(0, record())
     assert first.version == 1 and two.read() == first
@@ -34,6 +34,37 @@ def test_versions_rise_by_one_and_a_stale_one_is_told_the_current(tmp_path: Path
     with pytest.raises(CasConflict):
         one.compare_and_set(0, record(9))
     assert one.read() == second
+
+
+def test_a_file_that_is_not_there_holds_no_record_and_is_not_made(tmp_path: Path) -> None:
+    """Only founding makes it (``empty_node_founds_anew``): a lost record stays lost until an operator acts."""
+    store = SqliteCoordination(tmp_path / "r?%41 b", "c")
+    assert store.read() is None
+    with pytest.raises(CasConflict) as conflict:
+        store.compare_and_set(0, record())
+    assert conflict.value.current is None and list(tmp_path.iterdir()) == []
+    (tmp_path / "r?%41 b").touch()
+    assert store.read() is None, "a founding that was cut short, or a file that was emptied"
+    founding = SqliteCoordination(tmp_path / "r?%41 b", "c", create=True)
+    with pytest.raises(CasConflict):
+        founding.compare_and_set(1, record())
+    assert founding.read() is None
+    assert founding.compare_and_set(0, record()) == store.read()
+    assert [path.name for path in tmp_path.iterdir()] == ["r?%41 b"]
+
+
+@pytest.mark.parametrize("with_another", [False, True])
+def test_a_file_that_is_removed_or_replaced_while_it_is_open_is_not_served(tmp_path: Path, with_another: bool) -> None:
+    """SQLite would go on with the file that has no name any more, and two primaries would each have a record."""
+    store = SqliteCoordination(tmp_path / "r", "c", create=True)
+    store.compare_and_set(0, record())
+    (tmp_path / "r").rename(tmp_path / "old")
+    if with_another:
+        SqliteCoordination(tmp_path / "r", "c", create=True).compare_and_set(0, record(7))
+    with pytest.raises(CoordinationError, match="removed or replaced"):
+        store.compare_and_set(1, record())
+    found = store.read()
+    assert found is None if not with_another else found is not None and found.generation == 7
 
 
 def test_one_of_many_processes_wins_each_version(tmp_path: Path) -> None:
@@ -50,7 +81,7 @@ def test_one_of_many_processes_wins_each_version(tmp_path: Path) -> None:
         "    except CoordinationError: unknown += 1\n"
         "print(won, unknown)\n"
     )
-    SqliteCoordination(tmp_path / "r", "c").compare_and_set(0, record())
+    SqliteCoordination(tmp_path / "r", "c", create=True).compare_and_set(0, record())
     command = [sys.executable, "-c", code, str(tmp_path / "r")]
     running = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     counts = [[int(word) for word in process.communicate(timeout=60)[0].split()] for process in running]
@@ -60,13 +91,13 @@ def test_one_of_many_processes_wins_each_version(tmp_path: Path) -> None:
 
 
 def test_another_cluster_s_file_is_refused(tmp_path: Path) -> None:
-    SqliteCoordination(tmp_path / "r", "c").compare_and_set(0, record())
+    SqliteCoordination(tmp_path / "r", "c", create=True).compare_and_set(0, record())
     with pytest.raises(CoordinationError, match="belongs to cluster c, not to cluster d"):
         SqliteCoordination(tmp_path / "r", "d").read()
 
 
 def test_an_unknown_format_and_a_damaged_file_are_refused(tmp_path: Path) -> None:
-    SqliteCoordination(tmp_path / "r", "c").compare_and_set(0, record())
+    SqliteCoordination(tmp_path / "r", "c", create=True).compare_and_set(0, record())
     with sqlite3.connect(tmp_path / "r") as connection:
         connection.execute("PRAGMA user_version=7")
     with pytest.raises(CoordinationError, match="format version 7"):
@@ -79,7 +110,7 @@ def test_an_unknown_format_and_a_damaged_file_are_refused(tmp_path: Path) -> Non
 def test_a_flipped_bit_is_found_and_never_served(tmp_path: Path) -> None:
     """At each byte that the file uses, one of its bits: the same record or an error; never another, never none."""
     path = tmp_path / "r"
-    store = SqliteCoordination(path, "c")
+    store = SqliteCoordination(path, "c", create=True)
     store.compare_and_set(0, record(1, A, B))
     whole = store.compare_and_set(1, record(1, A))
     store.close()
@@ -97,7 +128,7 @@ def test_a_flipped_bit_is_found_and_never_served(tmp_path: Path) -> None:
 
 
 def test_a_file_that_lost_its_record_is_damaged_and_not_new(tmp_path: Path) -> None:
-    SqliteCoordination(tmp_path / "r", "c").compare_and_set(0, record())
+    SqliteCoordination(tmp_path / "r", "c", create=True).compare_and_set(0, record())
     with sqlite3.connect(tmp_path / "r") as connection:
         connection.execute("DELETE FROM record")
     with pytest.raises(CoordinationError, match="damaged"):
@@ -105,7 +136,7 @@ def test_a_file_that_lost_its_record_is_damaged_and_not_new(tmp_path: Path) -> N
 
 
 def test_a_locked_store_fails_and_does_not_hang(tmp_path: Path) -> None:
-    store = SqliteCoordination(tmp_path / "r", "c")
+    store = SqliteCoordination(tmp_path / "r", "c", create=True)
     store.compare_and_set(0, record())
     blocker = sqlite3.connect(tmp_path / "r", isolation_level=None)
     blocker.execute("BEGIN EXCLUSIVE")
@@ -120,7 +151,7 @@ def test_store_forgets_removal(tmp_path: Path) -> None:
     code = (
         "import sys, os; from pathlib import Path\n"
         "from tests.node.test_sqlite_coordination import *\n"
-        "store = SqliteCoordination(Path(sys.argv[1]), 'c')\n"
+        "store = SqliteCoordination(Path(sys.argv[1]), 'c', create=True)\n"
         "store.compare_and_set(0, record(1, A, B)); os.write(1, b'REPORTED'); store.compare_and_set(1, record(1, A))\n"
         "os.write(1, b'REPORTED')\n"
     )

@@ -71,6 +71,7 @@ def open_store(
     node: str = "node",
     cluster: str = "cluster",
     incarnation: str = "incarnation",
+    cluster_id: str = "",
     **settings: float,
 ) -> Store:
     return store_module.open_store(
@@ -81,4 +82,5 @@ def open_store(
         post=posts.queue.put,
         new_incarnation=lambda: incarnation,
         now_ms=lambda: 5_000,
+        cluster_id=cluster_id,
     )

@@ -7,12 +7,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
 
 from recovery.crash_points import CRASH_POINTS
-from recovery.identity import lock_directory
+from recovery.identity import FORMAT_VERSION, lock_directory, read_identity
 from recovery.log_reader import LogReader
 from recovery.segment import segment_firsts
 from tests.recovery.helpers import Posts, frame, message, meta_of, open_store
@@ -20,7 +21,7 @@ from txobserver.ids import Position
 from txobserver.store import Checkpoint, Entry, StoreDamaged, StoreError, StoreFull
 
 ROOT = Path(__file__).parents[2]
-OF_OTHERS = ("cas", "recover", "settle", "rebuild", "archive")
+OF_OTHERS = ("init", "cas", "recover", "settle", "rebuild", "archive")
 """Crash points that are not the store's."""
 
 
@@ -119,9 +120,58 @@ def test_a_store_that_is_set_aside_before_it_is_locked_is_not_opened_as_it_was(
         os.close(lock_directory(tmp_path / "n"))
 
 
+ID, ANOTHER = "0123456789abcdef" * 2, "fedcba9876543210" * 2
+FORMAT_1 = '{"format":1,"cluster":"cluster","node":"node","incarnation":"incarnation","check":%d}'
+
+
+def as_format_1(path: Path) -> None:
+    """An identity as version 1 wrote it: the checksum goes over the four fields that it had."""
+    path.write_text(FORMAT_1 % zlib.crc32(b"1\0cluster\0node\0incarnation"))
+
+
+def test_a_store_of_another_cluster_of_the_same_name_is_refused(tmp_path: Path) -> None:
+    """``empty_node_founds_anew``, in the store: what was founded apart is another cluster, whatever it is called."""
+    posts = Posts()
+    open_store(tmp_path / "n", posts, cluster_id=ID).close()
+    before = snapshot(tmp_path)
+    with pytest.raises(StoreError, match="belongs to another cluster that is also called cluster"):
+        open_store(tmp_path / "n", posts, cluster_id=ANOTHER)
+    assert snapshot(tmp_path) == before
+    open_store(tmp_path / "n", posts, cluster_id=ID).close()
+
+
+def test_a_store_of_format_1_takes_the_identity_of_its_cluster_once(tmp_path: Path) -> None:
+    posts = Posts()
+    store = open_store(tmp_path / "n", posts)
+    list(store.suffix())
+    store.append(frame(1), posts.done)
+    assert posts.wait() == [None]
+    store.close()
+    as_format_1(tmp_path / "n" / "identity.json")
+    found = read_identity(tmp_path / "n")
+    assert found is not None and (found.format, found.cluster_id) == (1, "")
+    store = open_store(tmp_path / "n", posts, cluster_id=ID)
+    assert store.member == found.member and [f.first for f in store.suffix()] == [1], "its data is as it was"
+    store.close()
+    taken = read_identity(tmp_path / "n")
+    assert taken is not None and (taken.format, taken.cluster_id) == (FORMAT_VERSION, ID)
+    with pytest.raises(StoreError, match="another cluster"):
+        open_store(tmp_path / "n", posts, cluster_id=ANOTHER)
+
+
+def test_an_identity_of_format_1_has_no_identity_of_the_cluster(tmp_path: Path) -> None:
+    """Its checksum does not cover one: where there is one, something was damaged."""
+    open_store(tmp_path / "n", Posts()).close()
+    path = tmp_path / "n" / "identity.json"
+    as_format_1(path)
+    path.write_text(path.read_text().replace("}", f',"cluster_id":"{ID}"}}'))
+    with pytest.raises(StoreDamaged):
+        read_identity(tmp_path / "n")
+
+
 def test_every_flipped_bit_of_the_identity_is_found(tmp_path: Path) -> None:
     posts = Posts()
-    open_store(tmp_path / "n", posts).close()
+    open_store(tmp_path / "n", posts, cluster_id=ID).close()
     path = tmp_path / "n" / "identity.json"
     data = path.read_bytes()
     for at in range(len(data) * 8):
