@@ -14,8 +14,10 @@ from types import FrameType
 from typing import IO
 
 from broker_plugin.cli.echo import Echo
+from broker_plugin.cli.init import found_cluster
 from broker_plugin.cli.layout import CONFIG_FILE, LOG_FILE, NodeEntry, write_cluster
 from broker_plugin.cli.plan import Plan, plan_cluster
+from broker_plugin.node.config import load_config, parse_settings
 from recovery.node_admin import AdminError, ask
 
 GRACE_SECONDS = 5.0
@@ -38,6 +40,9 @@ def run_cluster(
     """Run the cluster until a signal comes; returns the exit status. Raises ClusterError, ConfigError, StoreError."""
     plan = plan_cluster(directory, count, base_port, settings)
     plan.write()
+    if not plan.resumed:
+        founder = plan.entries[0].directory / CONFIG_FILE
+        found_cluster(load_config(founder, parse_settings(settings)))
     supervisor = Supervisor(plan, restart, settings, node_command)
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, supervisor.stop)

@@ -13,6 +13,7 @@ from broker_plugin.cli import dtx
 from broker_plugin.cli.archive import archive
 from broker_plugin.cli.asking import BadArgument, Dir, Json, best_node, node_entry, node_status
 from broker_plugin.cli.audit import audit
+from broker_plugin.cli.init import init
 from broker_plugin.cli.layout import ClusterError, read_cluster
 from broker_plugin.cli.parent import end_with
 from broker_plugin.cli.rebuild import rebuild
@@ -32,6 +33,7 @@ app = typer.Typer(
 tx = typer.Typer(help="Look at transactions.", no_args_is_help=True)
 app.add_typer(tx, name="tx")
 app.add_typer(dtx.app, name="dtx")
+app.command()(init)
 app.command()(stress)
 app.command()(recover)
 app.command()(rebuild)
@@ -48,7 +50,7 @@ def node(
     ] = None,
     with_parent: Annotated[int | None, typer.Option("--with-parent", hidden=True)] = None,
 ) -> None:
-    """Run one node in the foreground. Ctrl-C or SIGTERM ends it cleanly."""
+    """Run one node in the foreground. Ctrl-C or SIGTERM ends it cleanly. A new cluster needs `txha init` before."""
     if with_parent is not None:
         end_with(with_parent)
     from broker_plugin.node.main import run_node
@@ -68,7 +70,10 @@ def cluster(
         list[str] | None, typer.Option("--set", help="Override a key for every node, for example min_ready=2.")
     ] = None,
 ) -> None:
-    """Run a local cluster in the foreground, each node a process of its own. An existing directory is resumed."""
+    """Run a local cluster in the foreground, each node a process of its own.
+
+    On a new directory the cluster is founded; an existing one is resumed, and never founded anew.
+    """
     from broker_plugin.cli.cluster import run_cluster
 
     raise SystemExit(run_cluster(dir, nodes, base_port, restart, set_ or []))

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from broker_plugin.cli.asking import BadArgument
-from recovery.identity import FORMAT_VERSION, Identity
+from recovery.identity import FORMAT_VERSION, Identity, read_identity
 from recovery.lmdb_state import read_meta
 from recovery.node_admin import AdminError, ask
 from recovery.planner.site import cluster_of
@@ -50,7 +50,8 @@ def run(
         clusters.add(cluster_of([log]))
     if len(clusters) > 1:
         raise BadArgument(f"these are of different clusters: {', '.join(sorted(clusters))}")
-    identity = Identity(FORMAT_VERSION, clusters.pop(), node or into.absolute().name, secrets.token_hex(4))
+    name, incarnation = node or into.absolute().name, secrets.token_hex(4)
+    identity = Identity(FORMAT_VERSION, clusters.pop(), name, incarnation, cluster_id=_cluster_id(log))
     commit = commit_point(log) if log is not None else 0
 
     def progress(sequence: int) -> None:
@@ -58,6 +59,16 @@ def run(
 
     made = rebuild(into, identity, events, log, commit, Outcomes(outcomes_kept, outcome_seconds), progress)
     _tell(made, into, identity, as_json)
+
+
+def _cluster_id(log: Path | None) -> str:
+    """The identity of the cluster that this log belongs to; empty if nothing says it: the node takes the record's."""
+    if log is None:
+        return ""
+    with suppress(StoreDamaged):
+        if (identity := read_identity(log)) is not None:
+            return identity.cluster_id
+    return ""
 
 
 def commit_point(log: Path) -> int:

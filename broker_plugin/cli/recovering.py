@@ -102,4 +102,4 @@ def read_record(path: Path, cluster: str) -> RecordFound:
 
 
 def _open_record(cluster: str, path: Path) -> SqliteCoordination:
-    return SqliteCoordination(path, cluster)
+    return SqliteCoordination(path, cluster, create=True)

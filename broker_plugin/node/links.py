@@ -2,9 +2,9 @@
 
     message: length (4 bytes, big endian), then the msgpack array of ``ha.wire``
 
-The first message of each side is Hello; another wire version or cluster, and a node that is no peer of ours, is
-refused. A peer is *linked* while our connection to it stands and it has greeted us on it. Who greets with ReadHello
-only reads our log (``recovery.log_wire``): it is no peer, and is handed on.
+The first message of each side is Hello; another wire version or cluster, one of the same name that was founded apart,
+and a node that is no peer of ours, is refused. A peer is *linked* while our connection to it stands and it has greeted
+us on it. Who greets with ReadHello only reads our log (``recovery.log_wire``): it is no peer, and is handed on.
 """
 
 from __future__ import annotations

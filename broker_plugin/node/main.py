@@ -24,6 +24,7 @@ from broker_plugin.node.config import ConfigError, NodeConfig
 from broker_plugin.node.coordination_process import CoordinationProcess
 from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.log_server import LogServer
+from broker_plugin.node.membership import cluster_identity
 from broker_plugin.node.proxy import FrontDoor, PassOn, Refuse, Serve, Verdict
 from broker_plugin.node.record_thread import RecordThread
 from broker_plugin.node.shell import Shell, wall_ms
@@ -58,6 +59,8 @@ class Node:
         self._config = config
         self._ended: asyncio.Event = asyncio.Event()
         self._failure: str | None = None
+        self._cluster_id = ""
+        self._coordination: CoordinationProcess
         self._waiting: set[FrontDoor] = set()
         self._verdict_state: object = None
         self._server: asyncio.Server | None = None
@@ -76,7 +79,8 @@ class Node:
         for name in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(name, self._ended.set)  # a node that is broken ends as well
         await self._check_ports()
-        self._open_store()
+        if not await self._join_cluster():
+            return 0
         try:
             await self._start()
             log.info("started with %s at %s, core %s", self.store.member, self.core.replica.tail, running())
@@ -106,6 +110,22 @@ class Node:
             server.close()
             await server.wait_closed()
 
+    async def _join_cluster(self) -> bool:
+        """Learn which cluster this is, and open its store; False if the node was told to end meanwhile."""
+        config = self._config
+        self._coordination = CoordinationProcess(config.coordination, config.cluster)
+        try:
+            cluster_id = await cluster_identity(config, self._coordination, self._ended.is_set)
+            if cluster_id is not None:
+                self._cluster_id = cluster_id
+                self._open_store()
+                return True
+        except BaseException:
+            self._coordination.close()
+            raise
+        self._coordination.close()
+        return False
+
     def _open_store(self) -> None:
         config = self._config
         try:
@@ -117,6 +137,7 @@ class Node:
                 post=self.guard.call_soon_threadsafe,
                 new_incarnation=lambda: secrets.token_hex(4),
                 now_ms=wall_ms,
+                cluster_id=self._cluster_id,
             )
         except StoreError as error:
             raise ConfigError(str(error)) from error
@@ -125,7 +146,9 @@ class Node:
         config = self._config
         replica = restored(self.store)
         broker = embedded_broker(self.guard, dtx_limits=DtxLimits(config.dtx.default_timeout, config.dtx.max_timeout))
-        hello = Hello(WIRE_VERSION, config.cluster, config.name, config.amqp.host, config.amqp.port)
+        hello = Hello(
+            WIRE_VERSION, config.cluster, config.name, config.amqp.host, config.amqp.port, self._cluster_id
+        )
         peers = [PeerAddress(peer.name, peer.host, peer.port) for peer in config.peers]
         self.readers = LogServer(
             self.guard, config.dir, config.cluster, lambda: commit_point(self.core), lambda: queue_names(self.core)
@@ -138,7 +161,7 @@ class Node:
             config.core_settings(),
             hello,
             peers,
-            RecordThread(CoordinationProcess(config.coordination, config.cluster), self.guard),
+            RecordThread(self._coordination, self.guard),
             self._fail,
             self.readers.accept,
         )

@@ -5,7 +5,7 @@ commit returns; in WAL mode synchronous=FULL syncs the log at each commit as wel
 processes then share memory, which does not survive on every file system. Either way a removal that was reported is
 still there after a power cut (``store_forgets_removal``); the record is one row, so speed does not matter.
 
-The file is made when a cluster is founded, and when ``txha recover`` writes a record; nobody else makes one. A file that
+The file is made when a cluster is founded, and when ``txha recover`` writes a record, and never by a node. A file that
 is not there holds no record.
 
 SQLite does not check what its pages hold, so the row carries a checksum, and it is there from the start (version 0, no

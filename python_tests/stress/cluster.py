@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from broker_plugin.cli.layout import COORDINATION_FILE, read_cluster
+from broker_plugin.cli.init import found_cluster
+from broker_plugin.cli.layout import CONFIG_FILE, COORDINATION_FILE, read_cluster
 from broker_plugin.cli.plan import plan_cluster
+from broker_plugin.node.config import load_config, parse_settings
 from broker_plugin.node.sqlite_coordination import SqliteCoordination
 from ha.coordination import CoordinationError
 from python_tests.processes import START_SECONDS, LocalCluster
@@ -72,6 +74,8 @@ class StressCluster(LocalCluster):
             if self.disk is not None:
                 self.disk.mount()
                 self._mounted = True
+            if not plan.resumed:
+                found_cluster(load_config(plan.entries[0].directory / CONFIG_FILE, parse_settings(self._settings)))
             self.network.start_proxies()
             for name in self.names:
                 self.start_node(name)

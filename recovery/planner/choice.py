@@ -56,6 +56,12 @@ def choose(site: Site) -> Choice:
             f"the coordination record is of generation {record.generation} and a store of generation {newest}: "
             "it is an old copy, and its ready set says nothing"
         )
+    elif not record.cluster_id and site.cluster_id:
+        trusted = False
+        reasons.append(
+            "the coordination record does not name the identity of the cluster, which the stores know: "
+            "it is an old copy, and its ready set says nothing"
+        )
     whole = [store for store in site.stores if store.condition is Condition.WHOLE]
     ready = [store for store in whole if trusted and record is not None and store.member in record.ready]
     if not whole:
@@ -106,7 +112,16 @@ def record_for(chosen: Store, choice: Choice, site: Site) -> Record:
     assert chosen.member is not None
     version = record.version if record else 0
     ready = (chosen.member,)
-    return Record(site.cluster, version + 1, generation, chosen.member, ready, released=True, preferred=chosen.node)
+    return Record(
+        site.cluster,
+        version + 1,
+        generation,
+        chosen.member,
+        ready,
+        released=True,
+        preferred=chosen.node,
+        cluster_id=site.cluster_id,
+    )
 
 
 def _ours(site: Site) -> Sequence[Store]:

@@ -33,7 +33,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
 
     ``tail``: the last event that its log holds whole, from its checkpoint (``applied``) on. ``history``: for each
     generation the position of its first event, or of the first that is known. ``complete``: nothing that the node ever
-    wrote stands behind ``tail``.
+    wrote stands behind ``tail``. ``cluster_id``: the identity of its cluster; empty if nothing says it.
     """
 
     node: str
@@ -44,6 +44,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     applied: Position = Position(0, 0)
     history: tuple[Position, ...] = ()
     complete: bool = True
+    cluster_id: str = ""
 
     def holds(self, position: Position) -> bool:
         """Whether this event is in what the store leads to.
@@ -66,7 +67,10 @@ class RecordState(StrEnum):
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster. ``nodes``: the names of all its nodes; None if nobody knows them."""
+    """The cluster. ``nodes``: the names of all its nodes; None if nobody knows them.
+
+    ``cluster_id``: its identity, as the record says, or else the stores; empty if it was founded before there were any.
+    """
 
     cluster: str
     stores: tuple[Store, ...]
@@ -74,6 +78,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     record_state: RecordState
     record_why: str = ""
     nodes: frozenset[str] | None = None
+    cluster_id: str = ""
 
     def store(self, node: str) -> Store | None:
         """The store of the node with this name."""

@@ -12,7 +12,7 @@ from recovery.identity import read_identity
 from recovery.log_reader import LogReader
 from recovery.planner.branches import Verdict
 from recovery.planner.choice import choose
-from recovery.planner.facts import Contents, Evidence, RecordState, Site
+from recovery.planner.facts import Condition, Contents, Evidence, RecordState, Site
 from recovery.planner.plan import Plan, make_plan
 from recovery.planner.survey import Surveyed, contents_of, survey
 from recovery.planner.unshared import unshared
@@ -46,8 +46,9 @@ def look(
     cluster: str, directories: Mapping[str, Path], found: RecordFound, nodes: frozenset[str] | None
 ) -> tuple[Site, list[Surveyed]]:
     """Survey every node. ``nodes``: the names of all there are, if they are known. Raises StoreError."""
-    surveyed = [survey(node, directory, cluster) for node, directory in sorted(directories.items())]
     record, state, why = found
+    known = record.cluster_id if record is not None else ""
+    surveyed = [survey(node, directory, cluster, known) for node, directory in sorted(directories.items())]
     site = Site(
         cluster=cluster,
         stores=tuple(each.facts for each in surveyed),
@@ -55,8 +56,24 @@ def look(
         record_state=state,
         record_why=why,
         nodes=nodes,
+        cluster_id=known or _identity_of(surveyed),
     )
     return site, surveyed
+
+
+def _identity_of(surveyed: Iterable[Surveyed]) -> str:
+    """The one that all stores with anything in them agree on. Raises StoreError if they do not."""
+    by_id: dict[str, list[str]] = {}
+    for store in (each.facts for each in surveyed):
+        if store.cluster_id and store.condition not in (Condition.EMPTY, Condition.FOREIGN):
+            by_id.setdefault(store.cluster_id, []).append(store.node)
+    if len(by_id) > 1:
+        sides = "; ".join(f"{', '.join(nodes)} to {identity}" for identity, nodes in sorted(by_id.items()))
+        raise StoreError(
+            f"the stores belong to clusters that were founded apart under one name ({sides}): "
+            "give the directories of the nodes of one of them"
+        )
+    return next(iter(by_id), "")
 
 
 def plan_for(

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from ha.replica import Replica
 from recovery.identity import read_identity
 from recovery.lmdb_state import LmdbState, check
@@ -29,8 +31,11 @@ class Surveyed:
     loaded: Loaded | None = None
 
 
-def survey(node: str, directory: Path, cluster: str) -> Surveyed:
-    """What is there of this node, which must not run. Raises StoreError for what this version cannot read."""
+def survey(node: str, directory: Path, cluster: str, cluster_id: str = "") -> Surveyed:
+    """What is there of this node, which must not run. Raises StoreError for what this version cannot read.
+
+    ``cluster_id``: the identity of the cluster, if it is known already.
+    """
     try:
         if not directory.is_dir():
             return _nothing(node, directory, Condition.MISSING, f"there is no {directory}")
@@ -46,10 +51,17 @@ def survey(node: str, directory: Path, cluster: str) -> Surveyed:
         elif whose is not None and (whose.cluster, whose.node) != (cluster, node):
             why = f"it belongs to node {whose.node} of cluster {whose.cluster}"
             return _nothing(node, directory, Condition.FOREIGN, why)
+        elif identity is not None and cluster_id and identity.cluster_id not in ("", cluster_id):
+            why = f"it belongs to another cluster that is also called {cluster}"
+            return _nothing(node, directory, Condition.FOREIGN, why)
         if identity is None and not fault:
             fault = f"{directory / 'identity.json'} is gone"
         member = Member(whose.node, whose.incarnation) if whose is not None else None
-        return _read(node, directory, member, fault)
+        found = _read(node, directory, member, fault)
+        if identity is not None:
+            facts = msgspec.structs.replace(found.facts, cluster_id=identity.cluster_id)
+            return Surveyed(facts, directory, found.loaded)
+        return found
     except OSError as error:
         raise StoreError(f"{error.filename or directory} cannot be read: {error.strerror}") from error
 

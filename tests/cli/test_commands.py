@@ -43,7 +43,7 @@ def node_file(tmp_path: Path, port: int, extra: str = "", cluster: str = "c") ->
 def test_help_says_what_there_is() -> None:
     answer = txha("--help")
     assert answer.returncode == 0
-    for command in ("node", "cluster", "status", "promote", "tx", "demo", "takeover"):
+    for command in ("init", "node", "cluster", "status", "promote", "tx", "demo", "takeover"):
         assert command in answer.stdout
 
 
@@ -67,6 +67,7 @@ def test_an_unknown_key_and_a_bad_flag(tmp_path: Path) -> None:
 
 def test_a_directory_of_another_cluster(tmp_path: Path) -> None:
     path = node_file(tmp_path, free_base_port(1))
+    assert txha("init", "--config", str(path)).returncode == 0
     process = subprocess.Popen([*TXHA, "node", "--config", str(path)], stderr=subprocess.DEVNULL)
     wait_for(tmp_path / "n" / "admin.json")
     process.send_signal(signal.SIGTERM)
@@ -81,6 +82,34 @@ def wait_for(path: Path) -> None:
     while not path.exists():
         assert time.monotonic() < deadline, f"{path} did not appear"
         time.sleep(0.02)
+
+
+def test_a_cluster_is_founded_with_init_and_once(tmp_path: Path) -> None:
+    """``empty_node_founds_anew``: a node that finds no record says what to do, and writes nothing."""
+    path = node_file(tmp_path, free_base_port(1))
+    assert "found cluster c with `txha init`" in refused("node", "--config", str(path))
+    assert [p.name for p in tmp_path.iterdir()] == ["node.toml"]
+    answer = txha("init", "--config", str(path), "--json")
+    said = json.loads(answer.stdout)
+    assert answer.returncode == 0 and said["cluster"] == "c" and len(said["cluster_id"]) == 32
+    identity = json.loads((tmp_path / "n" / "identity.json").read_text())
+    assert identity["cluster_id"] == said["cluster_id"]
+    assert "founded already" in refused("init", "--config", str(path))
+    assert json.loads((tmp_path / "n" / "identity.json").read_text()) == identity
+    (tmp_path / "c.sqlite").unlink()
+    assert "found cluster c with `txha init`" in refused("node", "--config", str(path))
+    assert not (tmp_path / "c.sqlite").exists()
+    assert txha("init", "--config", str(path)).returncode == 0
+    assert json.loads((tmp_path / "n" / "identity.json").read_text())["cluster_id"] != said["cluster_id"]
+
+
+def test_init_refuses_what_a_node_refuses(tmp_path: Path) -> None:
+    path = node_file(tmp_path, free_base_port(1), "speed = 9\n")
+    assert "unknown key 'speed'" in refused("init", "--config", str(path))
+    good = node_file(tmp_path, free_base_port(1))
+    nowhere = str(tmp_path / "nowhere" / "c.sqlite")
+    assert "there is no directory" in refused("init", "--config", str(good), "--set", f"coordination={nowhere}")
+    assert [p.name for p in tmp_path.iterdir()] == ["node.toml"]
 
 
 def test_no_cluster_here(tmp_path: Path) -> None:

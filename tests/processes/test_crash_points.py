@@ -32,7 +32,7 @@ LOAD = Load(pika_workers=6, aio_connections=2, aio_channels=4, think=0.02)
 AS_JOINER = [p for p in CRASH_POINTS if p.startswith("log.")]
 AS_BACKUP = [p for p in CRASH_POINTS if p.split(".")[0] in ("log", "segment", "checkpoint", "reclaim")]
 AS_PRIMARY = [*AS_BACKUP, "cas.before", "cas.committed"]
-WITH_A_NEW_STORE = {"store.identity-written": None, "reset.segments-removed": "catchup"}
+WITH_A_NEW_STORE = {"store.identity-synced": None, "store.identity-written": None, "reset.segments-removed": "catchup"}
 """Point -> the state in which it is passed; None before the node has any"""
 AS_FORMER_PRIMARY = ["truncate.segments-removed", "truncate.cut"]
 FLOOD = "flood"

@@ -140,7 +140,7 @@ def test_a_store_of_another_cluster_of_the_same_name_is_refused(tmp_path: Path) 
     open_store(tmp_path / "n", posts, cluster_id=ID).close()
 
 
-def test_a_store_of_format_1_takes_the_identity_of_its_cluster_once(tmp_path: Path) -> None:
+def test_a_store_of_format_1_takes_an_identity_once(tmp_path: Path) -> None:
     posts = Posts()
     store = open_store(tmp_path / "n", posts)
     list(store.suffix())

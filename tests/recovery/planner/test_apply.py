@@ -45,7 +45,7 @@ def places(tmp_path: Path) -> Places:
     return Places(
         {node: tmp_path / node for node in NODES},
         tmp_path / "coordination.sqlite",
-        lambda path: SqliteCoordination(path, "cluster"),
+        lambda path: SqliteCoordination(path, "cluster", create=True),
     )
 
 

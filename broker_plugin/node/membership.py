@@ -1,0 +1,84 @@
+"""Which cluster a node belongs to: what its store says and what the coordination record says must be one.
+
+A node never founds a cluster. One with an empty store takes the identity that stands in the record; one without a
+record ends, and says what to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from broker_plugin.node.config import ConfigError, NodeConfig
+from ha.coordination import Coordination, CoordinationError
+from recovery.founding import holds_nothing, identity_in_record, make_empty, may_take
+from recovery.identity import Identity, check_identity
+from txobserver.store import StoreError
+
+log = logging.getLogger("txha.node")
+AGAIN_SECONDS = 0.2
+
+
+async def cluster_identity(config: NodeConfig, coordination: Coordination, ended: Callable[[], bool]) -> str | None:
+    """The identity of this node's cluster; None if the node was told to end before the record could be read.
+
+    A node whose store knows the identity need not read the record to start. Raises ConfigError.
+    """
+    complaint = ""
+    try:
+        identity = check_identity(config.dir, config.cluster, config.name)
+        known = identity.cluster_id if identity is not None else ""
+        while not ended():
+            try:
+                found = await asyncio.to_thread(identity_in_record, coordination, known)
+            except CoordinationError as error:
+                if str(error) != complaint:
+                    complaint = str(error)
+                    log.error("%s", error)
+                if known:
+                    return known
+                await asyncio.sleep(AGAIN_SECONDS)
+            else:
+                return _agreed(config, identity, found)
+    except StoreError as error:
+        raise ConfigError(str(error)) from error
+    return None
+
+
+def _agreed(config: NodeConfig, identity: Identity | None, found: str | None) -> str:
+    """``found``, if the store may belong to that cluster. Raises ConfigError, StoreError."""
+    if found is None:
+        raise ConfigError(_no_record(config))
+    if identity is None or identity.cluster_id == found:
+        return found
+    if holds_nothing(config.dir):
+        # Left by a founding that came too late, or by a cluster that was given up: there is nothing to lose.
+        make_empty(config.dir, config.cluster, config.name, found)
+    elif not found:
+        raise ConfigError(_older_record(config))
+    elif not identity.cluster_id and not may_take(identity, found):
+        raise ConfigError(
+            f"{config.dir} is older than the cluster in {config.coordination}, which was founded anew under the same "
+            "name: name the right `coordination`, write its record with `txha recover` if it was lost, or give this "
+            "store up with `txha discard`"
+        )
+    return found  # of another cluster: the store refuses it
+
+
+def _no_record(config: NodeConfig) -> str:
+    """Raises StoreError."""
+    where = f"there is no coordination record in {config.coordination}"
+    if holds_nothing(config.dir):
+        return (
+            f"{where}: found cluster {config.cluster} with `txha init`, once and with one of its nodes; "
+            "if it was founded before and the record was lost, write a new one with `txha recover`"
+        )
+    return f"{where}, but {config.dir} holds data: write a new record with `txha recover`"
+
+
+def _older_record(config: NodeConfig) -> str:
+    return (
+        f"the record in {config.coordination} is older than this node's store, which knows the identity of its cluster:"
+        " a copy must never be put in the record's place; write a new record with `txha recover`"
+    )

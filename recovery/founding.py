@@ -1,0 +1,138 @@
+"""Founding a cluster, once and on purpose: its random identity, its first store, and the first coordination record.
+
+A node that finds no record never writes one. The record may have been lost, and whoever founded the cluster anew then
+would overwrite the stores that hold what was acknowledged (``empty_node_founds_anew``). Only an operator founds.
+
+The founder's store comes first, then the record that names it. If that is cut short in between, a second attempt gives
+the empty store another identity: it may be a joiner's, whose cluster has lost its record, and must not found that
+cluster a second time under the same identity.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from ha.coordination import CasConflict, Coordination, CoordinationError, Record, first_record
+from recovery.crash_points import crash_point
+from recovery.files import explain
+from recovery.identity import FORMAT_VERSION, Identity, lock_directory
+from recovery.lmdb_state import read_meta
+from recovery.segment import segment_firsts
+from recovery.store import check_parts, make_store
+from txobserver.store import Meta, StoreError
+
+GIVEN_LATER = "00000000"
+"""How an identity begins that a cluster got when it met this version, having been founded before there were any. A
+store that is as old may take such a one, and no other: that of a cluster which was founded since is not its own."""
+
+
+def new_cluster_id() -> str:
+    """A random identity: 32 hex digits."""
+    while (found := secrets.token_hex(16)).startswith(GIVEN_LATER):
+        pass
+    return found
+
+
+def later_cluster_id() -> str:
+    """A random identity for a cluster that was founded before there were any."""
+    return GIVEN_LATER + secrets.token_hex(12)
+
+
+def found(
+    directory: Path,
+    cluster: str,
+    node: str,
+    coordination: Coordination,
+    new_id: Callable[[], str] = new_cluster_id,
+) -> Record:
+    """Found ``cluster`` with the store of ``node`` in ``directory``; returns its first record.
+
+    Raises StoreError, with nothing written, where there is a record already or the store holds anything.
+    """
+    try:
+        if (there := coordination.read()) is not None:
+            raise StoreError(_founded(there))
+        identity = make_empty(directory, cluster, node, new_id())
+        with _locked(directory):
+            crash_point("init.store-made")
+            record = coordination.compare_and_set(0, first_record(cluster, identity.cluster_id, identity.member))
+            crash_point("init.record-written")
+    except CasConflict as conflict:
+        assert conflict.current is not None
+        raise StoreError(_founded(conflict.current)) from None
+    except CoordinationError as error:
+        raise StoreError(f"cluster {cluster} cannot be founded: {error}") from error
+    return record
+
+
+def make_empty(directory: Path, cluster: str, node: str, cluster_id: str) -> Identity:
+    """A new store, or one that holds nothing and is given another identity. Raises StoreError, with nothing written."""
+    _refuse_data(directory, cluster, node)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with _locked(directory):
+            _refuse_data(directory, cluster, node)
+            identity = Identity(FORMAT_VERSION, cluster, node, secrets.token_hex(4), cluster_id=cluster_id)
+            make_store(directory, identity)
+    except OSError as error:
+        raise explain(error, directory) from error
+    return identity
+
+
+def holds_nothing(directory: Path) -> bool:
+    """Whether nothing was ever written to the store in this directory, if there is one. Raises StoreError."""
+    return not segment_firsts(directory / "log") and read_meta(directory) == Meta()
+
+
+def identity_in_record(
+    coordination: Coordination, known: str, new_id: Callable[[], str] = later_cluster_id
+) -> str | None:
+    """The identity that stands in the record, None if there is no record. Raises CoordinationError.
+
+    A record of before such identities gets one, unless ``known``, that of our store, shows that it is a copy of then.
+    """
+    while (record := coordination.read()) is not None:
+        if record.cluster_id or known:
+            return record.cluster_id
+        given = msgspec.structs.replace(record, version=record.version + 1, cluster_id=new_id())
+        try:
+            return coordination.compare_and_set(record.version, given).cluster_id
+        except CasConflict:
+            continue  # another node was first: its identity counts
+    return None
+
+
+def may_take(identity: Identity, cluster_id: str) -> bool:
+    """Whether a store without an identity of its cluster may take this one.
+
+    One of format 2 was made by ``txha rebuild`` for a cluster that an operator has chosen.
+    """
+    return identity.format > 1 or cluster_id.startswith(GIVEN_LATER)
+
+
+def _refuse_data(directory: Path, cluster: str, node: str) -> None:
+    if check_parts(directory, cluster, node) is not None and not holds_nothing(directory):
+        raise StoreError(
+            f"{directory} holds data already, and a cluster is founded with an empty store; if the coordination record "
+            "of its cluster was lost, write a new one with `txha recover`"
+        )
+
+
+def _founded(record: Record) -> str:
+    return f"cluster {record.cluster} has been founded already; start its nodes with `txha node`"
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Nobody else uses the store meanwhile. Raises StoreError."""
+    descriptor = lock_directory(directory)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
