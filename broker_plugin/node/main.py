@@ -21,7 +21,7 @@ from broker_plugin.embedded.branches import DtxLimits
 from broker_plugin.guard import Guard
 from broker_plugin.node.branch_admin import BranchAdmin
 from broker_plugin.node.config import ConfigError, NodeConfig
-from broker_plugin.node.coordination_process import CoordinationProcess
+from broker_plugin.node.coordination_process import ANSWER_SECONDS, CoordinationProcess
 from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.log_server import LogServer
 from broker_plugin.node.membership import cluster_identity
@@ -113,7 +113,8 @@ class Node:
     async def _join_cluster(self) -> bool:
         """Learn which cluster this is, and open its store; False if the node was told to end meanwhile."""
         config = self._config
-        self._coordination = CoordinationProcess(config.coordination, config.cluster)
+        answer_seconds = max(ANSWER_SECONDS, config.timing.lease_ttl)
+        self._coordination = CoordinationProcess(config.coordination, config.cluster, answer_seconds)
         try:
             cluster_id = await cluster_identity(config, self._coordination, self._ended.is_set)
             if cluster_id is not None:
@@ -161,7 +162,7 @@ class Node:
             config.core_settings(),
             hello,
             peers,
-            RecordThread(self._coordination, self.guard),
+            RecordThread(self._coordination, self.guard, give_up=self._coordination.give_up),
             self._fail,
             self.readers.accept,
         )

@@ -12,6 +12,8 @@ from broker_plugin.guard import Guard
 from ha.coordination import CasConflict, Coordination, CoordinationError, Record
 
 log = logging.getLogger("txha.coordination")
+STOP_SECONDS = 1.0
+"""How long the end of a node waits for a call that is on its way."""
 
 
 class Calls(Protocol):
@@ -42,12 +44,22 @@ class OneThread(ThreadPoolExecutor):
 
 
 class RecordThread:
-    """Calls in order; answers come back in the event loop."""
+    """Calls in order; answers come back in the event loop.
 
-    def __init__(self, coordination: Coordination, guard: Guard, calls: Calls | None = None) -> None:
+    ``give_up`` lets the call that is on its way end, should the node's end have to wait for it.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        guard: Guard,
+        calls: Calls | None = None,
+        give_up: Callable[[], None] = lambda: None,
+    ) -> None:
         self._guard = guard
         self._coordination = coordination
         self._calls = calls or OneThread()
+        self._give_up = give_up
         self._reading = False
         self._complaint = ""
         self._changes: dict[Future[Any], Callable[[Any], None]] = {}
@@ -101,8 +113,11 @@ class RecordThread:
             done(change)
 
     def stop(self) -> None:
-        """Finish what is on its way, and let go of the store."""
-        self._calls.submit(self._coordination.close)
+        """Finish what is on its way, if it ends in time, and let go of the store."""
+        closed = self._calls.submit(self._coordination.close)
+        self._calls.wait([closed], STOP_SECONDS)
+        if not closed.done():
+            self._give_up()
         self._calls.shutdown(wait=True)
 
     def _submit(self, call: Callable[[], Any], done: Callable[[Any], None]) -> None:
