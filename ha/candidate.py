@@ -19,10 +19,11 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from ha.coordination import Record
+from ha.ends import END_OF_GENERATIONS
 from ha.settings import Settings
 from ha.wire import Probe, ProbeReply
 from txobserver.effects import CompareAndSet, Effect, LogLine, Send
-from txobserver.ids import Member, Position
+from txobserver.ids import LAST_GENERATION, Member, Position
 
 
 class Candidate:
@@ -46,6 +47,7 @@ class Candidate:
         self._forcing_at: float | None = None
         self._granted_for = 0
         self._heard = 0
+        self._told_end = False
 
     def observe(self, record: Record, now: float) -> bool:
         """A read of the record; returns whether it is another version than before."""
@@ -84,6 +86,9 @@ class Candidate:
             self._emit(LogLine(f"{text} {self.record.version} now: nothing is forced"))
             return
         generation = max(self.record.generation, tail.generation, self._heard)
+        if generation >= LAST_GENERATION:
+            self._emit(LogLine(END_OF_GENERATIONS))
+            return
         record = msgspec.structs.replace(
             self.record,
             version=self.record.version + 1,
@@ -109,7 +114,7 @@ class Candidate:
             and now - self._forcing_at >= self._settings.probe_timeout
         ):
             self._force(tail, now)
-        if record is None or self.in_flight or not self.may_stand(record) or not self.vacant(record):
+        if record is None or self.in_flight or not self.vacant(record) or not self.may_stand(record):
             return
         if self._asked_at is None and now >= self._rest_until:
             self._ask(record, linked, now)
@@ -123,8 +128,13 @@ class Candidate:
                 self._rest_until = now + self._settings.renew_every
 
     def may_stand(self, record: Record) -> bool:
-        """Whether this node is a member of the ready set of that record."""
-        return self._me in record.ready
+        """Whether this node is a member of the ready set of that record, and there can be another generation."""
+        if self._me not in record.ready or record.generation < LAST_GENERATION:
+            return self._me in record.ready
+        if not self._told_end:
+            self._emit(LogLine(END_OF_GENERATIONS))
+        self._told_end = True
+        return False
 
     def reply(self, message: ProbeReply) -> None:
         """A ready member says how far its log goes."""

@@ -24,16 +24,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from ha.applied import Applied
 from ha.backlog import Backlog
 from ha.branches import Branches
+from ha.ends import END_OF_CONFIGURATION, END_OF_STREAM, ReplicationIds, end_of_new
 from ha.recent_frames import RecentFrames
 from ha.replica import Replica
 from ha.settings import Settings
 from ha.transactions import Transactions, TransactionWatcher
-from txobserver.effects import Effect, LogLine, Persist
+from txobserver.effects import Effect, LogLine, Persist, Stop
 from txobserver.events import (
     Configure,
     Delivered,
@@ -50,13 +50,11 @@ from txobserver.events import (
     TxEvent,
 )
 from txobserver.frames import encode_frame
-from txobserver.ids import COUNTER_BITS, generated_id, id_text, place_of
+from txobserver.ids import LAST_CONFIG_ID, LAST_SEQUENCE, id_text, place_of
 from txobserver.ledger import Content, Done, Host
 from txobserver.observer import TransactionObserver, TransactionObserverFactory
 from txobserver.outcomes import Name
 from txobserver.tx_buffer import DtxBuffer, TxBuffer
-
-COUNTER_MASK: Final = (1 << COUNTER_BITS) - 1
 
 
 class Primary(Applied):
@@ -81,6 +79,7 @@ class Primary(Applied):
         self.backlog = Backlog(settings.backlog_bytes)
         self.serving = False
         self.below_min_ready = False
+        self.at_end: str | None = None
         self.wall_ms = 0
         self.wake: Callable[[], None] = lambda: None
         self.listeners: list[Applied] = []
@@ -91,14 +90,13 @@ class Primary(Applied):
         self._emit = emit
         self._group: list[Event] = []
         self._group_first = replica.tail.sequence + 1
-        self._writing = False
-        self.abandoned = False
+        self._writing = self.abandoned = False
         self._waiting: deque[tuple[int, Done]] = deque()
         self._additions: dict[int, list[int]] = {}
-        self._rids = generated_id(generation, 0)
+        self._ids = ReplicationIds(generation)
         self._opened_to = 0
         self._config_id = 0
-        self._factory = TransactionObserverFactory(generation, self, self._next_rid)
+        self._factory = TransactionObserverFactory(generation, self, self._ids.next)
         self._transactions = Transactions(self)
         self._branches = branches = Branches(self, replica, self._factory, host)
         self.begin_branch, self.decide_branch, self.forget_branch = branches.begin, branches.decide, branches.forget
@@ -112,8 +110,7 @@ class Primary(Applied):
         self.append(GenerationStart(self.generation, self.name, list(expected)))
         for buffer in sorted(self._replica.undecided(), key=lambda each: each.tx):
             if not buffer.stays:
-                text = f"transaction={id_text(buffer.tx)} has no decision in this log: aborted at failover"
-                self._emit(LogLine(text))
+                self._emit(LogLine(f"transaction={id_text(buffer.tx)} has no decision here: aborted at failover"))
                 self.tx_rollback(buffer.tx)
         if in_doubt := self._branches.inherit():
             self._emit(LogLine(f"{in_doubt} branches stay prepared"))
@@ -164,6 +161,12 @@ class Primary(Applied):
         if self._writing or not self._group:
             return
         self._mark_hungry()
+        last = self._group_first + len(self._group) - 1
+        self.at_end = end_of_new(last, self._ids)
+        if last > LAST_SEQUENCE:
+            self._group, self.abandoned = [], True
+            self._emit(Stop(END_OF_STREAM))
+            return
         frame = encode_frame(self.generation, self._group_first, self._group, self.wall_ms)
         self._group = []
         self._writing = True
@@ -182,10 +185,9 @@ class Primary(Applied):
             return
         self.commit = everywhere
         self.backlog.passed(everywhere)
-        waiting = self._waiting
         self._replica.apply(everywhere)
-        while waiting and waiting[0][0] <= everywhere:
-            self.answer(waiting.popleft()[1], None)
+        while self._waiting and self._waiting[0][0] <= everywhere:
+            self.answer(self._waiting.popleft()[1], None)
 
     def answer(self, done: Done, outcome: str | None) -> None:
         """Tell an outcome, unless the clients have been closed meanwhile: then nobody waits for it any more."""
@@ -196,16 +198,20 @@ class Primary(Applied):
 
     def configure(self, step: Configure, done: Done) -> None:
         """A step of configuration; it gets the next id."""
+        if self.at_end or self._config_id >= LAST_CONFIG_ID:
+            done(self.at_end or END_OF_CONFIGURATION)
+            return
         self._config_id += 1
         numbered = Configure(self._config_id, step.operation, step.name, step.arguments)
         self._waiting.append((self.append(numbered), done))
 
     def publish(self, queues: Sequence[int], message: Message, done: Done | None) -> None:
         """A message outside transactions."""
-        if self.below_min_ready and done is not None:
-            done(self._too_few())
+        if (self.below_min_ready and done is not None) or self.at_end:
+            if done is not None:
+                done(self.refusal())
             return
-        event = Publish(self._next_rid(), tuple(queues), message)
+        event = Publish(self._ids.next(), tuple(queues), message)
         self.backlog.gathered(len(message.body))
         sequence = self.append(event)
         self._added(event.queues, place_of(sequence))
@@ -252,9 +258,9 @@ class Primary(Applied):
         """Close the tx-queue and prepare."""
         if self.abandoned:
             return
-        if self.below_min_ready:
+        if (refusal := self.refusal()) is not None:
             self.tx_rollback(tx)
-            done(self._too_few())
+            done(refusal)
         else:
             assert self.watcher is not None
             self._transactions.prepare(tx, count, self.watcher.participants(), done)
@@ -285,7 +291,7 @@ class Primary(Applied):
 
     def refusal(self) -> str | None:
         """Why nothing new can be committed now."""
-        return self._too_few() if self.below_min_ready else None
+        return self._too_few() if self.below_min_ready else self.at_end
 
     # -- what backups and the record bring
 
@@ -370,12 +376,6 @@ class Primary(Applied):
         if buffer is None or buffer.name is None:
             return TxDecision(tx, commit)
         return DtxDecision(tx, commit, heuristic, self.wall_ms)
-
-    def _next_rid(self) -> int:
-        self._rids += 1
-        if not self._rids & COUNTER_MASK:
-            raise OverflowError("this generation has given every id that it has")
-        return self._rids
 
     def _too_few(self) -> str:
         return f"fewer than {self._settings.min_ready} nodes are ready, so nothing new can be committed"

@@ -15,6 +15,16 @@ COUNTER_BITS = 40
 INDEX_BITS = 20
 """Low bits of a place that number the messages of one transaction; the stream sequence stands in the bits above."""
 
+LAST_COUNTER = (1 << COUNTER_BITS) - 1
+LAST_GENERATION = (1 << (63 - COUNTER_BITS)) - 1
+"""Ids are kept in 63 bits, so what is left of them for the generation ends here."""
+
+LAST_SEQUENCE = (1 << (63 - INDEX_BITS)) - 1
+"""Places are kept in 63 bits, too."""
+
+LAST_CONFIG_ID = (1 << 32) - 1
+"""The id of the step that declared a queue is its number, which has 32 bits in the keys of the queue state."""
+
 MAX_TRANSACTION_EVENTS = 1 << INDEX_BITS
 """A transaction with more events than this cannot be given places, so its commit fails."""
 

@@ -7,10 +7,19 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from txobserver.events import DtxOpen, Message, Removal, TxDequeue, TxEnqueue, TxEvent, TxOpen, TxToken
-from txobserver.ids import MAX_OPEN_BYTES, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_EVENTS, generated_id, id_text
+from txobserver.ids import (
+    LAST_COUNTER,
+    MAX_OPEN_BYTES,
+    MAX_TRANSACTION_BYTES,
+    MAX_TRANSACTION_EVENTS,
+    generated_id,
+    id_text,
+)
 from txobserver.ledger import Done, NameInUse
 from txobserver.outcomes import Name
 from txobserver.xid import MAX_PART, Xid
+
+NO_ID_LEFT = "this generation has no id left for it; promote another node or restart this one, and do it again"
 
 
 class TxSink(Protocol):
@@ -49,7 +58,8 @@ class WorkObserver(ABC):
     """What transactions and branches have in common (``txobserver.ledger.Work``).
 
     The tx-queue is opened by the first event, so an empty one costs nothing. One that grows beyond a limit is aborted
-    at once, since every node holds it in memory; its commit says why.
+    at once, since every node holds it in memory; its commit says why. So does that of one with the id 0, for which
+    there was no id left.
     """
 
     def __init__(self, tx: int, sink: TxSink, factory: TransactionObserverFactory) -> None:
@@ -59,12 +69,16 @@ class WorkObserver(ABC):
         self._name: Name | None = None
         self._count = 0
         self._bytes = 0
-        self._refusal: str | None = None
+        self._refusal: str | None = None if tx else NO_ID_LEFT
         self._closed = False
 
     def enqueue(self, queues: Sequence[int], message: Message) -> None:
         """A publish inside the transaction to these durable queues."""
-        self._append(TxEnqueue(self.tx, self._factory.next_rid(), tuple(queues), message), len(message.body))
+        rid = self._factory.next_rid()
+        if not rid and not self._closed and self._refusal is None:
+            self._refusal = NO_ID_LEFT
+            self._abort()
+        self._append(TxEnqueue(self.tx, rid, tuple(queues), message), len(message.body))
 
     def dequeue(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal = Removal.ACKED) -> None:
         """Messages (place, replication id) settled inside the transaction."""
@@ -199,6 +213,7 @@ class TransactionObserverFactory:
     """Gives each transaction of one generation an id that no other can have.
 
     ``open_bytes``: the bodies of all messages of transactions that are open, and of branches that are prepared.
+    ``next_rid`` gives a replication id for a message, 0 if there is none left.
     """
 
     def __init__(self, generation: int, sink: TxSink, next_rid: Callable[[], int]) -> None:
@@ -237,5 +252,7 @@ class TransactionObserverFactory:
             self._names.discard(name)
 
     def _next_tx(self) -> int:
+        if self._counter >= LAST_COUNTER:
+            return 0
         self._counter += 1
         return generated_id(self._generation, self._counter)

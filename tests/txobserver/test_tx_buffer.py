@@ -191,7 +191,7 @@ class TestSize:
 
     def factory(self) -> tuple[TransactionObserverFactory, Sink]:
         sink = Sink()
-        return TransactionObserverFactory(1, sink, iter(range(1 << 30)).__next__), sink
+        return TransactionObserverFactory(1, sink, iter(range(1, 1 << 30)).__next__), sink
 
     def test_of_one_transaction(self) -> None:
         factory, sink = self.factory()

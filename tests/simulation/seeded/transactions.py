@@ -10,7 +10,7 @@ from broker_plugin.embedded.durable_queue import DurableQueue
 from broker_plugin.embedded.topology import Route, Topology
 from broker_plugin.embedded.transaction import Transaction
 from broker_plugin.embedded.unit_of_work import UnitOfWork
-from ha.primary import COUNTER_MASK, Primary
+from ha.ends import ReplicationIds
 from ha.replica import Replica
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.contents import Contents
@@ -79,13 +79,13 @@ def a_count_tells_of_what_is_not_there(stack: ExitStack) -> None:
 @seeded("P3")
 def replication_id_without_its_generation(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
-        def next_rid(self: Primary) -> int:
-            self._rids += 1
-            return self._rids & COUNTER_MASK
+        def next_rid(self: ReplicationIds) -> int:
+            self.given += 1
+            return self.given
 
         return next_rid
 
-    replace(stack, Primary, "_next_rid", make)
+    replace(stack, ReplicationIds, "next", make)
 
 
 @seeded("P3")
