@@ -16,6 +16,7 @@ CRASH_POINTS: dict[str, str] = {
     "store.identity-written": "the store's identity is on disk, nothing else is",
     "segment.created": "a new segment file exists without its header",
     "segment.header-synced": "a new segment has its header, and no frame",
+    "log.written-again": "what a start found in the log is written again and not yet synced",
     "log.before-write": "a group is about to be written to the log",
     "log.written": "a group is written and not yet synced",
     "log.synced": "a group is synced, and nobody has been told",

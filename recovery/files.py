@@ -10,6 +10,10 @@ from typing import BinaryIO
 
 from txobserver.store import StoreError, StoreFull
 
+REWRITE_BYTES = 1 << 20
+SCRATCH = ".renewed"
+"""A name that comes and goes"""
+
 
 class Files:
     """Real files. Every method raises OSError as the system does."""
@@ -64,8 +68,23 @@ class Files:
                 pending[0] = pending[0][written:]
 
     def sync(self, descriptor: int) -> None:
-        """Return only when what was written is on disk."""
+        """Return only when what was written since the last sync is on disk.
+
+        Where it fails, Linux takes what was written for clean: a later sync that succeeds says nothing about it.
+        """
         os.fdatasync(descriptor)
+
+    def rewrite(self, path: Path, offset: int) -> None:
+        """Write what stands in a file from ``offset`` on once more, and its length: the next sync syncs them."""
+        descriptor = os.open(path, os.O_RDWR)
+        try:
+            size = os.fstat(descriptor).st_size
+            os.ftruncate(descriptor, size + 1)
+            os.ftruncate(descriptor, size)
+            while data := os.pread(descriptor, REWRITE_BYTES, offset):
+                offset += os.pwrite(descriptor, data, offset)
+        finally:
+            os.close(descriptor)
 
     def sync_directory(self, directory: Path) -> None:
         """Make the creation and removal of files in this directory durable."""
@@ -77,6 +96,19 @@ class Files:
 
 
 REAL_FILES = Files()
+
+
+def renew_directory(directory: Path, files: Files = REAL_FILES) -> None:
+    """Make the names that are in a directory durable, also those whose own sync has failed. Raises OSError.
+
+    A directory that has not changed since is clean, so a name is made and removed in it before it is synced.
+    """
+    scratch = directory / SCRATCH
+    if SCRATCH in files.names(directory):
+        files.remove(scratch)
+    files.close(files.create(scratch))
+    files.remove(scratch)
+    files.sync_directory(directory)
 
 
 def explain(error: OSError, what: Path) -> StoreError:

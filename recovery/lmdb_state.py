@@ -37,6 +37,8 @@ _CRC = struct.Struct(">I")
 _META_KEY = b"meta"
 _OPEN_KEY = b"open"
 _VERSION_KEY = b"format"
+_OPENED_KEY = b"opened"
+_LOG_KEY = b"log begun"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_message = msgspec.msgpack.Decoder(Message).decode
@@ -227,6 +229,27 @@ class LmdbState:
         except lmdb.Error as error:
             raise self._explained(error) from error
         crash_point("checkpoint.committed")
+
+    @property
+    def log_begun(self) -> bool:
+        """Whether the log that leads on from this state is known to have a segment. Raises StoreDamaged."""
+        with self._reading(), self._env.begin(db=self._meta) as txn:
+            return txn.get(_LOG_KEY) is not None
+
+    def confirm(self, log_begun: bool) -> None:
+        """Make durable what was found at the opening. Raises StoreError.
+
+        The head page that names the last checkpoint may be in the page cache alone: its writer was killed before the
+        sync of that page ended, or that sync failed and Linux takes the page for clean. What it leads to was synced
+        before. A transaction of our own writes the other head page, behind a sync of the file, and names the same.
+        """
+        try:
+            with self._env.begin(write=True, db=self._meta) as txn:
+                txn.put(_OPENED_KEY, b"%d" % (int(txn.get(_OPENED_KEY) or 0) + 1))
+                if log_begun:
+                    txn.put(_LOG_KEY, b"")
+        except lmdb.Error as error:
+            raise self._explained(error) from error
 
     def close(self) -> None:
         """Let go of the files."""

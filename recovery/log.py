@@ -1,7 +1,10 @@
 """The stream's own log: append-only segments. It is the truth; everything else follows from it.
 
 Promise: what ``append`` returned from is on disk, whole and in order, and is read back as it was or not at all. After a
-failed write or sync nothing more is accepted: what the kernel has dropped cannot be synced by trying again.
+failed write or sync nothing more is accepted: what the kernel has dropped cannot be synced by trying again. What is
+found at an opening may be such; before it counts, it is written again (docs/decisions/written-again.md).
+
+A log that has begun always has a segment, if only one without a frame: an empty directory is damage.
 One thread writes (``recovery.writer``); any thread reads.
 """
 
@@ -12,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from recovery.crash_points import crash_point
-from recovery.files import REAL_FILES, Files, explain
+from recovery.files import REAL_FILES, Files, explain, renew_directory
 from recovery.segment import SegmentInfo, encode_header, read_header, scan, segment_firsts, segment_path
 from txobserver.frames import Frame, TornFrame
 from txobserver.ids import Position
@@ -54,29 +57,50 @@ class Log:
 
     # -- opening
 
-    def recover(self, applied: Position) -> Iterator[Frame]:
-        """Read what stands behind ``applied``, cut a torn tail, be ready to append. Raises StoreDamaged, StoreError."""
-        for first in reversed(self._headless()):
+    def begin(self, before: Position) -> None:
+        """Make the first segment of a log that has none, behind ``before``, durably. Raises StoreError."""
+        if not self._firsts[: len(self._firsts) - len(self._headless())]:
+            self._guarded(lambda: self._begin_behind(before))
+
+    def recover(self, applied: Position, begun: bool = False) -> Iterator[Frame]:
+        """Read what stands behind ``applied``, cut a torn tail, be ready to append. Raises StoreDamaged, StoreError.
+
+        ``begun``: whether the log is known to have had a segment.
+        """
+        for first in reversed(self._headless_of(begun, applied)):
             self._files.remove(segment_path(self._directory, first))
             self._firsts.remove(first)
-        end = 0
+        end = since = 0
         for segment, offset, frame in self._walk(applied):
             end = offset
-            if frame is not None:
-                self._note(segment, frame.first, offset)
-                end += len(frame.data)
-                if frame.last > applied.sequence:
-                    self.tail = frame.position
-                    yield frame
+            if frame is None:
+                since = 0 if segment > applied.sequence else -1
+                continue
+            self._note(segment, frame.first, offset)
+            end += len(frame.data)
+            if frame.last > applied.sequence:
+                since = offset if since < 0 else since
+                self.tail = frame.position
+                yield frame
         if self._firsts:
-            self._reopen(self._firsts[-1], end)
+            self._reopen(self._firsts[-1], end, end if since < 0 else since)
 
-    def inspect(self, applied: Position) -> Iterator[Frame]:
+    def inspect(self, applied: Position, begun: bool = False) -> Iterator[Frame]:
         """What ``recover`` reads, with the same checks; nothing is changed. Raises StoreDamaged, StoreError."""
-        self._firsts = self._firsts[: len(self._firsts) - len(self._headless())]
+        self._firsts = self._firsts[: len(self._firsts) - len(self._headless_of(begun, applied))]
         for _, _, frame in self._walk(applied):
             if frame is not None and frame.last > applied.sequence:
                 yield frame
+
+    def _headless_of(self, begun: bool, applied: Position) -> list[int]:
+        """As ``_headless``; raises StoreDamaged where a log that has begun holds nothing else."""
+        headless = self._headless()
+        if begun and len(headless) == len(self._firsts):
+            raise StoreDamaged(
+                f"{self._directory} holds no log, and there was one: what was acknowledged behind {applied} may have "
+                "been in it; restore it or let the node rejoin with a new store"
+            )
+        return headless
 
     def _walk(self, applied: Position) -> Iterator[tuple[int, int, Frame | None]]:
         """(segment, offset, frame) from the segment on that goes on behind ``applied``; None where a segment begins."""
@@ -85,6 +109,7 @@ class Log:
         if self._firsts and start < 0:
             raise StoreDamaged(f"{self._directory} lacks the events between {applied} and {self._firsts[0]}")
         expected: int | None = None
+        generation = applied.generation
         for first in self._firsts[max(start, 0) :]:
             if expected is not None and first != expected:
                 raise StoreDamaged(gap(self._directory, expected, first))
@@ -96,7 +121,12 @@ class Log:
             for offset, frame in self._scan(first, whole=first != self._firsts[-1]):
                 if frame.first != expected:
                     raise StoreDamaged(gap(self._directory, expected, frame.first))
-                expected = frame.last + 1
+                if frame.last > applied.sequence and frame.generation < generation:
+                    raise StoreDamaged(
+                        f"{self._directory} holds {frame.position} behind events of generation {generation}, "
+                        "which cannot be; let the node rejoin with a new store"
+                    )
+                expected, generation = frame.last + 1, max(generation, frame.generation)
                 yield first, offset, frame
         if expected is not None and expected <= applied.sequence:
             raise StoreDamaged(gap(self._directory, expected, applied.sequence + 1))
@@ -128,19 +158,24 @@ class Log:
                 headless.insert(0, first)
         return headless
 
-    def _reopen(self, first: int, end: int) -> None:
-        """Continue the last segment behind its last whole frame.
+    def _reopen(self, first: int, end: int, since: int) -> None:
+        """Continue the last segment behind its last whole frame. What stands from ``since`` on was not applied yet.
 
-        What stands in it may have been written by a process that was killed before its sync. It is about to count as
-        durable, so it is synced now (``found_is_not_synced``).
+        That may have been written by a process that was killed before its sync (``found_is_not_synced``), or whose sync
+        failed: then the kernel takes it for clean, and no sync alone would write it (``sync_failed_then_restart``). It
+        is about to count as durable, so it is written again. So is the directory: a segment that was made or removed
+        just before may have neither come nor gone on the disk.
         """
         path = segment_path(self._directory, first)
+        self.close()
         try:
             self._descriptor = self._files.open(path)
             if self._files.size(self._descriptor) > end:
                 self._files.truncate(self._descriptor, end)
+            self._files.rewrite(path, since)
+            crash_point("log.written-again")
             self._files.sync(self._descriptor)
-            self._files.sync_directory(self._directory)
+            renew_directory(self._directory, self._files)
         except OSError as error:
             raise explain(error, path) from error
         self._size = end
@@ -203,8 +238,11 @@ class Log:
         self.tail = tail
 
     def reset(self, before: Position) -> None:
-        """Remove every segment, durably; the log continues behind ``before``."""
-        self._guarded(self._reset)
+        """Remove every segment, and begin one behind ``before``, durably.
+
+        Until that is done there may be any part of the old log, or none: only a store that is marked as resyncing may.
+        """
+        self._guarded(lambda: self._reset(before))
         self.tail = before
 
     def reclaim(self, applied: int, older_than: float) -> None:
@@ -275,15 +313,15 @@ class Log:
     def _truncate(self, last: int) -> None:
         if self.tail.sequence <= last:
             return
+        if self._firsts[0] > last + 1:
+            raise StoreError(f"{self._directory} begins at {self._firsts[0]} and cannot be cut after {last}")
         self.close()
-        while self._firsts and self._firsts[-1] > last:
+        while len(self._firsts) > 1 and self._firsts[-1] > last:
             first = self._firsts.pop()
             self._files.remove(segment_path(self._directory, first))
             self._index.pop(first, None)
         self._files.sync_directory(self._directory)
         crash_point("truncate.segments-removed")
-        if not self._firsts:
-            return
         first = self._firsts[-1]
         self._index.pop(first, None)
         end = self._segment_start(first)
@@ -297,10 +335,17 @@ class Log:
         self._files.sync(self._descriptor)
         self._size = end
 
-    def _reset(self) -> None:
+    def _reset(self, before: Position) -> None:
+        """The segment that is made changes the directory, and all that was removed before is synced with it."""
         self.close()
-        for first in reversed(self._firsts):
+        for first in reversed(segment_firsts(self._directory, self._files)):
             self._files.remove(segment_path(self._directory, first))
         self._firsts, self._index = [], {}
-        self._files.sync_directory(self._directory)
         crash_point("reset.segments-removed")
+        self._roll(before.sequence + 1)
+
+    def _begin_behind(self, before: Position) -> None:
+        for first in self._headless():
+            self._files.remove(segment_path(self._directory, first))
+        self._firsts.clear()
+        self._roll(before.sequence + 1)

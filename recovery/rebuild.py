@@ -139,8 +139,12 @@ def _build(
     if not applied.sequence:
         raise StoreError("there is no event that could be applied: neither an archive, nor a log up to a commit point")
     check(work / "state")
-    if log is not None:
-        _copy_log(work / "log", identity, _frames(log, applied.sequence + 1), applied)
+    _copy_log(work / "log", identity, () if log is None else _frames(log, applied.sequence + 1), applied)
+    state = LmdbState(work / "state")
+    try:
+        state.confirm(log_begun=True)
+    finally:
+        state.close()
     create_identity(work, identity)
 
 
@@ -220,12 +224,17 @@ def _frames(log: Path, first: int) -> Iterator[Frame]:
         raise StoreError(f"{_gap(first, begins)}: the log of {log} begins at {begins}") from None
 
 
-def _copy_log(directory: Path, identity: Identity, frames: Iterator[Frame], applied: Position) -> None:
-    """What is behind the applied event, byte for byte, in segments of the new store."""
+def _copy_log(directory: Path, identity: Identity, frames: Iterable[Frame], applied: Position) -> None:
+    """What is behind the applied event, byte for byte, in segments of the new store; one without a frame otherwise."""
     now = time.time_ns() // 1_000_000
 
     def describe(first: int) -> SegmentInfo:
         return SegmentInfo(identity.cluster, identity.node, identity.incarnation, first, now)
+
+    def begun(before: Position) -> Log:
+        made = Log(directory, describe, StoreSettings().segment_bytes, before)
+        made.begin(before)
+        return made
 
     log: Log | None = None
     group: list[Frame] = []
@@ -233,16 +242,15 @@ def _copy_log(directory: Path, identity: Identity, frames: Iterator[Frame], appl
     for frame in frames:
         if frame.generation < applied.generation:
             raise StoreError(f"the log's {frame.position} cannot follow {applied}: the two are of different histories")
-        if log is None:
-            log = Log(directory, describe, StoreSettings().segment_bytes, Position(0, frame.first - 1))
+        log = log or begun(Position(0, frame.first - 1))
         group.append(frame)
         size += len(frame.data)
         if size >= GROUP_BYTES:
             log.append(group)
             group, size = [], 0
-    if log is not None:
-        log.append(group)
-        log.close()
+    log = log or begun(applied)
+    log.append(group)
+    log.close()
 
 
 def _move(into: Path) -> None:

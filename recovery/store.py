@@ -45,6 +45,15 @@ class State(Base, Protocol):
         """Bring it forward, in one atomic step that is durable when this returns."""
         ...
 
+    @property
+    def log_begun(self) -> bool:
+        """Whether the log that leads on from it is known to have a segment."""
+        ...
+
+    def confirm(self, log_begun: bool) -> None:
+        """Make durable what was found at the opening, also if the process that wrote it never saw its sync succeed."""
+        ...
+
 
 class Jobs(Protocol):
     """Does jobs in order, one at a time, and reports each."""
@@ -83,10 +92,18 @@ class Store:
         self._appends: deque[Frame] = deque()
 
     def suffix(self) -> Iterator[Frame]:
-        """Frames of the log with events behind the last checkpoint; to be read to the end before any write."""
+        """Frames of the log with events behind the last checkpoint; to be read to the end before any write.
+
+        Raises StoreDamaged also for a log that has begun and is gone, StoreError.
+        """
+        begun = self.base.log_begun
         if self.meta.resyncing:
+            self.base.confirm(begun)  # there may be any part of a log: it begins anew with the end of the copy
             return iter(())
-        return self._log.recover(self.meta.applied)
+        if not begun:
+            self._log.begin(self.meta.applied)
+        self.base.confirm(True)
+        return self._log.recover(self.meta.applied, begun)
 
     @property
     def first(self) -> int:
@@ -110,7 +127,7 @@ class Store:
         self._writer.submit(lambda: self._log.truncate(last, tail), done)
 
     def reset(self, before: Position, done: Report) -> None:
-        """Begin the log anew behind ``before``."""
+        """Begin the log anew behind ``before``. Only a store that is marked as resyncing survives a crash meanwhile."""
         self._appends = deque()
         self._writer.submit(lambda: self._log.reset(before), done)
 

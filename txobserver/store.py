@@ -130,6 +130,11 @@ class MemoryBase:
         self.queues: dict[int, dict[int, Entry]] = {}
         self.transactions: dict[int, dict[int, TxEvent]] = {}
         self.remembered: dict[bytes, Remembered] = {}
+        self.log_begun = False
+
+    def confirm(self, log_begun: bool) -> None:
+        """What is here counts from now on."""
+        self.log_begun = log_begun
 
     def get(self, queue: int, place: int) -> Entry | None:
         return self.queues.get(queue, {}).get(place)

@@ -80,8 +80,9 @@ def _last_header(directory: Path) -> SegmentInfo | None:
 
 def _read(node: str, directory: Path, member: Member | None, fault: str) -> Surveyed:
     loaded: Loaded | None = None
+    begun = False
     try:
-        loaded = _load(directory / "state")
+        loaded, begun = _load(directory / "state")
     except StoreDamaged as error:
         fault = fault or str(error)
     applied = loaded.meta.applied if loaded else Position(0, 0)
@@ -99,7 +100,7 @@ def _read(node: str, directory: Path, member: Member | None, fault: str) -> Surv
         return Surveyed(facts, directory, loaded)
     tail, complete = applied, True
     try:
-        for frame in behind(directory, applied if loaded else None):
+        for frame in behind(directory, applied if loaded else None, begun):
             if not history or frame.generation > history[-1].generation:
                 history.append(Position(frame.generation, frame.first))
             tail = frame.position
@@ -118,13 +119,16 @@ def _read(node: str, directory: Path, member: Member | None, fault: str) -> Surv
     return Surveyed(facts, directory, loaded)
 
 
-def _load(state: Path) -> Loaded:
-    """The last checkpoint, checked as at the start of a node. Raises StoreDamaged, StoreError."""
+def _load(state: Path) -> tuple[Loaded, bool]:
+    """The last checkpoint, checked as at the start of a node, and whether a log leads on from it.
+
+    Raises StoreDamaged, StoreError.
+    """
     if not (state / "data.mdb").exists():
         raise StoreDamaged(f"{state} is gone")
     check(state, read_only=True)
     with _opened(state) as base:
-        return base.load()
+        return base.load(), base.log_begun
 
 
 @contextmanager
@@ -136,10 +140,10 @@ def _opened(state: Path) -> Iterator[LmdbState]:
         base.close()
 
 
-def behind(directory: Path, applied: Position | None) -> Iterator[Frame]:
+def behind(directory: Path, applied: Position | None, begun: bool = False) -> Iterator[Frame]:
     """The frames of a log behind its checkpoint, or all of them; the same that a node reads when it starts.
 
-    Raises StoreDamaged, StoreError.
+    ``begun``: whether the checkpoint's store says that there is a log. Raises StoreDamaged, StoreError.
     """
     firsts = segment_firsts(directory / "log")
     before = applied if applied is not None else Position(0, firsts[0] - 1 if firsts else 0)
@@ -147,7 +151,7 @@ def behind(directory: Path, applied: Position | None) -> Iterator[Frame]:
     def describe(first: int) -> SegmentInfo:
         raise AssertionError("nothing is written")
 
-    yield from Log(directory / "log", describe, 1, before).inspect(before)
+    yield from Log(directory / "log", describe, 1, before).inspect(before, begun)
 
 
 def contents_of(surveyed: Surveyed) -> Contents:

@@ -29,8 +29,11 @@ SETTINGS = (
     "timing.prepare_timeout=20",  # a backup that is stopped for a while stays in the ready set
 )
 LOAD = Load(pika_workers=6, aio_connections=2, aio_channels=4, think=0.02)
-AS_JOINER = [p for p in CRASH_POINTS if p.startswith("log.")]
-AS_BACKUP = [p for p in CRASH_POINTS if p.split(".")[0] in ("log", "segment", "checkpoint", "reclaim")]
+AT_START = ["log.written-again"]
+AS_JOINER = [p for p in CRASH_POINTS if p.startswith("log.") and p not in AT_START]
+AS_BACKUP = [
+    p for p in CRASH_POINTS if p.split(".")[0] in ("log", "segment", "checkpoint", "reclaim") and p not in AT_START
+]
 AS_PRIMARY = [*AS_BACKUP, "cas.before", "cas.committed"]
 WITH_A_NEW_STORE = {"store.identity-synced": None, "store.identity-written": None, "reset.segments-removed": "catchup"}
 """Point -> the state in which it is passed; None before the node has any"""
@@ -95,6 +98,13 @@ def kill_a_backup(cluster: LocalCluster) -> str:
 def ready_set(cluster: LocalCluster) -> list[str]:
     """As the primary knows it."""
     return next((list(node["ready_set"]) for node in cluster.status() if node["state"] == "active"), [])
+
+
+@pytest.mark.parametrize("point", AT_START)
+def test_a_node_dies_while_it_starts(cluster: LocalCluster, clients: Clients, tmp_path: Path, point: str) -> None:
+    node = Doomed(cluster, kill_a_backup(cluster), point, tmp_path, at_once=True)
+    node.dies(None)
+    node.returns(clients)
 
 
 @pytest.mark.parametrize("point", AS_JOINER)
@@ -200,4 +210,4 @@ def test_every_point_is_covered() -> None:
     of_nodes = {
         point for point in CRASH_POINTS if point.split(".")[0] not in ("recover", "settle", "rebuild", "archive")
     }
-    assert {*AS_BACKUP, *AS_PRIMARY, *WITH_A_NEW_STORE, *AS_FORMER_PRIMARY} == of_nodes
+    assert {*AT_START, *AS_BACKUP, *AS_PRIMARY, *WITH_A_NEW_STORE, *AS_FORMER_PRIMARY} == of_nodes

@@ -25,9 +25,11 @@ OF_OTHERS = ("init", "cas", "recover", "settle", "rebuild", "archive")
 """Crash points that are not the store's."""
 
 
-def meta_at(sequence: int) -> Checkpoint:
+def meta_at(sequence: int, resyncing: bool = False) -> Checkpoint:
     entries: dict[int, Entry | None] = {n: Entry(n, message(f"{n}")) for n in range(1, sequence + 1)}
-    return Checkpoint(meta_of(Position(1, sequence), {1: entries}), {1: entries}, [], [], [])
+    meta = meta_of(Position(1, sequence), {1: entries})
+    meta.resyncing = resyncing
+    return Checkpoint(meta, {1: entries}, [], [], [])
 
 
 def test_a_restart_replays_from_the_checkpoint(tmp_path: Path) -> None:
@@ -245,8 +247,12 @@ last = store.tail.sequence
 store.truncate(last - 9, Position(1, last - 9), posts.done)
 say(f"cutting {last - 9}")
 assert posts.wait() == [None]
-store.reset(Position(1, last + 100), posts.done)
+store.checkpoint(meta_at(last, resyncing=True), posts.done)
 say("resetting 0")
+assert posts.wait() == [None]
+store.reset(Position(1, last + 100), posts.done)
+assert posts.wait() == [None]
+store.checkpoint(meta_at(last + 100), posts.done)
 assert posts.wait() == [None]
 """
 
@@ -270,6 +276,9 @@ def test_sigkill_at_every_crash_point(tmp_path: Path, point: str, pass_number: i
         assert store.tail.sequence >= floor
         sequences = [n for f in found for n in range(f.first, f.last + 1)]
         assert sequences == list(range(sequences[0], sequences[0] + len(sequences))) if sequences else True
+    if store.meta.resyncing:
+        store.reset(Position(1, 500), posts.done)
+        assert posts.wait() == [None]
     store.append(frame(store.tail.sequence + 1), posts.done)
     assert posts.wait() == [None]
     store.close()

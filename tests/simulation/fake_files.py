@@ -1,8 +1,14 @@
 """Files in memory that lose in a crash what a real disk may lose, and fail as a real disk may fail.
 
-A crash keeps every byte that was synced. Of what was written since, it keeps any prefix; behind that the file may end,
-or go on with zeros where blocks were allocated and never filled. A cut that was not synced may or may not have
-happened. Of what happened to the directory since it was synced, any prefix has happened.
+As on Linux: a crash keeps every byte that was synced. Of what was written since, it keeps any prefix; behind that the
+file may end, or go on with zeros where blocks were allocated and never filled. A cut that was not synced may or may not
+have happened. Of what happened to the directory since it was synced, any prefix has happened: file systems with a
+journal carry changes of names out in order.
+
+A sync that fails reports that once, and takes what it was to write for clean: readers see it, a later sync that
+succeeds does not write it, and the crash may keep it or not. Only what is written again is synced again. The same holds
+for a directory and for a cut: the next change of names makes the whole directory dirty again, as the next change of the
+length does with the length.
 """
 
 from __future__ import annotations
@@ -21,14 +27,21 @@ from recovery.files import Files
 _FRAME = struct.Struct(">16xQQI")
 """Of a frame's header (txobserver.frames): generation, first sequence, number of events"""
 
+SYNCED, DIRTY, DOUBTFUL = 0, 1, 2
+"""What a byte is: on the disk; written since; taken for clean by a sync that failed"""
+_ON_SYNC = bytes.maketrans(bytes([DIRTY]), bytes([SYNCED]))
+_ON_REWRITE = bytes.maketrans(bytes([DOUBTFUL]), bytes([DIRTY]))
+_ON_FAILURE = bytes.maketrans(bytes([DIRTY]), bytes([DOUBTFUL]))
+
 
 class Crashed(BaseException):
     """The process ended in the middle of a file operation."""
 
 
 class Written(NamedTuple):
-    """A frame in a file: the offset of its end, its generation, its first and last sequence."""
+    """A frame in a file: its offset and that of its end, its generation, its first and last sequence."""
 
+    begin: int
     end: int
     generation: int
     first: int
@@ -36,28 +49,95 @@ class Written(NamedTuple):
 
 
 @dataclass
+class Uncut:
+    """What a cut that is not synced took away; ``dirty``: the next sync that succeeds makes the cut durable."""
+
+    data: bytes
+    frames: list[Written]
+    dirty: bool = True
+
+
+@dataclass
 class FakeFile:
-    """``frames`` are those written, in order; ``uncut`` is what a cut that is not synced took away."""
+    """``fates`` holds for each byte what it is; ``frames`` are those written, in order."""
 
     data: bytearray = field(default_factory=bytearray)
-    synced: int = 0
-    uncut: tuple[bytes, list[Written]] | None = None
+    fates: bytearray = field(default_factory=bytearray)
+    uncut: Uncut | None = None
     frames: list[Written] = field(default_factory=list)
     modified: float = 0.0
+    named: bool = False
+    """Whether its name is on the disk"""
+
+    @property
+    def synced(self) -> int:
+        """Bytes from the beginning that are all on the disk."""
+        return len(self.data) - len(self.fates.lstrip(bytes([SYNCED])))
+
+    def has_synced(self, frame: Written) -> bool:
+        """Whether every byte of it is on the disk, under a name."""
+        return self.named and not self.fates[frame.begin : frame.end].strip(bytes([SYNCED]))
+
+    def append(self, data: bytes) -> None:
+        """Bytes at the end."""
+        self.data += data
+        self.fates += bytes([DIRTY]) * len(data)
+        self._length_changed()
+
+    def rewrite(self, offset: int) -> None:
+        """The bytes from ``offset`` on and the length are written as they are: one that is on the disk stays there."""
+        self.fates[offset:] = self.fates[offset:].translate(_ON_REWRITE)
+        self._length_changed()
+
+    def cut(self, size: int) -> None:
+        """Take away what is behind ``size``."""
+        if self.uncut is None:
+            kept = self.synced
+            if size < kept:
+                self.uncut = Uncut(bytes(self.data[:kept]), [each for each in self.frames if each.end <= kept])
+        del self.data[size:], self.fates[size:]
+        self.frames = [frame for frame in self.frames if frame.end <= size]
+        self._length_changed()
+
+    def sync(self, fails: bool) -> None:
+        """What is dirty is on the disk, or is taken for clean."""
+        self.fates = bytearray(self.fates.translate(_ON_FAILURE if fails else _ON_SYNC))
+        if self.uncut is not None and self.uncut.dirty:
+            if fails:
+                self.uncut.dirty = False
+            else:
+                self.uncut = None
 
     def crash(self, chance: random.Random) -> None:
         """Lose what may be lost."""
         if self.uncut is not None and chance.random() < 0.5:
-            self.data, self.frames = bytearray(self.uncut[0]), self.uncut[1]
+            self.data, self.frames = bytearray(self.uncut.data), self.uncut.frames
         else:
-            kept = chance.randint(self.synced, len(self.data)) if chance.random() < 0.7 else self.synced
-            missing = len(self.data) - kept
-            del self.data[kept:]
-            if missing and chance.random() < 0.3:
-                self.data += bytes(chance.randint(1, missing))
-            self.frames = [frame for frame in self.frames if frame.end <= kept]
+            self._lose(chance)
         self.uncut = None
-        self.synced = len(self.data)
+        self.fates = bytearray(len(self.data))
+
+    def _lose(self, chance: random.Random) -> None:
+        """Of the bytes that are not certainly there, those up to some offset are kept; others are zeros."""
+        uncertain = [at for at, fate in enumerate(self.fates) if fate != SYNCED] if any(self.fates) else []
+        kept = chance.randint(0, len(uncertain)) if chance.random() < 0.7 else 0
+        lost = uncertain[kept:]
+        if not lost:
+            return
+        for at in uncertain[:kept]:
+            self.fates[at] = SYNCED
+        for at in lost:
+            self.data[at] = 0
+        self.frames = [each for each in self.frames if not self.fates[each.begin : each.end].strip(bytes([SYNCED]))]
+        end = len(self.fates.rstrip(bytes([DIRTY, DOUBTFUL])))
+        missing = len(self.data) - end
+        del self.data[end:]
+        if missing and chance.random() < 0.3:
+            self.data += bytes(chance.randint(1, missing))
+
+    def _length_changed(self) -> None:
+        if self.uncut is not None:
+            self.uncut.dirty = True
 
 
 class FakeFiles(Files):
@@ -72,6 +152,7 @@ class FakeFiles(Files):
         self._now = now
         self._open: dict[int, FakeFile] = {}
         self._unsynced: list[tuple[str, str, FakeFile]] = []
+        self._directory_clean = True
         self._descriptors = 0
 
     # -- what a test asks
@@ -88,16 +169,19 @@ class FakeFiles(Files):
         self._open.clear()
         self.steps_to_crash = None
         for name in sorted(self.entries):
+            self.entries[name].named = True
             self.entries[name].crash(chance)
 
     def last_durable(self) -> tuple[int, int]:
-        """(generation, sequence) of the last event that is synced; zeros without one."""
-        for name in sorted(self.entries, reverse=True):
+        """(generation, sequence) of the last event that is on the disk with all before it; zeros without one."""
+        last = 0, 0
+        for name in sorted(self.entries):
             file = self.entries[name]
-            for frame in reversed(file.frames):
-                if frame.end <= file.synced:
-                    return frame.generation, frame.last
-        return 0, 0
+            for frame in file.frames:
+                if not file.has_synced(frame):
+                    return last
+                last = frame.generation, frame.last
+        return last
 
     def generation_at(self, sequence: int) -> int | None:
         """The generation of the event at this sequence, if it is synced."""
@@ -105,7 +189,7 @@ class FakeFiles(Files):
             file = self.entries[name]
             for frame in reversed(file.frames):
                 if frame.first <= sequence <= frame.last:
-                    return frame.generation if frame.end <= file.synced else None
+                    return frame.generation if file.has_synced(frame) else None
         return None
 
     def flip(self, chance: random.Random) -> bool:
@@ -140,7 +224,7 @@ class FakeFiles(Files):
         if path.name in self.entries:
             raise FileExistsError(path.name)
         file = self.entries[path.name] = FakeFile(modified=self._now())
-        self._unsynced.append(("create", path.name, file))
+        self._changed("create", path.name, file)
         return self._opened(file)
 
     def open(self, path: Path) -> int:
@@ -162,41 +246,49 @@ class FakeFiles(Files):
         self._put(file, buffers, sum(map(len, buffers)))
         file.modified = self._now()
 
+    def rewrite(self, path: Path, offset: int) -> None:
+        self._step()
+        self.entries[path.name].rewrite(offset)
+
     def sync(self, descriptor: int) -> None:
         self._step()
-        if self.sync_fails:
-            raise OSError(errno.EIO, "Input/output error")
-        file = self._open[descriptor]
-        file.synced = len(file.data)
-        file.uncut = None
+        self._open[descriptor].sync(self.sync_fails)
+        self._fail_to_sync()
 
     def truncate(self, descriptor: int, size: int) -> None:
         self._step()
-        file = self._open[descriptor]
-        if size < file.synced:
-            file.uncut = bytes(file.data[: file.synced]), [each for each in file.frames if each.end <= file.synced]
-        del file.data[size:]
-        file.synced = min(file.synced, size)
-        file.frames = [frame for frame in file.frames if frame.end <= size]
+        self._open[descriptor].cut(size)
 
     def remove(self, path: Path) -> None:
         self._step()
-        self._unsynced.append(("remove", path.name, self.entries.pop(path.name)))
+        self._changed("remove", path.name, self.entries.pop(path.name))
 
     def sync_directory(self, directory: Path) -> None:
         self._step()
+        if not self.sync_fails and not self._directory_clean:
+            self._unsynced.clear()
+            for file in self.entries.values():
+                file.named = True
+        self._directory_clean = True
+        self._fail_to_sync()
+
+    def _fail_to_sync(self) -> None:
         if self.sync_fails:
             raise OSError(errno.EIO, "Input/output error")
-        self._unsynced.clear()
+
+    def _changed(self, what: str, name: str, file: FakeFile) -> None:
+        self._unsynced.append((what, name, file))
+        self._directory_clean = False
 
     @staticmethod
     def _put(file: FakeFile, buffers: Sequence[bytes], size: int) -> None:
         """The first ``size`` bytes; a frame counts as written if all of it is among them."""
         for buffer in buffers:
-            file.data += buffer[:size]
+            begin = len(file.data)
+            file.append(buffer[:size])
             if len(buffer) <= size and buffer[:4] == b"TXHA":
                 generation, first, count = _FRAME.unpack_from(buffer)
-                file.frames.append(Written(len(file.data), generation, first, first + count - 1))
+                file.frames.append(Written(begin, len(file.data), generation, first, first + count - 1))
             size = max(0, size - len(buffer))
 
     def _opened(self, file: FakeFile) -> int:

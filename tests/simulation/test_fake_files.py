@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from recovery.files import renew_directory
 from recovery.log import Log
 from recovery.store import StoreError
 from tests.recovery.helpers import describe, frame
@@ -98,3 +100,118 @@ def test_the_account_of_frames_is_what_the_log_reads_after_half_a_write() -> Non
         files.steps_to_crash = None
         _, found = opened(files)
         assert files.last_durable() == (1, found[-1]) and len(found) == 1 + count // 2
+
+
+def written(files: FakeFiles, *parts: bytes) -> int:
+    descriptor = files.create(DIRECTORY / "f")
+    files.sync_directory(DIRECTORY)
+    for part in parts:
+        files.write(descriptor, [part])
+        files.sync(descriptor)
+    return descriptor
+
+
+def failed(files: FakeFiles, descriptor: int) -> None:
+    """A sync that fails, once."""
+    files.sync_fails = True
+    with pytest.raises(OSError, match="Input/output"):
+        files.sync(descriptor)
+    files.sync_fails = False
+
+
+def after_a_crash(make: Callable[[FakeFiles], object], seeds: int = 60) -> set[bytes | None]:
+    """What the file may hold then; None if it is not there."""
+    found = set()
+    for seed in range(seeds):
+        files = FakeFiles(lambda: 0.0)
+        make(files)
+        files.crash(random.Random(seed))
+        found.add(bytes(files.entries["f"].data) if "f" in files.entries else None)
+    return found
+
+
+def test_what_a_failed_sync_was_to_write_is_clean_and_may_be_lost() -> None:
+    """Until the power cut it is read; a later sync that succeeds does not write it."""
+
+    def make(files: FakeFiles) -> None:
+        descriptor = written(files, b"old")
+        files.write(descriptor, [b"new"])
+        failed(files, descriptor)
+        files.sync(descriptor)
+        assert files.reader(DIRECTORY / "f").read() == b"oldnew"
+        files.write(descriptor, [b"behind"])
+        files.sync(descriptor)
+
+    found = after_a_crash(make)
+    assert found == {b"oldnewbehind", b"oldne\0behind", b"oldn\0\0behind", b"old\0\0\0behind"}
+
+
+def test_what_is_written_again_is_synced_again() -> None:
+    def make(files: FakeFiles) -> None:
+        descriptor = written(files, b"old")
+        files.write(descriptor, [b"new"])
+        failed(files, descriptor)
+        files.rewrite(DIRECTORY / "f", 3)
+        files.sync(descriptor)
+
+    assert after_a_crash(make) == {b"oldnew"}
+
+
+def test_a_cut_whose_sync_failed_may_come_undone_until_the_length_is_written_again() -> None:
+    def make(files: FakeFiles, again: bool = False) -> None:
+        descriptor = written(files, b"old", b"gone")
+        files.truncate(descriptor, 3)
+        failed(files, descriptor)
+        if again:
+            files.rewrite(DIRECTORY / "f", 3)
+        files.sync(descriptor)
+
+    assert after_a_crash(make) == {b"old", b"oldgone"}
+    assert after_a_crash(lambda files: make(files, again=True)) == {b"old"}
+
+
+def test_a_directory_whose_sync_failed_is_clean_until_a_name_changes() -> None:
+    def make(files: FakeFiles, again: bool = False) -> None:
+        files.sync(files.create(DIRECTORY / "f"))
+        files.sync_fails = True
+        with pytest.raises(OSError, match="Input/output"):
+            files.sync_directory(DIRECTORY)
+        files.sync_fails = False
+        if again:
+            renew_directory(DIRECTORY, files)
+        files.sync_directory(DIRECTORY)
+
+    assert after_a_crash(make) == {b"", None}
+    assert after_a_crash(lambda files: make(files, again=True)) == {b""}
+
+
+def test_a_name_that_was_removed_comes_back_until_the_directory_is_synced() -> None:
+    def make(files: FakeFiles, synced: bool = False) -> None:
+        written(files, b"old")
+        files.remove(DIRECTORY / "f")
+        if synced:
+            files.sync_directory(DIRECTORY)
+
+    assert after_a_crash(make) == {b"old", None}
+    assert after_a_crash(lambda files: make(files, synced=True)) == {None}
+
+
+def test_what_is_under_no_synced_name_is_not_durable() -> None:
+    files = FakeFiles(lambda: 0.0)
+    descriptor = files.create(DIRECTORY / "f")
+    files.write(descriptor, [frame(1).data])
+    files.sync(descriptor)
+    assert files.last_durable() == (0, 0) and files.generation_at(1) is None
+    files.sync_directory(DIRECTORY)
+    assert files.last_durable() == (1, 3) and files.generation_at(1) == 1
+
+
+def test_what_stands_behind_a_hole_is_not_durable() -> None:
+    files = FakeFiles(lambda: 0.0)
+    descriptor = written(files, frame(1).data)
+    files.write(descriptor, [frame(4).data])
+    failed(files, descriptor)
+    files.write(descriptor, [frame(7).data])
+    files.sync(descriptor)
+    assert files.last_durable() == (1, 3)
+    assert [files.generation_at(sequence) for sequence in (3, 5, 8)] == [1, None, 1]
