@@ -44,9 +44,13 @@ def recover(
     grace: Annotated[
         float, typer.Option(help="--settle leaves undecided transactions alone that began less than so long ago.")
     ] = GRACE,
+    accept_missing: Annotated[
+        list[str] | None,
+        typer.Option("--accept-missing", help="Go on without what only this node's store held. May be repeated."),
+    ] = None,
     accept_data_loss: Annotated[
         bool,
-        typer.Option("--accept-data-loss", help="Apply a plan even if something acknowledged is lost, or may be."),
+        typer.Option("--accept-data-loss", help="Go on though nobody knows which nodes the cluster has."),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -59,11 +63,13 @@ def recover(
 
     given = Given(directories, coordination, decisions or [], database or [], broker or [])
     if settle:
-        if apply or accept_data_loss:
+        if apply or accept_data_loss or accept_missing:
             raise BadArgument("--settle goes on with a plan that was applied: it comes behind --apply, not with it")
         from broker_plugin.cli.settling import run as run_settling
 
         raise SystemExit(run_settling(given, grace, as_json))
-    from broker_plugin.cli.recovering import run
+    from broker_plugin.cli.recovering import Accepted, run
 
-    raise SystemExit(run(given, apply, accept_data_loss, as_json))
+    if not apply and (accept_missing or accept_data_loss):
+        raise BadArgument("--accept-missing and --accept-data-loss say with what a plan may be applied: add --apply")
+    raise SystemExit(run(given, apply, Accepted(frozenset(accept_missing or ()), accept_data_loss), as_json))

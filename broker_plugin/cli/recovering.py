@@ -6,11 +6,13 @@ import json
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import typer
 
+from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.crashed import Crashed, Given, crashed_cluster
 from broker_plugin.cli.dtx_recover import shown
 from broker_plugin.cli.recovery_report import as_dict, show
@@ -18,6 +20,7 @@ from broker_plugin.node.sqlite_coordination import SqliteCoordination
 from ha.coordination import CoordinationError
 from recovery.planner.apply import Journal, Places, carry_out, finished, last, nobody_runs, unfinished
 from recovery.planner.branches import Verdict, said_before, verdicts_of
+from recovery.planner.choice import Choice
 from recovery.planner.facts import Evidence, RecordState
 from recovery.planner.lease import WATCH_SECONDS, LeaseWatch
 from recovery.planner.plan import Plan
@@ -26,7 +29,34 @@ from txobserver.store import StoreError
 from txobserver.xid import Xid
 
 
-def run(given: Given, apply: bool, accept_data_loss: bool, as_json: bool) -> int:
+@dataclass(frozen=True)
+class Accepted:
+    """The losses that an operator accepts: what only the stores of ``nodes`` held; ``unnamed``: and who else may be."""
+
+    nodes: frozenset[str] = frozenset()
+    unnamed: bool = False
+
+    def refuses(self, choice: Choice) -> str | None:
+        """Why the plan must not be carried out, in a sentence. Raises BadArgument for what has no effect."""
+        if needless := sorted(self.nodes - set(choice.missing)):
+            raise BadArgument(f"--accept-missing {needless[0]}: nothing that only {needless[0]} held is lost")
+        if self.unnamed and not choice.unknown:
+            raise BadArgument("--accept-data-loss is for a cluster whose nodes are not all known; see --accept-missing")
+        if missing := [node for node in choice.missing if node not in self.nodes]:
+            words = " ".join(f"--accept-missing {node}" for node in missing)
+            return (
+                f"what only {', '.join(missing)} held may have been acknowledged: bring the missing stores back, "
+                f"or accept the loss with {words}"
+            )
+        if choice.unknown and not self.unnamed:
+            return (
+                "a node that was not given may have held what was acknowledged: give the directories of all nodes with "
+                "their node.toml, or accept the loss with --accept-data-loss"
+            )
+        return None
+
+
+def run(given: Given, apply: bool, accepted: Accepted, as_json: bool) -> int:
     """Returns the exit status. Raises BadArgument, StoreError."""
     crashed = crashed_cluster(given)
     places = places_of(crashed)
@@ -38,8 +68,8 @@ def run(given: Given, apply: bool, accept_data_loss: bool, as_json: bool) -> int
             earlier = {xid: each for done in finished(places) for xid, each in said_before(done.report).items()}
             plan = _plan(crashed, given, earlier)
             journal = Journal(plan.actions, as_dict(plan, crashed, given))
-            if apply and plan.loses and not accept_data_loss:
-                state["refused"] = "something acknowledged may be lost, and --accept-data-loss was not given"
+            if apply and (refused := accepted.refuses(plan.choice)):
+                state["refused"] = refused
         lease.check(WATCH_SECONDS if apply and "refused" not in state else 0.0)
         if apply and "refused" not in state:
             done = str(carry_out(journal, places)) if journal.actions or _settles(journal, places) else ""

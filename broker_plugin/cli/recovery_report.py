@@ -34,9 +34,11 @@ def as_dict(plan: Plan, crashed: Crashed, given: Given) -> dict[str, Any]:
     ready = {member.node for member in site.record.ready} if site.record else set()
     return {
         "cluster": site.cluster,
+        "cluster_id": site.cluster_id,
         "promote": choice.chosen.node if choice.chosen else None,
         "by_itself": choice.by_itself,
         "nothing_acknowledged_is_lost": choice.sure,
+        "missing": list(choice.missing),
         "for_people": plan.for_people,
         "reasons": list(choice.reasons),
         "doubts": list(plan.doubts),
@@ -194,6 +196,8 @@ def _lost(console: Console, report: dict[str, Any]) -> None:
         console.print("Nothing that was acknowledged is lost.")
     else:
         console.print("Something that was acknowledged may be lost:")
+        for node in report["missing"]:
+            console.print(f"  what only {node} held: bring its store back, or accept that with --accept-missing {node}")
     _table(console, "would be lost", report["lost"], report["lost_in_all"])
     _table(console, "nobody was ever told of", report["discarded"], report["discarded_in_all"])
     for gap in report["unnamed"] if not report["nothing_acknowledged_is_lost"] else ():

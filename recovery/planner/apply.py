@@ -55,8 +55,7 @@ class Places(msgspec.Struct, frozen=True):
 def nobody_runs(directories: Mapping[str, Path], change: bool) -> Iterator[None]:
     """Keep nodes from starting. Raises StoreError if one runs.
 
-    ``change``: make directories and lock files where there are none, so that no new node starts there either. Without
-    a record it would found a new cluster.
+    ``change``: make directories and lock files where there are none, so that no new node starts there either.
     """
     with ExitStack() as stack:
         for name, directory in sorted(directories.items()):

@@ -7,7 +7,12 @@ and among them the greatest position wins, as it does without a plan (``ha.candi
 Without the record nobody knows who was in the set. The greatest position among all whole stores is then at least as
 good as any member among them: within one generation the longer log contains the shorter one, and the primary of a
 later generation held everything acknowledged before it began. So if no store is lost that could have been in the
-set, nothing acknowledged is. If one is, nobody knows.
+set, nothing acknowledged is. If one is, nobody knows: it may have been the only member in the end, and have
+acknowledged alone (``older_record_restored``). Then an operator says of each such node that its loss is accepted.
+
+An older copy of the record lists members that have been removed since. It is none where a store contradicts it: by a
+later generation, by an identity that it does not know, or by something that passed the commit point and that one of
+its members lacks. A copy that no store contradicts cannot be told from the record.
 """
 
 from __future__ import annotations
@@ -24,14 +29,16 @@ HEADROOM = 1000
 """By how much the generation is raised above every known one where a lost node may have known a higher one."""
 
 _LACKS_NOTHING = (Condition.WHOLE, Condition.RESYNCING)
-"""A store is taken out of the ready set, durably, before it is marked as resyncing."""
+"""A store is taken out of the ready set, durably, before it is marked as resyncing, and is not in it again before the
+mark is gone: its primary held all that was acknowledged, and either has its store or is itself among the lost."""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """``chosen``: the store to be promoted, if there is one. ``sure``: it holds everything that was acknowledged.
 
-    ``by_itself``: it is promoted without anything being done. ``trusted``: the record is intact, and no store is of
-    a later generation than it.
+    ``by_itself``: it is promoted without anything being done. ``trusted``: the record is intact, and no store
+    contradicts it. ``missing``: the nodes whose stores are lost, and may alone have held what was acknowledged;
+    ``unknown``: that may be true of nodes that nobody has named.
     """
 
     chosen: Store | None
@@ -39,29 +46,15 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     by_itself: bool
     trusted: bool
     reasons: tuple[str, ...]
+    missing: tuple[str, ...] = ()
+    unknown: bool = False
 
 
 def choose(site: Site) -> Choice:
     """The node to promote. Pure; needs nothing but positions, and who was in the ready set."""
-    record, trusted, reasons = site.record, True, []
-    newest = max(
-        (store.tail.generation for store in site.stores if store.condition is not Condition.FOREIGN), default=0
-    )
-    if record is None:
-        trusted = False
-        reasons.append(_no_record(site))
-    elif record.generation < newest:
-        trusted = False
-        reasons.append(
-            f"the coordination record is of generation {record.generation} and a store of generation {newest}: "
-            "it is an old copy, and its ready set says nothing"
-        )
-    elif not record.cluster_id and site.cluster_id:
-        trusted = False
-        reasons.append(
-            "the coordination record does not name the identity of the cluster, which the stores know: "
-            "it is an old copy, and its ready set says nothing"
-        )
+    record = site.record
+    contradiction = _contradiction(site)
+    trusted, reasons = contradiction is None, [contradiction] if contradiction else []
     whole = [store for store in site.stores if store.condition is Condition.WHOLE]
     ready = [store for store in whole if trusted and record is not None and store.member in record.ready]
     if not whole:
@@ -70,20 +63,28 @@ def choose(site: Site) -> Choice:
     if ready:
         reasons.append(_among_ready(chosen, ready))
         return Choice(chosen=chosen, sure=True, by_itself=True, trusted=True, reasons=tuple(reasons))
-    lost = _may_have_been_ready(site)
+    unknown = False
     if trusted and record is not None:
         members = ", ".join(str(member) for member in record.ready)
         reasons.append(f"no member of the ready set ({members}) has its store any more")
-        sure = False
+        missing = sorted({member.node for member in record.ready})
     else:
-        sure = not lost and site.nodes is not None
-        if sure:
-            reasons.append("every node's store is there, so one of them is a member of the last ready set")
-        else:
-            who = ", ".join(lost) or "a node that was not given"
+        missing, unknown = _may_have_been_ready(site), site.nodes is None
+        if missing or unknown:
+            who = ", ".join(missing) or "a node that was not given"
             reasons.append(f"whether only {who} held what was acknowledged last cannot be known")
+        else:
+            reasons.append("every node's store is there, so one of them is a member of the last ready set")
     reasons.append(_greatest(chosen, whole, "of all whole stores"))
-    return Choice(chosen=chosen, sure=sure, by_itself=False, trusted=trusted, reasons=tuple(reasons))
+    return Choice(
+        chosen=chosen,
+        sure=not missing and not unknown,
+        by_itself=False,
+        trusted=trusted,
+        reasons=tuple(reasons),
+        missing=tuple(missing),
+        unknown=unknown,
+    )
 
 
 def told(position: Position, choice: Choice, site: Site) -> Told:
@@ -103,7 +104,11 @@ def told(position: Position, choice: Choice, site: Site) -> Told:
 
 
 def record_for(chosen: Store, choice: Choice, site: Site) -> Record:
-    """The record with which the chosen node is promoted: alone in the ready set, above every known generation."""
+    """The record with which the chosen node is promoted: alone in the ready set, above every known generation.
+
+    If something acknowledged may be lost with it, that stands in it from then on: whoever carries the plan out has
+    accepted it.
+    """
     record = site.record
     known = [store.tail.generation for store in _ours(site)]
     generation = max([*known, record.generation if record else 0]) + 1
@@ -121,6 +126,7 @@ def record_for(chosen: Store, choice: Choice, site: Site) -> Record:
         released=True,
         preferred=chosen.node,
         cluster_id=site.cluster_id,
+        loss_accepted=(record.loss_accepted if record else 0) if choice.sure else generation,
     )
 
 
@@ -133,6 +139,32 @@ def _may_have_been_ready(site: Site) -> list[str]:
     there = {store.node for store in site.stores if store.condition in _LACKS_NOTHING}
     named = {store.node for store in _ours(site)} | (site.nodes or frozenset())
     return sorted(named - there)
+
+
+def _contradiction(site: Site) -> str | None:
+    """Why the record, if there is one, is not the last one; None if nothing speaks against it."""
+    record, stores = site.record, _ours(site)
+    if record is None:
+        return _no_record(site)
+    newest = max((store.tail.generation for store in stores), default=0)
+    copy, seen = "it is an old copy, and its ready set says nothing", record.generation
+    if seen < newest:
+        return f"the coordination record is of generation {seen} and a store of generation {newest}: {copy}"
+    if not record.cluster_id and site.cluster_id:
+        return f"the stores know the identity of their cluster, and the coordination record does not: {copy}"
+    for member in stores:
+        if member.condition is not Condition.WHOLE or member.member not in record.ready:
+            continue
+        for store in stores:
+            passed = store.applied
+            if store.condition is Condition.RESYNCING or passed.generation < record.loss_accepted:
+                continue
+            if member.lacks(passed):
+                return (
+                    f"the coordination record lists {member.node}, which lacks {passed} of {store.node}'s checkpoint, "
+                    f"that had passed the commit point: {copy}"
+                )
+    return None
 
 
 def _no_record(site: Site) -> str:

@@ -53,6 +53,11 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
         """
         return position.sequence <= self.tail.sequence and self.generation_at(position.sequence) == position.generation
 
+    def lacks(self, position: Position) -> bool:
+        """Whether this event is certainly not in what the store leads to: it ends before it, or has another there."""
+        there = self.generation_at(position.sequence)
+        return position.sequence > self.tail.sequence or (there != 0 and there != position.generation)
+
     def generation_at(self, sequence: int) -> int:
         """The generation of the event with this sequence; 0 if that is not known."""
         return max((start.generation for start in self.history if start.sequence <= sequence), default=0)

@@ -110,10 +110,17 @@ def _actions(site: Site, choice: Choice) -> Iterable[Action]:
             yield SetAside(store.node, store.why, store.member.incarnation if store.member else "")
 
 
+def _never_started(site: Site) -> bool:
+    """Whether there is nothing to go on with because there never was anything."""
+    if site.record is not None and site.record.generation == 0:
+        return all(store.condition in (Condition.EMPTY, Condition.MISSING) for store in site.stores)
+    nothing = site.record is None and site.record_state is RecordState.GONE
+    return nothing and all(store.condition is Condition.EMPTY for store in site.stores)
+
+
 def _doubts(site: Site, choice: Choice, evidence: Evidence) -> tuple[str, ...]:
     found = []
-    started = site.record is not None or site.record_state is not RecordState.GONE
-    if choice.chosen is None and (started or any(store.condition is not Condition.EMPTY for store in site.stores)):
+    if choice.chosen is None and not _never_started(site):
         found.append(
             "there is no store to go on with: restore one from a backup, or make one from an archive (txha rebuild)"
         )

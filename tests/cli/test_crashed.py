@@ -9,7 +9,7 @@ import pytest
 
 from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.crashed import Given, crashed_cluster
-from broker_plugin.cli.recovering import run
+from broker_plugin.cli.recovering import Accepted, run
 from tests.recovery.planner.stores import beginning, make_store
 
 NODES = frozenset({"a", "b"})
@@ -75,7 +75,7 @@ def test_the_plan_ends_with_commands_that_can_be_given(directory: Path, capsys: 
     for cluster_file in ("there", "damaged"):
         if cluster_file == "damaged":
             (directory / "cluster.json").write_text("{")
-        status = run(Given([directory]), apply=False, accept_data_loss=False, as_json=True)
+        status = run(Given([directory]), apply=False, accepted=Accepted(), as_json=True)
         report = json.loads(capsys.readouterr().out)
         assert (status, report["promote"]) == (int(cluster_file == "damaged"), "b")
         commands = [step["command"] for step in report["next"]]
@@ -83,5 +83,5 @@ def test_the_plan_ends_with_commands_that_can_be_given(directory: Path, capsys: 
             assert commands == [f"txha cluster --dir {directory} --nodes 2 --base-port 5701"]
         else:
             assert commands == [f"txha node --config {directory}/{name}/node.toml" for name in "ab"]
-        run(Given([directory]), apply=False, accept_data_loss=False, as_json=False)
+        run(Given([directory]), apply=False, accepted=Accepted(), as_json=False)
         assert "Promote b." in capsys.readouterr().out

@@ -163,7 +163,7 @@ def test_what_only_a_damaged_node_holds_is_told_and_needs_consent(alone: Crash) 
     assert branches(found)[str(alone.branches[TOLD])] == ("commit", "by hand")
     before = contents(alone.directory)
     refused = txha("recover", "--apply", alone.directory)
-    assert refused.returncode == 1 and "--accept-data-loss was not given" in refused.stderr
+    assert refused.returncode == 1 and f"--accept-missing {alone.alone}" in refused.stderr
     assert contents(alone.directory) == before
 
 
@@ -173,7 +173,8 @@ def test_killed_in_the_middle_and_run_again(alone: Crash) -> None:
     logs = contents(alone.directory / alone.alone / "log")
     words = (alone.directory, "--decisions", alone.log)
     planned = plan("--plan", *words, status=1)
-    killed = txha("recover", "--apply", *words, "--accept-data-loss", TXHA_CRASH_POINT="recover.part-set-aside:2")
+    consent = ("--accept-missing", alone.alone)
+    killed = txha("recover", "--apply", *words, *consent, TXHA_CRASH_POINT="recover.part-set-aside:2")
     assert killed.returncode == -signal.SIGKILL
     unfinished = plan("--plan", alone.directory, status=1)
     assert unfinished["unfinished"] and unfinished["lost"] == planned["lost"]

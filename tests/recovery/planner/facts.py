@@ -18,8 +18,8 @@ def position(text: str) -> Position:
 
 
 def store(node: str, tail: str = "1.10", history: str = "1.1", condition: str = "whole", **more: Any) -> Store:
-    """Of ``a1`` for instance: node a, with the store that is its first incarnation."""
-    applied = more.pop("applied", tail)
+    """Of ``a1`` for instance: node a, with its first store; the tail is behind its checkpoint."""
+    applied = more.pop("applied", "1.3")
     return Store(
         node=node[0],
         condition=Condition(condition),

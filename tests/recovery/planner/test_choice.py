@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from ha.coordination import Record, first_record
 from recovery.planner.choice import HEADROOM, choose, record_for, told
 from recovery.planner.facts import Contents, Evidence, Site
 from recovery.planner.plan import Plan, SetAside, SetRecordAside, WriteRecord, make_plan
@@ -11,6 +13,20 @@ from tests.recovery.planner.facts import gone, position, record, site, store
 from txobserver.ids import Member
 
 ALL = record(1, "a1", "b1", "c1")
+
+ID = "0123456789abcdef" * 2
+
+
+def forced(generation: int, *ready: str) -> Record:
+    """An operator has accepted the loss of data for this generation."""
+    return msgspec.structs.replace(record(generation, *ready), loss_accepted=generation)
+
+
+def identified(found: Site) -> Site:
+    """Its stores know the identity of their cluster."""
+    stores = tuple(msgspec.structs.replace(store, cluster_id=ID) for store in found.stores)
+    return msgspec.structs.replace(found, stores=stores, cluster_id=ID)
+
 
 CASES: dict[str, tuple[Site, str, bool, bool]] = {
     "all is well: names break the tie": (site(store("a1"), store("b1"), store("c1"), by=ALL), "c", True, True),
@@ -102,6 +118,36 @@ CASES: dict[str, tuple[Site, str, bool, bool]] = {
         True,
         False,
     ),
+    "older_record_restored: a copy of the same generation lists a member that lacks what had passed": (
+        site(store("a1", "1.20", applied="1.20"), store("b1"), store("c1"), by=record(1, "a1", "b1")),
+        "a",
+        True,
+        False,
+    ),
+    "older_record_restored: and the store that shows it is all that is left of its node": (
+        site(store("a1", "1.20", condition="damaged", applied="1.20"), store("b1"), gone("c"), by=record(1, "b1")),
+        "b",
+        False,
+        False,
+    ),
+    "a copy that no store contradicts cannot be told from the record": (
+        site(gone("a"), store("b1"), by=record(1, "a1", "b1"), nodes=frozenset("ab")),
+        "b",
+        True,
+        True,
+    ),
+    "who was overwritten with consent has a checkpoint that nobody else has": (
+        site(store("a1", "1.20", applied="1.20"), store("b1", "2.12", "1.1 2.11"), by=forced(2, "b1")),
+        "b",
+        True,
+        True,
+    ),
+    "a record of before there were identities, though the stores know theirs": (
+        identified(site(store("a1", "1.20"), store("b1"), store("c1"), by=record(1, "b1"))),
+        "a",
+        True,
+        False,
+    ),
     "a store of another cluster does not count": (
         site(store("a9", "8.99", condition="foreign"), store("b1"), by=record(1, "b1")),
         "b",
@@ -141,6 +187,38 @@ def test_nothing_is_written_where_nodes_would_do_the_same_by_themselves(name: st
 
 def plan(found: Site) -> Plan:
     return make_plan(found, Contents(), (), (), Evidence())
+
+
+def test_who_may_have_acknowledged_alone_is_named() -> None:
+    """Each of them has to be accepted by name (``older_record_restored``)."""
+    for found, missing, unknown in (
+        (site(store("a1"), gone("b"), store("c1", condition="damaged"), by=None), ("b", "c"), False),
+        (site(store("a1"), gone("b"), gone("c"), by=record(1, "c1", "b1")), ("b", "c"), False),
+        (site(store("a1"), store("b1"), store("c1"), by=None), (), False),
+        (site(store("a1"), gone("b"), by=None, nodes=None), ("b",), True),
+    ):
+        choice = choose(found)
+        assert (choice.missing, choice.unknown) == (missing, unknown)
+        assert choice.sure == (not missing and not unknown)
+
+
+def test_the_record_keeps_the_identity_and_says_whether_a_loss_was_accepted() -> None:
+    sure = identified(site(store("a1"), store("b1"), store("c1"), by=None))
+    lossy = identified(site(store("a1"), gone("b"), store("c1"), by=None))
+    for found in (sure, lossy):
+        choice = choose(found)
+        assert choice.chosen is not None
+        made = record_for(choice.chosen, choice, found)
+        assert made.cluster_id == ID and made.loss_accepted == (0 if found is sure else made.generation)
+    old = site(store("a1", "9.20", "1.1 9.3"), store("b1"), store("c1"), by=forced(7, "b1"))
+    choice = choose(old)
+    assert choice.chosen is not None and record_for(choice.chosen, choice, old).loss_accepted == 7, "as it was before"
+
+
+def test_a_cluster_that_was_founded_and_never_started_needs_nothing() -> None:
+    first = first_record("c", ID, Member("a", "1"))
+    found = plan(site(gone("a", "empty"), gone("b", "missing"), by=first))
+    assert not found.for_people and not found.actions and not found.doubts
 
 
 def test_a_generation_that_a_lost_node_may_have_known_is_passed() -> None:

@@ -1,0 +1,154 @@
+"""``txha recover`` over real stores whose record is lost, or older than they are: what it asks, and what it writes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from broker_plugin.cli.asking import BadArgument
+from broker_plugin.cli.crashed import Given
+from broker_plugin.cli.recovering import Accepted, run
+from broker_plugin.node.sqlite_coordination import SqliteCoordination
+from ha.coordination import Record
+from recovery.identity import adopt, read_identity
+from tests.recovery.planner.stores import beginning, make_store
+from txobserver.events import GenerationStart
+from txobserver.ids import Member
+from txobserver.store import StoreError
+
+A, B = Member("a", "incarnation"), Member("b", "incarnation")
+ID, ANOTHER = "0123456789abcdef" * 2, "fedcba9876543210" * 2
+SHARED, ALONE = 5, 9
+"""Events that both had acknowledged; and what a had, which acknowledged the rest alone"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Ready {a, b}; b was removed; a acknowledged alone; both died."""
+    nodes = []
+    for name, count in (("a", ALONE), ("b", SHARED)):
+        make_store(tmp_path / name, [(1, beginning(count))], count + 2)
+        has_identity(tmp_path, name, ID)
+        nodes.append({"name": name, "pid": None, "amqp_port": 5701, "dir": str(tmp_path / name)})
+    (tmp_path / "cluster.json").write_text(json.dumps({"cluster": "cluster", "nodes": nodes}))
+    return tmp_path
+
+
+def has_identity(directory: Path, name: str, cluster_id: str) -> None:
+    identity = read_identity(directory / name)
+    assert identity is not None
+    adopt(directory / name, identity, cluster_id)
+
+
+def record_says(directory: Path, *ready: Member, generation: int = 1, version: int = 7) -> Record:
+    """This is what the coordination store holds now."""
+    (directory / "coordination.sqlite").unlink(missing_ok=True)
+    store = SqliteCoordination(directory / "coordination.sqlite", "cluster", create=True)
+    made = store.compare_and_set(0, Record("cluster", 1, generation, ready[0], ready, cluster_id=ID))
+    for _ in range(version - 1):
+        made = store.compare_and_set(made.version, made)
+    store.close()
+    return made
+
+
+def record_in(directory: Path) -> Record | None:
+    store = SqliteCoordination(directory / "coordination.sqlite", "cluster")
+    found = store.read()
+    store.close()
+    return found
+
+
+def recover(
+    directory: Path, capsys: pytest.CaptureFixture[str], *accepted: str, apply: bool = True
+) -> tuple[int, dict[str, Any]]:
+    """Status and report of ``txha recover``."""
+    status = run(Given([directory]), apply, Accepted(frozenset(accepted)), as_json=True)
+    return status, json.loads(capsys.readouterr().out)
+
+
+def test_older_record_restored(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The record is lost. With both stores a is chosen; without a's it is asked for, by name."""
+    shutil.copytree(directory, aside := directory.with_name("aside"))
+    status, found = recover(directory, capsys)
+    assert (status, found["promote"], found["nothing_acknowledged_is_lost"]) == (0, "a", True)
+    assert record_in(directory) == Record("cluster", 1, 2, A, (A,), True, "a", ID, 0)
+
+    shutil.rmtree(aside / "a")
+    for _ in range(2):
+        status, found = recover(aside, capsys)
+        assert (status, found["promote"], found["missing"]) == (1, "b", ["a"])
+        assert "bring the missing stores back, or accept the loss with --accept-missing a" in found["refused"]
+        assert record_in(aside) is None and not (aside / "coordination.sqlite").exists()
+    status, found = recover(aside, capsys, "a")
+    made = record_in(aside)
+    assert status == 1 and "refused" not in found and made is not None
+    assert made.ready == (B,) and made.generation > 1000 and made.loss_accepted == made.generation
+    assert made.cluster_id == ID
+
+
+def test_a_copy_of_the_record_that_a_checkpoint_contradicts_is_none(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It lists b still: if b started first, what a had acknowledged alone would be lost."""
+    old = record_says(directory, A, B)
+    status, found = recover(directory, capsys)
+    assert (status, found["promote"]) == (0, "a") and "it is an old copy" in found["reasons"][0]
+    made = record_in(directory)
+    assert made is not None and (made.ready, made.version, made.generation) == ((A,), old.version + 1, 2)
+
+
+def test_a_copy_of_an_earlier_generation_is_none(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(directory / "b")
+    make_store(directory / "b", [(1, beginning(SHARED)), (3, [GenerationStart(3, "b", ["b"])])], SHARED)
+    has_identity(directory, "b", ID)
+    record_says(directory, A, generation=1)
+    status, found = recover(directory, capsys)
+    assert (status, found["promote"]) == (0, "b") and "generation 1 and a store of generation 3" in found["reasons"][0]
+
+
+def test_consent_is_asked_for_what_is_missing_and_nothing_else(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(BadArgument, match="--accept-missing b: nothing that only b held is lost"):
+        recover(directory, capsys, "b")
+    shutil.rmtree(directory / "a")
+    with pytest.raises(BadArgument, match="--accept-missing b"):
+        recover(directory, capsys, "a", "b")
+    with pytest.raises(BadArgument, match="--accept-data-loss is for"):
+        run(Given([directory]), True, Accepted(frozenset("a"), unnamed=True), as_json=True)
+    (directory / "cluster.json").unlink()
+    status, found = recover(directory, capsys)
+    assert status == 1 and "a node that was not given" in found["refused"]
+    assert run(Given([directory]), True, Accepted(unnamed=True), as_json=True) == 1
+    assert record_in(directory) is not None
+
+
+def test_stores_of_clusters_that_were_founded_apart_do_not_mix(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``empty_node_founds_anew``: the same name, the same generation, and other content."""
+    has_identity(directory, "b", ANOTHER)
+    with pytest.raises(StoreError, match="founded apart under one name"):
+        recover(directory, capsys)
+    record_says(directory, A)
+    status, found = recover(directory, capsys)
+    assert (status, found["promote"]) == (1, "a")
+    assert {store["node"]: store["condition"] for store in found["stores"]} == {"a": "whole", "b": "foreign"}
+
+
+def test_a_store_that_comes_back_later_finds_a_generation_above_its_own(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What only a held was given up; its store is not lost with that until its node is overwritten or discarded."""
+    shutil.move(directory / "a", aside := directory.with_name("a-aside"))
+    recover(directory, capsys, "a")
+    shutil.rmtree(directory / "a")
+    shutil.move(aside, directory / "a")
+    status, found = recover(directory, capsys, apply=False)
+    assert (status, found["promote"], found["by_itself"], found["actions"]) == (0, "b", True, [])
+    assert msgspec.structs.asdict(record_in(directory) or record_says(directory, A))["loss_accepted"] > 1000
