@@ -1,0 +1,231 @@
+"""Persist, then send (P11): a real shell on a real event loop, over a store that says when something is durable."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker_plugin.guard import BROKEN, Guard
+from broker_plugin.node.shell import Shell
+from ha.wire import Ack
+from tests.guards import strict_guard
+from txobserver.effects import Acknowledge, Effect, Persist, ReadLog, ResetLog, Send, Truncate, WriteCheckpoint
+from txobserver.events import Delivered
+from txobserver.frames import encode_frame
+from txobserver.ids import Position
+from txobserver.store import Checkpoint, Meta, StoreDamaged, StoreError, StoreFull
+
+ACK = Acknowledge("a", 3, 7, 5)
+FRAME = encode_frame(3, 5, [Delivered(1, 1)], 0)
+CHECKPOINT = Checkpoint(Meta(), {}, [], [], [])
+Done = Callable[[StoreError | None], None]
+
+
+class Core:
+    """Asks for what the test says, and writes down what it is told."""
+
+    keeper = object()
+    log_first = 1
+
+    def __init__(self) -> None:
+        self.effects: list[Effect] = []
+        self.told: list[Any] = []
+        self.clock: list[float] = []
+        self.replica = self
+
+    def position_of(self, sequence: int) -> Position:
+        return Position(3, sequence)
+
+    def overslept(self, now: float) -> bool:
+        self.clock.append(now)
+        return False
+
+    def look_at_clock(self, now: float, wall_ms: int) -> None:
+        self.clock.append(now)
+
+    set_clock = look_at_clock
+
+    def tick(self) -> None:
+        """Nothing."""
+
+    def settle(self) -> None:
+        """Nothing."""
+
+    def take_effects(self) -> list[Effect]:
+        effects, self.effects = self.effects, []
+        return effects
+
+    def on_durable(self, sequence: int) -> None:
+        self.told.append(("durable", sequence))
+
+    def on_reset(self, asked: ResetLog) -> None:
+        self.told.append("reset")
+
+    def on_checkpoint(self) -> None:
+        self.told.append("checkpoint")
+
+    def on_store_error(self, reason: str) -> None:
+        self.told.append(("store error", reason))
+
+    def on_log_read(self, peer: str, session: int, frames: list[Any]) -> None:
+        self.told.append((peer, session, frames))
+
+
+class Store:
+    """Takes everything, and finishes it when the test says so."""
+
+    first = 4
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Done]] = []
+        self.error: Exception | None = None
+
+    def append(self, frame: Any, done: Done) -> None:
+        self.asked.append(("append", done))
+
+    def truncate(self, last: int, tail: Position, done: Done) -> None:
+        self.asked.append(("truncate", done))
+
+    def reset(self, before: Position, done: Done) -> None:
+        self.asked.append(("reset", done))
+
+    def checkpoint(self, checkpoint: Checkpoint, done: Done) -> None:
+        self.asked.append(("checkpoint", done))
+
+    def read(self, first: int, max_bytes: int) -> list[Any]:
+        if self.error is not None:
+            raise self.error
+        return [FRAME]
+
+
+class Sent:
+    """What went to peers."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, Any]] = []
+
+    def send(self, peer: str, message: Any) -> None:
+        self.messages.append((peer, message))
+
+
+class Rig:
+    """A shell, and all around it."""
+
+    def __init__(self, guard: Guard | None = None) -> None:
+        self.core, self.store, self.links = Core(), Store(), Sent()
+        self.broken: list[str] = []
+        self.guard = guard or Guard(lambda reason: self.shell.store_failed(reason), self.broken.append)
+        parts: Any = (self.core, self.store, None)
+        self.shell = Shell(*parts, 0.2, lambda reason: None, self.guard)
+        links: Any = self.links
+        self.shell.links = links
+
+    async def carry_out(self, *effects: Effect) -> None:
+        """The core asks for these; the loop does all that it can do by itself."""
+        self.core.effects = list(effects)
+        self.shell.due()
+        await self.quiet()
+
+    async def quiet(self) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    async def finish(self, error: StoreError | None = None) -> None:
+        """The store has done what was asked of it first."""
+        _, done = self.store.asked.pop(0)
+        self.guard.run(done, error)
+        await self.quiet()
+
+
+WRITES: list[tuple[Any, str, Any]] = [
+    (Persist(FRAME, ACK), "append", ("durable", 5)),
+    (Truncate(5, ACK), "truncate", None),
+    (WriteCheckpoint(CHECKPOINT, ACK), "checkpoint", "checkpoint"),
+]
+
+
+@pytest.mark.parametrize(("effect", "asked", "told"), WRITES, ids=[asked for _, asked, _ in WRITES])
+async def test_nothing_is_acknowledged_before_it_is_durable(effect: Effect, asked: str, told: Any) -> None:
+    rig = Rig(strict_guard())
+    await rig.carry_out(effect, Send("a", "a word"))
+    assert [what for what, _ in rig.store.asked] == [asked]
+    assert (rig.links.messages, rig.core.told) == ([("a", "a word")], []), "what promises nothing waits for nothing"
+    await rig.finish()
+    assert rig.links.messages[1:] == [("a", Ack(3, 7, 5))]
+    assert rig.core.told == ([told] if told else [])
+
+
+@pytest.mark.parametrize("error", [StoreFull("no space is left"), StoreDamaged("it is damaged"), StoreError("gone")])
+@pytest.mark.parametrize("effect", [*(effect for effect, _, _ in WRITES), ResetLog(6, ())])
+async def test_what_failed_is_never_acknowledged_and_the_core_is_told(effect: Effect, error: StoreError) -> None:
+    rig = Rig()
+    await rig.carry_out(effect)
+    await rig.finish(error)
+    assert (rig.links.messages, rig.core.told, rig.broken) == ([], [("store error", str(error))], [])
+
+
+async def test_a_log_begins_anew_only_when_the_former_is_gone() -> None:
+    rig = Rig(strict_guard())
+    await rig.carry_out(ResetLog(6, ()))
+    assert rig.core.told == []
+    await rig.finish()
+    assert rig.core.told == ["reset"]
+
+
+async def test_the_log_that_a_checkpoint_leaves_is_known_when_it_is_told() -> None:
+    rig = Rig(strict_guard())
+    await rig.carry_out(WriteCheckpoint(CHECKPOINT))
+    assert rig.core.log_first == 1
+    await rig.finish()
+    assert (rig.core.log_first, rig.core.told, rig.links.messages) == (4, ["checkpoint"], [])
+
+
+@pytest.mark.parametrize(
+    ("error", "frames", "broken"),
+    [
+        (None, [FRAME], []),
+        (StoreDamaged("a gap"), [], []),
+        (KeyError("a bug"), None, [BROKEN]),
+    ],
+    ids=["whole", "damaged", "a bug"],
+)
+async def test_what_a_lagging_backup_is_read(error: Exception | None, frames: Any, broken: list[str]) -> None:
+    """Damage in what the queue state has long passed ends nobody: the backup gets a copy of the queues instead."""
+    rig = Rig()
+    rig.store.error = error
+    await rig.carry_out(ReadLog("a", 7, 5, 1000))
+    while not rig.core.told and not rig.broken:
+        await asyncio.sleep(0.001)
+    assert (rig.core.told, rig.broken) == ([] if frames is None else [("a", 7, frames)], broken)
+
+
+async def test_a_store_error_in_the_middle_of_a_turn_is_told_to_the_core() -> None:
+    rig = Rig()
+
+    def fails() -> None:
+        raise StoreDamaged("page 7 is damaged")
+
+    rig.shell.report(fails)
+    assert (rig.core.told, rig.broken) == ([("store error", "page 7 is damaged")], [])
+    rig.shell.stop()
+    rig.shell.report(fails)
+    rig.guard.caught(StoreDamaged("page 8 is damaged"))
+    assert len(rig.core.told) == 1, "a node that has ended tells nobody any more"
+
+
+async def test_the_clock_counts_suspension(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that slept for a day: only one of its clocks says so, beside the wall's, which people set."""
+    day = 86_400.0
+    asked = {time.CLOCK_BOOTTIME: 10.0 + day}
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: asked.get(clock, 10.0))
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda clock: int(asked.get(clock, 10.0) * 1e9))
+    for other in ("monotonic", "perf_counter", "process_time", "time"):
+        monkeypatch.setattr(time, other, lambda: 10.0)
+    rig = Rig(strict_guard())
+    rig.shell.report(lambda: None)
+    rig.shell.look_at_clock()
+    assert set(rig.core.clock) == {10.0 + day}
