@@ -8,9 +8,10 @@ base shows it instead. A message that came and went between two checkpoints neve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
+from typing import TypeVar
 
 from txobserver.configuration import Configuration
 from txobserver.digest import Tally
@@ -21,6 +22,11 @@ from txobserver.places import Places
 from txobserver.store import Base, Changes, Entry, Meta, QueueSummary
 from txobserver.transaction_table import TransactionTable, described
 from txobserver.xid import Global, Xid
+
+REMOVAL_BYTES = 50
+"""What a removal is counted for until a checkpoint has been written."""
+
+Shown = TypeVar("Shown")
 
 
 class Contents:
@@ -40,6 +46,12 @@ class Contents:
         self._dropped_frozen: set[int] = set()
         self._reused: set[tuple[int, int]] = set()
         self.dirty_bytes = 0
+        self._frozen_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of change that are in memory only, those of a checkpoint that is being written among them."""
+        return self.dirty_bytes + self._frozen_bytes
 
     @property
     def configuration(self) -> Configuration:
@@ -126,13 +138,31 @@ class Contents:
         else:
             layer[place] = None
         tally.take(place, entry.rid)
-        self.dirty_bytes += 50
+        self.dirty_bytes += REMOVAL_BYTES
         return entry
+
+    def discard(self, queue: int, place: int, rid: int) -> None:
+        """Take out a message that is there, as ``ids_page`` has just said, without reading it."""
+        layer = self._fresh.get(queue)
+        if layer is not None and place in layer:
+            self.remove(queue, place)
+            return
+        if layer is None:
+            layer = self._begin_layer(queue)
+        layer[place] = None
+        self._tallies[queue].take(place, rid)
+        self.dirty_bytes += REMOVAL_BYTES
 
     def mark(self, queue: int, place: int) -> None:
         """Messages up to ``place`` may have been handed out."""
         tally = self._tallies.get(queue)
         if tally is not None and place > tally.mark:
+            tally.mark = place
+
+    def overwrite_mark(self, queue: int, place: int) -> None:
+        """A primary's snapshot says up to where messages may have been handed out, whatever was known here."""
+        tally = self._tallies.get(queue)
+        if tally is not None:
             tally.mark = place
 
     def get(self, queue: int, place: int) -> Entry | None:
@@ -149,7 +179,13 @@ class Contents:
 
         Costs what it returns, however much has changed since the last checkpoint.
         """
-        return list(islice(self._walk(queue, after, limit), limit))
+        base = self._base
+        return list(islice(self._walk(queue, after, lambda last: base.page(queue, last, limit), _same), limit))
+
+    def ids_page(self, queue: int, after: int, limit: int) -> list[tuple[int, int]]:
+        """Up to ``limit`` (place, replication id) above ``after``, in order. No message is read for it."""
+        base = self._base
+        return list(islice(self._walk(queue, after, lambda last: base.ids_page(queue, last, limit), _rid), limit))
 
     def ids(self, queue: int) -> list[tuple[int, int]]:
         """All (place, replication id) of a queue in order."""
@@ -161,17 +197,6 @@ class Contents:
                 else:
                     found[place] = entry.rid
         return sorted(found.items())
-
-    def ids_between(self, queue: int, after: int, through: int) -> list[tuple[int, int]]:
-        """All (place, replication id) with places above ``after`` and up to ``through``, in order."""
-        found: list[tuple[int, int]] = []
-        while page := self.page(queue, after, 1000):
-            for place, entry in page:
-                if place > through:
-                    return found
-                found.append((place, entry.rid))
-            after = page[-1][0]
-        return found
 
     def known_queues(self) -> set[int]:
         """The numbers of all queues that exist."""
@@ -230,19 +255,22 @@ class Contents:
         """Whether the base still says anything about a queue."""
         return queue not in self._dropped and queue not in self._dropped_frozen
 
-    def _walk(self, queue: int, after: int, limit: int) -> Iterator[tuple[int, Entry]]:
+    def _walk(
+        self, queue: int, after: int, below: Callable[[int], list[tuple[int, Shown]]], shown: Callable[[Entry], Shown]
+    ) -> Iterator[tuple[int, Shown]]:
+        """What is in a queue above ``after``; ``below`` reads the base, ``shown`` is what of an entry is asked for."""
         if queue not in self._tallies:
             return
         frozen, fresh = self._frozen_layer(queue), self._fresh.get(queue, {})
-        recent = self._recent(queue, after)
+        recent = ((place, shown(entry)) for place, entry in self._recent(queue, after))
         first = next(recent, None)
-        while self._shows_base(queue) and (batch := self._base.page(queue, after, limit)):
-            for place, entry in batch:
+        while self._shows_base(queue) and (batch := below(after)):
+            for place, value in batch:
                 while first is not None and first[0] < place:
                     yield first
                     first = next(recent, None)
                 if place not in fresh and place not in frozen:
-                    yield place, entry
+                    yield place, value
             after = batch[-1][0]
         if first is not None:
             yield first
@@ -265,7 +293,7 @@ class Contents:
         self._frozen, self._fresh = self._fresh, {}
         self._frozen_places, self._fresh_places = self._fresh_places, {}
         self._dropped_frozen, self._dropped = self._dropped, set()
-        self.dirty_bytes = 0
+        self._frozen_bytes, self.dirty_bytes = self.dirty_bytes, 0
         return self._frozen, sorted(self._dropped_frozen)
 
     def thaw(self) -> None:
@@ -273,6 +301,7 @@ class Contents:
         self._frozen = {}
         self._frozen_places = {}
         self._dropped_frozen = set()
+        self._frozen_bytes = 0
 
     def meta(self, history: list[Position], resyncing: bool = False) -> Meta:
         """A copy of everything that a checkpoint keeps beside messages and transactions."""
@@ -284,3 +313,11 @@ class Contents:
 
 def _summary(tally: Tally) -> QueueSummary:
     return QueueSummary(tally.count, tally.digest, tally.mark)
+
+
+def _same(entry: Entry) -> Entry:
+    return entry
+
+
+def _rid(entry: Entry) -> int:
+    return entry.rid

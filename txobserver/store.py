@@ -117,6 +117,10 @@ class Base(Protocol):
         """Up to ``limit`` (place, entry) with places above ``after``, in order. Raises StoreDamaged."""
         ...
 
+    def ids_page(self, queue: int, after: int, limit: int) -> list[tuple[int, int]]:
+        """The same without the messages, however large those are: (place, replication id). Raises StoreDamaged."""
+        ...
+
     def ids(self, queue: int) -> Iterator[tuple[int, int]]:
         """All (place, replication id) of a queue, in order."""
         ...
@@ -142,6 +146,9 @@ class MemoryBase:
     def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
         content = self.queues.get(queue, {})
         return [(place, content[place]) for place in sorted(p for p in content if p > after)[:limit]]
+
+    def ids_page(self, queue: int, after: int, limit: int) -> list[tuple[int, int]]:
+        return [(place, entry.rid) for place, entry in self.page(queue, after, limit)]
 
     def ids(self, queue: int) -> Iterator[tuple[int, int]]:
         content = self.queues.get(queue, {})
