@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 
+from ha.sizes import ENTRY
+
 EVENT_OVERHEAD = 200
 """Bytes that an event is counted for beside its message's body."""
 
@@ -33,9 +35,18 @@ class Backlog:
         """A message with a body of so many bytes has joined the group that is being gathered."""
         self._gathered += body + EVENT_OVERHEAD
 
-    def framed(self, last: int, size: int) -> None:
-        """The group has become a frame of ``size`` bytes that ends with sequence ``last``."""
-        size, self._gathered = max(size, self._gathered), 0
+    def settled(self, messages: int) -> None:
+        """An event that settles so many messages has joined it."""
+        self._gathered += ENTRY * messages
+
+    @property
+    def gathered_bytes(self) -> int:
+        """About how many bytes are being gathered."""
+        return self._gathered
+
+    def framed(self, last: int, size: int, left: int = 0) -> None:
+        """The group, but for about ``left`` bytes, has become a frame of ``size`` bytes that ends with ``last``."""
+        size, self._gathered = max(size, self._gathered - left), left
         self._framed += size
         self._frames.append((last, size))
 

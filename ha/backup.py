@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ha.checkpointing import behind
 from ha.history import common_sequence
 from ha.queue_replicator import QueueReplicator, SnapshotMismatch
 from ha.replica import GapInStream, Replica
@@ -20,16 +21,11 @@ from ha.wire import (
     Commit,
     Entries,
     Follow,
-    ForwardOutcomes,
-    ForwardTx,
     Join,
     Leave,
     Peer,
-    QueueChange,
-    QueueContent,
-    QueueSnapshot,
+    Progress,
     ResyncBegin,
-    SnapshotEnd,
     SnapshotPart,
 )
 from txobserver.effects import Acknowledge, Effect, LogLine, Persist, ResetLog, Send, Truncate
@@ -67,6 +63,9 @@ class Backup:
         self._checkpoint = checkpoint
         self._replicator: QueueReplicator | None = None
         self._reset: ResetLog | None = None
+        self._taken = 0
+        self._told_full = False
+        self._told_at = 0.0
         self._loss_accepted = loss_accepted
 
     def take(self, message: Peer, now: float) -> None:
@@ -96,12 +95,17 @@ class Backup:
         """Ask to be attached, again and again until an answer comes; ``session`` is a number never used before.
 
         A node whose snapshot is whole in memory, and not on its disk yet, is neither whole nor resynchronising: it
-        waits for its checkpoint (``ready_before_the_snapshot_is_durable``).
+        waits for its checkpoint (``ready_before_the_snapshot_is_durable``). So does one whose checkpoints are behind:
+        it would hold the commits up. Who is attached says once in a while that it is alive.
         """
         replica = self._replica
-        if self.attached or self.refusal is not None or not linked or replica.durable != replica.tail.sequence:
+        if self.attached:
+            self._work()
+            self._speak(now)
             return
-        if not replica.resyncing and not replica.whole:
+        if self.refusal is not None or not linked or replica.durable != replica.tail.sequence:
+            return
+        if (not replica.resyncing and not replica.whole) or behind(replica, self._settings):
             return
         if self._asked_at is not None and now - self._asked_at < self._settings.rejoin_every:
             return
@@ -121,7 +125,8 @@ class Backup:
     def detach(self, retry_at_once: bool) -> None:
         """The attachment has ended; ask for another."""
         self.attached = False
-        self.session = 0
+        self.session = self._taken = 0
+        self._told_full = False
         self._replicator = None
         self._reset = None
         if retry_at_once:
@@ -199,18 +204,26 @@ class Backup:
         replicator = self._replicator
         if replicator is None or not self._current(message.session):
             return
-        if isinstance(message, QueueSnapshot):
-            replicator.snapshot(message)
-        elif isinstance(message, QueueContent):
-            replicator.content(message)
-        elif isinstance(message, QueueChange):
-            replicator.change(message)
-        elif isinstance(message, ForwardTx):
-            replicator.forward(message)
-        elif isinstance(message, ForwardOutcomes):
-            replicator.remember(message)
-        else:
-            self._end_snapshot(replicator, message)
+        replicator.take(message)
+        self._work()
+
+    def _work(self) -> None:
+        """Do some of what a snapshot left to be done."""
+        replicator = self._replicator
+        if replicator is None or self._reset is not None:
+            return
+        try:
+            replicator.work()
+        except SnapshotMismatch as error:
+            self._give_up(f"the snapshot does not match, beginning anew: {error}")
+            return
+        end = replicator.ended
+        if end is not None:
+            self._reset = ResetLog(end.position.sequence + 1, tuple(end.history))
+            self._emit(self._reset)
+        if replicator.taken != self._taken:
+            self._taken = replicator.taken
+            self._report()
 
     def log_reset(self, asked: ResetLog) -> int | None:
         """The former log is gone: the snapshot may be made durable, and acknowledged. Returns its sequence.
@@ -224,14 +237,24 @@ class Backup:
         self._checkpoint(self._acknowledge(sequence))
         return sequence
 
-    def _end_snapshot(self, replicator: QueueReplicator, message: SnapshotEnd) -> None:
-        try:
-            replicator.end(message)
-        except SnapshotMismatch as error:
-            self._give_up(f"the snapshot does not match, beginning anew: {error}")
+    # -- how far this node has got with what it was sent
+
+    def _speak(self, now: float) -> None:
+        """Once in a while, so that nobody takes a node for silent whose checkpoint takes long."""
+        if now - self._told_at >= self._settings.heartbeat_every:
+            self._told_at = now
+            self._report()
         else:
-            self._reset = ResetLog(message.position.sequence + 1, tuple(message.history))
-            self._emit(self._reset)
+            self._report_full()
+
+    def _report_full(self) -> None:
+        """Tell the primary when the checkpoints here fall behind, and when they have caught up."""
+        if self.attached and behind(self._replica, self._settings) != self._told_full:
+            self._report()
+
+    def _report(self) -> None:
+        self._told_full = behind(self._replica, self._settings)
+        self._emit(Send(self.primary, Progress(self.generation, self.session, self._taken, self._told_full)))
 
     # -- the commit point
 
@@ -239,6 +262,7 @@ class Backup:
         """The commit point has been told: apply what is also durable here."""
         self._commit = max(self._commit, commit)
         self._replica.apply(min(self._commit, self._replica.durable))
+        self._report_full()
 
     def written(self, sequence: int) -> None:
         """This node's log is durable up to there."""

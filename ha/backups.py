@@ -20,7 +20,7 @@ from ha.replica import Replica
 from ha.resync import Resync
 from ha.session import Session
 from ha.settings import Settings
-from ha.wire import Ack, Cancel, Follow, Granted, Join, Leave, Missing, Peer, Refused
+from ha.wire import Ack, Cancel, Follow, Granted, Join, Leave, Missing, Peer, Progress, Refused
 from txobserver.effects import Effect, LogLine, Send
 from txobserver.frames import Frame
 from txobserver.ids import Member, id_text
@@ -92,8 +92,9 @@ class Backups:
         self._must_resync.discard(join.member)
         session = self._session(node, join, -1, QueueGuard(NEVER), now)
         self._emit(LogLine(f"backup {node} resynchronises queue by queue"))
-        portion = self._settings.portion_bytes
-        session.resync = Resync(node, self._primary.generation, join.session, self._replica, self._emit, portion)
+        portion, window = self._settings.portion_bytes, self._settings.window_bytes
+        generation = self._primary.generation
+        session.resync = Resync(node, generation, join.session, self._replica, self._emit, portion, window)
         self._primary.listeners.append(session.resync)
 
     def _session(self, node: str, join: Join, keep: int, guard: QueueGuard, now: float) -> Session:
@@ -131,6 +132,8 @@ class Backups:
             self.join(node, message, log_first, now)
         elif isinstance(message, Missing):
             self.missing(node, message, now)
+        elif isinstance(message, Progress):
+            self.progress(node, message, now)
         elif isinstance(message, Cancel):
             self.cancel(node, message)
         elif isinstance(message, Leave):
@@ -162,6 +165,14 @@ class Backups:
         if session is not None and session.resync is not None:
             session.progress_at = now
             session.resync.missing(message, now)
+
+    def progress(self, node: str, message: Progress, now: float) -> None:
+        """A backup is alive, and says whether it has room."""
+        session = self._current(node, message.session)
+        if session is None:
+            self._refuse(node, message.session, "this attachment has ended")
+        else:
+            session.progress(message.taken, message.full, self._awaited(session), now)
 
     def leave(self, node: str, session_number: int, reason: str, now: float) -> None:
         """A backup's own store is the reason: it fails one transaction, not all that follow."""
@@ -243,6 +254,11 @@ class Backups:
             awaited = session.past_guard or session.member in counted
             for effect in session.pump(primary.recent, durable, primary.commit, self._settings, now, awaited):
                 self._emit(effect)
+        primary.backup_full = any(session.full and self._awaited(session) for session in self.sessions.values())
+
+    def _awaited(self, session: Session) -> bool:
+        """Whether the commits wait for this backup."""
+        return session.past_guard or session.member in self._keeper.counted()
 
     def tell_commit(self, now: float) -> None:
         """Carry the commit point to backups that no entries carried it to."""
@@ -276,7 +292,11 @@ class Backups:
     # -- time
 
     def tick(self, now: float) -> None:
-        """Take the silent and the gone out of the ready set."""
+        """Take the silent and the gone out of the ready set, and tell the others the commit point."""
+        self._tick(now)
+        self.tell_commit(now)
+
+    def _tick(self, now: float) -> None:
         tail = self._replica.durable
         for member in sorted(self._keeper.counted()):
             session = self.sessions.get(member.node)

@@ -8,6 +8,17 @@ from ha.replica import Replica
 from ha.settings import Settings
 from txobserver.effects import Acknowledge, Effect, WriteCheckpoint
 
+LAYERS = 3
+"""How many checkpoints' worth of changes may be in memory: one that is written, and two that wait."""
+
+
+def behind(replica: Replica, settings: Settings) -> bool:
+    """Whether the checkpoints are so far behind that this node must take no more for now.
+
+    Then there is enough for a checkpoint, if none is under way: so this ends.
+    """
+    return replica.contents.held_bytes > LAYERS * settings.checkpoint_bytes
+
 
 class Checkpointing:
     """One checkpoint at a time: after so many bytes of change, after so long, or on demand. Times are seconds."""

@@ -104,16 +104,17 @@ class NodeCore:
         self._checkpointing.tick(self.now)
         if self.keeper and self.backups and self.primary:
             self.backups.tick(self.now)
-            self.backups.tell_commit(self.now)
             self._handover.release_if_quiet(self.backups, self.keeper, self.replica.tail.sequence, self.now)
             return
         self._candidate.tick(self.replica.tail, self.linked, self.now, self.replica.whole)
-        if self.backup:
-            if self.backup.silent(self.now):
-                self._emit(LogLine(f"{self.backup.primary} is silent, asking to be attached again"))
+        if backup := self.backup:
+            if backup.silent(self.now):
+                self._emit(LogLine(f"{backup.primary} is silent, asking to be attached again"))
                 self._detached(retry_at_once=True)
-            self._sessions += 1
-            self.backup.tick(self.backup.primary in self.linked, self._sessions, self.now)
+            before, self._sessions = backup.attached, self._sessions + 1
+            backup.tick(backup.primary in self.linked, self._sessions, self.now)
+            if before and not backup.attached:
+                self._detached(retry_at_once=False)
 
     def settle(self) -> None:
         """Draw the consequences: move the commit point, write what gathered, send what is durable."""
@@ -121,8 +122,7 @@ class NodeCore:
         if primary is None or backups is None or keeper is None or self.failed:
             return
         primary.wall_ms = self.wall_ms
-        short = len(keeper.record.ready) < self._settings.min_ready
-        primary.lost_min_ready(short and primary.serving)
+        primary.lost_min_ready(len(keeper.record.ready) < self._settings.min_ready and primary.serving)
         if keeper.holds(self.now) and not primary.below_min_ready:
             primary.advance(backups.durable_everywhere())
             if self.state == RECOVERING and primary.in_step:

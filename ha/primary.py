@@ -25,13 +25,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from ha.additions import Additions
 from ha.applied import Applied
 from ha.backlog import Backlog
 from ha.branches import Branches
+from ha.checkpointing import behind
 from ha.ends import END_OF_CONFIGURATION, END_OF_STREAM, ReplicationIds, end_of_new
 from ha.recent_frames import RecentFrames
 from ha.replica import Replica
 from ha.settings import Settings
+from ha.sizes import SETTLED, event_bytes, slices
 from ha.transactions import Transactions, TransactionWatcher
 from txobserver.effects import Effect, LogLine, Persist, Stop
 from txobserver.events import (
@@ -80,6 +83,7 @@ class Primary(Applied):
         self.serving = False
         self.below_min_ready = False
         self.at_end: str | None = None
+        self.backup_full = False
         self.wall_ms = 0
         self.wake: Callable[[], None] = lambda: None
         self.listeners: list[Applied] = []
@@ -92,7 +96,7 @@ class Primary(Applied):
         self._group_first = replica.tail.sequence + 1
         self._writing = self.abandoned = False
         self._waiting: deque[tuple[int, Done]] = deque()
-        self._additions: dict[int, list[int]] = {}
+        self._additions = Additions()
         self._ids = ReplicationIds(generation)
         self._opened_to = 0
         self._config_id = 0
@@ -123,8 +127,11 @@ class Primary(Applied):
 
     @property
     def congested(self) -> bool:
-        """Whether clients should not be read for now: the disks or a backup are behind them, or the checkpoints are."""
-        return self.backlog.full or self._replica.contents.dirty_bytes > 2 * self._settings.checkpoint_bytes
+        """Whether clients should not be read for now: the disks or a backup are behind them, or the checkpoints are.
+
+        ``backup_full``: those of a backup that counts are.
+        """
+        return self.backlog.full or self.backup_full or behind(self._replica, self._settings)
 
     def serve(self, content: Content) -> None:
         """The primary is active: clients may be served."""
@@ -157,21 +164,27 @@ class Primary(Applied):
         return sequence
 
     def flush(self) -> None:
-        """Write what has gathered, unless a group is on its way to the disk already."""
+        """Write what has gathered, unless a group is on its way to the disk already; at most a frame of it."""
         if self._writing or not self._group:
             return
-        self._mark_hungry()
+        for delivered in self._additions.wanted(self._host if self.serving else None):
+            self.append(delivered)
         last = self._group_first + len(self._group) - 1
         self.at_end = end_of_new(last, self._ids)
         if last > LAST_SEQUENCE:
             self._group, self.abandoned = [], True
             self._emit(Stop(END_OF_STREAM))
             return
-        frame = encode_frame(self.generation, self._group_first, self._group, self.wall_ms)
+        events = whole = self._group
         self._group = []
+        if self.backlog.gathered_bytes > self._settings.frame_bytes:
+            events = next(slices(events, event_bytes, self._settings.frame_bytes))
+            self._group = whole[len(events) :]
+        frame = encode_frame(self.generation, self._group_first, events, self.wall_ms)
+        self._group_first = frame.last + 1
         self._writing = True
         self.recent.add(frame)
-        self.backlog.framed(frame.last, len(frame.data))
+        self.backlog.framed(frame.last, len(frame.data), sum(event_bytes(each) for each in self._group))
         self._emit(Persist(frame))
 
     def written(self, sequence: int) -> None:
@@ -214,17 +227,20 @@ class Primary(Applied):
         event = Publish(self._ids.next(), tuple(queues), message)
         self.backlog.gathered(len(message.body))
         sequence = self.append(event)
-        self._added(event.queues, place_of(sequence))
+        self._additions.add(event.queues, place_of(sequence))
         if done is not None:
             self._waiting.append((sequence, done))
 
     def settle(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
         """Messages leave a queue; settlements that follow each other share one event."""
+        self.backlog.settled(len(entries))
         last = self._group[-1] if self._group else None
-        if isinstance(last, Settle) and last.queue == queue and last.reason == reason:
+        room = SETTLED - len(entries)
+        if isinstance(last, Settle) and (last.queue, last.reason) == (queue, reason) and len(last.entries) <= room:
             last.entries.extend(entries)
-        else:
-            self.append(Settle(queue, list(entries), int(reason)))
+            return
+        for first in range(0, len(entries), SETTLED):
+            self.append(Settle(queue, list(entries[first : first + SETTLED]), int(reason)))
 
     def purge(self, queue: int, place: int, spared: Sequence[int], done: Done) -> None:
         """Everything up to ``place`` but ``spared`` leaves the queue."""
@@ -276,7 +292,7 @@ class Primary(Applied):
         if self.watcher:
             self.watcher.decided(tx, commit, sequence)
         if commit:
-            self._added_by(self._replica.buffers[tx])
+            self._additions.committed(self._replica.buffers[tx])
         if done is not None:
             self._waiting.append((sequence, done))
 
@@ -379,22 +395,3 @@ class Primary(Applied):
 
     def _too_few(self) -> str:
         return f"fewer than {self._settings.min_ready} nodes are ready, so nothing new can be committed"
-
-    def _added(self, queues: Sequence[int], place: int) -> None:
-        for queue in queues:
-            self._additions.setdefault(queue, []).append(place)
-
-    def _added_by(self, buffer: TxBuffer) -> None:
-        for place, event in buffer.placed():
-            if isinstance(event, TxEnqueue):
-                self._added(event.queues, place)
-
-    def _mark_hungry(self) -> None:
-        """Messages that consumers are waiting for are marked in the group that brings them."""
-        additions, self._additions = self._additions, {}
-        if not self.serving:
-            return
-        for queue, places in additions.items():
-            wanted = self._host.appetite(queue, len(places))
-            if wanted > 0:
-                self.append(Delivered(queue, places[wanted - 1]))

@@ -41,6 +41,7 @@ class Session:
         self._told = 0
         self._told_at = now
         self.resync: Resync | None = None
+        self.full = False
         self._pace = Pace()
         self._portion_from = keep
         self._portion_bytes = 0
@@ -91,6 +92,18 @@ class Session:
             self._missing = missing
             self.guard = QueueGuard(tail)
 
+    def progress(self, taken: int, full: bool, counts: bool, now: float) -> None:
+        """The backup is alive, and may be ``full``.
+
+        One that copies, or is full, may owe nothing else for as long as a checkpoint takes; but one that ``counts``
+        holds the commits up, and leaves the ready set when it owes an acknowledgement for too long.
+        """
+        if not counts and (self.resync is not None or self.full or full):
+            self.progress_at = now
+        self.full = full
+        if self.resync is not None:
+            self.resync.progress(taken, full, now)
+
     def owes_since(self, tail: int, now: float, timeout: float) -> bool:
         """Whether something up to ``tail`` has been owed for longer than ``timeout`` without any progress."""
         if self.acknowledged >= tail:
@@ -107,8 +120,9 @@ class Session:
         """
         effects: list[Effect] = []
         if self.resync is not None:
-            self.resync.flush()
             self.resync.go_on(now)
+            return effects
+        if self.full:
             return effects
         if not awaited and not self._next_portion(durable, settings.portion_bytes, now):
             return effects

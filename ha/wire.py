@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from txobserver.configuration import Configuration
+from txobserver.configuration import BindingSpec, ExchangeSpec, QueueSpec
 from txobserver.events import Message, TxEvent
 from txobserver.ids import Member, Position
 from txobserver.outcomes import OutcomesMeta, Remembered
@@ -141,7 +141,6 @@ class ResyncBegin(msgspec.Struct, array_like=True, tag=12):
 
     generation: Number
     session: Number
-    configuration: Configuration
     history: list[Position]
     tail: Position
 
@@ -149,7 +148,7 @@ class ResyncBegin(msgspec.Struct, array_like=True, tag=12):
 class QueueSnapshot(msgspec.Struct, array_like=True, tag=14):
     """The messages of a queue, each (place, replication id), with places above ``after`` up to ``through``.
 
-    Changes of places up to ``through`` follow live from here on.
+    It is answered with Missing if there are any. Changes of places up to ``through`` follow live from here on.
     """
 
     generation: Number
@@ -170,7 +169,10 @@ class Missing(msgspec.Struct, array_like=True, tag=15):
 
 
 class QueueContent(msgspec.Struct, array_like=True, tag=16):
-    """Messages that the joiner lacked and that are still there, each (place, replication id, message)."""
+    """Messages that the joiner lacked and that are still there, each (place, replication id, message).
+
+    Several may follow one Missing: none is larger than a portion, or it holds one message.
+    """
 
     generation: Number
     session: Number
@@ -179,18 +181,20 @@ class QueueContent(msgspec.Struct, array_like=True, tag=16):
 
 
 class QueueChange(msgspec.Struct, array_like=True, tag=17):
-    """What happened live to a queue, as the primary's queue saw it. A ``purge`` (place, spared) comes by itself."""
+    """What happened live to a queue, as the primary's queue saw it."""
 
     generation: Number
     session: Number
     queue: QueueNumber
     added: list[tuple[Number, int, Message]]
     removed: list[Number]
-    purge: tuple[Number, list[Number]] | None = None
 
 
 class ForwardTx(msgspec.Struct, array_like=True, tag=18):
-    """A tx-queue from its first event, each (sequence, event), for a joiner whose stream begins behind that."""
+    """A tx-queue from its first event, each (sequence, event), for a joiner whose stream begins behind that.
+
+    A long one comes in several.
+    """
 
     generation: Number
     session: Number
@@ -206,24 +210,67 @@ class ForwardOutcomes(msgspec.Struct, array_like=True, tag=22):
     remembered: list[Remembered]
 
 
+class SnapshotConfiguration(msgspec.Struct, array_like=True, tag=24):
+    """A part of the configuration as of the end of the snapshot."""
+
+    generation: Number
+    session: Number
+    queues: list[QueueSpec]
+    exchanges: list[ExchangeSpec]
+    bindings: list[BindingSpec]
+
+
+class SnapshotQueues(msgspec.Struct, array_like=True, tag=25):
+    """Queues as of the end of the snapshot, each (number, count, digest, mark).
+
+    A joiner that holds anything else begins anew; the mark takes the place of its own.
+    """
+
+    generation: Number
+    session: Number
+    queues: list[tuple[QueueNumber, Number, int, Number]]
+
+
 class SnapshotEnd(msgspec.Struct, array_like=True, tag=19):
     """The snapshot is whole as of ``position``: it overwrites the joiner's position, history and configuration.
 
-    ``queues`` lists (number, count, digest, mark), ``transactions`` (tx, number of events sent), ``outcomes`` counts
-    and sums up what is remembered; a joiner that finds anything else begins anew.
+    ``last_id`` is the configuration's, ``declared`` counts its (queues, exchanges, bindings); ``transactions`` lists
+    (tx, number of events sent), ``outcomes`` counts and sums up what is remembered. A joiner that finds anything else
+    begins anew.
     """
 
     generation: Number
     session: Number
     position: Position
     history: list[Position]
-    configuration: Configuration
-    queues: list[tuple[QueueNumber, Number, int, Number]]
+    last_id: Number
+    declared: tuple[Number, Number, Number]
     transactions: list[tuple[int, int]]
     outcomes: OutcomesMeta
 
 
-SnapshotPart = QueueSnapshot | QueueContent | QueueChange | ForwardTx | ForwardOutcomes | SnapshotEnd
+SnapshotPart = (
+    QueueSnapshot
+    | QueueContent
+    | QueueChange
+    | SnapshotConfiguration
+    | SnapshotQueues
+    | ForwardTx
+    | ForwardOutcomes
+    | SnapshotEnd
+)
+
+
+class Progress(msgspec.Struct, array_like=True, tag=23):
+    """A backup's word that it is alive: it has taken so many parts of a snapshot in this session.
+
+    ``full``: its checkpoints are so far behind that it must be sent nothing more for now.
+    """
+
+    generation: Number
+    session: Number
+    taken: Number
+    full: bool
 
 
 class Promoted(msgspec.Struct, array_like=True, tag=21):
@@ -259,7 +306,10 @@ Peer = (
     | QueueChange
     | ForwardTx
     | ForwardOutcomes
+    | SnapshotConfiguration
+    | SnapshotQueues
     | SnapshotEnd
+    | Progress
     | Handover
     | Promoted
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from ha.pace import LONGEST_REST, Pace
 from ha.queue_guard import QueueGuard
 from ha.replicating_subscription import PAGE
 from ha.session import Session
-from ha.wire import Entries, QueueContent, QueueSnapshot
+from ha.wire import Entries, Progress, QueueContent
 from tests.ha.memory_cluster import MemoryCluster
 from tests.ha.memory_host import text
 from tests.ha.steps import backups_of, declared
@@ -109,29 +111,30 @@ def test_a_ready_member_that_comes_back_behind_is_not_paced() -> None:
 
 def test_a_copy_rests_after_each_portion() -> None:
     """A new store is filled queue by queue: after each full portion twice as long as that took passes."""
-    cluster = declared("q", portion_bytes=500)
+    cluster = declared("q", portion_bytes=20_000)
     primary, name = cluster.primary, backups_of(cluster)[0].name
     cluster.kill(name)
     cluster.run(lambda: len(cluster.coordination.record.ready) == 2)
-    for number in range(4 * PAGE):
+    for number in range(3 * PAGE):
         primary.report(lambda n=number: primary.host.publish("q", f"{n}"))  # type: ignore[misc]
-    cluster.run(lambda: primary.host.answer(f"publish {4 * PAGE - 1}") == "ok")
+    cluster.run(lambda: primary.host.answer(f"publish {3 * PAGE - 1}") == "ok")
     primary.core.log_first = primary.disk.frames[-1].last + 1
-    sent: list[tuple[float, bool]] = []
+    sent: list[float] = []
+    arrived: list[float] = []
 
     def look(source: str, target: str, message: object) -> bool:
-        if target == name and isinstance(message, QueueSnapshot | QueueContent):
-            sent.append((cluster.now, isinstance(message, QueueSnapshot)))
+        if target == name and isinstance(message, QueueContent):
+            sent.append(cluster.now)
+        elif source == name and isinstance(message, Progress) and len(arrived) < len(sent):
+            arrived.append(cluster.now)
         return False
 
     cluster.lose = look
     cluster.start(name, wipe=True)
     cluster.run(cluster.all_ready)
-    asked = [at for at, is_page in sent if is_page]
-    answered = [at for at, is_page in sent if not is_page]
-    assert len(asked) == 5 and len(answered) == 4
-    for page, (began, ended, after) in enumerate(zip(asked, answered, asked[1:], strict=False)):
-        assert after - ended >= 1.99 * (ended - began) > 0, page
+    rests = [after - at for at, after in pairwise(sent)]
+    took = [there - at for at, there in zip(sent, arrived, strict=True)]
+    assert sum(rest >= 2.99 * each > 0 for rest, each in zip(rests, took, strict=False)) >= 7, "150 kB and more"
     cluster.check_agreement()
 
 

@@ -25,13 +25,14 @@ from ha.wire import (
     Missing,
     Refused,
     ResyncBegin,
+    SnapshotConfiguration,
     SnapshotEnd,
     decode,
     encode,
 )
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.steps import answered, backups_of, begin_t, commit, declared, publish, survivors_agree, whole_or_absent
-from txobserver.configuration import Configuration, QueueSpec
+from txobserver.configuration import QueueSpec
 from txobserver.events import Event, TxDecision, TxEnqueue, TxEvent, TxOpen, TxPrepare
 from txobserver.frames import Frame, encode_frame
 from txobserver.ids import Member, Position
@@ -157,7 +158,7 @@ def test_a_follow_that_keeps_what_is_not_there_or_cuts_what_is_applied(jump: int
     heard.goes_on()
 
 
-@pytest.mark.parametrize("answer", [Follow(1, 0, 1, 1), ResyncBegin(1, 0, Configuration(), [], Position(0, 0))])
+@pytest.mark.parametrize("answer", [Follow(1, 0, 1, 1), ResyncBegin(1, 0, [], Position(0, 0))])
 def test_an_answer_to_a_backup_that_has_asked_nothing(answer: Follow | ResyncBegin) -> None:
     """Attachments are numbered from 1; a backup that follows number 0 would follow nobody, for ever."""
     heard = Overheard()
@@ -246,8 +247,7 @@ def test_numbers_that_are_none(message: Any) -> None:
 
 
 def test_configuration_that_is_too_deep() -> None:
-    configuration = Configuration(1, {"q": QueueSpec(1, "q", False, {"argument": "here"})})
-    data = encode(ResyncBegin(1, 1, configuration, [], Position(0, 0)))
+    data = encode(SnapshotConfiguration(1, 1, [QueueSpec(1, "q", False, {"argument": "here"})], [], []))
     assert decode(data)
     with pytest.raises(ValueError, match="deep"):
         decode(data.replace(b"\xa4here", b"\x91" * 5000 + b"\xc0"))
@@ -257,7 +257,7 @@ def test_outcomes_that_are_not_those_of_the_primary() -> None:
     """It is found before the former log is thrown away for the snapshot."""
     known = [Remembered(Kind.BRANCH, 1, b"g", b"%d" % number, True, number, 1) for number in range(3)]
     meta = Outcomes(OutcomesMeta(), known).meta
-    end = SnapshotEnd(1, 1, Position(1, 20), [], Configuration(), [], [], meta)
+    end = SnapshotEnd(1, 1, Position(1, 20), [], 0, (0, 0, 0), [], meta)
     for came in ([], known[:2], [*known[:2], replace(known[2], commit=False)]):
         replicator = QueueReplicator("a", 1, Replica(MemoryBase(), Meta(), {}), lambda effect: None)
         replicator.remember(ForwardOutcomes(1, 1, came))
@@ -281,11 +281,27 @@ def forwarded(*events: TxEvent) -> ForwardTx:
 def test_a_forwarded_transaction_that_cannot_be(message: ForwardTx) -> None:
     """It is found before the former log is thrown away for the snapshot."""
     replicator = QueueReplicator("a", 1, Replica(MemoryBase(), Meta(), {}), lambda effect: None)
-    replicator.forward(message)
-    end = SnapshotEnd(1, 1, Position(1, 20), [], Configuration(), [], [(5, len(message.events))], OutcomesMeta())
     with pytest.raises(SnapshotMismatch):
-        replicator.end(end)
+        replicator.forward(message)
     proper = QueueReplicator("a", 1, Replica(MemoryBase(), Meta(), {}), lambda effect: None)
-    proper.forward(forwarded(TxOpen(5), TxPrepare(5, 0, [])))
-    proper.end(SnapshotEnd(1, 1, Position(1, 20), [], Configuration(), [], [(5, 2)], OutcomesMeta()))
+    proper.forward(forwarded(TxOpen(5)))
+    proper.forward(ForwardTx(1, 1, 5, [(11, TxPrepare(5, 0, []))]))
+    proper.end(SnapshotEnd(1, 1, Position(1, 20), [], 0, (0, 0, 0), [(5, 2)], OutcomesMeta()))
     assert proper.finish() == 20
+
+
+def test_a_snapshot_that_lacks_something() -> None:
+    """A transaction, a part of the configuration or a queue that did not come is found by what the end counts."""
+    for end in (
+        SnapshotEnd(1, 1, Position(1, 20), [], 0, (0, 0, 0), [(5, 2)], OutcomesMeta()),
+        SnapshotEnd(1, 1, Position(1, 20), [], 0, (1, 0, 0), [], OutcomesMeta()),
+        SnapshotEnd(1, 1, Position(1, 20), [], 0, (0, 1, 0), [], OutcomesMeta()),
+        SnapshotEnd(1, 1, Position(1, 20), [], 0, (0, 0, 1), [], OutcomesMeta()),
+    ):
+        replicator = QueueReplicator("a", 1, Replica(MemoryBase(), Meta(), {}), lambda effect: None)
+        with pytest.raises(SnapshotMismatch):
+            replicator.end(end)
+    replicator = QueueReplicator("a", 1, Replica(MemoryBase(), Meta(), {}), lambda effect: None)
+    replicator.configure(SnapshotConfiguration(1, 1, [QueueSpec(1, "q", False, {})], [], []))
+    with pytest.raises(SnapshotMismatch):
+        replicator.end(SnapshotEnd(1, 1, Position(1, 20), [], 1, (1, 0, 0), [], OutcomesMeta()))

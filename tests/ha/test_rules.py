@@ -44,11 +44,11 @@ def test_where_two_logs_part(
     assert common_sequence(theirs, their_tail, ours, our_tail) == common
 
 
-@given(st.lists(st.integers(0, 3), max_size=60), st.integers(0, 3 * PAGE), st.randoms())
+@given(st.lists(st.integers(0, 5), max_size=60), st.integers(0, 3 * PAGE), st.randoms())
 def test_a_walked_queue_is_copied_exactly_whatever_happens_meanwhile(
     script: list[int], count: int, rng: object
 ) -> None:
-    """0 walks, 1 enqueues, 2 removes, 3 sends the live changes."""
+    """0 walks, 1 enqueues, 2 removes, 3 sends the live changes, 4 forgets them and turns back, 5 does so to the end."""
     contents = Contents(MemoryBase(), Meta())
     contents.add_queue(1)
     for place in range(count):
@@ -56,19 +56,25 @@ def test_a_walked_queue_is_copied_exactly_whatever_happens_meanwhile(
     subscription, copy, last = ReplicatingSubscription(1), {}, count
 
     def send() -> None:
-        added, removed = subscription.take_changes()
-        for place, rid, _ in added:
-            assert place not in copy, "sent twice"
-            copy[place] = rid
-        for place in removed:
+        for added, removed in subscription.take_changes(250):
+            assert 1 <= len(added) + len(removed) <= 12
+            for place, rid, _ in added:
+                assert place not in copy, "sent twice"
+                copy[place] = rid
+            for place in removed:
+                del copy[place]
+
+    def walk() -> None:
+        after, through, ids = subscription.next_page(contents)
+        assert all(after < place <= through for place, _ in ids)
+        for place in [place for place in copy if after < place <= through]:
             del copy[place]
+        copy.update(ids)
 
     for step in [*script, 0, 0, 0, 0, 3]:
         if step == 0 and not subscription.live:
             send()
-            after, _, ids = subscription.next_page(contents)
-            assert all(place > after for place, _ in ids)
-            copy.update(ids)
+            walk()
         elif step == 1:
             contents.insert(1, last, last, text("m"))
             subscription.enqueued(last, last, text("m"))
@@ -79,9 +85,14 @@ def test_a_walked_queue_is_copied_exactly_whatever_happens_meanwhile(
             subscription.gone([place])
         elif step == 3:
             send()
+        elif step >= 4:
+            waited = subscription.waiting
+            subscription.turn_back(None if step == 4 else -1)
+            assert not subscription.waiting
+            assert not waited or not subscription.live
     while not subscription.live:
         send()
-        copy.update(subscription.next_page(contents)[2])
+        walk()
     send()
     assert copy == dict(contents.ids(1))
 
@@ -211,7 +222,7 @@ def test_clients_are_not_read_while_checkpoints_are_behind() -> None:
     held, primary.do_writes = primary.do_writes, lambda: None  # type: ignore[method-assign]
     contents = primary.core.replica.contents
     queue = primary.host.number("q")
-    for place in range(1, 11):
+    for place in range(1, 16):
         assert not core.congested
         contents.insert(queue, place, place, text("m"))
     assert core.congested

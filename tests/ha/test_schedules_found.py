@@ -120,14 +120,15 @@ def test_failing_primary_leaves_the_absent() -> None:
 def test_snapshot_with_later_configuration() -> None:
     """P7: what is applied before the end of a snapshot is encoded stands behind that end, and not in it as well."""
     replica, emitted = Replica(MemoryBase(), Meta(), {}), list[Effect]()
-    resync = Resync("b", 1, 1, replica, emitted.append, 1 << 20)
+    resync = Resync("b", 1, 1, replica, emitted.append, 1, 1)
     resync.store_marked(0.0)
     step = queue_step("q", False, {})
     replica.append(1, Configure(1, step.operation, step.name, step.arguments))
     replica.apply(1)
+    resync.progress(1, False, 0.0)
     (end,) = [e.message for e in emitted if isinstance(e, Send) and isinstance(e.message, SnapshotEnd)]
     assert replica.contents.configuration.last_id == 1
-    assert end.position.sequence == 0 and end.configuration.last_id == 0
+    assert end.position.sequence == 0 and end.last_id == 0
 
 
 def test_a_clock_that_jumps_is_no_waiting() -> None:

@@ -43,7 +43,7 @@ class OneDecision(Checker):
 
 
 class Agreement(Checker):
-    """Where a node has applied as much as another, its queues hold the same in the same order."""
+    """Where a node has applied as much as another, its queues hold the same in the same order, and equal marks."""
 
     promise = "P7"
 
@@ -70,6 +70,11 @@ class Agreement(Checker):
                 self.fail(
                     f"{process.name} at {applied} holds {summary.count} messages in {queue.name}, "
                     f"where the stream leads to {queue.as_of(applied.sequence)[0]} or to others"
+                )
+            if summary.mark != queue.mark_as_of(applied.sequence):
+                self.fail(
+                    f"{process.name} at {applied} has {queue.name} marked up to {summary.mark}, where the stream leads "
+                    f"to {queue.mark_as_of(applied.sequence)}"
                 )
             if whole and applied.sequence == reference.end:
                 held = [(place, rid) for place, rid in contents.ids(number)]

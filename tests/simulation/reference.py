@@ -37,7 +37,8 @@ def fingerprint(place: int, rid: int) -> int:
 
 @dataclass
 class ReferenceQueue:
-    """``contents``: place -> (replication id, body). ``changes``: sequences, with (count, digest) after each."""
+    """``contents``: place -> (replication id, body). ``changed_at``: sequences, with (count, digest) after each;
+    ``marked_at``: the same for delivery marks."""
 
     name: str
     number: int
@@ -46,6 +47,13 @@ class ReferenceQueue:
     mark: int = 0
     changed_at: list[int] = field(default_factory=list)
     summaries: list[tuple[int, int]] = field(default_factory=list)
+    marked_at: list[int] = field(default_factory=list)
+    marks: list[int] = field(default_factory=list)
+
+    def mark_as_of(self, sequence: int) -> int:
+        """Up to which place messages might have been handed out after the event at this sequence."""
+        at = bisect_right(self.marked_at, sequence)
+        return self.marks[at - 1] if at else 0
 
     def as_of(self, sequence: int) -> tuple[int, int]:
         """(count, digest) after the event at this sequence."""
@@ -92,6 +100,8 @@ class Reference:
             queue = self.queues.get(event.queue)
             if queue is not None:
                 queue.mark = max(queue.mark, event.place)
+                queue.marked_at.append(sequence)
+                queue.marks.append(queue.mark)
         elif isinstance(event, Configure):
             self._configure(event)
         elif isinstance(event, TxEnqueue | TxDequeue):

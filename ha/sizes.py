@@ -1,0 +1,49 @@
+"""How many bytes things take on the wire and in the log, about; and runs of them that are bounded by that.
+
+Nothing is encoded in one piece that holds the event loop for long: whatever can be many is sent in slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from txobserver.events import Event, Message, Publish, Purge, Settle, TxDequeue, TxEnqueue
+
+OVERHEAD = 100
+"""Bytes that a message or an event is counted for beside its contents."""
+ENTRY = 20
+"""Bytes of a place and a replication id."""
+SETTLED = 10_000
+"""How many messages one event settles at most, outside transactions."""
+
+Item = TypeVar("Item")
+
+
+def message_bytes(message: Message) -> int:
+    """Bytes of a message."""
+    return len(message.body) + len(message.properties) + len(message.routing_key) + OVERHEAD
+
+
+def event_bytes(event: Event) -> int:
+    """Bytes of an event."""
+    if isinstance(event, Publish | TxEnqueue):
+        return message_bytes(event.message) + ENTRY * len(event.queues)
+    if isinstance(event, Settle | TxDequeue):
+        return OVERHEAD + ENTRY * len(event.entries)
+    return OVERHEAD + ENTRY * len(event.spared) if isinstance(event, Purge) else OVERHEAD
+
+
+def slices(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> Iterator[list[Item]]:
+    """The items in order, in runs of at most ``limit`` bytes; a larger item makes a run by itself."""
+    run: list[Item] = []
+    taken = 0
+    for item in items:
+        more = size(item)
+        if run and taken + more > limit:
+            yield run
+            run, taken = [], 0
+        run.append(item)
+        taken += more
+    if run:
+        yield run
