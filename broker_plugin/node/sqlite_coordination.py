@@ -34,7 +34,7 @@ class SqliteCoordination:
     """A coordination store in one SQLite file. Calls block for at most about half a second; use it from one thread.
 
     ``create``: make the file, and its directory entry durable, at the first compare-and-set that expects no record.
-    ``confirm``: what is found when the file is opened, also anew after a failure, is made durable before it is told. Its
+    ``confirm``: what is found when the file is opened, also after a failure, is made durable before it is told. Its
     writer may never have seen its last sync succeed, and a power cut would take back what was acted upon.
     """
 
