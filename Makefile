@@ -4,7 +4,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 COMPILED := build/compiled/.made
 
-.PHONY: help install demo test lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-cluster sim fuzz stress clean
+.PHONY: help install demo test lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-cluster sim mutants fuzz stress clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -88,6 +88,13 @@ SIM_FILE ?=
 sim: $(STAMP) ## Simulated clusters on virtual time: make sim SEEDS=2000 FIRST=0 [SIM_FILE=remembers what is done]
 	@echo "== simulation: $(SEEDS) seeds from $(FIRST), and that of the commit"
 	@$(VENV)/bin/python -m tests.simulation run --seeds $(SEEDS) --first $(FIRST) $(if $(SIM_FILE),--file $(SIM_FILE))
+
+MUTANTS ?= 300
+ONLY ?=
+MUTANTS_SEED := $(or $(SEED),1)
+mutants: $(STAMP) ## Faults put into the product, drawn by seed: make mutants MUTANTS=300 SEED=1 [ONLY=ha/] [OPTIONS=--json]
+	@echo "== mutants: $(MUTANTS) by seed $(MUTANTS_SEED); at least 95 % must die"
+	@$(VENV)/bin/python -m tests.mutants --mutants $(MUTANTS) --seed $(MUTANTS_SEED) $(if $(ONLY),--only $(ONLY)) $(OPTIONS)
 
 EXAMPLES ?= 20000
 SEED := $(or $(SEED),$(shell date +%s))
