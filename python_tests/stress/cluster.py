@@ -14,7 +14,7 @@ from broker_plugin.cli.layout import CONFIG_FILE, COORDINATION_FILE, read_cluste
 from broker_plugin.cli.plan import plan_cluster
 from broker_plugin.node.config import load_config, parse_settings
 from broker_plugin.node.sqlite_coordination import SqliteCoordination
-from ha.coordination import CoordinationError
+from ha.coordination import CoordinationError, Record
 from python_tests.processes import START_SECONDS, LocalCluster
 from python_tests.stress.clock import FakeClock
 from python_tests.stress.disk import SmallDisk
@@ -154,16 +154,24 @@ class StressCluster(LocalCluster):
 
     def in_the_record(self) -> str | None:
         """The node that the coordination record names as primary now."""
+        record = self._read_record()
+        return record.primary.node if record is not None and record.primary is not None else None
+
+    def ready_in_the_record(self) -> list[str]:
+        """The nodes of the ready set now."""
+        record = self._read_record()
+        return [] if record is None else [member.node for member in record.ready]
+
+    def _read_record(self) -> Record | None:
         if not self.record.exists():
             return None  # to open it would make it
         store = SqliteCoordination(self.record, self._identifier)
         try:
-            record = store.read()
+            return store.read()
         except CoordinationError:
             return None
         finally:
             store.close()
-        return record.primary.node if record is not None and record.primary is not None else None
 
     def _status(self, index: int, directory: Path) -> dict[str, Any]:
         try:

@@ -63,6 +63,10 @@ class Proxies:
         """End an impairment; returns how many pieces it hit. Raises NetworkError."""
         return int(self._tell(lift=number)["hits"])
 
+    def reset(self, ways: list[tuple[int, int]]) -> int:
+        """Close every connection that was made on these ways; returns how many. Raises NetworkError."""
+        return int(self._tell(reset=ways)["number"])
+
     def stop(self) -> None:
         """End the process."""
         if self._process is not None:
@@ -98,7 +102,7 @@ class Switchboard:
     def __init__(self) -> None:
         self._imposed: dict[int, _Imposed] = {}
         self._last = 0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], tuple[tuple[int, int], asyncio.StreamWriter]] = {}
 
     async def obey(self, command: dict[str, Any]) -> dict[str, Any]:
         """Carry out one command; returns the answer. Raises OSError, NetworkError."""
@@ -113,6 +117,8 @@ class Switchboard:
             lifted = self._imposed.pop(command["lift"])
             lifted.lifted.set()
             return {"ok": True, "hits": lifted.hits}
+        if "reset" in command:
+            return {"ok": True, "number": self._reset({tuple(way) for way in command["reset"]})}
         return {"ok": True, "number": self._last}
 
     async def _listen(self, link: Link) -> None:
@@ -123,11 +129,17 @@ class Switchboard:
         async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
             assert task is not None
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[task] = (link.way, writer)
+            task.add_done_callback(self._tasks.pop)
             await self._pass_on(link, reader, writer)
 
         await asyncio.start_server(accepted, sock=listening)
+
+    def _reset(self, ways: set[tuple[int, int]]) -> int:
+        made = [writer for way, writer in self._tasks.values() if way in ways]
+        for writer in made:
+            writer.transport.abort()
+        return len(made)
 
     async def _pass_on(self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, until either side ends it. A new one is not made while either way is cut."""

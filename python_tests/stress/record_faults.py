@@ -11,6 +11,8 @@ from python_tests.stress.fault import NodeFault, NotAsTold
 from python_tests.waiting import wait_until
 
 NOTICE_SECONDS = 15.0
+WAYS = [(True, True), (True, False), (False, True), (False, False)]
+"""Whether nodes run meanwhile, and whether the file is removed; else it is damaged"""
 
 
 class LostRecord(NodeFault):
@@ -21,7 +23,7 @@ class LostRecord(NodeFault):
     everyone = True
 
     def begin(self) -> str:
-        running, removed = (self.ground.random.random() < 0.5 for _ in range(2))
+        running, removed = self.ground.random.choice(WAYS)
         if not running and self.kill(self.cluster.names) < self.cluster.count:
             raise LookupError("not every node runs")
         (self._remove if removed else self._damage)()
@@ -49,7 +51,7 @@ class LostRecord(NodeFault):
         with self.cluster.record.open("r+b") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
-            file.write(self.ground.random.randbytes(size))
+            file.write(os.urandom(size))
 
     def _noticed(self) -> bool:
         """Whether no node is primary any more: a lease cannot be renewed in a record that is gone."""

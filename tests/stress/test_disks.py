@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -144,7 +145,7 @@ def test_a_checkpoint_fails_at_its_pages_or_at_its_meta_page_and_is_not_there(
 def value_in(state: Path) -> bytes:
     """As of the last checkpoint that is there."""
     with lmdb.open(str(state), readonly=True, lock=False) as env, env.begin() as txn:
-        return bytes(txn.get(b"key"))
+        return bytes(txn.get(b"key", default=b""))
 
 
 def without_a_compiler(*names: str) -> None:
@@ -154,7 +155,7 @@ def without_a_compiler(*names: str) -> None:
 def test_without_a_compiler_it_is_refused_if_named_and_left_out_if_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(syncs.shutil, "which", without_a_compiler)
+    monkeypatch.setattr(shutil, "which", without_a_compiler)
     missing = impossible(["slow-disk", "failed-sync", "kill"], "none")
     assert sorted(missing) == ["failed-sync", "slow-disk"] and "a C compiler" in missing["slow-disk"]
     options = Options(tmp_path)

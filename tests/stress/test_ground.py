@@ -194,6 +194,28 @@ def test_what_a_proxy_holds_back_comes_when_the_cut_is_over() -> None:
         network.close()
 
 
+def test_connections_of_a_proxy_are_reset_and_others_are_not() -> None:
+    network = Proxied(3)
+    here, there = network.route(0, 1, PORT + 1), network.route(0, 2, PORT + 2)
+    network.start_proxies()
+    try:
+        with (
+            echoing(network, 3),
+            socket.create_connection(here, ROUND_TRIP_SECONDS) as hit,
+            socket.create_connection(there, ROUND_TRIP_SECONDS) as spared,
+        ):
+            for each in (hit, spared):
+                each.sendall(b"one")
+                assert each.recv(3) == b"one"
+            assert network.reset(1, 0) == 1
+            with contextlib.suppress(ConnectionResetError):
+                assert hit.recv(3) == b""
+            spared.sendall(b"two")
+            assert spared.recv(3) == b"two"
+    finally:
+        network.close()
+
+
 def test_nothing_can_be_done_to_plain_loopback() -> None:
     with pytest.raises(NetworkError):
         Network().impose(Impairment(both(0, 1), loss=1.0))
