@@ -263,6 +263,11 @@ class Connection:
             self._output_bytes = 0
         return data
 
+    def forget_output(self) -> None:
+        """What waits to be sent is sent no more. Only before the end: a client misses answers then."""
+        self._output = []
+        self._output_bytes = 0
+
     def set_writable(self, writable: bool) -> None:
         """Whether the client takes what is sent to it; if not, it gets no deliveries, and is not read either."""
         if writable != self.writable:

@@ -127,6 +127,7 @@ class AmqpProtocol(GuardedProtocol):
 
     def _flush(self) -> None:
         self._flushing = False
+        self._server.before_input()
         connection, transport = self.connection, self._transport
         if connection is None or transport is None:
             return
@@ -151,7 +152,8 @@ class AmqpProtocol(GuardedProtocol):
 class AmqpServer:
     """Serves a broker's clients. ``start`` listens itself; a node shell may use ``connection_factory`` instead.
 
-    ``before_input`` is called before what a client sends is taken, so that a broker that may serve no more can say so.
+    ``before_input`` is called before what a client sends is taken, and before what it is told is sent, so that a broker
+    that may serve no more can say so.
     ``on_activity`` is called whenever a client has asked something of the broker, so that the ledger is looked after.
     """
 
@@ -223,6 +225,12 @@ class AmqpServer:
         self.paused = False
         for protocol in self._protocols:
             protocol.read_on()
+
+    def forget_output(self) -> None:
+        """What no client has been sent yet is told to nobody (``stale_answers_of_a_primary_that_woke_up``)."""
+        for protocol in self._protocols:
+            if protocol.connection is not None:
+                protocol.connection.forget_output()
 
     def block(self, reason: str | None) -> None:
         """Take no more publishes for this reason (None: take them again); clients are told."""

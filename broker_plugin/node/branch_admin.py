@@ -100,6 +100,8 @@ class BranchAdmin:
             raise Refusal(error)
 
     def _check_active(self) -> None:
+        """Also after the process was stopped for a while: what it holds may be of a reign that is over."""
+        self._shell.look_at_clock()
         if not self._broker.active:
             record = self._core.record
             primary = record.primary.node if record and record.primary else None

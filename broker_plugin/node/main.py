@@ -29,7 +29,7 @@ from broker_plugin.node.proxy import FrontDoor, PassOn, Refuse, Serve, Verdict
 from broker_plugin.node.record_thread import RecordThread
 from broker_plugin.node.shell import Shell, wall_ms
 from broker_plugin.node.status import commit_point, queue_names, status, transactions
-from broker_plugin.node.wiring import FAREWELL, Parts, release, restored, wire
+from broker_plugin.node.wiring import FAREWELL, Parts, amqp_server, release, restored, wire
 from ha.node_core import NodeCore
 from ha.node_state import ACTIVE
 from ha.wire import WIRE_VERSION, Hello
@@ -38,6 +38,8 @@ from txobserver.store import StoreError
 
 log = logging.getLogger("txha.node")
 SWITCH_INTERVAL = 0.0005
+FIRST_SESSION_BITS = 61
+"""A process numbers its attachments from a random number on: messages of a former one's are never taken for its own."""
 
 
 def run_node(config: NodeConfig) -> int:
@@ -165,10 +167,11 @@ class Node:
             RecordThread(self._coordination, self.guard, give_up=self._coordination.give_up),
             self._fail,
             self.readers.accept,
+            first_session=secrets.randbits(FIRST_SESSION_BITS),
         )
         self.core, self.shell, self.records, self.links = self.parts
         self.shell.on_turn = self._after_turn
-        self.amqp = AmqpServer(self.guard, broker, self._amqp_settings(), before_input=self.shell.look_at_clock)
+        self.amqp = amqp_server(self.parts, self.guard, broker, self._amqp_settings())
         await self.links.start(config.peer.host, config.peer.port)
         self._server = await self.guard.create_server(
             lambda: FrontDoor(self.guard, self._decide, self._waiting), config.amqp.host, config.amqp.port, backlog=1024
@@ -204,6 +207,7 @@ class Node:
 
     def _decide(self) -> Verdict:
         """What becomes of a client's connection."""
+        self.shell.look_at_clock()
         core = self.core
         if core.state == ACTIVE and core.primary and core.primary.serving:
             return Serve(self.amqp.connection_factory)
@@ -240,9 +244,11 @@ class Node:
         self._ended.set()
 
     async def _status(self, arguments: dict[str, Any]) -> Any:
+        self.shell.look_at_clock()
         return status(self.core, self._config.name)
 
     async def _transactions(self, arguments: dict[str, Any]) -> Any:
+        self.shell.look_at_clock()
         return transactions(self.core)
 
     async def _promote(self, arguments: dict[str, Any]) -> Any:

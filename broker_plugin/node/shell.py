@@ -81,6 +81,7 @@ class Shell:
         self.core = core
         self.links: Links | None = None
         self.on_turn: Callable[[], None] = lambda: None
+        self.on_overslept: Callable[[], None] = lambda: None
         self._store = store
         self._records = records
         self._poll_every = poll_every
@@ -128,6 +129,8 @@ class Shell:
     def _look_and_tell(self, call: Callable[[], None]) -> None:
         if self.core.overslept(self._now()):
             self._records.wait(PATIENCE)
+            if self.core.overslept(self._now()):
+                self.on_overslept()
         self._tell(self.core.look_at_clock, call)
 
     def _tell(self, clock: Callable[[float, int], None], call: Callable[[], None]) -> None:
@@ -162,7 +165,8 @@ class Shell:
     # -- turns
 
     def look_at_clock(self) -> None:
-        """Before anything of a client is taken: a process that has been stopped may have lost its lease meanwhile."""
+        """Before anything of a client is taken, and before anything is sent to it: a process that has been stopped may
+        have lost its lease meanwhile, and another primary has gone on."""
         if self.core.overslept(self._now()):
             self.report(lambda: None)
 

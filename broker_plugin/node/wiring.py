@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
+from broker_plugin.amqp.server import AmqpServer
+from broker_plugin.amqp.settings import AmqpSettings
+from broker_plugin.embedded.broker import Broker
 from broker_plugin.guard import Guard
 from broker_plugin.node.links import Links, OnReader, PeerAddress
 from broker_plugin.node.record_thread import RecordThread
@@ -63,6 +66,13 @@ def wire(
     core.wake = shell.due
     links = shell.links = Links(guard, hello, peers, shell.on_link, shell.on_message, on_reader)
     return Parts(core, shell, records, links)
+
+
+def amqp_server(parts: Parts, guard: Guard, broker: Broker, settings: AmqpSettings) -> AmqpServer:
+    """The server of this node's clients, which tells them nothing when its lease may be another's."""
+    server = AmqpServer(guard, broker, settings, before_input=parts.shell.look_at_clock)
+    parts.shell.on_overslept = server.forget_output
+    return server
 
 
 async def release(parts: Parts) -> None:
