@@ -34,6 +34,7 @@ CRASH_POINTS: dict[str, str] = {
     "recover.plan-written": "`txha recover --apply` has written its plan, and done nothing yet",
     "recover.part-set-aside": "it has renamed a part of a damaged store, others may follow",
     "recover.action-done": "it has carried out one action of its plan, others may follow",
+    "discard.part-set-aside": "`txha discard` has renamed a part of a store, others may follow",
     "settle.branch-settled": "`txha recover --settle` has settled one branch, others may follow",
     "settle.noted": "it has noted in its plan how branches have ended",
     "settle.recovered": "the recovery runs are over, and what became of the branches is not noted yet",

@@ -23,7 +23,7 @@ from recovery.crash_points import crash_point
 from recovery.files import explain
 from recovery.identity import FORMAT_VERSION, Identity, lock_directory
 from recovery.lmdb_state import read_meta
-from recovery.segment import segment_firsts
+from recovery.node_log import NodeLog
 from recovery.store import check_parts, make_store
 from txobserver.store import Meta, StoreError
 
@@ -87,7 +87,7 @@ def make_empty(directory: Path, cluster: str, node: str, cluster_id: str) -> Ide
 
 def holds_nothing(directory: Path) -> bool:
     """Whether nothing was ever written to the store in this directory, if there is one. Raises StoreError."""
-    return not segment_firsts(directory / "log") and read_meta(directory) == Meta()
+    return NodeLog(directory).tail() is None and read_meta(directory) == Meta()
 
 
 def identity_in_record(

@@ -112,7 +112,8 @@ def _refuse_another(into: Path) -> None:
     there = [part for part in PARTS if (into / part).exists()]
     if there:
         raise StoreError(
-            f"{into} holds a store already ({', '.join(there)}); set it aside, or choose another directory"
+            f"{into} holds a store already ({', '.join(there)}); give it up with `txha discard`, or choose another "
+            "directory"
         )
 
 

@@ -13,6 +13,7 @@ from broker_plugin.cli import dtx
 from broker_plugin.cli.archive import archive
 from broker_plugin.cli.asking import BadArgument, Dir, Json, best_node, node_entry, node_status
 from broker_plugin.cli.audit import audit
+from broker_plugin.cli.discard import discard
 from broker_plugin.cli.init import init
 from broker_plugin.cli.layout import ClusterError, read_cluster
 from broker_plugin.cli.parent import end_with
@@ -36,6 +37,7 @@ app.add_typer(dtx.app, name="dtx")
 app.command()(init)
 app.command()(stress)
 app.command()(recover)
+app.command()(discard)
 app.command()(rebuild)
 app.command()(archive)
 app.command()(spark_package)

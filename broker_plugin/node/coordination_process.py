@@ -175,7 +175,7 @@ def answer(store: SqliteCoordination, request: Request) -> Reply:
 def main(path: str, cluster: str) -> None:
     """Answer until there is nobody who asks."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    store = SqliteCoordination(Path(path), cluster)
+    store = SqliteCoordination(Path(path), cluster, confirm=True)
     for line in sys.stdin.buffer:
         reply = answer(store, msgspec.json.decode(line, type=Request))
         try:

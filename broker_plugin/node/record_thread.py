@@ -98,7 +98,12 @@ class RecordThread:
 
         change = self._calls.submit(self._coordination.compare_and_set, expected, record)
         self._changes[change] = done
-        self._guard.when_done(asyncio.wrap_future(change, loop=self._guard.loop), lambda f: self._answer(change))
+
+        def answered(future: asyncio.Future[Any]) -> None:
+            future.exception()  # looked at, or asyncio calls it forgotten, and the guard ends the node for it
+            self._answer(change)
+
+        self._guard.when_done(asyncio.wrap_future(change, loop=self._guard.loop), answered)
 
     def wait(self, seconds: float) -> None:
         """Deliver the answers to changes that are on their way at once, if they come within so many seconds."""

@@ -34,12 +34,15 @@ class SqliteCoordination:
     """A coordination store in one SQLite file. Calls block for at most about half a second; use it from one thread.
 
     ``create``: make the file, and its directory entry durable, at the first compare-and-set that expects no record.
+    ``confirm``: what is found when the file is opened, also after a failure, is made durable before it is told. Its
+    writer may never have seen its last sync succeed, and a power cut would take back what was acted upon.
     """
 
-    def __init__(self, path: Path, cluster: str, create: bool = False) -> None:
+    def __init__(self, path: Path, cluster: str, create: bool = False, confirm: bool = False) -> None:
         self._path = path
         self._cluster = cluster
         self._create = create
+        self._confirm = confirm
         self._connection: sqlite3.Connection | None = None
         self._opened: tuple[int, int] = (0, 0)
         """Device and inode of the file that is open"""
@@ -74,6 +77,7 @@ class SqliteCoordination:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+            self._check_still_there()  # if it is not, nobody else will read what was stored
         except FAILURES as error:
             raise self._failed(error) from error
         return stored
@@ -89,6 +93,7 @@ class SqliteCoordination:
         if self._connection is not None:
             self._check_still_there()
             return self._connection
+        there = self._inode()
         try:
             connection = self._connect("rw")
         except sqlite3.OperationalError:
@@ -104,10 +109,13 @@ class SqliteCoordination:
                 raise CoordinationError(
                     f"{self._path} has format version {found}; this version of txha reads {FORMAT_VERSION}"
                 )
+            if self._confirm:
+                _write_unchanged(connection)
         except BaseException:
             connection.close()
             raise
-        self._connection, self._opened = connection, self._inode()
+        self._connection, self._opened = connection, there
+        self._check_still_there()
         return connection
 
     def _found(self) -> sqlite3.Connection:
@@ -174,6 +182,15 @@ class SqliteCoordination:
 
 def _format_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _write_unchanged(connection: sqlite3.Connection) -> None:
+    """A transaction that changes nothing, and is synced like any other: with it, so is all before it.
+
+    SQLite writes the page of the version even if that stays what it is. The journal that comes and goes makes the
+    directory dirty, so that the removal of the last one is synced with it.
+    """
+    connection.execute(f"PRAGMA user_version={FORMAT_VERSION}")
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:

@@ -16,9 +16,10 @@ from typing import Any
 import msgspec
 
 from ha.coordination import CasConflict, Coordination, CoordinationError
+from recovery.aside import set_aside
 from recovery.crash_points import crash_point
 from recovery.files import REAL_FILES, explain
-from recovery.identity import FILE, lock_directory, read_identity
+from recovery.identity import lock_directory, read_identity
 from recovery.planner.plan import Action, SetAside, SetRecordAside, WriteRecord
 from txobserver.store import StoreDamaged, StoreError
 
@@ -27,8 +28,6 @@ JOURNAL = "unfinished-recovery.json"
 KEPT = "recovery"
 """Then it is called ``recovery-1.json`` and so on."""
 ASIDE = "set-aside"
-PARTS = ("log", "state", FILE)
-"""What a store consists of, in the order in which it is set aside: while its identity is there, it is not finished."""
 
 
 class Journal(msgspec.Struct, frozen=True):
@@ -167,23 +166,7 @@ def _set_aside(action: SetAside, directory: Path) -> None:
         identity = None
     if identity is not None and action.incarnation and identity.incarnation != action.incarnation:
         return  # a new store has taken its place
-    there = [part for part in PARTS if (directory / part).exists()]
-    if not there:
-        return
-    aside = _aside(directory, there)
-    aside.mkdir(exist_ok=True)
-    for part in there:
-        (directory / part).rename(aside / part)
-        crash_point("recover.part-set-aside")
-    REAL_FILES.sync_directory(aside)
-    REAL_FILES.sync_directory(directory)
-
-
-def _aside(directory: Path, parts: list[str]) -> Path:
-    """A new directory, or the last one, if somebody was killed while he filled it with the same store."""
-    following = _next(directory, ASIDE, "")
-    last = directory / f"{ASIDE}-{int(following.name.rpartition('-')[2]) - 1}"
-    return last if last.exists() and not any((last / part).exists() for part in parts) else following
+    set_aside(directory, ASIDE, lambda: _next(directory, ASIDE, "").name, "recover.part-set-aside")
 
 
 def _next(directory: Path, stem: str, suffix: str) -> Path:

@@ -146,16 +146,26 @@ def test_a_locked_store_fails_and_does_not_hang(tmp_path: Path) -> None:
     assert store.compare_and_set(1, record()).version == 2
 
 
-def test_store_forgets_removal(tmp_path: Path) -> None:
-    """A removal that was reported is on disk: between the write of the record and the report stands a sync of it."""
-    code = (
-        "import sys, os; from pathlib import Path\n"
-        "from tests.node.test_sqlite_coordination import *\n"
-        "store = SqliteCoordination(Path(sys.argv[1]), 'c', create=True)\n"
-        "store.compare_and_set(0, record(1, A, B)); os.write(1, b'REPORTED'); store.compare_and_set(1, record(1, A))\n"
-        "os.write(1, b'REPORTED')\n"
-    )
+def test_a_file_that_is_replaced_while_a_change_is_made_has_not_taken_it(tmp_path: Path) -> None:
+    """What was stored went into a file that nobody else reads: the outcome is unknown."""
+    store = SqliteCoordination(tmp_path / "r", "c", create=True)
+    store.compare_and_set(0, record())
+    assert store._connection is not None
+
+    def replace(statement: str) -> None:
+        if statement == "COMMIT":
+            (tmp_path / "r").rename(tmp_path / "old")
+
+    store._connection.set_trace_callback(replace)
+    with pytest.raises(CoordinationError, match="removed or replaced"):
+        store.compare_and_set(1, record())
+    assert store.read() is None
+
+
+def steps_of(tmp_path: Path, code: str) -> list[str]:
+    """What a process does to the coordination file, by its system calls; ``code`` has the file's path as argument."""
     trace = tmp_path / "trace"
+    code = f"import sys, os; from pathlib import Path\nfrom tests.node.test_sqlite_coordination import *\n{code}"
     command = ["strace", "-f", "-y", "-o", str(trace), "-e", "trace=pwrite64,write,fdatasync,fsync,unlink"]
     subprocess.run([*command, sys.executable, "-c", code, str(tmp_path / "r")], check=True, cwd=ROOT)
     steps = []
@@ -170,7 +180,43 @@ def test_store_forgets_removal(tmp_path: Path) -> None:
             steps.append("directory synced")
         elif "REPORTED" in line:
             steps.append("reported")
+    return steps
+
+
+DURABLY = ["written", "synced", "journal gone", "directory synced", "reported"]
+
+
+def test_store_forgets_removal(tmp_path: Path) -> None:
+    """A removal that was reported is on disk: between the write of the record and the report stands a sync of it."""
+    steps = steps_of(
+        tmp_path,
+        "store = SqliteCoordination(Path(sys.argv[1]), 'c', create=True)\n"
+        "store.compare_and_set(0, record(1, A, B)); os.write(1, b'REPORTED'); store.compare_and_set(1, record(1, A))\n"
+        "os.write(1, b'REPORTED')\n",
+    )
     last = steps[steps.index("reported") + 1 :]
     last = last[last.index("written") :]
-    order = [last.index(step) for step in ("written", "synced", "journal gone", "directory synced", "reported")]
+    order = [last.index(step) for step in DURABLY]
     assert order == sorted(order), last
+
+
+def test_what_a_node_finds_is_on_the_disk_before_it_is_told(tmp_path: Path) -> None:
+    """Its writer may have been killed before its last sync, or never have seen it succeed. Others only look."""
+    store = SqliteCoordination(tmp_path / "r", "c", create=True)
+    kept = store.compare_and_set(0, record(1, A, B))
+    store.close()
+    read = "store = SqliteCoordination(Path(sys.argv[1]), 'c'{}); store.read(); os.write(1, b'REPORTED'); store.read()"
+    steps = steps_of(tmp_path, read.format(", confirm=True"))
+    assert steps[steps.index("written") :] == DURABLY, "and once only"
+    assert steps_of(tmp_path, read.format("")) == ["reported"]
+    assert store.read() == kept
+
+
+def test_the_process_that_a_node_asks_confirms_what_it_finds(tmp_path: Path) -> None:
+    SqliteCoordination(tmp_path / "r", "c", create=True).compare_and_set(0, record(1, A, B))
+    steps = steps_of(
+        tmp_path,
+        "from broker_plugin.node.coordination_process import CoordinationProcess\n"
+        "store = CoordinationProcess(Path(sys.argv[1]), 'c'); store.read(); os.write(1, b'REPORTED'); store.close()\n",
+    )
+    assert steps[steps.index("written") :] == DURABLY

@@ -10,9 +10,9 @@ from typing import Any
 from broker_plugin.cli.layout import cluster_id
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
+from recovery.aside import PARTS
 from recovery.dtx.methods import XidFields
 from recovery.pipeline.archive.lake import Lake
-from recovery.planner.apply import PARTS
 from recovery.segment import segment_firsts, segment_path
 from tests.amqp.dtx_client import DtxChannel
 from tests.processes.crashed import status_of, txha

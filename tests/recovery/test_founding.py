@@ -84,6 +84,9 @@ def test_an_empty_joiner_does_not_found_its_old_cluster_again(tmp_path: Path) ->
     to be copied to. Under the same identity its cluster would be founded a second time, in the same generation."""
     record = found(tmp_path / "a", "cluster", "a", MemoryCoordination())
     make_empty(tmp_path / "b", "cluster", "b", record.cluster_id)
+    waiting = open_store(tmp_path / "b", Posts(), node="b")
+    assert list(waiting.suffix()) == []
+    waiting.close()
     anew = found(tmp_path / "b", "cluster", "b", MemoryCoordination())
     assert anew.cluster_id != record.cluster_id
     with pytest.raises(StoreError, match="another cluster"):

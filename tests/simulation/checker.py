@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ha.coordination import Record
 from tests.simulation.book import Attempt
 from tests.simulation.reference import Change
-from tests.simulation.truth import Broken, Truth
+from tests.simulation.truth import Truth
 from txobserver.events import DtxPrepare, TxPrepare
 from txobserver.ids import Member, Position
 from txobserver.outcomes import Outcome
@@ -28,7 +28,7 @@ class Checker:
 
     def fail(self, text: str) -> None:
         """The promise is broken."""
-        raise Broken(self.promise, text)
+        self.truth.fail(self.promise, text)
 
     def changed(self, change: Change) -> None:
         """The one stream has gone on by an event, with these changes of queues."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from ha.coordination import first_record
 from ha.node_state import ACTIVE
 from ha.settings import Settings
 from tests.simulation.book import Book
 from tests.simulation.checkers import CHECKERS
 from tests.simulation.coordination import SimCoordination
-from tests.simulation.disk import Disk
+from tests.simulation.disk import SPEEDS, Disk
+from tests.simulation.loop import MachineClock
 from tests.simulation.network import Network
 from tests.simulation.process import Process
 from tests.simulation.truth import Truth
@@ -20,6 +22,7 @@ from txobserver.store import StoreError
 if TYPE_CHECKING:
     from tests.simulation.client_link import ClientLink
 
+CLUSTER_ID = "5eed" * 8
 CLOCK_DRIFT = 0.01
 """How much faster or slower than true time a machine's clock may run, as a fraction"""
 
@@ -39,35 +42,36 @@ class Cluster:
         self.links: list[ClientLink] = []
         self._chance = world.chance("cluster")
         self._incarnations = 0
-        self._clocks = {}
+        self.checkpoint_seconds = world.chance("checkpoints").choice(SPEEDS)
+        self._clocks: dict[str, MachineClock] = {}
         self.disks: dict[str, Disk] = {}
         self.processes: dict[str, Process] = {}
         names = list("abcdefg"[:size])
         for name in names:
-            self._clocks[name] = self._chance.uniform(0, 1000), 1 + self._chance.uniform(-CLOCK_DRIFT, CLOCK_DRIFT)
+            offset, rate = self._chance.uniform(0, 1000), 1 + self._chance.uniform(-CLOCK_DRIFT, CLOCK_DRIFT)
+            self._clocks[name] = MachineClock(world, offset, rate)
             self.new_disk(name)
         self.truth = Truth(self, self.book)
         self.truth.watch([checker(self.truth) for checker in CHECKERS])
         self.coordination = SimCoordination(world, self.truth.record_changed)
-        self.network = Network(world, names, self.processes.get)
+        self.coordination.record = first_record(self.name, CLUSTER_ID, self.disks[names[0]].member)
+        self.network = Network(world)
         for name in names:
             self.start(name)
 
     def new_disk(self, name: str) -> None:
         """An empty disk for a node that is down."""
         self._incarnations += 1
-        self.disks[name] = Disk(self.world, name, self._incarnations)
+        self.disks[name] = Disk(self.world, name, self._incarnations, CLUSTER_ID, self.checkpoint_seconds)
 
     def start(self, name: str) -> StoreError | None:
         """Start a node that is down; returns why its store cannot be opened, if it cannot."""
         self.starts += 1
-        offset, rate = self._clocks[name]
         try:
-            self.processes[name] = Process(self, self.disks[name], offset, rate)
+            self.processes[name] = Process(self, self.disks[name], self._clocks[name])
         except StoreError as error:
             self.world.say(name, f"does not start: {error}")
             return error
-        self.network.process_started(name)
         self.world.say(name, f"starts at {self.processes[name].core.replica.tail}")
         return None
 
@@ -75,7 +79,7 @@ class Cluster:
         """SIGKILL, or a power cut, which also takes what was not synced."""
         process = self.processes.pop(name)
         process.end()
-        self.network.process_ended(process)
+        self.network.process_ended(process.loop, power)
         for link in [each for each in self.links if each.process is process]:
             link.process_ended()
         if power:

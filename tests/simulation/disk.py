@@ -1,113 +1,174 @@
 """One node's disk and the store on it: the product's own log on fake files, and a base that a checkpoint changes whole.
 
-The store's writers, one for the log and one for checkpoints, do one thing at a time, in order and in virtual time. A
-crash finds each of them before, after, or in the middle of what it was doing.
+The store's writers, one for the log and one for checkpoints, do one thing at a time, in order, each in its own virtual
+time. A crash finds each of them before, after, or in the middle of what it was doing.
 """
 
 from __future__ import annotations
 
 import contextlib
+import random
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from broker_plugin.guard import Guard
 from recovery.log import Log
 from recovery.segment import SegmentInfo
 from recovery.store import Store
-from recovery.worker import Report
+from recovery.worker import Job, Report, carry_out
 from tests.simulation.fake_files import Crashed, FakeFiles
+from tests.simulation.loop import SimLoop
 from tests.simulation.world import World
-from txobserver.ids import Member
-from txobserver.store import MemoryBase, StoreError
+from txobserver.ids import Member, Position
+from txobserver.store import Checkpoint, MemoryBase, StoreError
 
 DIRECTORY = Path("log")
 SEGMENT_BYTES = 3000
+SPEEDS = ((0.0003, 0.003), (0.0003, 0.003), (0.005, 0.05), (0.05, 0.4))
+"""Shortest and longest time that a checkpoint takes, of the machines of one run"""
+LONGEST = 1.0
+"""Seconds that an operation of the log takes at most, however slow the disk is"""
+
+
+class WatchedFiles(FakeFiles):
+    """``undone`` counts what may have taken away something that was durable."""
+
+    undone = 0
+
+    def crash(self, chance: random.Random) -> None:
+        self.undone += 1
+        super().crash(chance)
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        self.undone += 1
+        super().truncate(descriptor, size)
+
+    def remove(self, path: Path) -> None:
+        self.undone += 1
+        super().remove(path)
+
+
+class SimBase(MemoryBase):
+    """The model of LMDB: a checkpoint is there as a whole, or not at all. ``fails``: the disk takes none."""
+
+    fails = False
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        if self.fails:
+            raise StoreError("the queue state failed: Input/output error")
+        super().write(checkpoint)
 
 
 class Disk:
-    """What survives the end of a process. ``slowness`` multiplies the time that everything takes."""
+    """What survives the end of a process. ``slowness`` multiplies the time that the log takes, ``checkpoint_seconds``
+    are the shortest and the longest time that a checkpoint takes."""
 
-    def __init__(self, world: World, name: str, incarnation: int) -> None:
+    def __init__(
+        self, world: World, name: str, incarnation: int, cluster_id: str, checkpoint_seconds: tuple[float, float]
+    ) -> None:
         self.member = Member(name, f"{name}{incarnation}")
+        self.cluster_id = cluster_id
         self.world = world
         self.chance = world.chance(f"disk/{name}/{incarnation}")
-        self.files = FakeFiles(lambda: world.now)
-        self.base = MemoryBase()
+        self.files = WatchedFiles(lambda: world.now)
+        self.base = SimBase()
         self.slowness = 1.0
+        self.checkpoint_seconds = checkpoint_seconds
         self.damaged = False
+        self._whole = -1, Position(0, 0), 0
 
     def last_durable(self) -> tuple[int, int]:
-        """(generation, sequence) that this disk certainly holds everything up to."""
+        """(generation, sequence) of the last event that is on this disk."""
         applied = self.base.meta.applied
         return max(self.files.last_durable(), (applied.generation, applied.sequence), key=lambda each: each[1])
 
     def holds(self, generation: int, sequence: int) -> bool:
-        """Whether the event of this generation at this sequence is on this disk, in its log or in what it led to."""
-        applied = self.base.meta.applied
-        if not self.base.meta.resyncing and sequence <= applied.sequence:
-            return any(
-                start.generation == generation and start.sequence <= sequence for start in self.base.meta.history
-            )
-        return self.files.generation_at(sequence) == generation
+        """Whether this disk leads to the event of this generation at this sequence: by its checkpoint, and by every
+        event of the log behind that."""
+        meta = self.base.meta
+        if meta.resyncing:
+            return False
+        if sequence <= meta.applied.sequence:
+            starts = [start.sequence for start in meta.history]
+            at = bisect_right(starts, sequence) - 1
+            return at >= 0 and meta.history[at].generation == generation
+        return self.files.generation_at(sequence) == generation and self._is_whole(meta.applied, sequence)
 
-    def latency(self) -> float:
-        """How long the next operation takes: mostly a millisecond or two, at times much longer."""
+    def _is_whole(self, applied: Position, sequence: int) -> bool:
+        """Whether the log holds every event from the checkpoint up to there; what has been looked at is remembered."""
+        undone, since, known = self._whole
+        if undone != self.files.undone or since != applied or known < applied.sequence:
+            known = applied.sequence
+        while known < sequence and self.files.generation_at(known + 1) is not None:
+            known += 1
+        self._whole = self.files.undone, applied, known
+        return known >= sequence
+
+    def log_latency(self) -> float:
+        """How long the log's next operation takes: mostly a millisecond or two, at times much longer."""
         usual = self.chance.uniform(0.0003, 0.003)
-        return min(1.0, self.slowness * (usual if self.chance.random() < 0.98 else usual * 40))
+        return min(LONGEST, self.slowness * (usual if self.chance.random() < 0.98 else usual * 40))
+
+    def checkpoint_latency(self) -> float:
+        """How long the next checkpoint takes."""
+        return self.chance.uniform(*self.checkpoint_seconds)
 
 
-@dataclass
-class Job:
+class Task(NamedTuple):
     """Something that a writer is asked to do."""
 
-    work: Callable[[], None]
+    job: Job
     done: Report
 
 
 class Writer:
-    """Does jobs in order, each in its own time."""
+    """Carries jobs out in order, each in its own time, as the thread of ``recovery.worker`` does."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, loop: SimLoop, guard: Guard, disk: Disk, latency: Callable[[], float]) -> None:
+        self._loop = loop
+        self._guard = guard
         self._disk = disk
-        self._jobs: deque[Job] = deque()
-        self._ended = False
+        self._latency = latency
+        self._tasks: deque[Task] = deque()
 
-    def submit(self, work: Callable[[], None], done: Report) -> None:
+    def submit(self, job: Job, done: Report) -> None:
         """Do this after all before it."""
-        self._jobs.append(Job(work, done))
-        if len(self._jobs) == 1:
-            self._disk.world.after(self._disk.latency(), self._finish)
+        self._tasks.append(Task(job, done))
+        if len(self._tasks) == 1:
+            self._loop.thread(self._latency(), self._finish)
 
     def crash(self) -> None:
         """The process ends: what is under way may be done in part."""
-        self._ended = True
         chance = self._disk.chance
-        if self._jobs and chance.random() < 0.7:
+        if self._tasks and chance.random() < 0.7:
             self._disk.files.steps_to_crash = chance.randint(0, 4)
-            with contextlib.suppress(Crashed, StoreError):
-                self._jobs[0].work()
+            with contextlib.suppress(Crashed):
+                carry_out(self._tasks[0].job)
             self._disk.files.steps_to_crash = None
+        self._tasks.clear()
 
     def _finish(self) -> None:
-        if self._ended:
-            return
-        job, outcome = self._jobs[0], None
-        try:
-            job.work()
-        except StoreError as error:
-            outcome = error
-        self._jobs.popleft()
-        if self._jobs:
-            self._disk.world.after(self._disk.latency(), self._finish)
-        job.done(outcome)
+        task = self._tasks.popleft()
+        outcome = carry_out(task.job)
+        if self._tasks:
+            self._loop.thread(self._latency(), self._finish)
+        self._guard.call_soon_threadsafe(lambda: task.done(outcome))
 
 
 class SimStore(Store):
-    """The product's store on such a disk. Raises StoreError where the log is damaged."""
+    """The product's store on such a disk. Raises StoreError where the log is damaged.
 
-    def __init__(self, disk: Disk, retention: float) -> None:
-        self._writers = Writer(disk), Writer(disk)
+    ``undoing`` is told when something that the store holds is about to go, and what stays.
+    """
+
+    def __init__(
+        self, disk: Disk, loop: SimLoop, guard: Guard, retention: float, undoing: Callable[[int], None]
+    ) -> None:
+        self._undoing = undoing
+        self._writers = Writer(loop, guard, disk, disk.log_latency), Writer(loop, guard, disk, disk.checkpoint_latency)
         super().__init__(
             disk.member,
             disk.base,
@@ -116,6 +177,19 @@ class SimStore(Store):
             lambda: disk.world.now - retention,
         )
 
+    def truncate(self, last: int, tail: Position, done: Report) -> None:
+        self._undoing(last)
+        super().truncate(last, tail, done)
+
+    def reset(self, before: Position, done: Report) -> None:
+        self._undoing(0)
+        super().reset(before, done)
+
+    def checkpoint(self, checkpoint: Checkpoint, done: Report) -> None:
+        if checkpoint.meta.resyncing:
+            self._undoing(0)
+        super().checkpoint(checkpoint, done)
+
     def crash(self) -> None:
         """The process ends."""
         for writer in self._writers:
@@ -123,3 +197,5 @@ class SimStore(Store):
 
     def _describe(self, first: int) -> SegmentInfo:
         return SegmentInfo("simulated", *self.member, first, 0)
+
+

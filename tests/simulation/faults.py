@@ -298,7 +298,7 @@ def clock_jump(cluster: Cluster, chance: random.Random) -> Ending | None:
     process = cluster.processes.get(some_node(cluster, chance))
     if process is None:
         return None
-    process.skipped += chance.choice((0.3, 1.5, 30.0))
+    process.clock.skipped += chance.choice((0.3, 1.5, 30.0))
     cluster.world.say("fault", f"clock of {process.name} jumps")
     return lambda: None
 
@@ -319,8 +319,7 @@ def leave(cluster: Cluster, chance: random.Random) -> Ending | None:
     if process is None or process.paused:
         return None
     cluster.world.say("fault", f"SIGTERM of {name}")
-    process.arrives(lambda: process.core.resign("the node is stopping"))
-    cluster.world.after(0.3, lambda: cluster.ended(process))
+    process.leave()
     return lambda: restart(cluster, name)
 
 
@@ -330,7 +329,7 @@ def handover(cluster: Cluster, chance: random.Random) -> Ending | None:
     if process is None:
         return None
     cluster.world.say("fault", f"promote {process.name}")
-    process.arrives(lambda: process.core.promote(False))
+    process.operate(lambda: process.core.promote(False))
     return lambda: None
 
 

@@ -1,137 +1,270 @@
-"""The network between nodes: every node dials every other, and sends on the connection that it dialled.
+"""The network between nodes: stream sockets. What is written arrives in order, in pieces, late, or not at all.
 
-What goes over one connection arrives in order, each message after a time of its own; connections are late by different
-amounts, so messages of different connections overtake each other. A connection ends with its ends, or by a reset;
-a cut direction either loses it or only holds everything up, as a network does that drops packets for a while.
+A connection ends with its ends, by a reset, or at any byte. A cut direction either ends the connections or only holds
+everything up, as a network does that drops packets for a while. The name of a node is its address.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Any
 
-from ha.wire import encode
+from tests.simulation.loop import SimLoop
 from tests.simulation.world import World
 
-if TYPE_CHECKING:
-    from tests.simulation.process import Process
-
-DIAL = (0.02, 0.08)
 LATENCY = (0.0001, 0.002)
+TIMEOUT = (0.05, 0.5)
+"""Until who dials a node that cannot be reached gives up"""
+IN_PIECES = 0.1
+END = None
+"""What is read at the end of a stream"""
+
+Pair = tuple[str, str]
+Factory = Callable[[], asyncio.Protocol]
 
 
-class Connection:
-    """From ``source``, which dialled it, to ``target``."""
+class Socket(asyncio.Transport):
+    """One end of a connection. What it writes goes to ``peer``."""
 
-    def __init__(self, source: Process, target: Process) -> None:
-        self.source = source
-        self.target = target
-        self.up = True
-        self.last_arrival = 0.0
-        self.held: list[bytes] = []
+    peer: Socket
+
+    def __init__(self, network: Network, loop: SimLoop, other: str) -> None:
+        super().__init__()
+        self.loop = loop
+        self.pair = loop.name, other
+        self.protocol: asyncio.Protocol | None = None
+        self.open = True
+        self.cut = False
+        self.arrived_at = 0.0
+        self.held: list[bytes | None] = []
+        self._network = network
+        self._buffer: list[bytes | None] = []
+
+    # -- asyncio.Transport
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Send."""
+        if self.open:
+            self._network.carry(self, bytes(data))
+
+    def close(self) -> None:
+        """Send what there is, then end."""
+        if self.open:
+            self.open = False
+            self._network.carry(self, END)
+            self.loop.call_soon(self._lost, None)
+
+    abort = close
+
+    def is_closing(self) -> bool:
+        """Whether it has ended on this side."""
+        return not self.open
+
+    def get_write_buffer_size(self) -> int:
+        """The kernel takes everything."""
+        return 0
+
+    # -- the network's side
+
+    def accept(self, protocol: asyncio.Protocol) -> None:
+        """This protocol has the socket from now on."""
+        self.protocol = protocol
+        protocol.connection_made(self)
+        if not self.open:
+            self.loop.call_soon(self._lost, ConnectionResetError("Connection reset by peer"))
+        elif self._buffer:
+            self.loop.arrives(self._read)
+
+    def receive(self, data: bytes | None) -> None:
+        """Something has arrived; the process reads it when it comes to that."""
+        self._buffer.append(data)
+        if len(self._buffer) == 1 and self.protocol is not None:
+            self.loop.arrives(self._read)
+
+    def reset(self) -> None:
+        """The connection is gone: what is under way in either direction is lost."""
+        self.cut = True
+        self.loop.arrives(self._end, ConnectionResetError("Connection reset by peer"))
+
+    def _read(self) -> None:
+        buffer, self._buffer = self._buffer, []
+        ended = buffer[-1] is END
+        data = b"".join(each for each in buffer if each is not END) if len(buffer) > 1 else buffer[0]
+        if data and self.open and self.protocol is not None:
+            self.protocol.data_received(data)
+        if ended:
+            self._end(None)
+
+    def _end(self, error: Exception | None) -> None:
+        if self.open:
+            self.open = False
+            if error is None:  # the other end has closed, and this one does so in answer
+                self._network.carry(self, END)
+            self._lost(error)
+
+    def _lost(self, error: Exception | None) -> None:
+        if self.protocol is not None:
+            self.protocol.connection_lost(error)
+
+
+class Listener:
+    """As an ``asyncio.Server``."""
+
+    def __init__(self, network: Network, loop: SimLoop, factory: Factory) -> None:
+        self.loop = loop
+        self.factory = factory
+        self._network = network
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._network.unlisten(self)
+
+    async def wait_closed(self) -> None:
+        """At once."""
 
 
 class Network:
-    """All connections. ``find`` gives the running process of a name."""
+    """All sockets. ``loss`` is the probability with which a write breaks its connection."""
 
-    def __init__(self, world: World, names: list[str], find: Callable[[str], Process | None]) -> None:
+    def __init__(self, world: World) -> None:
         self.loss = 0.0
         self.slowness = 1.0
         self._world = world
         self._chance = world.chance("network")
-        self._find = find
-        self._cut: set[tuple[str, str]] = set()
-        self._stalled: set[tuple[str, str]] = set()
-        self._connections: dict[tuple[str, str], Connection] = {}
-        self._names = names
+        self._cut: set[Pair] = set()
+        self._stalled: set[Pair] = set()
+        self._listeners: dict[str, Listener] = {}
+        self._sockets: dict[Socket, None] = {}
 
-    def send(self, source: Process, target: str, message: object) -> None:
-        """Send, if there is a connection; else the message is lost."""
-        connection = self._connections.get((source.name, target))
-        if connection is None or connection.source is not source or not connection.up:
+    # -- what loops ask
+
+    def listen(self, loop: SimLoop, host: str, factory: Factory) -> Listener:
+        """Accept connections to this node."""
+        listener = self._listeners[host] = Listener(self, loop, factory)
+        return listener
+
+    def unlisten(self, listener: Listener) -> None:
+        """Accept no more."""
+        if self._listeners.get(listener.loop.name) is listener:
+            del self._listeners[listener.loop.name]
+
+    async def connect(self, loop: SimLoop, host: str, factory: Factory) -> tuple[Socket, asyncio.Protocol]:
+        """Dial. OSError if nobody answers. A stopped process is connected to: its kernel answers."""
+        answer: asyncio.Future[Socket] = loop.create_future()
+        self._world.after(self._latency(), lambda: self._dial(loop, host, answer))
+        socket = await answer
+        protocol = factory()
+        socket.accept(protocol)
+        return socket, protocol
+
+    def _dial(self, loop: SimLoop, host: str, answer: asyncio.Future[Socket]) -> None:
+        if not loop.alive:
             return
-        if self.loss and self._chance.random() < self.loss:
-            self.reset(source.name, target)
-            return
-        data = encode(message)
-        if (source.name, target) in self._stalled:
-            connection.held.append(data)
+        listener, pairs = self._listeners.get(host), {(loop.name, host), (host, loop.name)}
+        if pairs & self._cut or (pairs & self._stalled and self._chance.random() < 0.3):
+            error = TimeoutError("Connection timed out")
+            self._world.after(self._chance.uniform(*TIMEOUT), lambda: loop.arrives(_fail, answer, error))
+        elif pairs & self._stalled:
+            self._world.after(self._chance.uniform(*TIMEOUT), lambda: self._dial(loop, host, answer))
+        elif listener is None:
+            loop.arrives(_fail, answer, ConnectionRefusedError("Connection refused"))
         else:
-            self._deliver(connection, data)
+            near, far = Socket(self, loop, host), Socket(self, listener.loop, loop.name)
+            near.peer, far.peer = far, near
+            self._sockets[near] = self._sockets[far] = None
+            far.loop.arrives(lambda: far.accept(listener.factory()))
+            loop.arrives(_succeed, answer, near)
 
-    def _deliver(self, connection: Connection, data: bytes) -> None:
-        latency = self._chance.uniform(*LATENCY) * self.slowness
-        arrival = connection.last_arrival = max(self._world.now + latency, connection.last_arrival)
+    # -- what sockets ask
+
+    def carry(self, socket: Socket, data: bytes | None) -> None:
+        """Bring it to the other end, as it goes."""
+        if socket.cut:
+            return
+        if socket.pair in self._stalled:
+            socket.held.append(data)
+        elif data is END:
+            self._deliver(socket, data)
+        elif self.loss and self._chance.random() < self.loss:
+            self._deliver(socket, data[: self._chance.randrange(1, len(data))])
+            self._world.after(max(0.0, socket.arrived_at - self._world.now), lambda: self.reset(socket))
+        elif self._chance.random() < IN_PIECES:
+            at = self._chance.randrange(1, len(data))
+            self._deliver(socket, data[:at])
+            self._deliver(socket, data[at:])
+        else:
+            self._deliver(socket, data)
+
+    def forget(self, socket: Socket) -> None:
+        """It has ended on its side."""
+        self._sockets.pop(socket, None)
+
+    def _deliver(self, socket: Socket, data: bytes | None) -> None:
+        arrival = socket.arrived_at = max(self._world.now + self._latency(), socket.arrived_at)
+        peer = socket.peer
 
         def arrive() -> None:
-            if connection.up and connection.target.alive:
-                connection.target.on_message(connection.source.name, data)
+            if data is END:
+                self.forget(socket)
+            if not socket.cut and peer.loop.alive:
+                peer.receive(data)
 
         self._world.after(arrival - self._world.now, arrive)
 
-    def _dial(self, source: str, target: str) -> None:
-        """Try to connect; a node that is down comes back by itself and dials then."""
-        one, other = self._find(source), self._find(target)
-        if (source, target) in self._connections or one is None:
-            return
-        if other is None or one.paused or other.paused or not self._reachable(source, target):
-            self._dial_later(source, target)
-            return
-        self._connections[source, target] = Connection(one, other)
-        one.on_link(target, True)
-
-    def _dial_later(self, source: str, target: str) -> None:
-        self._world.after(self._chance.uniform(*DIAL), lambda: self._dial(source, target))
-
-    def process_started(self, name: str) -> None:
-        """It dials every other node."""
-        for target in self._names:
-            if target != name:
-                self._dial_later(name, target)
-
-    def _reachable(self, source: str, target: str) -> bool:
-        """Both directions carry packets."""
-        blocked = self._cut | self._stalled
-        return (source, target) not in blocked and (target, source) not in blocked
+    def _latency(self) -> float:
+        return self._chance.uniform(*LATENCY) * self.slowness
 
     # -- what breaks
 
-    def reset(self, source: str, target: str) -> None:
+    def reset(self, socket: Socket) -> None:
         """One connection ends; what is under way on it is lost."""
-        connection = self._connections.pop((source, target), None)
-        if connection is not None:
-            connection.up = False
-            if connection.source.alive:
-                connection.source.on_link(target, False)
-                self._dial_later(source, target)
+        for end in (socket, socket.peer):
+            if not end.cut:
+                self.forget(end)
+                end.reset()
 
-    def process_ended(self, process: Process, chance_to_arrive: float = 0.5) -> None:
-        """Its connections end. What it had sent may still arrive."""
-        for source, target in list(self._connections):
-            connection = self._connections[source, target]
-            if connection.source is process:
-                del self._connections[source, target]
-                connection.up = self._chance.random() < chance_to_arrive
-            elif connection.target is process:
-                self.reset(source, target)
+    def process_ended(self, loop: SimLoop, power: bool) -> None:
+        """Its connections end. What it had sent still arrives, but in a power cut, which others notice late."""
+        self._listeners = {name: each for name, each in self._listeners.items() if each.loop is not loop}
+        for socket in [each for each in self._sockets if each.loop is loop]:
+            if not power:
+                self.carry(socket, END)
+                continue
+            self.forget(socket)
+            socket.cut = self._chance.random() < 0.5
+            self._world.after(self._chance.uniform(0, 1), socket.peer.reset)
 
     def cut(self, source: str, target: str, stall: bool) -> None:
         """Packets from ``source`` to ``target`` are dropped: for long (reset), or so that all is held up (stall)."""
         if stall:
             self._stalled.add((source, target))
-        else:
-            self._cut.add((source, target))
-            self.reset(source, target)
-            self.reset(target, source)
+            return
+        self._cut.add((source, target))
+        for socket in list(self._sockets):
+            if socket.pair == (source, target):
+                self.reset(socket)
 
-    def heal(self, pairs: list[tuple[str, str]]) -> None:
+    def heal(self, pairs: list[Pair]) -> None:
         """These directions carry packets again; what was held up is on its way."""
         for pair in pairs:
             self._cut.discard(pair)
             if pair in self._stalled:
                 self._stalled.discard(pair)
-                connection = self._connections.get(pair)
-                if connection is not None:
-                    held, connection.held = connection.held, []
-                    for data in held:
-                        self._deliver(connection, data)
+                self._release(pair)
+
+    def _release(self, pair: Pair) -> None:
+        for socket in [each for each in self._sockets if each.pair == pair]:
+            held, socket.held = socket.held, []
+            for data in held:
+                self._deliver(socket, data)
+
+
+def _succeed(answer: asyncio.Future[Any], result: object) -> None:
+    if not answer.done():
+        answer.set_result(result)
+
+
+def _fail(answer: asyncio.Future[Any], error: OSError) -> None:
+    if not answer.done():
+        answer.set_exception(error)

@@ -1,44 +1,36 @@
-"""One node as a process: core, broker and store wired together as the shell does it, on virtual time.
+"""One node as a process: the product's own shell, links, record thread and broker, wired by the product, on an event
+loop in virtual time. Only the store's disk, the sockets, the coordination store and the clocks are models.
 
-Reports gather for a moment, then the turn settles the core and carries out its effects. A paused process does nothing
-and finds everything that came meanwhile when it goes on; its clock has gone on as well.
+The watched parts do what the product's do, and tell the truth of it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker_plugin.embedded.broker import Broker
 from broker_plugin.embedded.durable_queue import WindowLimits
-from ha.coordination import CasConflict, CoordinationError, Record
+from broker_plugin.guard import Guard
+from broker_plugin.node.links import PeerAddress
+from broker_plugin.node.record_thread import RecordThread
+from broker_plugin.node.shell import Clocks
+from broker_plugin.node.wiring import FAREWELL, Parts, release, restored, wire
+from ha.coordination import Coordination, Record
 from ha.node_core import NodeCore
 from ha.replica import Replica
-from ha.wire import Ack, Peer, decode
+from ha.wire import WIRE_VERSION, Hello, Peer
+from tests.simulation.calls import Plan, SimCalls
 from tests.simulation.disk import Disk, SimStore
-from txobserver.effects import (
-    Acknowledge,
-    CompareAndSet,
-    LogLine,
-    Persist,
-    ReadLog,
-    ReadRecord,
-    ResetLog,
-    Send,
-    Stop,
-    Truncate,
-    WriteCheckpoint,
-)
+from tests.simulation.loop import MachineClock, SimLoop
 from txobserver.events import DtxPrepare, Event, Message, TxPrepare
-from txobserver.ids import Position
-from txobserver.store import StoreError
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
-TICK = 0.03
-GATHER = 0.001
+PORT = 5670
 WINDOW = WindowLimits(messages=8, bytes=4096)
 """Small, so that queues are read page by page"""
 
@@ -94,130 +86,157 @@ class WatchedBroker(Broker):
         super().on_enqueued(queue, place, rid, message)
 
 
+class WatchedRecords(RecordThread):
+    """Says which members a primary asks for."""
+
+    def __init__(self, process: Process, coordination: Coordination, calls: SimCalls) -> None:
+        super().__init__(coordination, process.guard, calls)
+        self._process = process
+
+    def compare_and_set(self, expected: int, record: Record, *answers: Any) -> None:
+        """As ever."""
+        keeper = self._process.core.keeper
+        if keeper is not None:
+            for member in sorted(set(record.ready) - set(keeper.record.ready)):
+                self._process.cluster.truth.granting(self._process, member)
+        super().compare_and_set(expected, record, *answers)
+
+
 class Process:
     """A running node. Raises StoreError when its store cannot be opened."""
 
-    def __init__(self, cluster: Cluster, disk: Disk, offset: float, rate: float) -> None:
+    def __init__(self, cluster: Cluster, disk: Disk, clock: MachineClock) -> None:
         self.cluster = cluster
         self.world = cluster.world
         self.disk = disk
+        self.clock = clock
         self.name = disk.member.node
-        self.alive = True
-        self.paused = False
         self.failed: str | None = None
-        self.skipped = 0.0
-        self._offset, self._rate = offset, rate
-        self._chance = self.world.chance(f"process/{self.name}/{cluster.starts}")
         self._names = 0
-        self._backlog: list[Callable[[], None]] = []
-        self._turn_due = self._broker_due = False
-        self._polled_at = -1.0
-        self.store = SimStore(disk, retention=cluster.retention)
-        replica = WatchedReplica(self, self.store.base, *self.store.loaded)
-        for frame in self.store.suffix():
-            replica.restore(frame)
-        self.broker = WatchedBroker(self._broker_has_work, self._unique, WINDOW)
+        self._number = cluster.starts
+        chance = self.world.chance(f"process/{self.name}/{self._number}")
+        self.loop = SimLoop(self.world, self.name, clock, cluster.network, chance)
+        self.loop.executor = SimCalls(self.world, self.loop, lambda call: Plan((disk.log_latency(),), 0.0))
+        self.guard = Guard(lambda reason: self.parts.shell.store_failed(reason), self._broken, self.loop)
+        self.store = SimStore(disk, self.loop, self.guard, cluster.retention, self._undoing)
+        replica = restored(self.store, lambda *state: WatchedReplica(self, *state))
+        with self.loop.running():
+            self.parts = self._wire(replica)
+            self.core: NodeCore = self.parts.core
+            self.guard.create_task(self._start())
+
+    def _wire(self, replica: Replica) -> Parts:
+        cluster, coordination = self.cluster, self.cluster.coordination
+        self.broker = WatchedBroker(self._schedule, self._unique, WINDOW)
         self.broker.process = self
-        self.core = NodeCore(cluster.name, disk.member, replica, self.broker, cluster.settings, self.store.first)
-        self.core.wake = self._due
-        self._after(self._chance.uniform(0, TICK), self._tick)
+        calls = SimCalls(
+            self.world,
+            self.loop,
+            lambda call: coordination.plan(self.name, call == coordination.compare_and_set),
+        )
+        parts = wire(
+            self.guard,
+            self.store,
+            replica,
+            self.broker,
+            cluster.settings,
+            Hello(WIRE_VERSION, cluster.name, self.name, self.name, PORT, self.disk.cluster_id),
+            [PeerAddress(name, name, PORT) for name in cluster.disks if name != self.name],
+            WatchedRecords(self, coordination, calls),
+            self._fail,
+            clocks=Clocks(self.clock.now, self.clock.wall_ms),
+            first_session=self._number << 32,
+        )
+        parts.shell.on_turn = self._turned
+        parts.links._on_message = self._on_message
+        return parts
 
-    # -- time
+    async def _start(self) -> None:
+        await self.parts.links.start(self.name, PORT)
+        self.parts.shell.start()
 
-    def clock(self) -> float:
-        """This machine's own monotonic seconds."""
-        return self._offset + self.skipped + self._rate * self.world.now
+    # -- the process
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs, stopped or not."""
+        return self.loop.alive
+
+    @property
+    def paused(self) -> bool:
+        """Whether it is stopped."""
+        return self.loop.paused
 
     def pause(self) -> None:
         """SIGSTOP."""
-        self.paused = True
+        self.loop.pause()
 
     def go_on(self) -> None:
-        """SIGCONT: everything that came meanwhile comes now, in order."""
-        self.paused = False
-        backlog, self._backlog = self._backlog, []
-        for call in backlog:
-            self._take(call)
+        """SIGCONT: everything that came meanwhile comes now."""
+        self.loop.go_on()
 
     def end(self) -> None:
         """SIGKILL."""
-        self.alive = False
+        self.loop.kill()
         self.store.crash()
 
-    def _after(self, seconds: float, call: Callable[[], None]) -> None:
-        self.world.after(seconds, lambda: self._take(call))
-
-    def _take(self, call: Callable[[], None]) -> None:
-        if self.paused:
-            self._backlog.append(call)
-        elif self.alive:
-            call()
-
     def arrives(self, call: Callable[[], None]) -> None:
-        """Something from outside comes now (or when the process goes on)."""
-        self._take(lambda: self.report(call))
+        """A client's input comes now (or when the process goes on)."""
+        self.loop.arrives(self.guard.run, self._take_input, call)
 
-    # -- turns
+    def _take_input(self, call: Callable[[], None]) -> None:
+        """As ``AmqpProtocol.data_received``."""
+        self.parts.shell.look_at_clock()
+        call()
 
-    def report(self, call: Callable[[], None], stored: bool = False) -> None:
-        """Something happened: tell the core; a turn is due. ``stored``: it is a change of the record that was made."""
-        if self.failed is None:
-            clock = self.core.set_clock if stored else self.core.look_at_clock
-            clock(self.clock(), int(self.world.now * 1000))
-            call()
-            self._due()
+    def operate(self, call: Callable[[], None]) -> None:
+        """An operator's command comes now (or when the process goes on)."""
+        self.loop.arrives(self.parts.shell.report, call)
 
-    def _due(self) -> None:
-        if not self._turn_due:
-            self._turn_due = True
-            self._after(self._chance.uniform(0, GATHER), self._turn)
+    def leave(self) -> None:
+        """SIGTERM."""
+        self.loop.arrives(lambda: self.guard.create_task(self._leave()))
 
-    def _broker_has_work(self) -> None:
-        self._broker_due = True
-        self._due()
+    async def _leave(self) -> None:
+        await release(self.parts)
+        self.parts.shell.stop()
+        self.cluster.ended(self)
 
-    def _turn(self) -> None:
-        self._turn_due = False
-        if self.failed is not None:
-            return
-        self._set_clocks()
-        if self._broker_due:
-            self._broker_due = False
-            self.broker.end_of_turn()
-        self.core.settle()
-        for effect in self.core.take_effects():
-            _CARRY_OUT[type(effect)](self, effect)
-        self.cluster.truth.turned(self)
+    # -- what the parts tell
 
-    def _set_clocks(self) -> None:
-        self.core.look_at_clock(self.clock(), int(self.world.now * 1000))
-
-    def _tick(self) -> None:
-        self._after(TICK, self._tick)
-        self.report(self.core.tick)
-        if self.core.keeper is None and self.clock() - self._polled_at >= self.cluster.settings.renew_every:
-            self._read_record(ReadRecord())
+    def _schedule(self) -> None:
+        """As ``broker_plugin.amqp.server.embedded_broker``."""
+        self.guard.call_soon(self.broker.end_of_turn)
 
     def _unique(self) -> str:
         self._names += 1
-        return f"{self.name}{self.cluster.starts}-{self._names}"
+        return f"{self.name}{self._number}-{self._names}"
 
-    # -- what others bring
+    def _undoing(self, last: int) -> None:
+        self.cluster.truth.undoing(self, last)
 
-    def on_link(self, peer: str, up: bool) -> None:
-        """The connection to a peer came up or went down."""
-        self.arrives(lambda: self.core.on_link(peer, up))
+    def _turned(self) -> None:
+        self.cluster.truth.turned(self)
 
-    def on_message(self, peer: str, data: bytes) -> None:
-        """A message of a peer."""
-        self.arrives(lambda: self._receive(peer, decode(data)))
+    def _fail(self, reason: str) -> None:
+        """As ``broker_plugin.node.main.Node``."""
+        self.world.say(self.name, f"stops: {reason}")
+        self.failed = reason
+        self.guard.call_later(FAREWELL, lambda: self.cluster.ended(self))
 
-    def _receive(self, peer: str, message: Peer) -> None:
+    def _broken(self, reason: str) -> None:
+        """No fault that is drawn leads to an error which nothing expects: it is a breach in itself."""
+        self.world.fail(sys.exc_info()[1] or RuntimeError(reason))
+
+    def _on_message(self, peer: str, message: Peer) -> None:
+        """As ever; whether a message of a lower generation changes something is looked at."""
+        shell = self.parts.shell
         if getattr(message, "generation", self.core.generation) >= self.core.generation:
-            self.core.on_message(peer, message)
+            shell.on_message(peer, message)
             return
+        shell.look_at_clock()
         before = self._standing()
-        self.core.on_message(peer, message)
+        shell.on_message(peer, message)
         self.cluster.truth.stale(self, before, self._standing())
 
     def _standing(self) -> object:
@@ -225,107 +244,3 @@ class Process:
         sessions = self.core.backups.sessions if self.core.backups else {}
         replies = dict(self.core._candidate._replies)
         return self.core.replica.tail, {n: (s.number, s.acknowledged) for n, s in sorted(sessions.items())}, replies
-
-    # -- effects
-
-    def _stored(self, then: Callable[[], None]) -> Callable[[StoreError | None], None]:
-        def done(error: StoreError | None) -> None:
-            if error is not None:
-                text = str(error)
-                self.arrives(lambda: self.core.on_store_error(text))
-            else:
-                self._take(then)
-
-        return done
-
-    def _acknowledge(self, then: Acknowledge | None) -> None:
-        if then is not None:
-            self.cluster.network.send(self, then.peer, Ack(then.generation, then.session, then.sequence))
-
-    def _persist(self, effect: Persist) -> None:
-        def then() -> None:
-            self._acknowledge(effect.then)
-            self.report(lambda: self.core.on_durable(effect.frame.last))
-
-        self.store.append(effect.frame, self._stored(then))
-
-    def _truncate(self, effect: Truncate) -> None:
-        self.cluster.truth.undoing(self, effect.last)
-        position = self.core.replica.position_of(effect.last)
-        self.store.truncate(effect.last, position, self._stored(lambda: self._acknowledge(effect.then)))
-
-    def _reset(self, effect: ResetLog) -> None:
-        self.cluster.truth.undoing(self, 0)
-        before = Position(effect.history[-1].generation if effect.history else 0, effect.following - 1)
-        self.store.reset(before, self._stored(lambda: self.report(lambda: self.core.on_reset(effect))))
-
-    def _checkpoint(self, effect: WriteCheckpoint) -> None:
-        if effect.checkpoint.meta.resyncing:
-            self.cluster.truth.undoing(self, 0)
-
-        def then() -> None:
-            self._acknowledge(effect.then)
-            self.core.log_first = self.store.first
-            self.report(self.core.on_checkpoint)
-
-        self.store.checkpoint(effect.checkpoint, self._stored(then))
-
-    def _send(self, effect: Send) -> None:
-        self.cluster.network.send(self, effect.peer, effect.message)
-
-    def _read_log(self, effect: ReadLog) -> None:
-        def read() -> None:
-            try:
-                frames = self.store.read(effect.first, effect.max_bytes)
-            except StoreError as error:
-                self.world.say(self.name, f"cannot read its log: {error}")
-                frames = []
-            self.report(lambda: self.core.on_log_read(effect.peer, effect.session, frames))
-
-        self._after(self.disk.latency(), read)
-
-    def _read_record(self, effect: ReadRecord) -> None:
-        self._polled_at = self.clock()
-
-        def done(record: Record | None) -> None:
-            self.arrives(lambda: self.core.on_record(record))
-
-        self.cluster.coordination.read(self, done)
-
-    def _compare_and_set(self, effect: CompareAndSet) -> None:
-        keeper, record = self.core.keeper, effect.record
-        if keeper is not None and isinstance(record, Record):
-            for member in sorted(set(record.ready) - set(keeper.record.ready)):
-                self.cluster.truth.granting(self, member)
-
-        def done(outcome: Record | CasConflict | CoordinationError) -> None:
-            if isinstance(outcome, Record):
-                self._take(lambda: self.report(lambda: self.core.on_stored(effect, outcome), stored=True))
-            elif isinstance(outcome, CasConflict):
-                self.arrives(lambda: self.core.on_conflict(effect, outcome.current))
-            else:
-                self.arrives(lambda: self.core.on_cas_failed(effect))
-
-        self.cluster.coordination.compare_and_set(self, effect.expected, effect.record, done)
-
-    def _log(self, effect: LogLine) -> None:
-        self.world.say(self.name, f"generation={self.core.generation} {effect.text}")
-
-    def _stop(self, effect: Stop) -> None:
-        self.world.say(self.name, f"stops: {effect.reason}")
-        self.failed = effect.reason
-        self.world.after(0.3, lambda: self.cluster.ended(self))
-
-
-_CARRY_OUT: dict[type, Callable[[Process, Any], None]] = {
-    Persist: Process._persist,
-    Truncate: Process._truncate,
-    ResetLog: Process._reset,
-    WriteCheckpoint: Process._checkpoint,
-    Send: Process._send,
-    ReadLog: Process._read_log,
-    ReadRecord: Process._read_record,
-    CompareAndSet: Process._compare_and_set,
-    LogLine: Process._log,
-    Stop: Process._stop,
-}

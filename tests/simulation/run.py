@@ -13,8 +13,9 @@ from tests.simulation.clients import INPUT, OUTPUTS, Client, Consumer, Counter, 
 from tests.simulation.cluster import Cluster
 from tests.simulation.coordinators import Coordinator, Operator
 from tests.simulation.faults import Fault, Faults, draw_schedule, restart
+from tests.simulation.logs import logs_into
 from tests.simulation.truth import Broken
-from tests.simulation.world import World
+from tests.simulation.world import Endless, World
 
 KINDS: tuple[tuple[type[Client], int], ...] = (
     (Feeder, 2),
@@ -84,6 +85,10 @@ class Run:
 
     def run(self) -> Result:
         """All of it."""
+        with logs_into(self.world):
+            return self._run()
+
+    def _run(self) -> Result:
         result = Result(self.world.seed, schedule=self.schedule)
         faults: Faults | None = None
         try:
@@ -99,6 +104,8 @@ class Run:
         except Broken as broken:
             result.broken, result.promise = str(broken), broken.promise
             self.world.say("checker", str(broken))
+        except Endless as error:
+            result.broken, result.promise = f"P12: {error}: {self._describe()}", "P12"
         except Exception as error:
             result.broken, result.promise = f"error: {type(error).__name__}: {error}", "error"
             if self.world.transcript is not None:

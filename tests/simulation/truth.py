@@ -8,7 +8,7 @@ are told of everything, each looks for the breach of its own promise.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ha.coordination import Record
 from tests.simulation.book import Attempt, Book
@@ -59,6 +59,12 @@ class Truth:
             ]
             self._watching[what] = [getattr(each, what) for each in wanting]
 
+    def fail(self, promise: str, text: str) -> NoReturn:
+        """A promise is broken: the run ends, whatever becomes of the error where it is raised."""
+        broken = Broken(promise, text)
+        self.cluster.world.fail(broken)
+        raise broken
+
     def generation_at(self, sequence: int) -> int:
         """The generation of the event at this sequence of the one stream; 0 before the first."""
         return self.canonical[sequence - 1][0] if sequence else 0
@@ -69,14 +75,14 @@ class Truth:
         """A node has applied an event."""
         if sequence <= len(self.canonical):
             if self.canonical[sequence - 1] != (generation, event):
-                raise Broken(
+                self.fail(
                     "P6",
                     f"{process.name} applied {event} of generation {generation} at {sequence}, "
                     f"where {self.canonical[sequence - 1]} had been applied",
                 )
             return
         if sequence != len(self.canonical) + 1:
-            raise Broken("P6", f"{process.name} applied {sequence} before anybody applied {len(self.canonical) + 1}")
+            self.fail("P6", f"{process.name} applied {sequence} before anybody applied {len(self.canonical) + 1}")
         self.canonical.append((generation, event))
         if isinstance(event, GenerationStart):
             self.marks_at_start[generation] = {each.name: each.mark for each in self.reference.queues.values()}

@@ -9,6 +9,14 @@ from collections.abc import Callable
 Call = Callable[[], None]
 
 
+MOST = 150_000
+"""Events of one run, at most: one that comes to no end has some hundred times as many as others"""
+
+
+class Endless(Exception):
+    """So much has happened that it will not come to an end."""
+
+
 class World:
     """``now`` is in seconds. Calls of the same time run in the order in which they were asked for.
 
@@ -21,6 +29,7 @@ class World:
         self.now = 0.0
         self.events = 0
         self.transcript: list[str] | None = None
+        self._failure: BaseException | None = None
         self._calls: list[tuple[float, int, Call]] = []
         self._asked = 0
 
@@ -34,13 +43,28 @@ class World:
         heapq.heappush(self._calls, (self.now + seconds, self._asked, call))
 
     def run(self, until: float) -> None:
-        """Let everything happen up to this time."""
+        """Let everything happen up to this time. Raises what ``fail`` was told."""
+        self.run_while(lambda: True, until)
+
+    def run_while(self, condition: Callable[[], bool], until: float) -> None:
+        """Let everything happen for as long as this holds, and up to this time. Calls may use this themselves."""
         calls = self._calls
         while calls and calls[0][0] <= until:
+            if not condition():
+                return
             self.now, _, call = heapq.heappop(calls)
             self.events += 1
+            if self.events > MOST:
+                self.fail(Endless(f"{MOST} events, and no end"))
             call()
-        self.now = until
+            if self._failure is not None:
+                raise self._failure
+        self.now = max(self.now, until)
+
+    def fail(self, error: BaseException) -> None:
+        """The run ends with this error, whatever becomes of it where it was raised."""
+        if self._failure is None:
+            self._failure = error
 
     def say(self, who: str, text: str) -> None:
         """One line of the transcript, if somebody wants it."""

@@ -68,10 +68,10 @@ def log_is_written_and_not_synced(stack: ExitStack) -> None:
 @seeded("P11", rare=True)
 def log_found_at_the_start_is_not_synced(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
-        def reopen(self: Log, first: int, end: int) -> None:
+        def reopen(self: Log, *where: int) -> None:
             sync, self._files.sync = self._files.sync, lambda descriptor: None  # type: ignore[method-assign]
             try:
-                original(self, first, end)
+                original(self, *where)
             finally:
                 self._files.sync = sync  # type: ignore[method-assign]
 

@@ -1,0 +1,139 @@
+"""``txha discard``: what is given up, when it must not be, and killed at every step."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from broker_plugin.node.sqlite_coordination import SqliteCoordination
+from ha.coordination import Record
+from recovery.aside import PARTS
+from recovery.crash_points import CRASH_POINTS
+from recovery.founding import holds_nothing
+from recovery.identity import lock_directory, read_identity
+from tests.cli.test_commands import TXHA, refused
+from tests.recovery.helpers import Posts, open_store
+from tests.recovery.planner.stores import beginning, make_store, transaction
+from txobserver.ids import Member
+from txobserver.store import StoreError
+
+POINTS = [point for point in CRASH_POINTS if point.startswith("discard.")]
+A, B = Member("a", "incarnation"), Member("b", "incarnation")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """Node b with five messages on its disk, out of a ready set that is a alone."""
+    make_store(tmp_path / "b", [(1, [*beginning(3), *transaction(1)])], 4)
+    record_says(tmp_path, A)
+    path = tmp_path / "b.toml"
+    path.write_text(
+        f'name = "b"\ncluster = "cluster"\ndir = "{tmp_path}/b"\ncoordination = "{tmp_path}/r"\n[peer]\nport = 7\n'
+    )
+    return path
+
+
+def record_says(directory: Path, *ready: Member) -> None:
+    (directory / "r").unlink(missing_ok=True)
+    store = SqliteCoordination(directory / "r", "cluster", create=True)
+    store.compare_and_set(0, Record("cluster", 1, 1, ready[0], ready))
+    store.close()
+
+
+def discard(config: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*TXHA, "discard", "--config", str(config), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **environment},
+    )
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    return {
+        str(p.relative_to(directory)): p.read_bytes()
+        for p in sorted(directory.rglob("*"))
+        if p.is_file() and p.name not in ("lock", "lock.mdb")
+    }
+
+
+def test_it_says_what_is_given_up_and_does_nothing_without_a_yes(config: Path) -> None:
+    before = files(config.parent)
+    answer = discard(config)
+    assert answer.returncode == 1 and answer.stdout == ""
+    assert "whole, at 1.10, 5 messages" in answer.stderr and "nothing is discarded without --yes" in answer.stderr
+    told = discard(config, "--json")
+    said = json.loads(told.stdout)
+    assert told.returncode == 1 and (said["position"], said["messages"], said["discarded"]) == ("1.10", 5, False)
+    assert (said["queues"], said["ready"], said["others"]) == ({"q": 5}, False, ["a"])
+    assert files(config.parent) == before
+
+
+def test_the_store_is_renamed_and_the_node_starts_with_a_new_one(config: Path) -> None:
+    node = config.parent / "b"
+    before = files(node)
+    said = json.loads(discard(config, "--yes", "--json").stdout)
+    aside = Path(said["aside"])
+    assert said["discarded"] and aside.parent == node and aside.name.startswith("discarded-")
+    assert files(aside) == before and holds_nothing(node)
+    store = open_store(node, Posts(), node="b", incarnation="after")
+    assert store.tail.sequence == 0 and store.member.incarnation == "after"
+    store.close()
+    assert "nothing" not in discard(config, "--yes").stderr, "the new one can be given up as well"
+    assert "holds no store: there is nothing to discard" in refused("discard", "--config", str(config), "--yes")
+    assert len(list(node.glob("discarded-*"))) == 2
+
+
+def test_it_is_refused_where_the_store_may_be_needed(config: Path) -> None:
+    before = files(config.parent / "b")
+    words = ("discard", "--config", str(config), "--yes")
+    record_says(config.parent, B)
+    assert "b is the only member of the ready set" in refused(*words)
+    (config.parent / "r").unlink()
+    assert "write a new record with `txha recover` first" in refused(*words)
+    (config.parent / "r").write_bytes(b"this is no database" * 100)
+    assert "whether b's store is needed cannot be known" in refused(*words)
+    record_says(config.parent, A, B)
+    lock = lock_directory(config.parent / "b")
+    assert "b is running" in refused(*words)
+    os.close(lock)
+    assert files(config.parent / "b") == before
+    assert "so are the stores of a: keep those" in discard(config).stderr
+    assert discard(config, "--yes").returncode == 0
+
+
+def test_a_damaged_store_can_be_given_up(config: Path) -> None:
+    (config.parent / "b" / "identity.json").write_text("{")
+    assert "damaged" in discard(config).stderr
+    assert discard(config, "--yes").returncode == 0
+    assert not any((config.parent / "b" / part).exists() for part in PARTS)
+
+
+def test_which_store_is_said_once(config: Path) -> None:
+    for words in ((), ("--dir", str(config.parent)), ("b", "--config", str(config)), ("b",)):
+        assert "say which store" in refused("discard", *words)
+    assert "holds no cluster" in refused("discard", "--dir", str(config.parent), "b")
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("passing", [1, 2, 3])
+def test_killed_there_and_run_again(config: Path, point: str, passing: int) -> None:
+    """No node starts with what is left, and the whole store comes to be in one directory."""
+    node = config.parent / "b"
+    before = files(node)
+    killed = discard(config, "--yes", TXHA_CRASH_POINT=f"{point}:{passing}")
+    assert killed.returncode == -signal.SIGKILL
+    if passing < len(PARTS):
+        with pytest.raises(StoreError):
+            open_store(node, Posts(), node="b")
+        assert read_identity(node) is not None, "it is the same store still, and not whole"
+        assert discard(config, "--yes").returncode == 0
+    (aside,) = node.glob("discarded-*")
+    assert files(aside) == before and holds_nothing(node)
