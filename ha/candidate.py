@@ -59,11 +59,6 @@ class Candidate:
         self._asked_at = None
         return True
 
-    def create(self, cluster: str, now: float) -> None:
-        """There is no record and this node's store is empty: found the cluster."""
-        record = Record(cluster, 1, 1, self._me, (self._me,))
-        self._propose(CompareAndSet(0, record), now)
-
     def force(self, linked: Collection[str], now: float) -> None:
         """An operator accepts the loss of what only other nodes hold: ask whoever can be reached for its generation."""
         assert self.record is not None

@@ -29,13 +29,17 @@ from txobserver.frames import Frame
 from txobserver.ids import Member, Position
 from txobserver.ledger import Host
 
+NO_RECORD = (
+    "there is no coordination record: write a new one with `txha recover` if it was lost, "
+    "or found the cluster with `txha init`"
+)
+
 
 class NodeCore:
     """The state machines of one node, wired together."""
 
     def __init__(
         self,
-        cluster: str,
         member: Member,
         replica: Replica,
         host: Host,
@@ -57,7 +61,6 @@ class NodeCore:
         self.backup: Backup | None = None
         self.linked: set[str] = set()
         self.failed: str | None = None
-        self._cluster = cluster
         self._gate = RecordGate(cluster_id, replica, self._emit)
         self._member = member
         self._host = host
@@ -178,7 +181,7 @@ class NodeCore:
         if self.failed or self.keeper:
             return
         if record is None:
-            self._found_cluster()
+            self._emit(Stop(NO_RECORD))
         elif self._gate.admits(record, self._candidate.record) and self._candidate.observe(record, self.now):
             self._adopt(record)
 
@@ -339,13 +342,6 @@ class NodeCore:
             self._detached(retry_at_once=True)
         elif self.state == CATCHUP and self._member in record.ready:
             self._move("granted")
-
-    def _found_cluster(self) -> None:
-        """No record: the node with an empty store founds the cluster; one with data asks an operator."""
-        if self.replica.tail.sequence:
-            self._emit(Stop("the coordination record is gone; write a new one with `txha recover`"))
-        elif not self._candidate.in_flight:
-            self._candidate.create(self._cluster, self.now)
 
     def _promoted(self, record: Record, sent_at: float) -> None:
         if self.state == NODE_TABLE.start:

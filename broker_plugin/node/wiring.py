@@ -59,9 +59,7 @@ def wire(
 
     ``guard`` tells ``shell.store_failed`` what a store fails with.
     """
-    core = NodeCore(
-        hello.cluster, store.member, replica, broker, settings, store.first, hello.cluster_id, first_session
-    )
+    core = NodeCore(store.member, replica, broker, settings, store.first, hello.cluster_id, first_session)
     shell = Shell(core, store, records, settings.renew_every, on_stop, guard, clocks)
     core.wake = shell.due
     links = shell.links = Links(guard, hello, peers, shell.on_link, shell.on_message, on_reader)

@@ -84,7 +84,6 @@ class MemoryNode:
             replica.durable = frames[-1].last
         self.cluster.starts += 1
         return NodeCore(
-            "test",
             self.member,
             replica,
             self.host,
