@@ -98,13 +98,14 @@ class Files:
 REAL_FILES = Files()
 
 
-def renew_directory(directory: Path, files: Files = REAL_FILES) -> None:
+def renew_directory(directory: Path, files: Files = REAL_FILES, name: str = SCRATCH) -> None:
     """Make the names that are in a directory durable, also those whose own sync has failed. Raises OSError.
 
-    A directory that has not changed since is clean, so a name is made and removed in it before it is synced.
+    A directory that has not changed since is clean, so ``name`` is made and removed in it before it is synced. Nobody
+    else may do that at the same time with the same name.
     """
-    scratch = directory / SCRATCH
-    if SCRATCH in files.names(directory):
+    scratch = directory / name
+    if name in files.names(directory):
         files.remove(scratch)
     files.close(files.create(scratch))
     files.remove(scratch)

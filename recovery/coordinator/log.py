@@ -7,6 +7,8 @@ line that is missing is found as well as one that was changed. The first line na
 - One writer at a time: an exclusive lock on the file. Under it a writer first reads what others appended, so
   the first decision on a transaction stands.
 - Nobody acts on a record before a sync that began after it was written, its reader neither. Threads share syncs.
+- Who opens the file writes it again first, and the names in its directory: after a sync that failed, in any process,
+  Linux takes for clean what is not on the disk (docs/decisions/written-again.md).
 - What a crash cut short can only be the last line. Whoever has the lock cuts it off. Anything else that does not match
   its checksum is damage, and nothing is decided any more: absence means abort here, so no line may get lost.
 - When most of it has ended, the live lines are written to a new file, synced, and renamed over the old one. Who holds
@@ -30,7 +32,7 @@ from recovery.coordinator.decisions import ABORT_KEPT, Decision, DecisionRefused
 from recovery.coordinator.names import new_id
 from recovery.coordinator.resources import Participant
 from recovery.coordinator.steps import Reached, unwatched
-from recovery.files import REAL_FILES, Files, explain
+from recovery.files import REAL_FILES, SCRATCH, Files, explain, renew_directory
 from txobserver.store import StoreDamaged, StoreError
 
 VERSION = 1
@@ -204,6 +206,9 @@ class DecisionLog:
                 raise StoreDamaged(f"{self.path} does not begin like a decision log; restore it")
         if self._at < size:
             self._files.truncate(self._descriptor, self._at)
+        if first:
+            self._files.rewrite(self.path, 0)
+            renew_directory(self.path.parent, self._files, f".{self.path.name}{SCRATCH}")
 
     def _take(self, record: dict[str, Any]) -> None:
         self._whose = take(record, self.path, self._decisions) or self._whose

@@ -1,0 +1,107 @@
+"""A sync of the decision log fails, and somebody opens it: what he acts on then is on the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recovery.coordinator.decisions import DecisionUnknown
+from recovery.coordinator.log import DecisionLog, read_decisions
+from recovery.files import Files, renew_directory
+from tests.recovery.linux_files import LinuxFiles
+
+
+def failing(path: Path, files: LinuxFiles) -> DecisionLog:
+    """A log with a decision that is durable, ``t0``, and one whose sync failed, ``t1``."""
+    log = DecisionLog(path, files=files)
+    assert log.decide("t0", True)
+    files.failing = True
+    with pytest.raises(DecisionUnknown, match="Input/output"):
+        log.decide("t1", True)
+    files.failing = False
+    return log
+
+
+def test_sync_failed_then_recovered(tmp_path: Path) -> None:
+    """The run finds the commit and carries it out at one resource; then the power fails. It must be a commit still."""
+    files = LinuxFiles()
+    log = failing(tmp_path / "log", files)
+    run = DecisionLog(tmp_path / "log", files=files)
+    found = run.decision("t1")
+    assert found is not None and found.commit
+    for each in (run, log):
+        each.close()
+    files.power_cut()
+    assert set(read_decisions(tmp_path / "log")[1]) == {"t0", "t1"}
+    assert DecisionLog(tmp_path / "log").decide("t1", False) is True
+
+
+def test_what_nobody_acted_on_may_be_lost(tmp_path: Path) -> None:
+    files = LinuxFiles()
+    failing(tmp_path / "log", files).close()
+    files.power_cut()
+    assert set(read_decisions(tmp_path / "log")[1]) == {"t0"}
+    assert DecisionLog(tmp_path / "log").decide("t1", False) is False
+
+
+def test_sync_failed_again_while_it_is_recovered(tmp_path: Path) -> None:
+    files = LinuxFiles()
+    log = failing(tmp_path / "log", files)
+    run = DecisionLog(tmp_path / "log", files=files)
+    files.failing = True
+    with pytest.raises(DecisionUnknown, match="Input/output"):
+        run.decision("t1")
+    files.failing = False
+    again = DecisionLog(tmp_path / "log", files=files)
+    found = again.decision("t1")
+    assert found is not None and found.commit
+    for each in (run, log, again):
+        each.close()
+    files.power_cut()
+    assert set(read_decisions(tmp_path / "log")[1]) == {"t0", "t1"}
+
+
+class Watched(Files):
+    """Says in which order names come, go and are synced, and files are opened."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.failing = False
+
+    def open(self, path: Path) -> int:
+        self.steps.append("opened")
+        return super().open(path)
+
+    def remove(self, path: Path) -> None:
+        self.steps.append("removed")
+        super().remove(path)
+
+    def sync(self, descriptor: int) -> None:
+        self.steps.append("synced")
+        super().sync(descriptor)
+
+    def sync_directory(self, directory: Path) -> None:
+        self.steps.append("directory synced")
+        if self.failing:
+            raise OSError(5, "Input/output error")
+        super().sync_directory(directory)
+
+
+def test_the_name_of_the_log_is_durable_before_it_is_used(tmp_path: Path) -> None:
+    """Whoever made it, or put a smaller one in its place, may have been killed before the sync of its directory."""
+    DecisionLog(tmp_path / "log").close()
+    files = Watched()
+    log = DecisionLog(tmp_path / "log", files=files)
+    assert files.steps == ["opened", "removed", "directory synced"]
+    log.decide("t1", True)
+    assert files.steps[3:] == ["synced"]
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_a_directory_that_is_renewed_holds_what_it_held(tmp_path: Path) -> None:
+    """Also where it was cut short before."""
+    (tmp_path / "kept").touch()
+    (tmp_path / ".renewed").touch()
+    renew_directory(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]

@@ -1,0 +1,62 @@
+"""Real files, and what of them would be on the disk if the power failed now, as on Linux."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from pathlib import Path
+
+from recovery.files import Files
+
+
+class LinuxFiles(Files):
+    """What a sync that fails was to write is taken for clean, and is lost at the power cut unless it is written again.
+
+    ``failing``: whether syncs fail now. Files are known by their paths when they were opened.
+    """
+
+    def __init__(self) -> None:
+        self.failing = False
+        self._paths: dict[int, Path] = {}
+        self._dirty: dict[Path, list[tuple[int, int]]] = {}
+        self._lost: dict[Path, list[tuple[int, int]]] = {}
+
+    def create(self, path: Path) -> int:
+        descriptor = super().create(path)
+        self._paths[descriptor] = path
+        return descriptor
+
+    def open(self, path: Path) -> int:
+        descriptor = super().open(path)
+        self._paths[descriptor] = path
+        return descriptor
+
+    def write(self, descriptor: int, buffers: Sequence[bytes]) -> None:
+        before = self.size(descriptor)
+        super().write(descriptor, buffers)
+        self._dirty.setdefault(self._paths[descriptor], []).append((before, self.size(descriptor)))
+
+    def rewrite(self, path: Path, offset: int) -> None:
+        super().rewrite(path, offset)
+        end = path.stat().st_size
+        self._dirty.setdefault(path, []).append((offset, end))
+        self._lost[path] = [(begin, min(stop, offset)) for begin, stop in self._lost.get(path, []) if begin < offset]
+
+    def sync(self, descriptor: int) -> None:
+        path = self._paths[descriptor]
+        dirty = self._dirty.pop(path, [])
+        if self.failing:
+            self._lost.setdefault(path, []).extend(dirty)
+            raise OSError(errno.EIO, "Input/output error")
+        super().sync(descriptor)
+
+    def power_cut(self) -> None:
+        """What was written and is neither synced nor certainly on the disk is zeros."""
+        for ranges in (self._dirty, self._lost):
+            for path, lost in ranges.items():
+                with path.open("r+b") as file:
+                    for begin, end in lost:
+                        file.seek(begin)
+                        file.write(bytes(end - begin))
+        self._dirty.clear()
+        self._lost.clear()
