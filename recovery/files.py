@@ -112,6 +112,14 @@ def renew_directory(directory: Path, files: Files = REAL_FILES, name: str = SCRA
     files.sync_directory(directory)
 
 
+def make_directory(directory: Path) -> None:
+    """Make a directory, and those above it that are missing, durably. Raises OSError."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(exist_ok=True)
+        REAL_FILES.sync_directory(each.parent)
+
+
 def explain(error: OSError, what: Path) -> StoreError:
     """One sentence for people, of the right kind."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):

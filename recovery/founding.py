@@ -20,7 +20,7 @@ import msgspec
 
 from ha.coordination import CasConflict, Coordination, CoordinationError, Record, first_record
 from recovery.crash_points import crash_point
-from recovery.files import explain
+from recovery.files import explain, make_directory
 from recovery.identity import FORMAT_VERSION, Identity, lock_directory
 from recovery.lmdb_state import read_meta
 from recovery.node_log import NodeLog
@@ -75,7 +75,7 @@ def make_empty(directory: Path, cluster: str, node: str, cluster_id: str) -> Ide
     """A new store, or one that holds nothing and is given another identity. Raises StoreError, with nothing written."""
     _refuse_data(directory, cluster, node)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         with _locked(directory):
             _refuse_data(directory, cluster, node)
             identity = Identity(FORMAT_VERSION, cluster, node, secrets.token_hex(4), cluster_id=cluster_id)

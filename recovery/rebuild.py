@@ -22,7 +22,7 @@ from pathlib import Path
 
 from ha.replica import Replica
 from recovery.crash_points import crash_point
-from recovery.files import REAL_FILES, explain
+from recovery.files import REAL_FILES, explain, make_directory
 from recovery.identity import FILE, Identity, create_identity, lock_directory, read_identity
 from recovery.lmdb_state import LmdbState, check
 from recovery.log import Log, LogReclaimed
@@ -82,7 +82,7 @@ def rebuild(
     """
     try:
         new = not into.exists()
-        into.mkdir(parents=True, exist_ok=True)
+        make_directory(into)
         lock = lock_directory(into)
         try:
             moved = (into / WORK).exists() and _complete(into, identity)
@@ -146,6 +146,7 @@ def _build(
         state.confirm(log_begun=True)
     finally:
         state.close()
+    REAL_FILES.sync_directory(work / "state")
     create_identity(work, identity)
 
 

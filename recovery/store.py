@@ -10,11 +10,12 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from recovery.files import REAL_FILES, Files, explain
+from recovery.files import REAL_FILES, Files, explain, make_directory, renew_directory
 from recovery.identity import FORMAT_VERSION, Identity, adopt, check_identity, create_identity, lock_directory
 from recovery.lmdb_state import LmdbState, check
 from recovery.log import Log
@@ -176,7 +177,7 @@ def open_store(
     """
     check_parts(directory, cluster, node, cluster_id)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
     except OSError as error:
         raise explain(error, directory) from error
     lock = lock_directory(directory)
@@ -192,6 +193,7 @@ def open_store(
             check(directory / "state")
             if cluster_id and not identity.cluster_id:
                 identity = adopt(directory, identity, cluster_id)
+            _confirm_names(directory)
         return _opened(directory, identity, settings, post, now_ms, lock, files)
     except OSError as error:
         os.close(lock)
@@ -206,7 +208,22 @@ def make_store(directory: Path, identity: Identity) -> None:
     (directory / "log").mkdir(exist_ok=True)
     # The identity comes last: where it is, everything else is.
     LmdbState(directory / "state").close()
+    REAL_FILES.sync_directory(directory / "state")
+    _sync_parent(directory)
     create_identity(directory, identity)
+
+
+def _confirm_names(directory: Path) -> None:
+    """Whoever made the store, or gave it an identity, may have been killed before the names were on the disk."""
+    renew_directory(directory / "state")
+    renew_directory(directory)
+    _sync_parent(directory)
+
+
+def _sync_parent(directory: Path) -> None:
+    """Its own name too, where we may look at what it is in."""
+    with suppress(PermissionError):
+        REAL_FILES.sync_directory(directory.parent)
 
 
 def check_parts(directory: Path, cluster: str, node: str, cluster_id: str = "") -> Identity | None:
