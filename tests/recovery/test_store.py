@@ -21,7 +21,7 @@ from txobserver.ids import Position
 from txobserver.store import Checkpoint, Entry, StoreDamaged, StoreError, StoreFull
 
 ROOT = Path(__file__).parents[2]
-OF_OTHERS = ("init", "cas", "recover", "settle", "rebuild", "archive")
+OF_OTHERS = ("init", "discard", "cas", "recover", "settle", "rebuild", "archive")
 """Crash points that are not the store's."""
 
 
