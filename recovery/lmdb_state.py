@@ -21,6 +21,7 @@ import lmdb
 import msgspec
 
 from recovery.child import in_a_child
+from recovery.condemned import check_not_condemned, condemn
 from recovery.crash_points import crash_point
 from txobserver.events import Message, TxEvent
 from txobserver.outcomes import Outcomes, Remembered
@@ -39,6 +40,8 @@ _OPEN_KEY = b"open"
 _VERSION_KEY = b"format"
 _OPENED_KEY = b"opened"
 _LOG_KEY = b"log begun"
+
+_DAMAGE = (StoreDamaged, struct.error, lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError)
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_message = msgspec.msgpack.Decoder(Message).decode
@@ -72,6 +75,7 @@ def check(directory: Path, read_only: bool = False) -> None:
             state.close()
 
     try:
+        check_not_condemned(directory)
         in_a_child(read)
     except StoreDamaged as error:
         raise StoreDamaged(f"{directory} is damaged ({error}); let the node rejoin with a new store") from error
@@ -119,6 +123,7 @@ class LmdbState:
 
     def __init__(self, directory: Path, read_only: bool = False) -> None:
         self._directory = directory
+        self._read_only = read_only
         options = {"readonly": True, "lock": False, "create": False} if read_only else {}
         try:
             if not read_only:
@@ -194,14 +199,14 @@ class LmdbState:
     def get(self, queue: int, place: int) -> Entry | None:
         """The entry, or None. Raises StoreDamaged."""
         key = _ENTRY_KEY.pack(queue, place)
-        with self._reading(), self._env.begin(db=self._entries) as txn:
+        with self._reading(serving=True), self._env.begin(db=self._entries) as txn:
             data = txn.get(key)
-        return None if data is None else self._entry(key, data)
+            return None if data is None else self._entry(key, data)
 
     def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
         """Up to ``limit`` (place, entry) above ``after``, in order. Raises StoreDamaged."""
         found: list[tuple[int, Entry]] = []
-        with self._reading(), self._env.begin(db=self._entries) as txn, txn.cursor() as cursor:
+        with self._reading(serving=True), self._env.begin(db=self._entries) as txn, txn.cursor() as cursor:
             more = cursor.set_range(_ENTRY_KEY.pack(queue, after + 1))
             while more and len(found) < limit:
                 key, data = cursor.item()
@@ -218,7 +223,8 @@ class LmdbState:
         So their checksums are not looked at: a damaged id is found by the digest of its queue.
         """
         found: list[tuple[int, int]] = []
-        with self._reading(), self._env.begin(db=self._entries, buffers=True) as txn, txn.cursor() as cursor:
+        reading = self._reading(serving=True)
+        with reading, self._env.begin(db=self._entries, buffers=True) as txn, txn.cursor() as cursor:
             more = cursor.set_range(_ENTRY_KEY.pack(queue, after + 1))
             while more and len(found) < limit:
                 key, data = cursor.item()
@@ -337,12 +343,18 @@ class LmdbState:
         return Entry(_RID.unpack_from(value)[0], _decode_message(value[_RID.size :]))
 
     @contextmanager
-    def _reading(self) -> Iterator[None]:
-        """What a damaged page does to a reader, in one sentence."""
+    def _reading(self, serving: bool = False) -> Iterator[None]:
+        """What a damaged page does to a reader, in one sentence; ``serving``: no start shall serve it again."""
         try:
             yield
-        except (lmdb.Error, struct.error) as error:
-            raise StoreDamaged(f"the queue state cannot be read: {error}") from error
+        except (lmdb.Error, struct.error, StoreDamaged) as error:
+            known = isinstance(error, StoreDamaged)
+            reason = str(error) if known else f"the queue state cannot be read: {error}"
+            if serving and not self._read_only and isinstance(error, _DAMAGE):
+                condemn(self._directory, reason)
+            if known:
+                raise
+            raise StoreDamaged(reason) from error
 
     @staticmethod
     def _incomplete() -> StoreDamaged:

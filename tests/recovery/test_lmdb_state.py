@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from recovery.condemned import NAME
 from recovery.lmdb_state import LmdbState, check, sealed
 from tests.recovery.helpers import message, meta_of
 from txobserver.contents import Contents
@@ -160,6 +161,7 @@ def test_every_page_damaged_in_turn_is_found_before_anything_is_served(tmp_path:
     keys = [at for at in range(8192, len(image)) if image[at : at + 5] == b"\x0c\0\0\0\0"]
     for at in headers + [key + part for key in keys for part in (0, 5, 12, 13)][::13]:
         path.write_bytes(image[:at] + bytes([image[at] ^ 4]) + image[at + 1 :])
+        (tmp_path / NAME).unlink(missing_ok=True)
         try:
             check(tmp_path)
             read, queues = everything(tmp_path, list(contents))

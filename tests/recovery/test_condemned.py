@@ -1,0 +1,76 @@
+"""A state in which damage was found while it was served is not served again by a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from recovery.condemned import NAME
+from recovery.lmdb_state import LmdbState, check
+from tests.recovery.test_lmdb_state import checkpoint, meta_of
+from txobserver.ids import Position
+from txobserver.store import StoreDamaged
+
+BODY = "a message that can be recognised"
+READS: dict[str, Callable[[LmdbState], object]] = {
+    "get": lambda state: state.get(1, 5),
+    "page": lambda state: state.page(1, -1, 10),
+}
+
+
+def with_a_flipped_bit(directory: Path) -> None:
+    """In the body of its only message, which a start does not look at."""
+    state = LmdbState(directory)
+    whole = checkpoint((1, 5, BODY))
+    state.write(whole._replace(meta=meta_of(Position(1, 7), whole.changes)))
+    state.close()
+    data = (directory / "data.mdb").read_bytes()
+    at = data.index(BODY.encode())
+    (directory / "data.mdb").write_bytes(data[:at] + b"A" + data[at + 1 :])
+
+
+@pytest.mark.parametrize("read", READS)
+def test_what_was_found_while_it_was_served_is_refused_at_the_next_start(read: str, tmp_path: Path) -> None:
+    with_a_flipped_bit(tmp_path)
+    check(tmp_path)
+    state = LmdbState(tmp_path)
+    with pytest.raises(StoreDamaged):
+        READS[read](state)
+    state.close()
+    with pytest.raises(StoreDamaged, match="a checksum in the queue state does not match, found while it was served"):
+        check(tmp_path)
+    with pytest.raises(StoreDamaged, match="let the node rejoin with a new store"):
+        check(tmp_path, read_only=True)
+
+
+def test_whoever_only_reads_writes_no_mark(tmp_path: Path) -> None:
+    with_a_flipped_bit(tmp_path)
+    state = LmdbState(tmp_path, read_only=True)
+    with pytest.raises(StoreDamaged):
+        state.get(1, 5)
+    state.close()
+    assert not (tmp_path / NAME).exists()
+
+
+def test_trouble_that_is_no_damage_leaves_no_mark(tmp_path: Path) -> None:
+    """No memory, no slot for a reader: the node ends, and may start again."""
+    with_a_flipped_bit(tmp_path)
+    state = LmdbState(tmp_path)
+    with pytest.raises(StoreDamaged, match="cannot be read"), state._reading(serving=True):
+        raise lmdb.MemoryError("no memory")
+    state.close()
+    assert not (tmp_path / NAME).exists()
+
+
+def test_a_mark_that_cannot_be_written_hides_nothing(tmp_path: Path) -> None:
+    with_a_flipped_bit(tmp_path)
+    (tmp_path / NAME).mkdir()
+    state = LmdbState(tmp_path)
+    with pytest.raises(StoreDamaged, match="a checksum"):
+        state.get(1, 5)
+    state.close()
+    with pytest.raises(StoreDamaged, match="is damaged"):
+        check(tmp_path)
