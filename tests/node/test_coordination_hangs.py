@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import select
 import signal
@@ -89,7 +90,9 @@ def until_done(store: CoordinationProcess, file: SqliteCoordination) -> Any:
 
 async def test_the_outcome_is_told_as_unknown_and_the_thread_goes_on(tmp_path: Path) -> None:
     store = with_a_stopped_child(tmp_path / "r", 0.1)
-    records = RecordThread(store, strict_guard())
+    guard = strict_guard()
+    guard.watch()
+    records = RecordThread(store, guard)
     told: asyncio.Queue[str] = asyncio.Queue()
     found: asyncio.Future[Record | None] = asyncio.get_running_loop().create_future()
     records.compare_and_set(
@@ -104,6 +107,8 @@ async def test_the_outcome_is_told_as_unknown_and_the_thread_goes_on(tmp_path: P
     current = await asyncio.wait_for(found, 60)
     assert current is not None and current.version == 1
     records.stop()
+    gc.collect()
+    assert guard.errors == [], "an outcome that is unknown is nobody's end"
 
 
 @pytest.mark.parametrize("asked", [False, True], ids=["that_is_idle", "that_is_asked"])
