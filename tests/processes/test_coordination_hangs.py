@@ -1,4 +1,4 @@
-"""``coordination_child_hangs`` with real processes: a node whose coordination process stands still, and nothing else."""
+"""``coordination_child_hangs`` with real processes: a node whose coordination process stands still, nothing else."""
 
 from __future__ import annotations
 
