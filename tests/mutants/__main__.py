@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from tests.mutants.copy import stop_all
 from tests.mutants.draw import draw
 from tests.mutants.evidence import evidence, fingerprint
 from tests.mutants.instrument import numbering
@@ -38,13 +41,14 @@ def main(
     if only and not any(path.startswith(only) for path in mutated_files()):
         raise typer.BadParameter(f"{only} names no file that is mutated; the first one is {mutated_files()[0]}")
     sample = draw(ROOT, mutants, seed, only)
+    sources = {each.path: (ROOT / each.path).read_text() for each in sample}
     results = Results(file or CACHE / f"verdicts-{fingerprint()}.jsonl")
     results.read()
     if show is not None:
         if not 0 <= show < len(sample):
             raise typer.BadParameter(f"the sample has numbers from 0 to {len(sample) - 1}")
         each = sample[show]
-        print(each.diff((ROOT / each.path).read_text()))
+        print(each.diff(sources[each.path]))
         print(results.verdicts.get(each.key, "not judged yet"))
         return
     found = evidence(ROOT, CACHE, lambda text: errors.print(f"[dim]{text}"))
@@ -57,10 +61,18 @@ def main(
     if as_text:
         print(json.dumps(as_json(sample, results, seed)))
     else:
-        console.print(survivors(ROOT, sample, results), markup=False, soft_wrap=True)
+        console.print(survivors(sources, sample, results), markup=False, soft_wrap=True)
         console.print(table(sample, results, seed))
     raise typer.Exit(0 if share(sample, results) >= ENOUGH else 1)
 
 
+def _end(number: int, frame: object) -> None:
+    """Nothing that was started is left behind."""
+    stop_all()
+    sys.exit(128 + number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGINT, _end)
     typer.run(main)

@@ -60,7 +60,7 @@ def main(report_file: str, *what: str) -> None:
             _seeds(recorder)
         else:
             ignored = [f"--ignore={path}" for path in NO_JUDGES]
-            options = ["-q", "-p", "no:cacheprovider", "-p", "no:timeout"]
+            options = ["-q", "-p", "no:cacheprovider"]
             pytest.main([*options, *ignored, *what], plugins=[recorder])
 
 

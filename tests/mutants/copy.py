@@ -5,11 +5,13 @@ from __future__ import annotations
 import compileall
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.mutants.hits import FILE as HITS
@@ -17,6 +19,25 @@ from tests.mutants.mutation import Mutation
 from tests.mutants.scope import COPIED
 
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
+
+_running: dict[int, subprocess.Popen[str]] = {}
+_stopping = threading.Event()
+
+
+class Stopped(Exception):
+    """The run ends before its time: nothing more is started, and what has been found meanwhile means nothing."""
+
+
+def stop_all() -> None:
+    """End all that runs, and start nothing more. For the end of this process only."""
+    _stopping.set()
+    for process in list(_running.values()):
+        end(process)
+
+
+def stopping() -> bool:
+    """Whether ``stop_all`` has been called."""
+    return _stopping.is_set()
 
 
 @contextmanager
@@ -50,14 +71,26 @@ def mutated(copy: Path, mutation: Mutation) -> Iterator[None]:
 
 
 def start(copy: Path, module: str, *arguments: str, hits: Path | None = None) -> subprocess.Popen[str]:
-    """Run a module of the copy in a process group of its own, with plain modules."""
+    """Run a module of the copy in a process group of its own, with plain modules. Raises Stopped."""
+    if stopping():
+        raise Stopped
     environment = {**os.environ, "PYTHONPATH": str(copy), "TXHA_CORE": "pure", "PYTHONHASHSEED": "0"}
     environment |= {"TMPDIR": str(copy.parent), HITS: str(hits)} if hits else {"TMPDIR": str(copy.parent)}
     command = [sys.executable, "-m", module, *arguments]
     quiet = subprocess.DEVNULL
-    return subprocess.Popen(
+    process = subprocess.Popen(
         command, cwd=copy, env=environment, stdin=quiet, stdout=quiet, stderr=quiet, text=True, start_new_session=True
     )
+    _running[process.pid] = process
+    return process
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """End what ``start`` began, with all that it has started in its group."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    _running.pop(process.pid, None)
 
 
 def _unmount(directory: Path) -> None:

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.mutants.copy import scratch_copy, start
+from tests.mutants.copy import end, scratch_copy, start
 from tests.mutants.instrument import Numbering, instrument, numbering
 from tests.mutants.judge import SEED, Job, write_job
 from tests.mutants.mutation import Mutation
@@ -77,7 +77,7 @@ def evidence(root: Path, cache: Path, say: Callable[[str], None]) -> Evidence:
     say("collecting which tests run which blocks (once for each state of the project; a minute or two)")
     with scratch_copy(root) as copy:
         instrument(copy, numbering(root, mutated_files(root)))
-        halves = [["seeds"], *([folder] for folder in JUDGES if (root / folder).is_dir())]
+        halves = [["seeds"], *([folder] for folder in JUDGES if (root / folder).exists())]
         with ThreadPoolExecutor(2) as pool:
             lines = [line for found in pool.map(lambda half: _collect(copy, half), halves) for line in found]
     found = _made_of(lines)
@@ -102,7 +102,9 @@ def _look_again(root: Path, found: Evidence) -> None:
         for name in dict.fromkeys(failed):
             job, report = copy.parent / "job.json", copy.parent / "report.jsonl"
             write_job(Job([name]), job)
-            start(copy, "tests.mutants.judge", str(job), str(report)).wait()
+            process = start(copy, "tests.mutants.judge", str(job), str(report))
+            process.wait()
+            end(process)
             if json.loads(report.read_text().splitlines()[-1]).get("killer", name):
                 found.failing.append(name)
                 found.runs.pop(name, None)
@@ -111,7 +113,9 @@ def _look_again(root: Path, found: Evidence) -> None:
 def _collect(copy: Path, what: list[str]) -> list[str]:
     name = "-".join(what).replace("/", "-")
     report = copy.parent / f"{name}.jsonl"
-    start(copy, "tests.mutants.collect", str(report), *what, hits=copy.parent / f"{name}.hits").wait()
+    process = start(copy, "tests.mutants.collect", str(report), *what, hits=copy.parent / f"{name}.hits")
+    process.wait()
+    end(process)
     return report.read_text().splitlines() if report.exists() else []
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -73,13 +72,13 @@ def table(sample: list[Mutation], results: Results, seed: int) -> Table:
     return found
 
 
-def survivors(root: Path, sample: list[Mutation], results: Results) -> str:
-    """Each with its number, place and diff."""
+def survivors(sources: dict[str, str], sample: list[Mutation], results: Results) -> str:
+    """Each with its number, place and diff. ``sources``: the files as they were when the sample was drawn."""
     pieces = []
     for number, each in enumerate(sample):
         verdict = results.verdicts[each.key]
         if not verdict.dead:
             reason = verdict.text or HOW[verdict.how]
             head = f"#{number} {each.path}:{each.line} in {each.function} ({each.operator}, {each.key}): {reason}"
-            pieces.append(f"{head}\n{each.diff((root / each.path).read_text())}\n")
+            pieces.append(f"{head}\n{each.diff(sources[each.path])}\n")
     return "\n".join(pieces)

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tests.mutants.copy import scratch_copy
+from tests.mutants.copy import scratch_copy, stop_all
 from tests.mutants.evidence import Evidence
 from tests.mutants.instrument import Numbering
 from tests.mutants.mutation import Mutation
@@ -76,8 +76,14 @@ def run(
         threads = [threading.Thread(target=work, args=(copy,), daemon=True) for copy in copies]
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join()
+        try:
+            for thread in threads:
+                thread.join()
+        except BaseException:
+            stop_all()
+            for thread in threads:
+                thread.join()
+            raise
     if errors:
         raise errors[0]
 

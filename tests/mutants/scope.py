@@ -19,8 +19,9 @@ JUDGES = (
     "tests/cli",
     "tests/admin",
     "tests/simulation",
+    "tests/docs/test_documents.py",
 )
-"""Folders whose tests judge. None needs PostgreSQL, Java or a cluster of processes."""
+"""Folders and files whose tests judge. None needs PostgreSQL, Java or a cluster of processes."""
 
 NO_JUDGES = ("tests/simulation/test_simulation.py",)
 """Campaigns over hundreds of seeds: the seeds of a mutant's own take their place."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.mutants.copy import mutated, start
+from tests.mutants.copy import Stopped, end, mutated, start, stopping
 from tests.mutants.judge import SEED, Job, write_job
 from tests.mutants.mutation import Mutation
 
@@ -66,9 +64,9 @@ def _run(copy: Path, steps: list[str], usual: dict[str, float], seconds: float) 
     try:
         hanging = _wait(process, report, usual)
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        end(process)
+    if stopping():
+        raise Stopped
     last = _lines(report)[-1:] or [{}]
     if hanging is not None:
         return hanging

@@ -1,0 +1,170 @@
+"""The lease, and changes of the ready set, one at a time (``ha.record_keeper``)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from ha.coordination import Record
+from ha.record_keeper import RecordKeeper
+from ha.settings import Settings
+from txobserver.effects import CompareAndSet
+from txobserver.ids import Member
+
+A, B, C, D = (Member(name, f"{name}1") for name in "abcd")
+SETTINGS = Settings(lease_ttl=10.0, renew_every=2.0, lease_drift=0.1)
+RECORD = Record("c", 5, 3, A, (A, B, C))
+
+
+class Kept:
+    """A keeper, whose record was stored by a change that was sent at 100 s, and what it asks for."""
+
+    def __init__(self, record: Record = RECORD) -> None:
+        self.asked: list[CompareAndSet] = []
+        self.keeper = RecordKeeper(record, 100.0, A, SETTINGS, self.asked.append)
+
+    def wished(self) -> Record:
+        """The change on its way, which must be one of the record as it is."""
+        asked = self.asked[-1]
+        assert asked is self.keeper.in_flight
+        assert asked.expected == self.keeper.record.version
+        assert isinstance(asked.record, Record) and asked.record.version == asked.expected + 1
+        assert (asked.record.primary, asked.record.generation) == (A, 3)
+        return asked.record
+
+    def stored(self) -> None:
+        self.keeper.stored(self.wished())
+
+
+@pytest.fixture
+def kept() -> Kept:
+    return Kept()
+
+
+def test_the_lease_runs_from_before_its_renewal_was_sent(kept: Kept) -> None:
+    keeper = kept.keeper
+    assert keeper.holds(108.9) and not keeper.expired(108.9)
+    assert not keeper.holds(109.0) and keeper.expired(109.0), "a tenth early: clocks differ"
+    keeper.send_if_due(101.9)
+    assert not kept.asked
+    keeper.send_if_due(102.0)
+    assert kept.wished() == msgspec.structs.replace(RECORD, version=6)
+    keeper.send_if_due(108.0)
+    assert len(kept.asked) == 1, "one at a time"
+    assert not keeper.holds(109.0)
+    kept.stored()
+    assert keeper.holds(110.9) and not keeper.holds(111.0)
+    keeper.send_if_due(103.9)
+    assert len(kept.asked) == 1
+    keeper.send_if_due(104.0)
+    assert len(kept.asked) == 2
+
+
+def test_an_answer_that_does_not_come_is_asked_for_again_when_it_is_due(kept: Kept) -> None:
+    kept.keeper.send_if_due(102.0)
+    kept.keeper.failed()
+    kept.keeper.send_if_due(103.9)
+    assert len(kept.asked) == 1
+    kept.keeper.send_if_due(104.0)
+    assert len(kept.asked) == 2 and kept.wished().version == 6
+    assert not kept.keeper.holds(109.0)
+
+
+def test_an_added_member_counts_from_the_sending_on(kept: Kept) -> None:
+    keeper = kept.keeper
+    assert keeper.counted() == {B, C}
+    keeper.add(D, 100.5)
+    assert kept.wished().ready == (A, B, C, D)
+    assert keeper.counted() == {B, C, D} and not keeper.is_ready(D) and keeper.is_ready(B)
+    keeper.failed()
+    keeper.forget_add(D)
+    assert keeper.counted() == {B, C, D}, "it may still land"
+    keeper.send_if_due(103.0)
+    assert kept.wished().ready == (A, B, C)
+    kept.stored()
+    assert keeper.counted() == {B, C}, "nothing earlier can land now"
+
+
+def test_what_is_there_is_not_added_and_what_is_added_is_added_once(kept: Kept) -> None:
+    kept.keeper.add(B, 100.5)
+    assert not kept.asked
+    kept.keeper.add(D, 100.5)
+    kept.keeper.add(D, 100.6)
+    kept.stored()
+    assert kept.keeper.is_ready(D) and kept.keeper.counted() == {B, C, D}
+    kept.keeper.send_if_due(100.7)
+    assert len(kept.asked) == 1
+
+
+def test_a_removed_member_counts_until_that_is_stored(kept: Kept) -> None:
+    keeper = kept.keeper
+    keeper.remove(B, 100.5)
+    assert kept.wished().ready == (A, C) and keeper.counted() == {B, C}
+    keeper.remove(C, 100.6)
+    assert len(kept.asked) == 1
+    kept.stored()
+    assert keeper.counted() == {C}
+    keeper.send_if_due(100.7)
+    assert kept.wished().ready == (A,)
+    kept.stored()
+    assert keeper.counted() == frozenset()
+    keeper.remove(D, 100.8)
+    keeper.send_if_due(100.8)
+    assert len(kept.asked) == 2, "it was no member"
+
+
+def test_the_later_wish_counts(kept: Kept) -> None:
+    keeper = kept.keeper
+    keeper.send_if_due(102.0)
+    keeper.add(D, 102.1)
+    keeper.remove(D, 102.2)
+    keeper.remove(B, 102.3)
+    kept.stored()
+    keeper.send_if_due(102.4)
+    assert kept.wished().ready == (A, C)
+    keeper.failed()
+    keeper.add(B, 102.5)
+    keeper.send_if_due(102.6)
+    assert B not in kept.wished().ready, "one that is listed is not added: it must leave first"
+
+
+def test_a_released_lease_is_held_no_more(kept: Kept) -> None:
+    keeper = kept.keeper
+    keeper.release("b", 100.5)
+    assert not keeper.holds(100.5) and not keeper.released and not keeper.expired(100.5)
+    wished = kept.wished()
+    assert (wished.released, wished.preferred, wished.ready) == (True, "b", (A, B, C))
+    kept.stored()
+    assert keeper.released
+    keeper.add(D, 105.0)
+    assert len(kept.asked) == 1, "the record is another's now"
+
+
+def test_one_that_leaves_takes_itself_out_unless_it_is_the_last(kept: Kept) -> None:
+    kept.keeper.release("", 100.5, leave=True)
+    assert kept.wished().ready == (B, C) and kept.wished().preferred == ""
+    alone = Kept(msgspec.structs.replace(RECORD, ready=(A,)))
+    alone.keeper.release("", 100.5, leave=True)
+    assert alone.wished().ready == (A,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "lost"),
+    [
+        ({"version": 6}, False),
+        ({"version": 5}, False),
+        ({"version": 4}, True),
+        ({"version": 6, "primary": B}, True),
+        ({"version": 6, "generation": 4}, True),
+        ({"version": 6, "cluster_id": "another"}, True),
+        (None, True),
+    ],
+)
+def test_whose_change_it_was(kept: Kept, changes: dict[str, object] | None, lost: bool) -> None:
+    kept.keeper.send_if_due(102.0)
+    current = None if changes is None else msgspec.structs.replace(RECORD, **changes)
+    kept.keeper.conflict(current)
+    assert kept.keeper.lost == kept.keeper.expired(102.0) == lost
+    assert (kept.keeper.record is current) == (not lost) or current == RECORD
+    kept.keeper.send_if_due(109.0)
+    assert len(kept.asked) == (1 if lost else 2)
