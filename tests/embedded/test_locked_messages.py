@@ -47,6 +47,45 @@ def decide(harness: Harness, commit: bool) -> Client:
     return client
 
 
+@pytest.mark.parametrize("all_at_once", [None, False, True])
+@pytest.mark.parametrize("commit", [False, True])
+def test_locked_messages_purged(commit: bool, all_at_once: bool | None) -> None:
+    """A purge counts and takes what is in nobody's hands; also where the branch was prepared at an earlier primary."""
+    harness = ClusterHarness(WindowLimits(messages=2))
+    holder = prepared(harness, 5, 1, 3)
+    holder.channel.close()
+    harness.settle()
+    if all_at_once is not None:
+        harness.crash(all_at_once)
+    client, counts = harness.client(), list[int]()
+    harness.broker.queue_operations.purge(client.channel, "q", counts.append)
+    harness.settle()
+    assert counts == [6] and client.count("q") == 0
+    other = decide(harness, commit)
+    assert other.drain("q") == ([] if commit else [b"1", b"3"])
+
+
+@pytest.mark.parametrize("all_at_once", [False, True])
+@pytest.mark.parametrize("commit", [False, True])
+def test_heuristic_outcomes_no_longer_listed_after_a_promotion(commit: bool, all_at_once: bool) -> None:
+    """What ``dtx.recover`` lists, and what a coordinator is told, at the primary that comes after."""
+    harness = ClusterHarness(WindowLimits(messages=2))
+    prepared(harness, 5, 1, 3)
+    told: list[str | None] = []
+    harness.broker.branch_operations.decide_heuristically(X, commit, told.append)
+    harness.settle()
+    assert told == [None]
+    harness.crash(all_at_once)
+    broker, client, answers = harness.broker, harness.client(), list[Status]()
+    assert broker.branches.recover() == [X]
+    status = Status.HEURISTICALLY_COMMITTED if commit else Status.HEURISTICALLY_ROLLED_BACK
+    broker.branch_operations.commit(client.channel, X, False, answers.append)
+    broker.branch_operations.rollback(client.channel, X, answers.append)
+    broker.branch_operations.forget(client.channel, X, lambda: answers.append(Status.OK))
+    harness.settle()
+    assert answers == [status, status, Status.OK] and broker.branches.recover() == []
+
+
 @pytest.mark.parametrize("all_at_once", [False, True])
 @pytest.mark.parametrize("commit", [False, True])
 def test_after_a_take_over(commit: bool, all_at_once: bool) -> None:
