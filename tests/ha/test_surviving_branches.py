@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ha.replica import Replica
 from tests.ha.branch_steps import (
     X,
     answered,
@@ -20,8 +21,13 @@ from tests.ha.branch_steps import (
     work_on,
 )
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
+from tests.ha.memory_host import text
 from tests.ha.steps import all_agree, backups_of, declared, publish, survivors_agree
+from txobserver.configuration import queue_step
+from txobserver.events import Configure, DtxOpen, DtxPrepare, Publish, Purge, TxDequeue, TxOpen
+from txobserver.ids import place_of
 from txobserver.outcomes import Outcome
+from txobserver.store import MemoryBase, Meta
 from txobserver.xid import Xid
 
 Y = Xid(2, b"another", b"")
@@ -171,3 +177,33 @@ def test_prepared_told_early(slow: str) -> None:
     assert in_doubt(primary) == [X] and outcome(primary) is Outcome.PREPARED and list(primary.host.prepared) == [X]
     all_agree(cluster)
     assert all(in_doubt(node) == [X] for node in cluster.nodes.values())
+
+
+def test_prepared_early_on_a_node_whose_log_is_cut() -> None:
+    """A prepare that has not passed the commit point locks nothing yet, also when what stands behind it is cut off:
+    a purge before it goes by what is locked where it stands (P7)."""
+    queues = [replica_with_a_queue() for _ in range(2)]
+    for replica, cut in zip(queues, (False, True), strict=True):
+        place = place_of(replica.append(1, Publish(5, (1,), text("taken"))))
+        replica.apply(replica.tail.sequence)
+        for event in (
+            DtxOpen(7, X),
+            TxDequeue(7, 1, [(place, 5)], 1),
+            Purge(1, place, []),
+            DtxPrepare(7, 1, ["a"], 0),
+            TxOpen(8),
+        ):
+            replica.append(1, event)
+        if cut:
+            replica.truncate(replica.tail.sequence - 1)
+        assert replica.contents.branches() == [] and replica.contents.outcome(X) is Outcome.PENDING
+        replica.apply(replica.tail.sequence)
+        assert replica.contents.ids(1) == [] and [each.xid for each in replica.contents.branches()] == [X]
+
+
+def replica_with_a_queue() -> Replica:
+    replica = Replica(MemoryBase(), Meta(), {})
+    step = queue_step("q", False, {})
+    replica.append(1, Configure(1, step.operation, step.name, step.arguments))
+    replica.apply(1)
+    return replica
