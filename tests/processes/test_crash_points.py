@@ -38,6 +38,7 @@ AS_PRIMARY = [*AS_BACKUP, "cas.before", "cas.committed"]
 WITH_A_NEW_STORE = {"store.identity-synced": None, "store.identity-written": None, "reset.segments-removed": "catchup"}
 """Point -> the state in which it is passed; None before the node has any"""
 AS_FORMER_PRIMARY = ["truncate.segments-removed", "truncate.cut"]
+OF_COMMANDS = ("init", "discard", "recover", "settle", "rebuild", "archive")
 FLOOD = "flood"
 
 
@@ -206,8 +207,6 @@ def test_every_promise_was_kept(cluster: LocalCluster, clients: Clients) -> None
 
 
 def test_every_point_is_covered() -> None:
-    """But for those that no node passes: see tests/recovery/planner, tests/recovery/test_rebuild.py, tests/spark."""
-    of_nodes = {
-        point for point in CRASH_POINTS if point.split(".")[0] not in ("recover", "settle", "rebuild", "archive")
-    }
+    """But for those that no node passes: see tests/recovery, tests/cli, tests/spark."""
+    of_nodes = {point for point in CRASH_POINTS if point.split(".")[0] not in OF_COMMANDS}
     assert {*AT_START, *AS_BACKUP, *AS_PRIMARY, *WITH_A_NEW_STORE, *AS_FORMER_PRIMARY} == of_nodes

@@ -1,0 +1,348 @@
+"""The models that the simulator runs on behave as the real parts do: files, queue state, coordination record.
+
+Each test does the same, drawn by seed, to a model and to the real part, and compares all that can be read. Processes
+are killed at each point of a checkpoint and of a change of the record: what the next one finds is what the model holds.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from broker_plugin.node.coordination_process import CoordinationProcess
+from broker_plugin.node.sqlite_coordination import SqliteCoordination
+from ha.coordination import CasConflict, Coordination, MemoryCoordination, Record
+from recovery.files import Files, renew_directory
+from recovery.lmdb_state import LmdbState, check
+from tests.recovery.helpers import message
+from tests.simulation.fake_files import FakeFiles
+from txobserver.events import TxEnqueue, TxEvent, TxOpen
+from txobserver.ids import Member, Position
+from txobserver.outcomes import Kind, Outcomes, OutcomesMeta, Remembered
+from txobserver.store import Checkpoint, Entry, MemoryBase, Meta, QueueSummary
+from txobserver.xid import Xid
+
+ROOT = Path(__file__).parents[2]
+NAMES = ("a", "b", "c")
+
+# -- files
+
+
+class Hands:
+    """One set of files, and the descriptors that are open in it; the same numbers in both."""
+
+    def __init__(self, files: Files, directory: Path) -> None:
+        self.files = files
+        self.directory = directory
+        self._open: dict[int, int] = {}
+        self._of: dict[int, str] = {}
+
+    def do(self, what: str, name: str, number: int, data: bytes) -> object:
+        """What it gives, or the kind of error that it raises."""
+        try:
+            return getattr(self, what)(name, number, data)
+        except (OSError, KeyError) as error:
+            assert isinstance(error, FileExistsError | FileNotFoundError | KeyError), error
+            return FileNotFoundError if isinstance(error, KeyError) else type(error)
+
+    def create(self, name: str, number: int, data: bytes) -> None:
+        self._keep(number, name, self.files.create(self.directory / name))
+
+    def open(self, name: str, number: int, data: bytes) -> None:
+        self._keep(number, name, self.files.open(self.directory / name))
+
+    def write(self, name: str, number: int, data: bytes) -> None:
+        self.files.write(self._open[number], [data[:3], data[3:]])
+
+    def truncate(self, name: str, number: int, data: bytes) -> None:
+        size = self.files.size(self._open[number])
+        self.files.truncate(self._open[number], size * len(data) // 12)
+
+    def sync(self, name: str, number: int, data: bytes) -> None:
+        self.files.sync(self._open[number])
+
+    def close(self, name: str, number: int, data: bytes) -> None:
+        self.files.close(self._open.pop(number))
+
+    def remove(self, name: str, number: int, data: bytes) -> None:
+        self.files.remove(self.directory / name)
+
+    def rewrite(self, name: str, number: int, data: bytes) -> None:
+        self.files.rewrite(self.directory / name, len(self._content(name)) // 2)
+
+    def sync_directory(self, name: str, number: int, data: bytes) -> None:
+        self.files.sync_directory(self.directory)
+
+    def renew_directory(self, name: str, number: int, data: bytes) -> None:
+        renew_directory(self.directory, self.files)
+
+    def seen(self) -> tuple[dict[str, bytes], dict[int, int]]:
+        """Everything that can be read."""
+        sizes = {number: self.files.size(descriptor) for number, descriptor in self._open.items()}
+        return {name: self._content(name) for name in sorted(self.files.names(self.directory))}, sizes
+
+    def end(self) -> None:
+        """The process ends, and another one begins; the machine goes on."""
+        for descriptor in self._open.values():
+            self.files.close(descriptor)
+        self._open.clear()
+
+    def _keep(self, number: int, name: str, descriptor: int) -> None:
+        if number in self._open:
+            self.files.close(self._open.pop(number))
+        self._open[number] = descriptor
+
+    def _content(self, name: str) -> bytes:
+        with self.files.reader(self.directory / name) as file:
+            file.seek(0)
+            return file.read()
+
+
+DOINGS = (
+    *("create", "open", "write", "write", "write", "truncate", "sync", "close", "remove", "rewrite"),
+    *("sync_directory", "renew_directory", "end"),
+)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_fake_files_are_read_as_real_ones(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    hands = Hands(Files(), tmp_path), Hands(FakeFiles(lambda: 0.0), Path("any"))
+    for _ in range(120):
+        what, name, number = chance.choice(DOINGS), chance.choice(NAMES), chance.randrange(3)
+        data = chance.randbytes(chance.randrange(12))
+        if what == "end":
+            for each in hands:
+                each.end()
+        else:
+            real, fake = (each.do(what, name, number, data) for each in hands)
+            assert real == fake, what
+        assert hands[0].seen() == hands[1].seen(), what
+    hands[0].end()
+
+
+# -- the queue state
+
+
+def checkpoints(seed: int) -> Iterator[Checkpoint]:
+    """One after the other, as the stream leads to them: queues, open transactions, outcomes, a snapshot at times."""
+    chance = random.Random(seed)
+    contents: dict[int, dict[int, Entry]] = {}
+    open_ones: dict[int, int] = {}
+    outcomes = Outcomes(OutcomesMeta(), ())
+    sequence = 0
+    while True:
+        sequence += 100
+        dropped = [queue for queue in contents if chance.random() < 0.1]
+        for queue in dropped:
+            del contents[queue]
+        changes: dict[int, dict[int, Entry | None]] = {}
+        for queue in chance.sample(range(1, 6), chance.randint(0, 4)):
+            changes[queue] = changed(chance, contents.setdefault(queue, {}), sequence)
+        ended = [tx for tx in open_ones if chance.random() < 0.3]
+        for tx in ended:
+            del open_ones[tx]
+        events = grown(chance, open_ones, sequence)
+        if chance.random() < 0.1:
+            outcomes.replace(OutcomesMeta(), ())
+        for number in range(chance.randint(0, 3)):
+            outcomes.remember(Remembered(Kind.BRANCH, 1, b"%d" % chance.randrange(9), b"", True, sequence + number, 1))
+        if chance.random() < 0.3:
+            outcomes.forget(Xid(1, b"%d" % chance.randrange(9), b""))
+        meta = Meta(Position(1, sequence), [Position(1, 1)], resyncing=chance.random() < 0.1, outcomes=outcomes.meta)
+        meta.summaries = {queue: summed(content) for queue, content in contents.items()}
+        yield Checkpoint(meta, changes, dropped, events, ended, *outcomes.take_changes())
+
+
+def changed(chance: random.Random, content: dict[int, Entry], sequence: int) -> dict[int, Entry | None]:
+    changes: dict[int, Entry | None] = {}
+    for place in chance.sample(range(sequence, sequence + 90), chance.randint(0, 20)):
+        size = chance.choice((0, 10, 3000)) if chance.random() < 0.2 else 10
+        changes[place] = content[place] = Entry(place + 7, message("x" * size))
+    for place in chance.sample(sorted(content), min(len(content), chance.randint(0, 15))):
+        changes[place] = None
+        del content[place]
+    return changes
+
+
+def grown(chance: random.Random, open_ones: dict[int, int], sequence: int) -> list[tuple[int, int, TxEvent]]:
+    events: list[tuple[int, int, TxEvent]] = []
+    if chance.random() < 0.5:
+        events.append((sequence, sequence, TxOpen(sequence)))
+        open_ones[sequence] = sequence
+    for tx in open_ones:
+        for number in range(chance.randint(0, 2)):
+            place = sequence + 1 + len(events)
+            events.append((tx, place, TxEnqueue(tx, number, (1, 2), message("t"))))
+    return events
+
+
+def summed(content: dict[int, Entry]) -> QueueSummary:
+    summary = QueueSummary()
+    for place, entry in content.items():
+        summary.put(place, entry.rid)
+    return summary
+
+
+class Seen(NamedTuple):
+    """All that can be read of a state; ``chosen``: some entries and pages."""
+
+    meta: Meta
+    transactions: object
+    remembered: object
+    ids: object
+    chosen: object
+
+
+def seen(state: LmdbState | MemoryBase, chance: random.Random) -> Seen:
+    loaded = state.load()
+    queues = range(7)
+    ids = {queue: list(state.ids(queue)) for queue in queues}
+    chosen: list[Any] = []
+    for queue in queues:
+        after, limit = chance.randint(-1, 2000), chance.randint(1, 30)
+        chosen += [state.page(queue, -1, limit), state.page(queue, after, limit), state.ids_page(queue, after, limit)]
+        chosen += [state.get(queue, place) for place in (max(after, 0), *(place for place, _ in ids[queue][:3]))]
+    remembered = sorted(loaded.remembered, key=lambda each: each.key)
+    return Seen(loaded.meta, loaded.transactions, remembered, ids, chosen)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_model_of_the_queue_state_holds_what_lmdb_holds(tmp_path: Path, seed: int) -> None:
+    """Behind every checkpoint, and when it is opened anew."""
+    real, model = LmdbState(tmp_path), MemoryBase()
+    for number, checkpoint in enumerate(islice(checkpoints(seed), 25)):
+        for state in (real, model):
+            state.write(checkpoint)
+        if number % 5 == 4:
+            real.close()
+            check(tmp_path)
+            real = LmdbState(tmp_path)
+            assert real.log_begun == model.log_begun == (number > 4)
+            for state in (real, model):
+                state.confirm(True)
+        assert seen(real, random.Random(number)) == seen(model, random.Random(number))
+    real.close()
+
+
+POINTS = {"checkpoint.before-write": 0, "checkpoint.before-commit": 0, "checkpoint.committed": 1}
+"""How many of the checkpoints under way there are when the process is killed at that point"""
+WRITER = """
+import sys
+from itertools import islice
+from pathlib import Path
+from recovery.lmdb_state import LmdbState
+from tests.simulation.test_models import checkpoints
+state = LmdbState(Path(sys.argv[1]))
+for checkpoint in islice(checkpoints(int(sys.argv[2])), 20):
+    state.write(checkpoint)
+"""
+
+
+def killed(point: str, code: str, *arguments: object) -> None:
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    environment = {**os.environ, "TXHA_CRASH_POINT": point}
+    run = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == -signal.SIGKILL, run.stderr
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("number", [1, 2, 7, 20])
+def test_a_killed_checkpoint_is_there_as_a_whole_or_not_at_all(tmp_path: Path, point: str, number: int) -> None:
+    killed(f"{point}:{number}", WRITER, tmp_path / "state", number)
+    model = MemoryBase()
+    for checkpoint in islice(checkpoints(number), number - 1 + POINTS[point]):
+        model.write(checkpoint)
+    check(tmp_path / "state")
+    real = LmdbState(tmp_path / "state")
+    assert seen(real, random.Random(1)) == seen(model, random.Random(1))
+    for checkpoint in islice(checkpoints(number), number - 1 + POINTS[point], number + 5):
+        for state in (real, model):
+            state.write(checkpoint)
+    assert seen(real, random.Random(2)) == seen(model, random.Random(2))
+    real.close()
+
+
+# -- the coordination record
+
+
+def drawn(chance: random.Random) -> Record:
+    members = [Member(name, "1") for name in chance.sample(NAMES, chance.randint(1, 3))]
+    primary = chance.choice([None, *members])
+    return Record("c", 0, chance.randint(1, 4), primary, tuple(members), chance.random() < 0.5, chance.choice(NAMES))
+
+
+def answer(store: Coordination, expected: int | None, record: Record) -> object:
+    """What a read, or with ``expected`` a compare-and-set, gives."""
+    if expected is None:
+        return store.read()
+    try:
+        return store.compare_and_set(expected, record)
+    except CasConflict as conflict:
+        return "conflict", conflict.current
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_the_model_of_the_coordination_store_answers_as_sqlite_does(tmp_path: Path, seed: int) -> None:
+    """To several that ask, some of whom open the file anew at times."""
+    chance = random.Random(seed)
+    model = MemoryCoordination()
+    makes: list[Callable[[], SqliteCoordination]] = [
+        lambda: SqliteCoordination(tmp_path / "r", "c", create=True),
+        lambda: SqliteCoordination(tmp_path / "r", "c", confirm=True),
+        lambda: SqliteCoordination(tmp_path / "r", "c"),
+    ]
+    handles = [make() for make in makes]
+    assert handles[1].read() is None is model.read()
+    for store in (handles[0], model):
+        store.compare_and_set(0, drawn(random.Random(seed)))
+    for _ in range(40):
+        who, record = chance.randrange(3), drawn(chance)
+        assert model.record is not None
+        expected = chance.choice([None, model.record.version, model.record.version + chance.randint(-2, 2)])
+        assert answer(handles[who], expected, record) == answer(model, expected, record)
+        if chance.random() < 0.1:
+            handles[who].close()
+            handles[who] = makes[who]()
+    for handle in handles:
+        handle.close()
+
+
+CHANGES = {"cas.before": 0, "cas.committed": 1}
+CHANGER = """
+import random, sys
+from pathlib import Path
+from broker_plugin.node.coordination_process import CoordinationProcess
+from tests.simulation.test_models import drawn
+store, chance = CoordinationProcess(Path(sys.argv[1]), "c"), random.Random(int(sys.argv[2]))
+for version in range(1, 20):
+    store.compare_and_set(version, drawn(chance))
+"""
+
+
+@pytest.mark.parametrize("point", CHANGES)
+@pytest.mark.parametrize("number", [1, 2, 9])
+def test_a_killed_change_of_the_record_is_made_or_not(tmp_path: Path, point: str, number: int) -> None:
+    model = MemoryCoordination()
+    for store in (SqliteCoordination(tmp_path / "r", "c", create=True), model):
+        store.compare_and_set(0, drawn(random.Random(0)))
+    killed(f"{point}:{number}", CHANGER, tmp_path / "r", number)
+    chance = random.Random(number)
+    for version in range(1, number + CHANGES[point]):
+        model.compare_and_set(version, drawn(chance))
+    real = CoordinationProcess(tmp_path / "r", "c")
+    try:
+        found = real.read()
+        assert found == model.read() and found is not None
+        assert real.compare_and_set(found.version, drawn(chance)).version == found.version + 1
+    finally:
+        real.close()
