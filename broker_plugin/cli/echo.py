@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 
 EVERY_SECONDS = 0.1
 END_SECONDS = 1.0
-STATE_MARKS = (" state ", " following ", " stepping down", " is ready", " out of the ready set", " ERROR ")
+STATE_MARKS = (" state ", " following ", " stepping down", " is ready", " out of the ready set", " ERROR ", " WARNING ")
 
 
 class LogTail:

@@ -105,9 +105,25 @@ def promote(
             "--accept-data-loss", help="Promote it even if it is not ready: what only other nodes hold is lost."
         ),
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask at a terminal; a script is never asked.")] = False,
 ) -> None:
-    """Hand the primary's role to a ready backup."""
-    ask(node_entry(dir, node).directory, "promote", {"accept_data_loss": accept_data_loss})
+    """Hand the primary's role to a ready backup.
+
+    With --accept-data-loss, what will be lost is said before, and the loss is accepted for the coordination record as
+    it is then: if another node has become primary meanwhile, nothing is done.
+    """
+    from broker_plugin.cli.promoting import accepted_version
+
+    directory = node_entry(dir, node).directory
+    arguments: dict[str, object] = {"accept_data_loss": accept_data_loss}
+    if accept_data_loss:
+        version = accepted_version(ask(directory, "status"), yes)
+        if version is None:
+            raise SystemExit(1)
+        arguments["version"] = version
+    elif yes:
+        raise BadArgument("--yes answers the question that comes with --accept-data-loss; nothing else is asked")
+    ask(directory, "promote", arguments)
     typer.echo(f"{node} is taking over; see `txha status`")
 
 

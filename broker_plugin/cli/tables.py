@@ -32,7 +32,15 @@ def status_table(nodes: list[dict[str, Any]]) -> None:
         )
     cores = sorted({node["core"] for node in nodes if "core" in node})
     table.caption = f"core: {', '.join(cores)}" if cores else None
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    for node in nodes:
+        for key in ("shortage", "waits_for_operator"):
+            if node.get(key):
+                console.print(f"{node['name']}: {node[key]}", style="bold red", markup=False, soft_wrap=True)
+        if node.get("loss_accepted") and node["state"] == "active":
+            said = f"the loss of data was accepted for generation {node['loss_accepted']}"
+            console.print(f"{node['name']}: {said}", style="yellow", markup=False, soft_wrap=True)
 
 
 def transactions_table(node: str, rows: list[dict[str, Any]]) -> None:

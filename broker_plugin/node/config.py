@@ -95,6 +95,12 @@ class Dtx(_Section):
     max_timeout: int = Field(3600, ge=1, description="seconds")
 
 
+def _majority(values: dict[str, Any]) -> int:
+    """From three nodes on a majority, so that one of them can be lost without what was committed; else 1."""
+    nodes = 1 + len(values.get("peers", ()))
+    return nodes // 2 + 1 if nodes > 2 else 1
+
+
 class NodeConfig(_Section):
     """Everything a node needs to know."""
 
@@ -108,7 +114,7 @@ class NodeConfig(_Section):
     timing: Timing = Timing()
     store: StoreConfig = StoreConfig()
     dtx: Dtx = Dtx()
-    min_ready: int = Field(1, ge=1)
+    min_ready: int = Field(default_factory=_majority, ge=1, description="a majority from three nodes on, else `1`")
     outcomes_kept: int = Field(100_000, ge=1)
     outcome_seconds: float = Field(86_400.0, gt=0)
     backup_clients: Literal["proxy", "refuse"] = "proxy"

@@ -26,6 +26,7 @@ from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.log_server import LogServer
 from broker_plugin.node.membership import cluster_identity
 from broker_plugin.node.proxy import FrontDoor, PassOn, Refuse, Serve, Verdict
+from broker_plugin.node.readiness import Readiness
 from broker_plugin.node.record_thread import RecordThread
 from broker_plugin.node.shell import Shell, wall_ms
 from broker_plugin.node.status import commit_point, queue_names, status, transactions
@@ -62,6 +63,7 @@ class Node:
         self._ended: asyncio.Event = asyncio.Event()
         self._failure: str | None = None
         self._cluster_id = ""
+        self._readiness = Readiness(1 + len(config.peers), config.min_ready)
         self._coordination: CoordinationProcess
         self._waiting: set[FrontDoor] = set()
         self._verdict_state: object = None
@@ -221,6 +223,8 @@ class Node:
 
     def _after_turn(self) -> None:
         core = self.core
+        active = core.state == ACTIVE and core.keeper is not None
+        self._readiness.look(len(core.keeper.record.ready) if active and core.keeper else None)
         congested = core.primary is not None and core.primary.serving and core.primary.congested
         if congested != self.amqp.paused:
             if congested:
@@ -245,7 +249,7 @@ class Node:
 
     async def _status(self, arguments: dict[str, Any]) -> Any:
         self.shell.look_at_clock()
-        return status(self.core, self._config.name)
+        return status(self.core, self._config.name, self._readiness)
 
     async def _transactions(self, arguments: dict[str, Any]) -> Any:
         self.shell.look_at_clock()
@@ -253,7 +257,8 @@ class Node:
 
     async def _promote(self, arguments: dict[str, Any]) -> Any:
         refused: list[str | None] = []
-        self.shell.report(lambda: refused.append(self.core.promote(bool(arguments.get("accept_data_loss")))))
+        loses, version = bool(arguments.get("accept_data_loss")), int(arguments.get("version", 0))
+        self.shell.report(lambda: refused.append(self.core.promote(loses, version)))
         reason = refused[0] if refused else "the node is stopping"
         if reason:
             raise Refusal(reason)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from broker_plugin.compiled import running
+from broker_plugin.node.readiness import Readiness
 from ha.node_core import NodeCore
+from ha.node_state import ACTIVE
 from txobserver.ids import id_text
 from txobserver.tx_buffer import TxBuffer
 
 
-def status(core: NodeCore, name: str) -> dict[str, Any]:
+def status(core: NodeCore, name: str, readiness: Readiness) -> dict[str, Any]:
     """Everything that ``txha status`` shows of one node."""
     replica, record = core.replica, core.record
     ready = [member.node for member in record.ready] if record else []
@@ -26,6 +28,11 @@ def status(core: NodeCore, name: str) -> dict[str, Any]:
         "ready": core.state in ("active", "ready") and name in ready,
         "ready_set": ready,
         "primary": primary,
+        "min_ready": readiness.min_ready,
+        "shortage": readiness.shortage(len(ready)) if core.state == ACTIVE else None,
+        "cluster_id": record.cluster_id if record else None,
+        "record_version": record.version if record else 0,
+        "loss_accepted": record.loss_accepted if record else 0,
         "waits_for_operator": core.waits_for_operator,
         "position": str(replica.tail),
         "commit": commit_point(core),

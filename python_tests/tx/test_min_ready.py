@@ -57,7 +57,7 @@ def rolled_back(client: TxClient, names: tuple[str, str, str]) -> None:
 def test_without_its_backups_the_primary_rolls_back(
     start: Start, client: Open, names: tuple[str, str, str], how: str
 ) -> None:
-    settings = ("min_ready=2", PATIENT, HASTY)
+    settings = (PATIENT, HASTY)  # of three nodes, two must be ready unless an operator says otherwise
     cluster = start(*settings)
     primary = cluster.primary()
     assert primary is not None

@@ -155,6 +155,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untype
         yield running
 
 
+def identity_of(cluster: LocalCluster, name: str) -> str:
+    return str(json.loads((cluster.directory / name / "identity.json").read_text())["cluster_id"])
+
+
 def test_cluster_json_and_status(cluster: LocalCluster) -> None:
     nodes = json.loads((cluster.directory / "cluster.json").read_text())["nodes"]
     assert [n["name"] for n in nodes] == ["node-1", "node-2", "node-3"]
@@ -166,6 +170,8 @@ def test_cluster_json_and_status(cluster: LocalCluster) -> None:
     assert sorted(n["state"] for n in found) == ["active", "ready", "ready"]
     for key in ("name", "state", "generation", "ready", "open_transactions", "prepared_transactions"):
         assert all(key in n for n in found)
+    assert {n["cluster_id"] for n in found} == {identity_of(cluster, name) for name in ("node-1", "node-2", "node-3")}
+    assert [(n["min_ready"], n["shortage"], n["loss_accepted"]) for n in found] == [(2, None, 0)] * 3
     primary = next(n for n in found if n["state"] == "active")
     assert len(primary["backups"]) == 2 and all("lag_events" in b for b in primary["backups"].values())
     assert "node-2" in txha("status", "--dir", str(cluster.directory)).stdout

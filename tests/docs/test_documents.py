@@ -38,6 +38,10 @@ def _defined_tests() -> set[str]:
     return found
 
 
+class Worded(str):
+    """A default in words."""
+
+
 def _defaults(model: type[BaseModel], prefix: str = "") -> dict[str, object]:
     """Every key of the configuration with its default; ... where it is required."""
     found: dict[str, object] = {}
@@ -47,6 +51,8 @@ def _defaults(model: type[BaseModel], prefix: str = "") -> dict[str, object]:
             found.update(_defaults(kind, f"{prefix}{name}."))
         else:
             found[prefix + name] = ... if field.is_required() else field.default
+            if field.default_factory is not None:  # it depends on other keys, and says so itself
+                found[prefix + name] = Worded(str(field.description))
     return found
 
 
@@ -61,6 +67,8 @@ def _rows(heading: str, page: Path = OPERATIONS) -> dict[str, str]:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, Worded):
+        return str(value)
     if value is ...:
         return "(required)"
     if isinstance(value, dict):

@@ -41,6 +41,17 @@ def test_defaults(tmp_path: Path) -> None:
     assert (settings.lease_ttl, settings.prepare_timeout) == (config.timing.lease_ttl, config.timing.prepare_timeout)
 
 
+@pytest.mark.parametrize(("nodes", "wanted"), [(1, 1), (2, 1), (3, 2), (4, 3), (5, 3), (7, 4), (9, 5)])
+def test_a_majority_must_be_ready_from_three_nodes_on(tmp_path: Path, nodes: int, wanted: int) -> None:
+    """A blip of a link must not turn commits on several disks into commits on one; the key says otherwise."""
+    text = GOOD.split("[[peers]]")[0]
+    peers = "".join(f'[[peers]]\nname = "p{n}"\nport = {6000 + n}\n' for n in range(nodes - 1))
+    path = write(tmp_path, peers, text)
+    assert load_config(path, environment={}).min_ready == wanted
+    assert load_config(path, environment={}).core_settings().min_ready == wanted
+    assert load_config(path, {"min_ready": "1"}, {}).min_ready == 1
+
+
 def test_flags_over_environment_over_file(tmp_path: Path) -> None:
     path = write(tmp_path, "[timing]\nlease_ttl = 3\nrenew_every = 0.1\n")
     environment = {"TXHA_TIMING__LEASE_TTL": "4", "TXHA_MIN_READY": "2", "PATH": "x"}

@@ -33,7 +33,8 @@ from txobserver.xid import Xid
 NODES = ("node-1", "node-2", "node-3")
 COMMITTED, ABORTED, UNDECIDED, FOREIGN, TOLD = "committed", "aborted", "undecided", "foreign", "told"
 """What the decision log says of a branch; of another's coordinator; and of one that this has committed in the end"""
-OPTIONS = ("--set", "store.checkpoint_seconds=1", "--set", "timing.lease_ttl=2")
+OPTIONS = ("--set", "store.checkpoint_seconds=1", "--set", "timing.lease_ttl=2", "--set", "min_ready=1")
+"""The last: one node has to acknowledge alone."""
 
 
 @dataclass

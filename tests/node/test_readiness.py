@@ -1,0 +1,29 @@
+"""Nobody overlooks that fewer nodes are ready than there should be."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from broker_plugin.node.readiness import Readiness
+
+
+def test_what_a_shortage_means() -> None:
+    three = Readiness(3, 2)
+    assert three.shortage(3) is None
+    assert three.shortage(2) is not None and "2 of 3 nodes are ready" in str(three.shortage(2))
+    assert "NOTHING NEW IS COMMITTED" in str(three.shortage(1)) and "min_ready is 2" in str(three.shortage(1))
+    assert "ON ONE DISK" in str(Readiness(3, 1).shortage(1))
+    assert Readiness(1, 1).shortage(1) is None and "ON ONE DISK" in str(Readiness(2, 1).shortage(1))
+
+
+def test_the_primary_warns_each_time_that_it_changes(caplog: pytest.LogCaptureFixture) -> None:
+    readiness = Readiness(3, 2)
+    with caplog.at_level(logging.INFO, "txha.node"):
+        for ready in (None, 1, 1, 2, 3, 3, 2, None, 2, 3):
+            readiness.look(ready)
+    said = [(record.levelname, record.getMessage().split(":")[0]) for record in caplog.records]
+    one, two = "1 of 3 nodes is ready and min_ready is 2", "2 of 3 nodes are ready"
+    again = ("INFO", "all 3 nodes are ready again")
+    assert said == [("WARNING", one), ("WARNING", two), again, ("WARNING", two), ("WARNING", two), again]
