@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from ha.queue_replicator import QueueReplicator
 from ha.replica import Replica
+from ha.replicating_subscription import PAGE
 from ha.resync import Resync
 from ha.wire import (
     Missing,
-    QueueChange,
     QueueContent,
     QueueSnapshot,
     SnapshotConfiguration,
@@ -25,7 +29,7 @@ from tests.ha.memory_host import text
 from tests.ha.steps import answered, backups_of, declared, publish, survivors_agree
 from txobserver.configuration import delete_queue_step, queue_step
 from txobserver.effects import Effect, Send
-from txobserver.events import Configure, Message, Publish, Settle
+from txobserver.events import Configure, Delivered, Message, Publish, Purge, Settle
 from txobserver.store import MemoryBase, Meta
 
 
@@ -58,31 +62,85 @@ class Primary:
     def parts(self, kind: type) -> list[Any]:
         return [each for each in self.sent if isinstance(each, kind)]
 
-    def drain(self, keep: bool) -> dict[int, int]:
-        """A joiner that takes everything, until the end has come. Returns what it holds."""
-        held: dict[int, int] = {}
-        taken, now = 0, 1.0
-        while not self.parts(SnapshotEnd):
-            while taken + 1 == len(self.sent):
-                now += 1.0
-                assert now < 10_000, "it stands still"
-                self.resync.go_on(now)
-            part = self.sent[taken + 1]
-            taken += 1
-            if isinstance(part, QueueSnapshot):
-                wanted = dict(part.ids)
-                held = {p: r for p, r in held.items() if not part.after < p <= part.through or wanted.get(p) == r}
-                missing = [place for place in wanted if place not in held]
-                self.resync.missing(Missing(1, 1, part.queue, missing), now)
-            elif isinstance(part, QueueContent | QueueChange):
-                added = part.entries if isinstance(part, QueueContent) else part.added
-                for place, rid, _ in added:
-                    assert place not in held or not keep
-                    held[place] = rid
-                for place in part.removed if isinstance(part, QueueChange) else ():
-                    held.pop(place, None)
-            self.resync.progress(taken, False, now)
-        return held
+    def drain(self, joiner: Joiner) -> None:
+        """The joiner takes everything, until the end has come."""
+        now = took = 1000.0
+        while joiner.ended is None:
+            now += 1.0
+            self.resync.progress(joiner.taken, False, now)
+            if joiner.take_one():
+                took = now
+            assert now - took < 5, "it stands still"
+
+
+class Joiner(QueueReplicator):
+    """The joiner's end; what it is sent waits until it takes it. It finds whatever is not as at the primary."""
+
+    def __init__(self, primary: Primary) -> None:
+        self.replica = Replica(MemoryBase(), Meta(), {})
+        self.replica.begin_resync()
+        self._other = primary
+        super().__init__("a", 1, self.replica, self._missing)
+
+    def _missing(self, effect: Effect) -> None:
+        assert isinstance(effect, Send) and isinstance(effect.message, Missing)
+        self._other.resync.missing(effect.message, 0.0)
+
+    def take_one(self) -> bool:
+        """Take the next part, if there is one."""
+        parts = self._other.sent[1:]
+        if self.taken == len(parts):
+            return False
+        before = self.taken
+        self.take(parts[before])
+        while self.taken == before:
+            self.work()
+        return True
+
+    def agrees(self) -> None:
+        ours, theirs = self._other.replica.contents, self.replica.contents
+        assert self.ended is not None and self.ended.position == self._other.replica.applied
+        for number in ours.configuration.numbers():
+            assert theirs.ids(number) == ours.ids(number) and theirs.summary(number) == ours.summary(number)
+
+
+STEPS = ["publish", "first", "any", "purge", "mark", "take", "full", "room", "time"]
+
+
+@given(
+    st.lists(
+        st.sampled_from(["publish", "first", "any", "purge", "mark", "take", "full", "room", "time"]), max_size=80
+    ),
+    st.integers(0, 2 * PAGE),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_copy_is_exact_whatever_happens_meanwhile(script: list[str], count: int, chance: Random) -> None:
+    """Messages come and go, the queue is purged, and the joiner takes the next part, is full, or has room again."""
+    primary = Primary(count, bytes(chance.choice([1, 3 * KIB])))
+    joiner, ids, now = Joiner(primary), primary.replica.contents.ids, 1.0
+    for step in script:
+        if step == "publish":
+            for _ in range(chance.randint(1, 30)):
+                primary.publish()
+        elif step in ("first", "any") and ids(1):
+            primary.do(Settle(1, [ids(1)[0] if step == "first" else chance.choice(ids(1))], 1))
+        elif step == "purge":
+            spared = [place for place, _ in chance.sample(ids(1), min(3, len(ids(1))))]
+            primary.do(Purge(1, chance.choice([(1 << 62), *(place for place, _ in ids(1))]), sorted(spared)))
+        elif step == "mark" and ids(1):
+            primary.do(Delivered(1, ids(1)[-1][0]))
+        elif step == "take":
+            joiner.take_one()
+        elif step in ("full", "room"):
+            primary.resync.progress(joiner.taken, step == "full", now)
+        elif step == "time":
+            now += 1.0
+            primary.resync.go_on(now)
+    applied = primary.resync.ended_at
+    primary.drain(joiner)
+    if applied is None:
+        joiner.agrees()
 
 
 @pytest.mark.parametrize("blocked", ["full", "silent"])
@@ -106,14 +164,15 @@ def test_what_waits_for_a_joiner_is_bounded(blocked: str) -> None:
 
 def test_a_walk_that_was_turned_back_ends_with_the_same() -> None:
     primary = Primary(20, bytes(KIB))
+    joiner = Joiner(primary)
     primary.resync.progress(0, True, 0.0)
     for _ in range(300):
         primary.publish()
         primary.do(Settle(1, primary.replica.contents.ids_page(1, -1, 1), 1))
         primary.resync.go_on(0.5)
     primary.resync.progress(0, False, 0.5)
-    assert primary.drain(keep=True) == dict(primary.replica.contents.ids(1))
-    assert primary.resync.ended_at == primary.replica.applied.sequence
+    primary.drain(joiner)
+    joiner.agrees()
 
 
 def joined(cluster: MemoryCluster, name: str, meanwhile: Callable[[int], None]) -> None:
