@@ -38,7 +38,7 @@ class Totals:
         self.idle += result.idle
         for name in ("events", "commits", "unknown", "failovers", "faults", "hits"):
             setattr(self, name, getattr(self, name) + getattr(result, name))
-        self.kinds.update(fault.kind for fault in result.schedule)
+        self.kinds.update(result.struck)
         if result.broken:
             self.broken.append((result.seed, result.promise, result.broken))
 

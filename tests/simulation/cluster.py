@@ -14,7 +14,7 @@ from tests.simulation.coordination import SimCoordination
 from tests.simulation.disk import SPEEDS, Disk
 from tests.simulation.loop import MachineClock
 from tests.simulation.network import Network
-from tests.simulation.process import Process
+from tests.simulation.process import CLUSTER_ID, Process
 from tests.simulation.truth import Truth
 from tests.simulation.world import World
 from txobserver.store import StoreError
@@ -22,7 +22,6 @@ from txobserver.store import StoreError
 if TYPE_CHECKING:
     from tests.simulation.client_link import ClientLink
 
-CLUSTER_ID = "5eed" * 8
 CLOCK_DRIFT = 0.01
 """How much faster or slower than true time a machine's clock may run, as a fraction"""
 
@@ -43,18 +42,18 @@ class Cluster:
         self._chance = world.chance("cluster")
         self._incarnations = 0
         self.checkpoint_seconds = world.chance("checkpoints").choice(SPEEDS)
-        self._clocks: dict[str, MachineClock] = {}
+        self.clocks: dict[str, MachineClock] = {}
         self.disks: dict[str, Disk] = {}
         self.processes: dict[str, Process] = {}
         names = list("abcdefg"[:size])
         for name in names:
             offset, rate = self._chance.uniform(0, 1000), 1 + self._chance.uniform(-CLOCK_DRIFT, CLOCK_DRIFT)
-            self._clocks[name] = MachineClock(world, offset, rate)
+            self.clocks[name] = MachineClock(world, offset, rate)
             self.new_disk(name)
         self.truth = Truth(self, self.book)
         self.truth.watch([checker(self.truth) for checker in CHECKERS])
         self.coordination = SimCoordination(world, self.truth.record_changed)
-        self.coordination.record = first_record(self.name, CLUSTER_ID, self.disks[names[0]].member)
+        self.coordination.write(first_record(self.name, CLUSTER_ID, self.disks[names[0]].member))
         self.network = Network(world)
         for name in names:
             self.start(name)
@@ -62,13 +61,20 @@ class Cluster:
     def new_disk(self, name: str) -> None:
         """An empty disk for a node that is down."""
         self._incarnations += 1
-        self.disks[name] = Disk(self.world, name, self._incarnations, CLUSTER_ID, self.checkpoint_seconds)
+        self.disks[name] = Disk(self.world, name, self._incarnations, self.clocks[name], self.checkpoint_seconds)
 
     def start(self, name: str) -> StoreError | None:
-        """Start a node that is down; returns why its store cannot be opened, if it cannot."""
+        """Start a node that is down; returns why its store cannot be opened, if it cannot.
+
+        Without a record none starts (``broker_plugin.node.membership``), and none is started while an operator knows
+        that the record is an old copy: nothing in one of the same generation gives it away.
+        """
+        if self.coordination.gone:
+            self.world.say(name, "does not start: the coordination record is gone")
+            return None
         self.starts += 1
         try:
-            self.processes[name] = Process(self, self.disks[name], self._clocks[name])
+            self.processes[name] = Process(self, self.disks[name], self.clocks[name])
         except StoreError as error:
             self.world.say(name, f"does not start: {error}")
             return error

@@ -18,14 +18,19 @@ TIMEOUT = 0.5
 
 
 class SimCoordination(MemoryCoordination):
-    """``stalled_until``, ``unreliable`` and ``repeating`` are set by faults; ``cut_off`` names nodes that cannot reach
-    it. ``under_way`` counts changes that may still land."""
+    """``stalled_until``, ``slowness``, ``unreliable`` and ``repeating`` are set by faults; ``cut_off`` names nodes that
+    cannot reach it. ``valid``: the record as the cluster has made it, also while it is ``gone``: lost, or replaced by
+    an older copy."""
 
     def __init__(self, world: World, on_change: Callable[[Record], None]) -> None:
         super().__init__()
         self.stalled_until = 0.0
         self.unreliable = 0.0
         self.repeating = 0.0
+        self.slowness = 1.0
+        self.gone = False
+        self.valid: Record | None = None
+        self.history: list[Record] = []
         self.cut_off: set[str] = set()
         self._landing: list[float] = []
         self._world = world
@@ -41,8 +46,24 @@ class SimCoordination(MemoryCoordination):
 
     def compare_and_set(self, expected: int, record: Record) -> Record:
         stored = super().compare_and_set(expected, record)
-        self._on_change(stored)
+        if not self.gone:  # what is changed in an old copy is none of the cluster's doing
+            self._changed(stored)
         return stored
+
+    def write(self, record: Record) -> None:
+        """An operator founds the cluster, or recovers it."""
+        self.record, self.gone = record, False
+        self.history.clear()
+        self._changed(record)
+
+    def lose(self, left: Record | None) -> None:
+        """The record is gone; an older copy may stand in its place."""
+        self.record, self.gone = left, True
+
+    def _changed(self, record: Record) -> None:
+        self.valid = record
+        self.history.append(record)
+        self._on_change(record)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -70,4 +91,4 @@ class SimCoordination(MemoryCoordination):
         return (delay,), not lost
 
     def _delay(self) -> float:
-        return self._chance.uniform(*LATENCY)
+        return self._chance.uniform(*LATENCY) * self.slowness

@@ -16,11 +16,12 @@ from typing import NamedTuple
 
 from broker_plugin.guard import Guard
 from recovery.log import Log
+from recovery.retention import Retention
 from recovery.segment import SegmentInfo
 from recovery.store import Store
 from recovery.worker import Job, Report, carry_out
 from tests.simulation.fake_files import Crashed, FakeFiles
-from tests.simulation.loop import SimLoop
+from tests.simulation.loop import MachineClock, SimLoop
 from tests.simulation.world import World
 from txobserver.ids import Member, Position
 from txobserver.store import Checkpoint, MemoryBase, StoreError
@@ -67,13 +68,13 @@ class Disk:
     are the shortest and the longest time that a checkpoint takes."""
 
     def __init__(
-        self, world: World, name: str, incarnation: int, cluster_id: str, checkpoint_seconds: tuple[float, float]
+        self, world: World, name: str, incarnation: int, clock: MachineClock, checkpoint_seconds: tuple[float, float]
     ) -> None:
         self.member = Member(name, f"{name}{incarnation}")
-        self.cluster_id = cluster_id
         self.world = world
+        self.clock = clock
         self.chance = world.chance(f"disk/{name}/{incarnation}")
-        self.files = WatchedFiles(lambda: world.now)
+        self.files = WatchedFiles(lambda: clock.wall_ms() / 1000)
         self.base = SimBase()
         self.slowness = 1.0
         self.checkpoint_seconds = checkpoint_seconds
@@ -174,7 +175,12 @@ class SimStore(Store):
             disk.base,
             lambda applied: Log(DIRECTORY, self._describe, SEGMENT_BYTES, applied, disk.files),
             *self._writers,
-            lambda: disk.world.now - retention,
+            Retention(
+                retention,
+                lambda: disk.clock.wall_ms() / 1000,
+                disk.clock.now,
+                max(map(disk.files.modified, map(Path, sorted(disk.files.entries)[-1:])), default=None),
+            ).removable_before,
         )
 
     def truncate(self, last: int, tail: Position, done: Report) -> None:

@@ -20,6 +20,8 @@ from typing import Any
 
 from tests.simulation.world import World
 
+BEGAN_MS = 1_700_000_000_000
+"""What the wall clocks say when a run begins"""
 ROUND = 0.001
 """Seconds that a round takes, at most"""
 Call = Callable[[], None]
@@ -45,7 +47,7 @@ class MachineClock:
 
     def wall_ms(self) -> int:
         """Milliseconds of the wall clock."""
-        return int(self._world.now * 1000) + self.wall_offset
+        return max(0, BEGAN_MS + int(self._world.now * 1000) + self.wall_offset)
 
 
 class Killed(BaseException):

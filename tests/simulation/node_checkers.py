@@ -36,7 +36,7 @@ class OneDecision(Checker):
                     )
 
     def undoing(self, process: Process, last: int) -> None:
-        record = self.truth.cluster.coordination.record
+        record = self.truth.cluster.coordination.valid
         generation, held = process.disk.last_durable()
         if record is not None and held > last and process.disk.member in record.ready:
             self.fail(f"{process.name} undoes what it holds between {last} and {generation}.{held} as a ready member")
@@ -106,7 +106,7 @@ class Gate(Checker):
 
     def closing(self, process: Process, event: TxPrepare | DtxPrepare) -> None:
         """Every member that the record lists takes part in what is closed."""
-        record = self.truth.cluster.coordination.record
+        record = self.truth.cluster.coordination.valid
         if record is not None and (record.generation, record.primary) == (process.core.generation, process.disk.member):
             missing = {member.node for member in record.ready} - set(event.participants)
             if missing:
@@ -138,7 +138,7 @@ class OnePrimary(Checker):
         reign, inherited = (process, core.generation), core.replica.history[-1].sequence - 1
         if core.primary.commit > self._commit.get(reign, inherited):
             self._commit[reign] = core.primary.commit
-            record = self.truth.cluster.coordination.record
+            record = self.truth.cluster.coordination.valid
             if record is None or (record.generation, record.primary) != (core.generation, process.disk.member):
                 self.fail(f"{process.name} answers in generation {core.generation}, and the record is {record}")
 
@@ -167,7 +167,7 @@ class DurableBeforeAnswer(Checker):
         self._check(process, f"the length of {queue}")
 
     def _check(self, process: Process, what: str) -> None:
-        record, primary = self.truth.cluster.coordination.record, process.core.primary
+        record, primary = self.truth.cluster.coordination.valid, process.core.primary
         if record is None or primary is None:
             self.fail(f"{process.name} answers {what} and is no primary")
             return

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
 PORT = 5670
+CLUSTER_ID = "5eed" * 8
 WINDOW = WindowLimits(messages=8, bytes=4096)
 """Small, so that queues are read page by page"""
 
@@ -140,7 +141,7 @@ class Process:
             replica,
             self.broker,
             cluster.settings,
-            Hello(WIRE_VERSION, cluster.name, self.name, self.name, PORT, self.disk.cluster_id),
+            Hello(WIRE_VERSION, cluster.name, self.name, self.name, PORT, CLUSTER_ID),
             [PeerAddress(name, name, PORT) for name in cluster.disks if name != self.name],
             WatchedRecords(self, coordination, calls),
             self._fail,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -12,7 +13,8 @@ from tests.simulation.client_link import ClientLink
 from tests.simulation.clients import INPUT, OUTPUTS, Client, Consumer, Counter, Feeder, Keeper, Worker
 from tests.simulation.cluster import Cluster
 from tests.simulation.coordinators import Coordinator, Operator
-from tests.simulation.faults import Fault, Faults, draw_schedule, restart
+from tests.simulation.fault_kinds import restart
+from tests.simulation.faults import Fault, Faults, draw_schedule
 from tests.simulation.logs import logs_into
 from tests.simulation.truth import Broken
 from tests.simulation.world import Endless, World
@@ -43,6 +45,8 @@ class Result:
     hits: int = 0
     broken: str = ""
     promise: str = ""
+    struck: collections.Counter[str] = field(default_factory=collections.Counter)
+    """How often each kind of fault found something to strike at"""
     schedule: list[Fault] = field(default_factory=list)
     transcript: list[str] = field(default_factory=list)
 
@@ -113,12 +117,12 @@ class Run:
         return self._counted(result, faults)
 
     def _counted(self, result: Result, faults: Faults | None) -> Result:
-        book, record = self.cluster.book, self.cluster.coordination.record
+        book, record = self.cluster.book, self.cluster.coordination.valid
         result.events = self.world.events
         result.commits, result.unknown = book.count(OK), book.count(UNKNOWN)
         result.failovers = record.generation - 1 if record else 0
         if faults is not None:
-            result.faults, result.hits = faults.struck, faults.hits
+            result.faults, result.hits, result.struck = faults.struck.total(), faults.hits, faults.struck
         result.transcript = self.world.transcript or []
         return result
 

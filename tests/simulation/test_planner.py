@@ -14,48 +14,15 @@ import msgspec
 import pytest
 
 from ha.coordination import Record
-from recovery.log import Log
 from recovery.planner.choice import choose, told
 from recovery.planner.facts import Condition, RecordState, Site, Store, Told
-from tests.recovery.helpers import describe
 from tests.simulation.cluster import Cluster
-from tests.simulation.disk import DIRECTORY, SEGMENT_BYTES, Disk
+from tests.simulation.operators import surveyed
 from tests.simulation.run import LOAD_SECONDS, Run
 from txobserver.ids import Position
-from txobserver.store import StoreDamaged, StoreError
 
 EVERY = 0.07
 SEEDS = range(500, 515)
-
-
-def surveyed(disk: Disk) -> Store:
-    """The facts of a simulated store, as ``recovery.planner.survey`` finds them on a real one."""
-    meta, complete = disk.base.meta, True
-    tail, history = meta.applied, list(meta.history)
-    try:
-        if not meta.resyncing:
-            for frame in Log(DIRECTORY, describe, SEGMENT_BYTES, tail, disk.files).inspect(tail):
-                if not history or frame.generation > history[-1].generation:
-                    history.append(Position(frame.generation, frame.first))
-                tail = frame.position
-    except StoreDamaged:
-        complete = False
-    except StoreError:  # the disk fails just now
-        return Store(node=disk.member.node, condition=Condition.MISSING)
-    condition = Condition.WHOLE if tail.sequence else Condition.EMPTY
-    if meta.resyncing:
-        condition = Condition.RESYNCING
-    elif not complete:
-        condition = Condition.DAMAGED
-    return Store(
-        node=disk.member.node,
-        condition=condition,
-        member=disk.member,
-        tail=tail,
-        applied=meta.applied,
-        history=tuple(history),
-        complete=complete,
-    )
 
 
 def sites(stores: list[Store], record: Record | None) -> Iterator[Site]:
@@ -88,7 +55,7 @@ class Auditor:
 
     def _look(self) -> None:
         stores = [surveyed(disk) for _, disk in sorted(self.cluster.disks.items())]
-        for site in sites(stores, self.cluster.coordination.record):
+        for site in sites(stores, self.cluster.coordination.valid):
             self._check(site)
         if self.cluster.world.now < LOAD_SECONDS + 5:
             self.cluster.world.after(EVERY, self._look)

@@ -1,0 +1,94 @@
+"""What an operator of the cluster does, as docs/operations.md and docs/recovery.md say. The planner's rules are the
+product's (``recovery.planner.choice``); only the survey of a store is a model's."""
+
+from __future__ import annotations
+
+from ha.coordination import Record
+from recovery.log import Log
+from recovery.planner.choice import choose, record_for
+from recovery.planner.facts import Condition, RecordState, Site, Store
+from recovery.segment import SegmentInfo
+from tests.simulation.cluster import Cluster
+from tests.simulation.disk import DIRECTORY, SEGMENT_BYTES, Disk
+from tests.simulation.process import CLUSTER_ID
+from txobserver.ids import Position
+from txobserver.store import StoreDamaged, StoreError
+
+AGAIN = 0.2
+"""Seconds after which an operator looks again at what cannot be decided yet"""
+
+
+def surveyed(disk: Disk) -> Store:
+    """The facts of a simulated store, as ``recovery.planner.survey`` finds them on a real one."""
+    meta, complete = disk.base.meta, True
+    tail, history = meta.applied, list(meta.history)
+    try:
+        if not meta.resyncing:
+            for frame in Log(DIRECTORY, _describe, SEGMENT_BYTES, tail, disk.files).inspect(tail):
+                if not history or frame.generation > history[-1].generation:
+                    history.append(Position(frame.generation, frame.first))
+                tail = frame.position
+    except StoreDamaged:
+        complete = False
+    except StoreError:  # the disk fails just now
+        return Store(node=disk.member.node, condition=Condition.MISSING)
+    condition = Condition.WHOLE if tail.sequence else Condition.EMPTY
+    if meta.resyncing:
+        condition = Condition.RESYNCING
+    elif not complete:
+        condition = Condition.DAMAGED
+    return Store(
+        node=disk.member.node,
+        condition=condition,
+        member=disk.member,
+        tail=tail,
+        applied=meta.applied,
+        history=tuple(history),
+        complete=complete,
+    )
+
+
+def survey(cluster: Cluster, record: Record | None) -> Site:
+    """All of it. ``record``: the one to go by, if there is one."""
+    return Site(
+        cluster=cluster.name,
+        stores=tuple(surveyed(disk) for _, disk in sorted(cluster.disks.items())),
+        record=record,
+        record_state=RecordState.INTACT if record else RecordState.GONE,
+        nodes=frozenset(cluster.disks),
+        cluster_id=CLUSTER_ID,
+    )
+
+
+def stop_all(cluster: Cluster) -> None:
+    """Stop every node."""
+    for name in sorted(cluster.processes):
+        cluster.kill(name, power=False)
+
+
+def recover(cluster: Cluster) -> None:
+    """``txha recover``: write the record from the stores, if nothing that was acknowledged can be lost; then start.
+
+    While a change of the record is still on its way, or a store cannot be read, the operator looks again later.
+    """
+    stop_all(cluster)
+    site = survey(cluster, None)
+    choice = choose(site)
+    if cluster.coordination.under_way or choice.chosen is None or not choice.sure:
+        cluster.world.after(AGAIN, lambda: recover(cluster) if cluster.coordination.gone else None)
+        return
+    record = record_for(choice.chosen, choice, site)
+    cluster.world.say("operator", f"writes the record: {choice.chosen.node} from {choice.chosen.tail}")
+    cluster.coordination.write(record)
+    start_all(cluster)
+
+
+def start_all(cluster: Cluster) -> None:
+    """Start every node; what does not start is started again when its disk works."""
+    for name in sorted(cluster.disks):
+        if name not in cluster.processes:
+            cluster.start(name)
+
+
+def _describe(first: int) -> SegmentInfo:
+    return SegmentInfo("simulated", "", "", first, 0)

@@ -1,0 +1,130 @@
+"""Faults of the coordination record, and what operators do about them and besides."""
+
+from __future__ import annotations
+
+import random
+
+from recovery.planner.facts import Condition
+from tests.simulation.cluster import Cluster
+from tests.simulation.fault_kinds import Ending, may_lose_disk, restart, some_node
+from tests.simulation.operators import recover, start_all, stop_all, survey
+
+
+def stalled_store(cluster: Cluster, chance: random.Random) -> Ending | None:
+    """The coordination store answers nobody for a while."""
+    coordination = cluster.coordination
+    coordination.stalled_until = cluster.world.now + chance.choice((0.3, 0.8, 2.0))
+    cluster.world.say("fault", "the coordination store stalls")
+
+    def ending() -> None:
+        coordination.stalled_until = cluster.world.now
+
+    return ending
+
+
+def slow_store(cluster: Cluster, chance: random.Random) -> Ending | None:
+    """Everything that the coordination store does takes longer."""
+    cluster.coordination.slowness = chance.choice((5.0, 20.0, 60.0))
+    cluster.world.say("fault", f"the coordination store is slower by {cluster.coordination.slowness}")
+
+    def ending() -> None:
+        cluster.coordination.slowness = 1.0
+
+    return ending
+
+
+def unreliable_store(cluster: Cluster, chance: random.Random) -> Ending | None:
+    """Changes of the record get lost, or land late, or land and nobody is told."""
+    cluster.coordination.unreliable = chance.choice((0.2, 0.6, 1.0))
+    cluster.world.say("fault", f"changes of the record go astray ({cluster.coordination.unreliable})")
+
+    def ending() -> None:
+        cluster.coordination.unreliable = 0.0
+
+    return ending
+
+
+def repeating_store(cluster: Cluster, chance: random.Random) -> Ending | None:
+    """Changes of the record are made twice; what is told is what became of the second."""
+    cluster.coordination.repeating = chance.choice((0.3, 1.0))
+    cluster.world.say("fault", f"changes of the record are made twice ({cluster.coordination.repeating})")
+
+    def ending() -> None:
+        cluster.coordination.repeating = 0.0
+
+    return ending
+
+
+def lost_record(cluster: Cluster, chance: random.Random) -> Ending | None:
+    """The coordination record is gone; an operator has a new one written from the stores."""
+    if not _recoverable(cluster):
+        return None
+    cluster.world.say("fault", "the coordination record is lost")
+    cluster.coordination.lose(None)
+    return lambda: recover(cluster)
+
+
+def older_record(cluster: Cluster, chance: random.Random) -> Ending | None:
+    """An older copy stands in the place of the record: no node that has gone by a later one goes by it.
+
+    Nodes that have not are not started, until an operator has had a record written from the stores.
+    """
+    known = [process.core.record for process in cluster.running()]
+    seen = min((record.version if record is not None else 0 for record in known), default=0)
+    copies = [record for record in cluster.coordination.history if record.version < seen]
+    if not copies or not _recoverable(cluster):
+        return None
+    copy = chance.choice(copies)
+    cluster.world.say("fault", f"version {copy.version} of the coordination record is put in its place")
+    cluster.coordination.lose(copy)
+    return lambda: recover(cluster)
+
+
+def _recoverable(cluster: Cluster) -> bool:
+    """Whether the record can be written from the stores without the loss of what was acknowledged."""
+    if cluster.coordination.gone or cluster.coordination.valid is None:
+        return False
+    stores = survey(cluster, None).stores
+    return all(store.condition in (Condition.WHOLE, Condition.RESYNCING) for store in stores)
+
+
+def stop_and_start(cluster: Cluster, chance: random.Random) -> Ending | None:
+    """An operator stops all nodes, looks, and starts them."""
+    if cluster.coordination.gone:
+        return None
+    cluster.world.say("operator", "stops all nodes")
+    stop_all(cluster)
+    return lambda: start_all(cluster)
+
+
+def leave(cluster: Cluster, chance: random.Random) -> Ending | None:
+    """One node is stopped in good order, and comes back."""
+    name = some_node(cluster, chance)
+    process = cluster.processes.get(name)
+    if process is None or process.paused:
+        return None
+    cluster.world.say("fault", f"SIGTERM of {name}")
+    process.leave()
+    return lambda: restart(cluster, name)
+
+
+def handover(cluster: Cluster, chance: random.Random) -> Ending | None:
+    """An operator promotes a backup."""
+    process = cluster.processes.get(chance.choice(sorted(cluster.disks)))
+    if process is None:
+        return None
+    cluster.world.say("fault", f"promote {process.name}")
+    process.operate(lambda: process.core.promote(False))
+    return lambda: None
+
+
+def discard(cluster: Cluster, chance: random.Random) -> Ending | None:
+    """An operator stops a node, gives its store up, and starts it with an empty one."""
+    name = some_node(cluster, chance)
+    if name not in cluster.processes or not may_lose_disk(cluster, name):
+        return None
+    cluster.world.say("operator", f"discards the store of {name}")
+    cluster.kill(name, power=False)
+    cluster.new_disk(name)
+    cluster.start(name)
+    return lambda: None
