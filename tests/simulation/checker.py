@@ -72,5 +72,8 @@ class Checker:
     def counted(self, process: Process, queue: str, messages: int) -> None:
         """A node tells a queue's length."""
 
+    def leaves(self, process: Process, generation: int) -> None:
+        """What a node held as primary of this generation is sent to a client: a message, a length, an outcome."""
+
     def finished(self) -> None:
         """The run is over."""

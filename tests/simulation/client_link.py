@@ -45,6 +45,7 @@ class ClientLink:
         self._there_at = self._back_at = 0.0
         self._inbox: deque[tuple[Operation, bool]] = deque()
         self._busy = False
+        self._output: list[tuple[Callable[[], None], int | None]] = []
         self._committing: Attempt | None = None
         self._committed: Callable[[Attempt, str], None] = lambda attempt, outcome: None
         self._session = process.broker.connect(self)
@@ -93,7 +94,7 @@ class ClientLink:
                 self._truth.delivered(
                     self.process, self._client.name, queue, got.message.body.decode(), got.redelivered
                 )
-            self._back(lambda: done(got))
+            self._back(lambda: done(got), read=True)
             self._answered()
 
         self.ask(lambda: self.channel.get(queue, False, reply))
@@ -103,7 +104,7 @@ class ClientLink:
 
         def reply(state: QueueState) -> None:
             self._truth.counted(self.process, queue, state.messages)
-            self._back(done)
+            self._back(done, read=True)
             self._answered()
 
         self.ask(lambda: self.process.broker.queue_operations.declare_passive(self.channel, queue, reply))
@@ -158,7 +159,7 @@ class ClientLink:
         def recover() -> None:
             listed = self.process.broker.branches.recover()
             self._truth.listed(self.process, listed)
-            self._back(lambda: done(listed))
+            self._back(lambda: done(listed), read=True)
 
         self.request(recover)
 
@@ -174,7 +175,7 @@ class ClientLink:
                 outcome = broker.outcome_of_token(attempt.token)
             self._world.say(self.process.name, f"tells {attempt.label} {outcome.name}")
             self._truth.told_of(self.process, attempt, outcome)
-            self._back(lambda: done(outcome))
+            self._back(lambda: done(outcome), read=True)
 
         self.request(ask)
 
@@ -219,7 +220,7 @@ class ClientLink:
     def deliver(self, consumer_tag: str, delivery_tag: int, redelivered: bool, message: Message) -> None:
         queue, body = message.routing_key, message.body.decode()
         self._truth.delivered(self.process, self._client.name, queue, body, redelivered)
-        self._back(lambda: self._client.delivered(delivery_tag, queue, body))
+        self._back(lambda: self._client.delivered(delivery_tag, queue, body), read=True)
 
     def returned(self, code: int, text: str, message: Message) -> None:
         """Nobody publishes as mandatory."""
@@ -290,8 +291,28 @@ class ClientLink:
 
         self._world.after(self._there_at - self._world.now, lambda: self.process.arrives(arrive))
 
-    def _back(self, call: Callable[[], None]) -> None:
-        """To the client."""
+    def forget_output(self) -> None:
+        """As ``AmqpServer.forget_output``: what has not left yet is told to nobody."""
+        self._output.clear()
+
+    def _back(self, call: Callable[[], None], read: bool = False) -> None:
+        """To the client, with all else that this turn of the loop brings for it, as ``AmqpProtocol`` does it.
+
+        ``read``: it tells what the node held when it was asked. An acknowledgement stays true, however late it is sent.
+        """
+        self._output.append((call, self.process.core.generation if read else None))
+        if len(self._output) == 1:
+            self.process.guard.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self.process.parts.shell.look_at_clock()
+        output, self._output = self._output, []
+        for call, generation in output:
+            if generation is not None:
+                self._truth.leaves(self.process, generation)
+            self._send_back(call)
+
+    def _send_back(self, call: Callable[[], None]) -> None:
         self._back_at = max(self._world.now + self._chance.uniform(*LATENCY), self._back_at)
 
         def arrive() -> None:

@@ -86,7 +86,7 @@ def pause(cluster: Cluster, chance: random.Random) -> Ending | None:
     if process is None or process.paused:
         return None
     cluster.world.say("fault", f"SIGSTOP of {name}")
-    process.pause()
+    process.pause(chance.choice((0, 1, 2, 3, 5)))
 
     def ending() -> None:
         cluster.world.say("fault", f"SIGCONT of {name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from asyncio.events import _get_running_loop
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -32,7 +33,9 @@ def logs_into(world: World) -> Generator[None]:
     LOGGER.propagate = False
     LOGGER.setLevel(logging.INFO if world.transcript is not None else logging.CRITICAL + 1)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "coroutine .* was never awaited")  # by a process that was killed
+            yield
     finally:
         LOGGER.removeHandler(handler)
         LOGGER.propagate = before[1]

@@ -69,18 +69,20 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._ready: deque[Handle] = deque()
         self._due = False
         self._waits = False
+        self._left = 0
         self._held: list[Call] = []
         self._late: tuple[list[Handle], list[Handle]] = [], []
 
     # -- the process
 
-    def pause(self) -> None:
-        """SIGSTOP: from now on nothing is called."""
-        self.paused = True
+    def pause(self, calls: int = 0) -> None:
+        """SIGSTOP: after so many more calls of the next round nothing is called."""
+        self._left = calls
+        self.paused = calls == 0 or not self._ready
 
     def go_on(self) -> None:
         """SIGCONT: threads go on, and what came meanwhile is called; whether input or timers come first is chance."""
-        self.paused = False
+        self.paused, self._left = False, 0
         held, self._held = self._held, []
         for call in held:
             self._take(call)
@@ -160,6 +162,9 @@ class SimLoop(asyncio.AbstractEventLoop):
                 handle = ready.popleft()
                 if not handle._cancelled:  # type: ignore[attr-defined]
                     self._run(handle)
+                    if self._left:
+                        self._left -= 1
+                        self.paused = not self._left
                     if self.paused or not self.alive:
                         return
         finally:

@@ -119,21 +119,23 @@ class OnePrimary(Checker):
     What an answer rests on was met when the commit point moved. A primary that was stopped then, and wakes when another
     has taken over, may still give that answer: every member has it (``paused_primary_acknowledges_late``). What it has
     inherited is no answer: a member that was stopped may learn of its own promotion when another has taken over.
+    A primary counts as one when the first event of its generation is durable: before, it can do nothing, and when the
+    record is lost with all that was written of it, its generation may be given again.
+    Messages, lengths and outcomes are another matter: they may be wrong as soon as another primary has gone on.
     """
 
     promise = "P10"
 
     def __init__(self, truth: Truth) -> None:
         super().__init__(truth)
-        self._primary: dict[int, tuple[str, int]] = {}
+        self._primary: dict[int, Process] = {}
         self._commit: dict[tuple[Process, int], int] = {}
 
     def turned(self, process: Process) -> None:
         core = process.core
-        if core.primary is None:
+        if core.primary is None or core.replica.durable < core.replica.history[-1].sequence:
             return
-        name = (process.name, id(process))
-        if self._primary.setdefault(core.primary.generation, name) != name:
+        if self._primary.setdefault(core.primary.generation, process) is not process:
             self.fail(f"{process.name} is a second primary of generation {core.primary.generation}")
         reign, inherited = (process, core.generation), core.replica.history[-1].sequence - 1
         if core.primary.commit > self._commit.get(reign, inherited):
@@ -141,6 +143,11 @@ class OnePrimary(Checker):
             record = self.truth.cluster.coordination.valid
             if record is None or (record.generation, record.primary) != (core.generation, process.disk.member):
                 self.fail(f"{process.name} answers in generation {core.generation}, and the record is {record}")
+
+    def leaves(self, process: Process, generation: int) -> None:
+        record = self.truth.cluster.coordination.valid
+        if record is None or record.generation > generation:
+            self.fail(f"{process.name} tells what it held in generation {generation}, and the record is {record}")
 
     def stale(self, process: Process, before: object, after: object) -> None:
         if before != after:

@@ -149,6 +149,7 @@ class Process:
             first_session=self._number << 32,
         )
         parts.shell.on_turn = self._turned
+        parts.shell.on_overslept = self._forget_output
         parts.links._on_message = self._on_message
         return parts
 
@@ -168,9 +169,9 @@ class Process:
         """Whether it is stopped."""
         return self.loop.paused
 
-    def pause(self) -> None:
-        """SIGSTOP."""
-        self.loop.pause()
+    def pause(self, calls: int = 0) -> None:
+        """SIGSTOP, at once or in the middle of a round of the loop, when it has made so many more calls."""
+        self.loop.pause(calls)
 
     def go_on(self) -> None:
         """SIGCONT: everything that came meanwhile comes now."""
@@ -212,6 +213,11 @@ class Process:
     def _unique(self) -> str:
         self._names += 1
         return f"{self.name}{self._number}-{self._names}"
+
+    def _forget_output(self) -> None:
+        for link in self.cluster.links:
+            if link.process is self:
+                link.forget_output()
 
     def _undoing(self, last: int) -> None:
         self.cluster.truth.undoing(self, last)

@@ -170,6 +170,11 @@ class Truth:
         for checker in self.checkers:
             checker.counted(process, queue, messages)
 
+    def leaves(self, process: Process, generation: int) -> None:
+        """What a node held as primary of this generation is sent to a client: a message, a length, an outcome."""
+        for checker in self.checkers:
+            checker.leaves(process, generation)
+
     def finished(self) -> None:
         """The run is over and everything is healed."""
         for checker in self.checkers:
