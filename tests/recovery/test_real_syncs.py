@@ -138,6 +138,27 @@ def test_a_checkpoint_is_on_the_disk_before_it_is_reported(tmp_path: Path) -> No
     }
 
 
+ARCHIVE = """
+from recovery.pipeline.archive.lake import Lake, Manifest
+lake = Lake(where)
+with lake.writing():
+    say("OPENED")
+    lake.commit(lake.current())
+    say("REPORTED")
+"""
+
+
+def test_a_manifest_of_the_archive_is_on_the_disk_before_it_is_reported_or_built_upon(tmp_path: Path) -> None:
+    """The next writer makes the name of the last one durable: the one that gave it may never have seen its sync."""
+    steps = steps_of(tmp_path / "n", ARCHIVE)
+    new = "manifest/00000000000000000001.new"
+    before(steps, "mkdir n", "fsync .", "OPENED", "mkdir manifest", "fsync n", f"fsync {new}", "fsync manifest")
+    assert steps[-2:] == ["fsync manifest", "REPORTED"]
+    opened = steps_of(tmp_path / "n", ARCHIVE)
+    scratch = "manifest/.renewed"
+    before(opened[: opened.index("OPENED")], f"create {scratch}", f"unlink {scratch}", "fsync manifest")
+
+
 @pytest.mark.parametrize("read_only", [False, True])
 def test_no_option_of_lmdb_gives_durability_away(tmp_path: Path, read_only: bool) -> None:
     LmdbState(tmp_path).close()

@@ -70,7 +70,10 @@ class _File:
             REAL_FILES.sync(descriptor)
         finally:
             os.close(descriptor)
-        REAL_FILES.sync_directory(self._path.parent)
+        for each in self._path.parents:  # the day's, the node's, …: any of them may be new
+            REAL_FILES.sync_directory(each)
+            if each == self._archive:
+                break
         positions, times = np.concatenate(self._positions), np.concatenate(self._times)
         return FileEntry(
             str(self._path.relative_to(self._archive)),

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from recovery.crash_points import crash_point
-from recovery.files import REAL_FILES
+from recovery.files import REAL_FILES, make_directory, renew_directory
 from recovery.pipeline.errors import PipelineError
 from txobserver.ids import Position
 
@@ -101,7 +101,7 @@ class Lake:
     def commit(self, changed: Manifest) -> Manifest:
         """Make this the archive, durably. Raises PipelineError if another writer was faster."""
         manifest = msgspec.structs.replace(changed, version=changed.version + 1)
-        self._manifests.mkdir(parents=True, exist_ok=True)
+        make_directory(self._manifests)
         path = self._manifests / f"{manifest.version:020d}.json"
         temporary = path.with_suffix(".new")
         with temporary.open("wb") as file:
@@ -126,13 +126,19 @@ class Lake:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Keep other writers out. Raises PipelineError if there is one."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        """Keep other writers out, and make durable what they have left. Raises PipelineError if there is one.
+
+        A writer may have been killed, or its sync have failed, between the name of its last manifest and the sync of
+        that name. What is archived goes by it from now on.
+        """
+        make_directory(self.directory)
         with (self.directory / "lock").open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise PipelineError(f"another job writes the archive {self.directory}") from None
+            if self.exists:
+                renew_directory(self._manifests)
             yield
 
     def remove(self, paths: Iterable[str]) -> None:
