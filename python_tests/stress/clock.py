@@ -44,5 +44,9 @@ class FakeClock:
         new.write_text(f"{seconds:+d}")
         new.rename(self._file(node))
 
+    def shift(self, node: str, seconds: int) -> None:
+        """That node's clock is off by so much more, within a second: several may do so, and each take its part back."""
+        self.move(node, int(self._file(node).read_text()) + seconds)
+
     def _file(self, node: str) -> Path:
         return self._directory / node

@@ -31,9 +31,9 @@ class Clock(NodeFault):
     def begin(self) -> str:
         assert self.cluster.clock is not None
         self._moved = time.monotonic()
-        off = self.ground.random.choice((-1, 1)) * self.ground.random.randint(*self.seconds)
-        self.cluster.clock.move(self.target, off)
-        return f"the clock of {self.target} is off by {off} s"
+        self._off = self.ground.random.choice((-1, 1)) * self.ground.random.randint(*self.seconds)
+        self.cluster.clock.shift(self.target, self._off)
+        return f"the clock of {self.target} is off by {self._off} s"
 
     def heal(self) -> bool:
         assert self.cluster.clock is not None
@@ -42,7 +42,7 @@ class Clock(NodeFault):
             faked = "libfaketime" in Path(f"/proc/{self.cluster.pid(self.target)}/maps").read_text()
         except (LookupError, OSError):
             faked = False
-        self.cluster.clock.move(self.target, 0)
+        self.cluster.clock.shift(self.target, -self._off)
         return faked
 
     def wait_taken(self) -> None:
