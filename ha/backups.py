@@ -231,16 +231,17 @@ class Backups:
                 sequence = min(sequence, session.acknowledged)
         return sequence
 
-    def others_hold(self, sequence: int) -> bool:
-        """Whether an attached member of the ready set has everything up to there.
+    def holders(self, sequence: int) -> list[Member]:
+        """The attached members of the ready set that have everything up to there.
 
-        A primary whose store fails may leave the ready set then. Without such a one it stays in: what it has told is on
-        its disk, and a set of absent members might have lost theirs (``failing_primary_leaves_the_absent``).
+        A primary whose store fails may leave the ready set to one of these. Without such a one it stays in: what it has
+        told is on its disk, and a set of absent members might have lost theirs (``failing_primary_leaves_the_absent``).
         """
-        return any(
-            self._keeper.is_ready(session.member) and session.acknowledged >= sequence
+        return [
+            session.member
             for session in self.sessions.values()
-        )
+            if self._keeper.is_ready(session.member) and session.acknowledged >= sequence
+        ]
 
     def participants(self) -> list[str]:
         """The nodes that take part in a transaction that is closed now."""

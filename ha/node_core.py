@@ -163,7 +163,7 @@ class NodeCore:
             self.backup.store_failed(reason)
         if self.keeper and self.primary and self.backups:
             self._host.on_inactive(reason)
-            self.keeper.release("", self.now, leave=self.backups.others_hold(self.primary.commit))
+            self.keeper.release("", self.now, self.backups.holders(self.primary.commit))
         self._emit(LogLine(f"the store failed: {reason}"))
         self._emit(Stop(reason))
 

@@ -8,7 +8,7 @@ earlier version can land no more.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -39,7 +39,7 @@ class RecordKeeper:
         self._adds: set[Member] = set()
         self._removes: set[Member] = set()
         self._release: str | None = None
-        self._leave = False
+        self._leave_to: frozenset[Member] = frozenset()
 
     def holds(self, now: float) -> bool:
         """Whether the lease certainly still holds."""
@@ -83,10 +83,13 @@ class RecordKeeper:
             self._removes.add(member)
             self.send_if_due(now)
 
-    def release(self, preferred: str, now: float, leave: bool = False) -> None:
-        """Give the lease up, so that another can take over at once; ``leave`` the ready set too, if it has others."""
+    def release(self, preferred: str, now: float, leave_to: Iterable[Member] = ()) -> None:
+        """Give the lease up, so that another can take over at once.
+
+        Leave the ready set too, if one of ``leave_to`` stays in it: these hold what has been told, and can be reached.
+        """
         self._release = preferred
-        self._leave = leave
+        self._leave_to = frozenset(leave_to) - {self._me}
         self.send_if_due(now)
 
     def send_if_due(self, now: float) -> None:
@@ -98,8 +101,8 @@ class RecordKeeper:
             return
         ready = [m for m in self.record.ready if m not in self._removes]
         ready += sorted(m for m in self._adds if m not in ready)
-        if self._leave and len(ready) > 1:
-            ready.remove(self._me)
+        if not self._leave_to.isdisjoint(ready):
+            ready = [m for m in ready if m != self._me]
         if self._adds:
             self._unresolved |= self._adds
             self._counted_by = None

@@ -141,11 +141,26 @@ def test_a_released_lease_is_held_no_more(kept: Kept) -> None:
 
 
 def test_one_that_leaves_takes_itself_out_unless_it_is_the_last(kept: Kept) -> None:
-    kept.keeper.release("", 100.5, leave=True)
+    kept.keeper.release("", 100.5, [B])
     assert kept.wished().ready == (B, C) and kept.wished().preferred == ""
     alone = Kept(msgspec.structs.replace(RECORD, ready=(A,)))
-    alone.keeper.release("", 100.5, leave=True)
+    alone.keeper.release("", 100.5, [A, B])
     assert alone.wished().ready == (A,)
+
+
+@pytest.mark.parametrize("in_flight", [True, False])
+def test_failing_primary_leaves_to_one_that_it_removes(kept: Kept, in_flight: bool) -> None:
+    """P12: B alone is known to hold what was told, and is on its way out of the ready set; C may be gone for good."""
+    keeper = kept.keeper
+    if in_flight:
+        keeper.remove(B, 100.4)
+    else:
+        keeper.add(D, 100.4)
+        keeper.remove(B, 100.4)
+    keeper.release("", 100.5, [B])
+    kept.stored()
+    keeper.send_if_due(100.6)
+    assert kept.wished().released and A in kept.wished().ready and B not in kept.wished().ready
 
 
 @pytest.mark.parametrize(

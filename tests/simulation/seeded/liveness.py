@@ -32,4 +32,4 @@ def silence_is_not_noticed(stack: ExitStack) -> None:
 
 @seeded("P12", rare=True)
 def failing_primary_leaves_the_absent(stack: ExitStack) -> None:
-    replace(stack, Backups, "others_hold", lambda original: lambda self, sequence: True)
+    replace(stack, Backups, "holders", lambda original: lambda self, sequence: self._keeper.record.ready)
