@@ -100,7 +100,7 @@ def all_agree(cluster: MemoryCluster) -> None:
     """Everyone becomes ready and holds the same, and no copy had to begin anew since something was wrong in it."""
     cluster.settled()
     for node in cluster.nodes.values():
-        assert not any("does not match" in line for line in node.lines), node.lines
+        assert not any("the snapshot does not match" in line for line in node.lines), node.lines
     cluster.pause(0.3)
     cluster.check_agreement()
     applied = {node.core.replica.applied for node in cluster.nodes.values()}
