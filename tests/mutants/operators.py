@@ -37,6 +37,9 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitOr: ast.BitAnd,
     ast.BitXor: ast.BitAnd,
 }
+ANY_ORDER = {"min", "max"}
+"""Functions that give the same whatever the order of their arguments."""
+
 BUILTIN_TYPES = {"int", "str", "bytes", "float", "bool", "list", "dict"}
 TWINS = {"min": "max", "max": "min", "any": "all", "all": "any", "popleft": "pop", "appendleft": "append"}
 
@@ -102,7 +105,8 @@ def filters(node: ast.comprehension) -> Iterator[Found]:
 
 def call(node: ast.Call) -> Iterator[Found]:
     """Two arguments in the wrong order; an argument left to its default; a function's twin."""
-    for at in range(len(node.args) - 1):
+    swaps = not isinstance(node.func, ast.Name) or node.func.id not in ANY_ORDER
+    for at in range(len(node.args) - 1 if swaps else 0):
         first, second = node.args[at : at + 2]
         if not isinstance(first, ast.Starred) and not isinstance(second, ast.Starred):
             args = [*node.args[:at], second, first, *node.args[at + 2 :]]

@@ -90,6 +90,10 @@ def test_what_an_exception_says_is_left_alone() -> None:
     assert mutants_of("raise ValueError(1)") == {"statement": ["pass"]}
 
 
+def test_arguments_that_may_come_in_any_order_are_not_swapped() -> None:
+    assert mutants_of("x = max(a, b)") == {"twin": ["x = min(a, b)"]}
+
+
 def test_offsets_are_those_of_the_bytes() -> None:
     assert mutants_of("x = 'ä', 1")["number"][0] == "x = ('ä', 2)"
 
