@@ -41,7 +41,7 @@ from txobserver.events import (
     TxToken,
 )
 from txobserver.frames import Frame
-from txobserver.ids import Position, place_of
+from txobserver.ids import LAST_CONFIG_ID, LAST_SEQUENCE, Position, place_of
 from txobserver.outcomes import OutcomesMeta, Remembered
 from txobserver.store import Base, Checkpoint, Meta
 from txobserver.table import IllegalTransition
@@ -114,6 +114,8 @@ class Replica:
             events = frame.events()
             if not events or len(events) != frame.count:
                 raise ValueError(f"it holds {len(events)} events")
+            if frame.last > LAST_SEQUENCE:
+                raise ValueError(f"its events go beyond {LAST_SEQUENCE}, the last sequence")
             generation, sequence = frame.generation, frame.first
             for event in events:
                 self._take(generation, sequence, event)
@@ -238,6 +240,8 @@ class Replica:
             self._buffer(event.tx, sequence, event)  # type: ignore[union-attr,arg-type]
             if waits:
                 return
+        elif type(event) is Configure and event.config_id > LAST_CONFIG_ID:
+            raise ValueError(f"step {event.config_id} of the configuration is behind the last one")
         self._unapplied.append((sequence, generation, event))
 
     def _begin(self, generation: int, sequence: int) -> None:

@@ -11,13 +11,17 @@ import pytest
 from ha.candidate import Candidate
 from ha.coordination import Record
 from ha.ends import RESERVED_IDS, RESERVED_SEQUENCES
+from ha.replica import GapInStream, Replica
 from ha.settings import Settings
 from ha.wire import Ack, QueueSnapshot, decode, encode
 from recovery.lmdb_state import LmdbState
 from tests.ha.branch_steps import X, branch_prepared, decide, in_doubt, ledger_of, outcome, prepare, refused, work_on
 from tests.ha.memory_cluster import MemoryCluster
 from tests.ha.steps import all_agree, answered, begin, begin_t, commit, declared, publish, survivors_agree
+from txobserver.configuration import DELETE_QUEUE, Configuration
 from txobserver.effects import CompareAndSet, Effect, LogLine
+from txobserver.events import Configure, Delivered
+from txobserver.frames import encode_frame
 from txobserver.ids import (
     LAST_CONFIG_ID,
     LAST_COUNTER,
@@ -31,6 +35,7 @@ from txobserver.ids import (
 )
 from txobserver.observer import TransactionObserverFactory
 from txobserver.outcomes import Outcome
+from txobserver.store import MemoryBase, Meta
 from txobserver.xid import Xid
 
 SIGNED = 1 << 63
@@ -79,6 +84,22 @@ def test_config_id_at_its_end() -> None:
     checkpoints_can_be_written(cluster)
     snapshot = QueueSnapshot(1, 1, LAST_CONFIG_ID, -1, 5, [])
     assert decode(encode(snapshot)) == snapshot
+
+
+def test_what_lies_behind_an_end_is_no_event() -> None:
+    """Whoever made it: a node takes no step and no position that it could never write down."""
+    replica = Replica(MemoryBase(), Meta(configuration=Configuration(last_id=LAST_CONFIG_ID)), {})
+    step = Configure(LAST_CONFIG_ID + 1, DELETE_QUEUE, "q", b"")
+    with pytest.raises(ValueError, match="behind the last one"):
+        replica.append(1, step)
+    replica = Replica(MemoryBase(), Meta(configuration=Configuration(last_id=LAST_CONFIG_ID)), {})
+    with pytest.raises(GapInStream, match="behind the last one"):
+        replica.receive(encode_frame(1, 1, [Delivered(1, 1), step], 0))
+    assert replica.tail == Position(0, 0), "nothing of it was taken"
+    replica = Replica(MemoryBase(), Meta(applied=Position(1, LAST_SEQUENCE - 1)), {})
+    with pytest.raises(GapInStream, match="the last sequence"):
+        replica.receive(encode_frame(1, LAST_SEQUENCE, [Delivered(1, 1), Delivered(1, 2)], 0))
+    assert len(replica.receive(encode_frame(1, LAST_SEQUENCE, [Delivered(1, 1)], 0))) == 1
 
 
 def test_config_id_at_its_end_after_a_take_over() -> None:
