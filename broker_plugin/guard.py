@@ -91,6 +91,7 @@ class Guard:
                 self._on_store_error(str(error))
                 return
             except Exception as worse:
+                log.error("%s", error)
                 error = worse
         log.error("%s: %s", type(error).__name__, error, exc_info=error)
         self.broken = True
