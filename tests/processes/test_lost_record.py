@@ -1,0 +1,46 @@
+"""The coordination file is lost under real nodes: they end, nobody founds anything, and an operator writes a new one."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from python_tests.processes import LocalCluster
+from python_tests.waiting import wait_until
+from tests.processes.crashed import NODES, plan, txha
+from tests.processes.test_accepted_loss import confirmed
+
+PATIENT = ("--set", "timing.lease_ttl=2")
+
+
+def refused(cluster: LocalCluster, node: str) -> str:
+    """What a node says that refuses to run."""
+    answer = txha("node", "--config", cluster.directory / node / "node.toml")
+    assert answer.returncode == 2, answer.stderr
+    return answer.stderr
+
+
+def test_empty_node_founds_anew(tmp_path: Path) -> None:
+    """The file is removed and a disk replaced. Its node starts first; the others hold what was acknowledged."""
+    with LocalCluster(tmp_path / "c", 3, *PATIENT) as cluster:
+        record, wiped = cluster.directory / "coordination.sqlite", cluster.backups()[0]
+        confirmed(cluster, cluster.primary() or "", b"kept")
+        cluster_id = cluster.status()[0]["cluster_id"]
+        record.unlink()
+        wait_until(lambda: not any(cluster.runs(name) for name in NODES), 30, "the end of all nodes")
+        for part in ("log", "state"):
+            shutil.rmtree(cluster.directory / wiped / part)
+        (cluster.directory / wiped / "identity.json").unlink()
+        assert "txha init" in refused(cluster, wiped) and not (cluster.directory / wiped / "log").exists()
+        for name in NODES:
+            if name != wiped:
+                assert "holds data: write a new record with `txha recover`" in refused(cluster, name)
+        assert not record.exists()
+    found = plan("--apply", cluster.directory, status=1)
+    assert found["missing"] == [wiped] and "refused" in found and not record.exists()
+    found = plan("--apply", cluster.directory, "--accept-missing", wiped, status=1)
+    assert found["promote"] not in (None, wiped) and found["queues"]["q"]["messages"] == 1
+    with LocalCluster(tmp_path / "c", 3, *PATIENT) as cluster:
+        wait_until(cluster.all_ready, 30, "everyone ready")
+        for node in cluster.status():
+            assert (node["cluster_id"], node["queues"]["q"]["messages"]) == (cluster_id, 1)
