@@ -1,4 +1,4 @@
-"""The coordination file is lost under real nodes: they end, nobody founds anything, and an operator writes a new one."""
+"""The coordination file is lost under real nodes: they end, nobody founds anything, an operator writes a new one."""
 
 from __future__ import annotations
 
