@@ -1,0 +1,29 @@
+"""A primary that stops gives its lease up: nobody waits for the lease to end."""
+
+from __future__ import annotations
+
+from tests.ha.steps import begin_t, commit, declared, survivors_agree
+
+
+def test_a_primary_that_stops_is_followed_at_once() -> None:
+    """With a lease of an hour the next primary comes within seconds, and nothing is served meanwhile."""
+    cluster = declared("q", "r", lease_ttl=3600.0, renew_every=900.0)
+    first = cluster.primary
+    first.report(lambda: first.core.resign("the node is stopping"))
+    assert first.core.primary is not None and not first.core.primary.serving
+    cluster.run(lambda: cluster.coordination.record.primary.node != first.name)  # type: ignore[union-attr]
+    assert cluster.coordination.record.generation == 2  # type: ignore[union-attr]
+    cluster.run(lambda: any(node.state == "active" and node is not first for node in cluster.nodes.values()))
+    survivors_agree(cluster)
+
+
+def test_one_that_is_no_primary_has_nothing_to_give_up() -> None:
+    cluster = declared("q", "r")
+    (backup, *_) = [node for node in cluster.nodes.values() if node is not cluster.primary]
+    version = cluster.coordination.record.version  # type: ignore[union-attr]
+    backup.report(lambda: backup.core.resign("the node is stopping"))
+    cluster.turn()
+    commit(cluster.primary, begin_t(cluster.primary))
+    cluster.run(lambda: cluster.primary.host.answer("commit") == "ok")
+    record = cluster.coordination.record
+    assert record is not None and not record.released and record.version >= version
