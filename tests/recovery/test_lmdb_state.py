@@ -43,6 +43,17 @@ def test_round_trip(tmp_path: Path) -> None:
     assert [place for place, _ in state.page(1, 6, 10)] == [9]
 
 
+def test_ids_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One queue's, in order, from any place on, and no message is read for them."""
+    state = LmdbState(tmp_path)
+    state.write(checkpoint(*[(1, place, "a") for place in (3, 5, 7, 9)], (2, 4, "b"), (2, 6, "b")))
+    monkeypatch.setattr(LmdbState, "_entry", None)
+    assert state.ids_page(1, -1, 10) == [(3, 1003), (5, 1005), (7, 1007), (9, 1009)]
+    assert state.ids_page(1, 3, 2) == [(5, 1005), (7, 1007)]
+    assert state.ids_page(1, 9, 2) == [] == state.ids_page(3, -1, 1)
+    assert list(state.ids(2)) == [(4, 1004), (6, 1006)]
+
+
 def test_dropped_queues_and_transactions(tmp_path: Path) -> None:
     state = LmdbState(tmp_path)
     opened, enqueued = TxOpen(77), TxEnqueue(77, 1, (1,), message("x"))
