@@ -83,14 +83,13 @@ class Node:
         for name in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(name, self._ended.set)  # a node that is broken ends as well
         await self._check_ports()
-        if not await self._join_cluster():
-            return 0
-        try:
-            await self._start()
-            log.info("started with %s at %s, core %s", self.store.member, self.core.replica.tail, running())
-            await self._ended.wait()
-        finally:
-            await self._stop()
+        if await self._join_cluster():
+            try:
+                await self._start()
+                log.info("started with %s at %s, core %s", self.store.member, self.core.replica.tail, running())
+                await self._ended.wait()
+            finally:
+                await self._stop()
         if self._failure:
             log.error("%s", self._failure)
             return 1
@@ -119,6 +118,7 @@ class Node:
         config = self._config
         answer_seconds = max(ANSWER_SECONDS, config.timing.lease_ttl)
         self._coordination = CoordinationProcess(config.coordination, config.cluster, answer_seconds)
+        end = self.guard.create_task(self._give_up_at_the_end())
         try:
             cluster_id = await cluster_identity(config, self._coordination, self._ended.is_set)
             if cluster_id is not None:
@@ -128,8 +128,15 @@ class Node:
         except BaseException:
             self._coordination.close()
             raise
+        finally:
+            end.cancel()
         self._coordination.close()
         return False
+
+    async def _give_up_at_the_end(self) -> None:
+        """A node that is told to end before it has read the record does not wait for an answer."""
+        await self._ended.wait()
+        self._coordination.give_up()
 
     def _open_store(self) -> None:
         config = self._config

@@ -16,7 +16,9 @@ from typing import Any
 import pytest
 
 from broker_plugin.node import coordination_process
+from broker_plugin.node.config import Address, NodeConfig
 from broker_plugin.node.coordination_process import CoordinationProcess
+from broker_plugin.node.main import Node
 from broker_plugin.node.record_thread import RecordThread
 from broker_plugin.node.sqlite_coordination import SqliteCoordination
 from ha.coordination import CasConflict, CoordinationError, Record
@@ -168,3 +170,24 @@ def test_a_node_that_was_stopped_itself_takes_the_answer_that_came_in_time(
     assert store._answer_of(reading, 5.0) == b"the answer\n"
     os.close(reading)
     os.close(writing)
+
+
+async def test_a_node_is_told_to_end_before_the_record_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\nexec sleep 3600\n")
+    silent.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(silent))
+    monkeypatch.setattr(coordination_process, "START_SECONDS", FOR_EVER)
+    (tmp_path / "r").touch()
+    peer = Address(port=1)
+    node = Node(NodeConfig(name="a", cluster="c", dir=tmp_path / "a", coordination=tmp_path / "r", peer=peer))
+    node.guard.watch()
+    joining = asyncio.create_task(node._join_cluster())
+    while (store := getattr(node, "_coordination", None)) is None or store._child is None:
+        await asyncio.sleep(0.01)
+    child = child_of(store)
+    node._ended.set()
+    assert await joining is False
+    assert child.returncode == -signal.SIGKILL and not (tmp_path / "a").exists()
