@@ -10,7 +10,7 @@ import signal
 from python_tests.stress.fault import NodeFault, NotAsTold
 from python_tests.waiting import wait_until
 
-NOTICE_SECONDS = 15.0
+NOTICE_SECONDS = 30.0
 WAYS = [(True, True), (True, False), (False, True), (False, False)]
 """Whether nodes run meanwhile, and whether the file is removed; else it is damaged"""
 
@@ -23,15 +23,18 @@ class LostRecord(NodeFault):
     everyone = True
 
     def begin(self) -> str:
-        running, removed = self.ground.random.choice(WAYS)
-        if not running and self.kill(self.cluster.names) < self.cluster.count:
+        cluster = self.cluster
+        self._running, self._removed = self.ground.random.choice(WAYS)
+        if not self._running and self.kill(cluster.names) < cluster.count:
             raise LookupError("not every node runs")
-        (self._remove if removed else self._damage)()
-        when = "under running nodes" if running else "after SIGKILL of all nodes"
-        return f"the coordination file is {'removed' if removed else 'damaged'} {when}"
+        self._said = {name: cluster.said(name) for name in cluster.names}
+        (self._remove if self._removed else self._damage)()
+        when = "under running nodes" if self._running else "after SIGKILL of all nodes"
+        return f"the coordination file is {'removed' if self._removed else 'damaged'} {when}"
 
     def heal(self) -> bool:
-        noticed = self._noticed()
+        self.start(self.cluster.names)  # in vain, as a supervisor does
+        wait_until(self._noticed, NOTICE_SECONDS, "every node's word that the coordination record is lost", every=0.1)
         for name in self.cluster.names:
             with contextlib.suppress(LookupError):
                 os.kill(self.cluster.pid(name), signal.SIGTERM)
@@ -40,7 +43,14 @@ class LostRecord(NodeFault):
         self._recover("--plan")
         self._recover("--apply")
         self.start(self.cluster.names)
-        return noticed
+        return True
+
+    def _noticed(self) -> bool:
+        """Whether every node has said so, and is no primary any more; without a file, whether it has ended, too."""
+        cluster = self.cluster
+        said = all(" coordination " in cluster.said_since(name, self._said[name]) for name in cluster.names)
+        ended = not any(map(cluster.runs, cluster.names))
+        return said and (ended if self._removed else cluster.primary() is None)
 
     def _remove(self) -> None:
         for path in (self.cluster.record, self.cluster.record.with_name(self.cluster.record.name + "-journal")):
@@ -52,14 +62,6 @@ class LostRecord(NodeFault):
             size = file.seek(0, os.SEEK_END)
             file.seek(0)
             file.write(os.urandom(size))
-
-    def _noticed(self) -> bool:
-        """Whether no node is primary any more: a lease cannot be renewed in a record that is gone."""
-        try:
-            wait_until(lambda: self.cluster.primary() is None, NOTICE_SECONDS, "the end of the lease", every=0.1)
-        except TimeoutError:
-            return False
-        return True
 
     def _recover(self, option: str) -> None:
         done = self.cluster.recover(option)

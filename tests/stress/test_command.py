@@ -47,7 +47,7 @@ def a_schedule(path: Path, steps: Sequence[str | tuple[str, str]], apart: float 
 def run_of(tmp_path: Path, schedule: Path, *more: str) -> dict[str, Any]:
     """One round by this schedule, in which every promise must hold; what it printed."""
     options = ("--dir", str(tmp_path / "run"), "--schedule", str(schedule), "--rounds", "1", "--seconds", "1", *more)
-    done = stress(*options, "--min-rate", "1", "--seed", "4", "--json")
+    done = stress(*options, "--min-rate", "1", "--seed", "4", "--patience", "20", "--json")
     assert done.stdout, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     assert not found["broken"], done.stderr
