@@ -20,7 +20,7 @@ import msgspec
 
 from ha.coordination import CasConflict, Coordination, CoordinationError, Record, first_record
 from recovery.crash_points import crash_point
-from recovery.files import explain, make_directory
+from recovery.files import explain
 from recovery.identity import FORMAT_VERSION, Identity, lock_directory
 from recovery.lmdb_state import read_meta
 from recovery.node_log import NodeLog
@@ -58,8 +58,7 @@ def found(
     try:
         if (there := coordination.read()) is not None:
             raise StoreError(_founded(there))
-        identity = make_empty(directory, cluster, node, new_id())
-        with _locked(directory):
+        with _made_empty(directory, cluster, node, new_id()) as identity:  # nobody else founds with it meanwhile
             crash_point("init.store-made")
             record = coordination.compare_and_set(0, first_record(cluster, identity.cluster_id, identity.member))
             crash_point("init.record-written")
@@ -73,16 +72,8 @@ def found(
 
 def make_empty(directory: Path, cluster: str, node: str, cluster_id: str) -> Identity:
     """A new store, or one that holds nothing and is given another identity. Raises StoreError, with nothing written."""
-    _refuse_data(directory, cluster, node)
-    try:
-        make_directory(directory)
-        with _locked(directory):
-            _refuse_data(directory, cluster, node)
-            identity = Identity(FORMAT_VERSION, cluster, node, secrets.token_hex(4), cluster_id=cluster_id)
-            make_store(directory, identity)
-    except OSError as error:
-        raise explain(error, directory) from error
-    return identity
+    with _made_empty(directory, cluster, node, cluster_id) as identity:
+        return identity
 
 
 def holds_nothing(directory: Path) -> bool:
@@ -129,10 +120,21 @@ def _founded(record: Record) -> str:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Nobody else uses the store meanwhile. Raises StoreError."""
+def _made_empty(directory: Path, cluster: str, node: str, cluster_id: str) -> Iterator[Identity]:
+    """See ``make_empty``; the store stays locked meanwhile. Raises StoreError."""
+    _refuse_data(directory, cluster, node)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise explain(error, directory) from error
     descriptor = lock_directory(directory)
     try:
-        yield
+        _refuse_data(directory, cluster, node)
+        identity = Identity(FORMAT_VERSION, cluster, node, secrets.token_hex(4), cluster_id=cluster_id)
+        try:
+            make_store(directory, identity)
+        except OSError as error:
+            raise explain(error, directory) from error
+        yield identity
     finally:
         os.close(descriptor)

@@ -110,6 +110,26 @@ def test_one_of_two_founders_wins(tmp_path: Path) -> None:
     assert holds_nothing(tmp_path / "a"), "so it can join the cluster of the other"
 
 
+class Second(MemoryCoordination):
+    """While the record is written, somebody founds with the same node a second time."""
+
+    directory: Path
+
+    def compare_and_set(self, expected: int, record: Record) -> Record:
+        with pytest.raises(StoreError, match="in use"):
+            found(self.directory, "cluster", "a", MemoryCoordination())
+        return super().compare_and_set(expected, record)
+
+
+def test_the_founder_named_in_the_record_has_its_store(tmp_path: Path) -> None:
+    """Nobody makes the store anew between its making and the record: nobody could ever stand then."""
+    store = Second()
+    store.directory = tmp_path / "a"
+    record = found(tmp_path / "a", "cluster", "a", store)
+    identity = read_identity(tmp_path / "a")
+    assert identity is not None and record.ready == (identity.member,) and record.cluster_id == identity.cluster_id
+
+
 class Broken(MemoryCoordination):
     def read(self) -> Record | None:
         raise CoordinationError("it burns")
