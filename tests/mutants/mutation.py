@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 import hashlib
+import warnings
 from dataclasses import dataclass, field
+from types import CodeType
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,17 @@ class Mutation:
 
 
 def changes_code(source: str, mutation: Mutation) -> bool:
-    """Whether the mutated text is a program at all, and another one."""
+    """Whether the mutated text is a program at all, and another one: Python must make other instructions of it."""
     try:
-        mutated = ast.parse(mutation.apply(source))
-        compile(mutated, mutation.path, "exec")
+        with warnings.catch_warnings(action="ignore"):
+            mutated = compile(mutation.apply(source), mutation.path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
         return False
-    return ast.dump(mutated) != ast.dump(ast.parse(source))
+    return _instructions(mutated) != _instructions(compile(source, mutation.path, "exec", dont_inherit=True))
+
+
+def _instructions(code: CodeType) -> tuple[object, ...]:
+    """All that a program does; its lines' numbers are none of that."""
+    constants = tuple(_instructions(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts)
+    names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+    return code.co_code, code.co_exceptiontable, code.co_flags, constants, names

@@ -90,6 +90,11 @@ def test_what_an_exception_says_is_left_alone() -> None:
     assert mutants_of("raise ValueError(1)") == {"statement": ["pass"]}
 
 
+@pytest.mark.parametrize("source", ["def f():\n    g()\n    return None", "def f(a):\n    if a:\n        return\n"])
+def test_what_python_makes_the_same_program_of_is_no_mutation(source: str) -> None:
+    assert "return" not in mutants_of(source)
+
+
 def test_arguments_that_may_come_in_any_order_are_not_swapped() -> None:
     assert mutants_of("x = max(a, b)") == {"twin": ["x = min(a, b)"]}
 

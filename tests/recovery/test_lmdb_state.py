@@ -54,6 +54,17 @@ def test_ids_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(state.ids(2)) == [(4, 1004), (6, 1006)]
 
 
+def test_a_page_has_no_more_than_was_asked_for_and_nothing_of_another_queue(tmp_path: Path) -> None:
+    state = LmdbState(tmp_path)
+    state.write(checkpoint(*((queue, place, "m") for queue in (1, 2, 3) for place in range(5))))
+    for limit in (1, 2, 5, 6):
+        assert state.ids_page(2, -1, limit) == [(place, place + 1000) for place in range(min(limit, 5))]
+        assert [place for place, _ in state.page(2, -1, limit)] == list(range(min(limit, 5)))
+    assert state.ids_page(2, 2, 9) == [(3, 1003), (4, 1004)] and state.ids_page(2, 4, 9) == []
+    assert [place for place, _ in state.page(2, 2, 9)] == [3, 4] and not list(state.page(2, 4, 9))
+    state.close()
+
+
 def test_dropped_queues_and_transactions(tmp_path: Path) -> None:
     state = LmdbState(tmp_path)
     opened, enqueued = TxOpen(77), TxEnqueue(77, 1, (1,), message("x"))

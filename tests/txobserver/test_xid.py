@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from txobserver.xid import MAX_FORMAT, Global, Xid, checked_xid, parse_xid
+from txobserver.xid import MAX_FORMAT, Bqual, FormatId, Global, Gtrid, Token, Xid, checked_xid, parse_xid
 
 xids = st.builds(Xid, st.integers(0, MAX_FORMAT), st.binary(min_size=1, max_size=64), st.binary(max_size=64))
 
@@ -40,3 +43,17 @@ def test_parts_that_none_has(format_id: int, gtrid: bytes, bqual: bytes) -> None
 def test_text_that_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="format:gtrid:bqual"):
         parse_xid(text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "lowest", "highest"),
+    [(FormatId, 0, MAX_FORMAT), (Gtrid, b"g", bytes(64)), (Bqual, b"", bytes(64)), (Token, b"t", bytes(64))],
+)
+def test_the_bounds_of_what_comes_from_elsewhere(kind: Any, lowest: Any, highest: Any) -> None:
+    """A decoder refuses what is beyond them, whoever sent it."""
+    for value in (lowest, highest):
+        assert msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=kind) == value
+    beyond = [-1, highest + 1] if kind is FormatId else [highest + b"x", *([lowest[:-1]] if lowest else [])]
+    for value in beyond:
+        with pytest.raises(msgspec.ValidationError):
+            msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=kind)
