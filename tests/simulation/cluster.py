@@ -89,7 +89,7 @@ class Cluster:
         for link in [each for each in self.links if each.process is process]:
             link.process_ended()
         if power:
-            self.disks[name].files.crash(self.disks[name].chance)
+            self.disks[name].power_cut()
 
     def ended(self, process: Process) -> None:
         """A process has ended by itself."""

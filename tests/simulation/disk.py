@@ -21,10 +21,11 @@ from recovery.segment import SegmentInfo
 from recovery.store import Store
 from recovery.worker import Job, Report, carry_out
 from tests.simulation.fake_files import Crashed, FakeFiles
+from tests.simulation.fake_state import FakeState
 from tests.simulation.loop import MachineClock, SimLoop
 from tests.simulation.world import World
 from txobserver.ids import Member, Position
-from txobserver.store import Checkpoint, MemoryBase, StoreError
+from txobserver.store import Checkpoint
 
 DIRECTORY = Path("log")
 SEGMENT_BYTES = 3000
@@ -52,17 +53,6 @@ class WatchedFiles(FakeFiles):
         super().remove(path)
 
 
-class SimBase(MemoryBase):
-    """The model of LMDB: a checkpoint is there as a whole, or not at all. ``fails``: the disk takes none."""
-
-    fails = False
-
-    def write(self, checkpoint: Checkpoint) -> None:
-        if self.fails:
-            raise StoreError("the queue state failed: Input/output error")
-        super().write(checkpoint)
-
-
 class Disk:
     """What survives the end of a process. ``slowness`` multiplies the time that the log takes, ``checkpoint_seconds``
     are the shortest and the longest time that a checkpoint takes."""
@@ -75,7 +65,7 @@ class Disk:
         self.clock = clock
         self.chance = world.chance(f"disk/{name}/{incarnation}")
         self.files = WatchedFiles(lambda: clock.wall_ms() / 1000)
-        self.base = SimBase()
+        self.base = FakeState(world.chance(f"state/{name}/{incarnation}"))
         self.slowness = 1.0
         self.checkpoint_seconds = checkpoint_seconds
         self.damaged = False
@@ -83,13 +73,13 @@ class Disk:
 
     def last_durable(self) -> tuple[int, int]:
         """(generation, sequence) of the last event that is on this disk."""
-        applied = self.base.meta.applied
+        applied = self.base.durable.meta.applied
         return max(self.files.last_durable(), (applied.generation, applied.sequence), key=lambda each: each[1])
 
     def holds(self, generation: int, sequence: int) -> bool:
         """Whether this disk leads to the event of this generation at this sequence: by its checkpoint, and by every
         event of the log behind that."""
-        meta = self.base.meta
+        meta = self.base.durable.meta
         if meta.resyncing:
             return False
         if sequence <= meta.applied.sequence:
@@ -107,6 +97,11 @@ class Disk:
             known += 1
         self._whole = self.files.undone, applied, known
         return known >= sequence
+
+    def power_cut(self) -> None:
+        """What is not certainly on the disk may be gone."""
+        self.files.crash(self.chance)
+        self.base.crash(self.chance)
 
     def log_latency(self) -> float:
         """How long the log's next operation takes: mostly a millisecond or two, at times much longer."""
@@ -146,9 +141,11 @@ class Writer:
         chance = self._disk.chance
         if self._tasks and chance.random() < 0.7:
             self._disk.files.steps_to_crash = chance.randint(0, 4)
+            self._disk.base.dying = True
             with contextlib.suppress(Crashed):
                 carry_out(self._tasks[0].job)
             self._disk.files.steps_to_crash = None
+            self._disk.base.dying = False
         self._tasks.clear()
 
     def _finish(self) -> None:
