@@ -13,6 +13,7 @@ from ha.replica import Replica
 from ha.replicating_subscription import PAGE
 from ha.resync import Resync
 from ha.wire import (
+    ForwardTx,
     Missing,
     QueueContent,
     QueueSnapshot,
@@ -27,22 +28,24 @@ from tests.ha.memory_host import text
 from tests.ha.steps import answered, backups_of, declared, publish, survivors_agree
 from txobserver.configuration import delete_queue_step, queue_step
 from txobserver.effects import Effect, Send
-from txobserver.events import Configure, Delivered, Message, Publish, Purge, Settle
+from txobserver.events import Configure, Delivered, Message, Publish, Purge, Settle, TxEnqueue, TxOpen
 from txobserver.store import MemoryBase, Meta
 
 
 class Primary:
     """The primary's end alone: a replica, a resync, and what was sent."""
 
-    def __init__(self, messages: int, body: bytes = b"m") -> None:
+    def __init__(self, messages: int, body: bytes = b"m", portion: int = PORTION, *events: Any) -> None:
         self.replica = Replica(MemoryBase(), Meta(), {})
         step = queue_step("q", False, {})
         self.do(Configure(1, step.operation, step.name, step.arguments))
         self.body = body
         for _ in range(messages):
             self.publish()
+        for event in events:
+            self.do(event)
         self.sent: list[Any] = []
-        self.resync = Resync("b", 1, 1, self.replica, self._emit, PORTION, WINDOW)
+        self.resync = Resync("b", 1, 1, self.replica, self._emit, portion, WINDOW)
         self.replica.listener = self.resync
         self.resync.store_marked(0.0)
 
@@ -166,6 +169,29 @@ def test_a_walk_that_was_turned_back_ends_with_the_same() -> None:
     primary.resync.progress(0, False, 0.5)
     primary.drain(joiner)
     joiner.agrees()
+
+
+def test_what_comes_while_the_end_is_sent_stands_behind_it() -> None:
+    """P7: the end is cut at one position, and goes out in many slices; nothing later is in any of them."""
+    parts = [TxEnqueue(9, number, (1,), text("t")) for number in range(3)]
+    primary = Primary(3, b"m", 1, TxOpen(9), *parts)
+    joiner = Joiner(primary)
+    for second in range(100):
+        if primary.resync.ended_at is None:
+            joiner.take_one()
+            primary.resync.progress(joiner.taken, False, float(second))
+    cut = primary.replica.applied
+    held = primary.replica.contents.ids(1)
+    step = queue_step("s", False, {})
+    primary.do(Configure(2, step.operation, step.name, step.arguments))
+    primary.publish()
+    primary.do(TxEnqueue(9, 3, (1,), text("t")))
+    primary.do(TxOpen(10))
+    primary.drain(joiner)
+    (end,) = primary.parts(SnapshotEnd)
+    assert end.position == cut and end.last_id == 1 and end.declared == (1, 0, 0)
+    assert end.transactions == [(9, 4)] and len(primary.parts(ForwardTx)) == 4
+    assert joiner.replica.contents.ids(1) == held
 
 
 def joined(cluster: MemoryCluster, name: str, meanwhile: Callable[[int], None]) -> None:
