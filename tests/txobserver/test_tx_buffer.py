@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from txobserver.events import (
@@ -229,3 +231,29 @@ class TestSize:
         observer.commit(answers.append)
         assert "more than the 1048576 events" in str(answers)
         assert sink.ended == [("rollback", observer.tx)]
+
+
+class TestSince:
+    """What a joiner is sent of an open transaction makes the same buffer there."""
+
+    def named(self) -> TxBuffer:
+        built = buffer()
+        built.add(5, TxToken(7, b"token"))
+        built.add(8, TxPrepare(7, 2, ["a", "b"]))
+        return built
+
+    @pytest.mark.parametrize("make", [buffer, branch, "named"])
+    def test_all_of_it_leads_to_the_same(self, make: Any) -> None:
+        built = self.named() if make == "named" else make()
+        (first, opening), *rest = built.since(0)
+        again = opened_by(opening, first)
+        for sequence, event in rest:
+            again.add(sequence, event)
+        assert type(again) is type(built) and vars(again) == vars(built)
+
+    @pytest.mark.parametrize(
+        ("sequence", "sent"),
+        [(0, {1, 2, 4, 5, 8}), (1, {2, 4, 5, 8}), (4, {5, 8}), (5, {8}), (7, {8}), (8, set()), (9, set())],
+    )
+    def test_only_what_stands_behind_that_sequence(self, sequence: int, sent: set[int]) -> None:
+        assert {at for at, _ in self.named().since(sequence)} == sent
