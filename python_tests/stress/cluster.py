@@ -19,7 +19,7 @@ from python_tests.processes import START_SECONDS, LocalCluster
 from python_tests.stress.clock import FakeClock
 from python_tests.stress.disk import SmallDisk
 from python_tests.stress.network import Network
-from python_tests.stress.syncs import Disks
+from python_tests.stress.syncs import Disks, together
 from python_tests.waiting import wait_until
 from recovery.node_admin import AdminError, ask
 
@@ -115,8 +115,7 @@ class StressCluster(LocalCluster):
         """What a node needs in its environment for its clock and its disk."""
         clock = self.clock.environment(name) if self.clock is not None else {}
         disk = self.disks.environment(name, self.directory / name) if self.disks is not None else {}
-        preloaded = [each["LD_PRELOAD"] for each in (clock, disk) if each]
-        return {**clock, **disk, **({"LD_PRELOAD": ":".join(preloaded)} if preloaded else {})}
+        return together(disk, clock)
 
     def log_of(self, name: str) -> Path:
         """What a node said."""

@@ -131,6 +131,7 @@ def _own(options: Options, seed: int, say: Callable[[str], None], stack: ExitSta
     if isinstance(network, Namespaces):
         own_surroundings()
     options.directory.mkdir(parents=True, exist_ok=True)
+    tampered = ON_THE_DISK | ON_THE_CLOCK  # the library for disks also mends what libfaketime does to sleeps
     cluster = StressCluster(
         place,
         options.nodes,
@@ -138,7 +139,7 @@ def _own(options: Options, seed: int, say: Callable[[str], None], stack: ExitSta
         options.settings,
         small=options.nodes - 1 if "disk-full" in kinds else None,
         clock=FakeClock(options.directory / "clocks") if ON_THE_CLOCK & set(kinds) else None,
-        disks=Disks(options.directory / "disks") if ON_THE_DISK & set(kinds) else None,
+        disks=Disks(options.directory / "disks") if tampered & set(kinds) and Disks.why_not() is None else None,
     )
     say(f"starting {options.nodes} nodes; faults: {', '.join(kinds)}")
     stack.enter_context(cluster)

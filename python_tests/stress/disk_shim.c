@@ -4,6 +4,9 @@
  * writes what shall happen into it, and reads there what has happened. Stands in for what waits for a disk: fsync,
  * fdatasync, msync, and pwrite to a descriptor with O_DSYNC, by which LMDB writes its meta page. A sync that fails
  * is not made; a pwrite that fails has reached the page cache, as under Linux.
+ *
+ * Where libfaketime is loaded behind it, sleeps by a monotonic clock go past that to libc: versions before 0.9.11 refuse
+ * the moments that Python's time.sleep gives.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -32,7 +35,8 @@ static const uint64_t SLICE_US = 20000; /* a sync that waits goes on so soon aft
 
 static int (*real_fsync)(int), (*real_fdatasync)(int), (*real_msync)(void *, size_t, int);
 static ssize_t (*real_pwrite)(int, const void *, size_t, off_t), (*real_pwrite64)(int, const void *, size_t, off64_t);
-static int (*real_sleep)(clockid_t, int, const struct timespec *, struct timespec *);
+typedef int (*sleeper)(clockid_t, int, const struct timespec *, struct timespec *);
+static sleeper real_sleep, next_sleep;
 
 __attribute__((constructor)) static void begin(void) {
     const char *place = getenv("STRESS_DISK_DIRECTORY"), *path = getenv("STRESS_DISK_CONTROL");
@@ -41,7 +45,9 @@ __attribute__((constructor)) static void begin(void) {
     real_msync = dlsym(RTLD_NEXT, "msync");
     real_pwrite = dlsym(RTLD_NEXT, "pwrite");
     real_pwrite64 = dlsym(RTLD_NEXT, "pwrite64");
-    real_sleep = dlsym(RTLD_NEXT, "clock_nanosleep");
+    next_sleep = dlsym(RTLD_NEXT, "clock_nanosleep");
+    void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    real_sleep = libc ? dlsym(libc, "clock_nanosleep") : next_sleep;
     if (!place || !path || strlen(place) >= sizeof directory) return;
     strcpy(directory, place);
     length = strlen(place);
@@ -132,4 +138,8 @@ ssize_t pwrite64(int descriptor, const void *data, size_t size, off64_t offset) 
     if (!fails) return written;
     errno = EIO;
     return -1;
+}
+
+int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time, struct timespec *left) {
+    return (clock == CLOCK_REALTIME ? next_sleep : real_sleep)(clock, flags, time, left);
 }

@@ -12,7 +12,7 @@ import mmap
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +52,12 @@ class Syncs:
     seen: int
     delayed: int
     failed: int
+
+
+def together(disk: Mapping[str, str], clock: Mapping[str, str]) -> dict[str, str]:
+    """One environment of two, for a process with a disk and a clock of its own; either may be empty."""
+    libraries = [each["LD_PRELOAD"] for each in (disk, clock) if each]  # in this order, see disk_shim.c
+    return {**disk, **clock, **({"LD_PRELOAD": ":".join(libraries)} if libraries else {})}
 
 
 class Disks:

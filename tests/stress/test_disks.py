@@ -18,7 +18,7 @@ from python_tests.stress import syncs
 from python_tests.stress.clock import FakeClock
 from python_tests.stress.command import BadInput, Options, _checked
 from python_tests.stress.own import impossible
-from python_tests.stress.syncs import ALL, FOREVER, Disks, Kind, Syncs
+from python_tests.stress.syncs import ALL, FOREVER, Disks, Kind, Syncs, together
 
 PROGRAM = """
 import json, os, sys, time
@@ -40,6 +40,7 @@ jobs = {
     "state": checkpoint,
     "other": lambda: os.fsync(other),
     "outside": lambda: os.fsync(outside),
+    "sleep": lambda: time.sleep(0.3),
 }
 print("ready", flush=True)
 for line in sys.stdin:
@@ -59,10 +60,8 @@ def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Disks
     """A process that syncs what it is told to; and its disk."""
     disks, home = Disks(tmp_path / "disks"), tmp_path / "home"
     home.mkdir()
-    environment = {**os.environ, **disks.environment(NODE, home)}
-    if request.param != "alone":
-        faked = FakeClock(tmp_path / "clocks").environment(NODE)
-        environment |= {**faked, "LD_PRELOAD": f"{faked['LD_PRELOAD']}:{environment['LD_PRELOAD']}"}
+    faked = {} if request.param == "alone" else FakeClock(tmp_path / "clocks").environment(NODE)
+    environment = {**os.environ, **together(disks.environment(NODE, home), faked)}
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(home)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
@@ -107,6 +106,13 @@ def test_what_is_named_is_slow_and_fails_and_nothing_else(
     disks.heal(NODE)
     disks.fail(NODE, 1, [kind])
     assert os.strerror(errno.EIO) in do(job)[1] and since(disks, before, kind)[1:] == (count, 1)
+
+
+def test_who_sleeps_does_so_for_as_long_as_was_said(node: tuple[Disks, Job]) -> None:
+    """Also beside libfaketime, whose own version of it fails."""
+    _, do = node
+    seconds, error = do("sleep")
+    assert seconds >= 0.3 and not error
 
 
 @pytest.mark.parametrize("node", ["alone"], indirect=True)
