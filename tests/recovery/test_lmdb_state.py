@@ -275,3 +275,17 @@ def test_contents_show_the_same_whatever_checkpoint_is_on_its_way(script: list[t
             summary = contents.summary(each)
             digest = sum(mix(p, rid) for p, rid in expected.items()) % 2**64
             assert (summary.count, summary.digest) == (len(expected), digest)
+
+
+def test_to_confirm_writes_a_transaction_of_its_own(tmp_path: Path) -> None:
+    """LMDB writes and syncs nothing for a transaction that changes nothing."""
+    state = LmdbState(tmp_path)
+    state.write(checkpoint((1, 5, "a")))
+    state.close()
+    state = LmdbState(tmp_path)
+    found = state._env.info()["last_txnid"]
+    for opened in (1, 2):
+        state.confirm(log_begun=False)
+        assert state._env.info()["last_txnid"] == found + opened
+    assert state.load().meta.applied == Position(1, 7)
+    state.close()
