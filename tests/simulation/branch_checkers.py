@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.book import Attempt
 from tests.simulation.checker import Checker
 from tests.simulation.reference import Change
+from tests.simulation.reference_branches import HEURISTIC
 from tests.simulation.truth import Truth
 from txobserver.ids import Position
 from txobserver.outcomes import Outcome
@@ -112,7 +113,7 @@ class BranchAgreement(Checker):
 
 
 class PreparedIsListed(Checker):
-    """Whoever asks a serving primary is told of every branch in doubt."""
+    """Whoever asks a serving primary is told of every branch in doubt, and of what operators have decided."""
 
     promise = "P12"
 
@@ -123,3 +124,9 @@ class PreparedIsListed(Checker):
         }
         if missing := prepared - set(branches) - decided:
             self.fail(f"{process.name} does not list {sorted(missing)}, which are prepared")
+        reference = self.truth.reference
+        if process.core.replica.applied.sequence == reference.end:
+            outcomes = reference.branches.outcomes.items()
+            heuristic = {name for name, (_, kind) in outcomes if kind == HEURISTIC and isinstance(name, Xid)}
+            if missing := heuristic - set(branches):
+                self.fail(f"{process.name} does not list {sorted(missing)}, which an operator has decided")

@@ -72,6 +72,9 @@ class Checker:
     def counted(self, process: Process, queue: str, messages: int) -> None:
         """A node tells a queue's length."""
 
+    def acknowledging(self, process: Process, sequence: int) -> None:
+        """A node sends word that its log is durable up to there; 0: that its store is marked as resyncing."""
+
     def leaves(self, process: Process, generation: int) -> None:
         """What a node held as primary of this generation is sent to a client: a message, a length, an outcome."""
 

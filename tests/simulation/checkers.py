@@ -13,7 +13,15 @@ from tests.simulation.message_checkers import (
     NothingFromNowhere,
     Order,
 )
-from tests.simulation.node_checkers import Agreement, DurableBeforeAnswer, Gate, Live, OneDecision, OnePrimary
+from tests.simulation.node_checkers import (
+    Agreement,
+    DurableBeforeAcknowledgement,
+    DurableBeforeAnswer,
+    Gate,
+    Live,
+    OneDecision,
+    OnePrimary,
+)
 
 CHECKERS: tuple[type[Checker], ...] = (
     NothingFromNowhere,
@@ -27,6 +35,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     Gate,
     OnePrimary,
     DurableBeforeAnswer,
+    DurableBeforeAcknowledgement,
     Counts,
     PreparedStays,
     LockedStays,

@@ -189,6 +189,24 @@ class DurableBeforeAnswer(Checker):
                 )
 
 
+class DurableBeforeAcknowledgement(Checker):
+    """What a node says of its disk to others is so: all that it names is there, and nothing behind that it has cut."""
+
+    promise = "P11"
+
+    def acknowledging(self, process: Process, sequence: int) -> None:
+        replica, disk = process.core.replica, process.disk
+        if replica.resyncing or sequence == 0:
+            if replica.resyncing and sequence == 0 and not disk.base.durable.meta.resyncing:
+                self.fail(f"{process.name} resynchronises, and its disk does not say so")
+            return
+        generation, last = disk.last_durable()
+        if sequence <= replica.tail.sequence and not disk.holds(replica.position_of(sequence).generation, sequence):
+            self.fail(f"{process.name} acknowledges {sequence}, and its disk holds {generation}.{last}")
+        if last > replica.tail.sequence:
+            self.fail(f"{process.name} acknowledges {sequence}, and {generation}.{last}, which it has cut, is there")
+
+
 class Live(Checker):
     """After the faults have ended, everything ends. The run itself looks for it (``Run.heal``)."""
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from broker_plugin.embedded.broker import Broker
 from broker_plugin.embedded.durable_queue import WindowLimits
 from broker_plugin.guard import Guard
-from broker_plugin.node.links import PeerAddress
+from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.record_thread import RecordThread
 from broker_plugin.node.shell import Clocks
 from broker_plugin.node.wiring import FAREWELL, Parts, release, restored, wire
 from ha.coordination import Coordination, Record
 from ha.node_core import NodeCore
 from ha.replica import Replica
-from ha.wire import WIRE_VERSION, Hello, Peer
+from ha.wire import WIRE_VERSION, Ack, Hello, Peer
 from tests.simulation.calls import Plan, SimCalls
 from tests.simulation.disk import Disk, SimStore
 from tests.simulation.loop import MachineClock, SimLoop
@@ -103,6 +103,18 @@ class WatchedRecords(RecordThread):
         super().compare_and_set(expected, record, *answers)
 
 
+class WatchedLinks(Links):
+    """Says what is acknowledged."""
+
+    process: Process
+
+    def send(self, peer: str, message: object) -> None:
+        """As ever."""
+        if isinstance(message, Ack):
+            self.process.cluster.truth.acknowledging(self.process, message.sequence)
+        super().send(peer, message)
+
+
 class Process:
     """A running node. Raises StoreError when its store cannot be opened."""
 
@@ -151,6 +163,8 @@ class Process:
         parts.shell.on_turn = self._turned
         parts.shell.on_overslept = self._forget_output
         parts.links._on_message = self._on_message
+        parts.links.__class__ = WatchedLinks
+        parts.links.process = self  # type: ignore[attr-defined]
         return parts
 
     async def _start(self) -> None:

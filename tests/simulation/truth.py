@@ -170,6 +170,11 @@ class Truth:
         for checker in self.checkers:
             checker.counted(process, queue, messages)
 
+    def acknowledging(self, process: Process, sequence: int) -> None:
+        """A node sends word that its log is durable up to there; 0: that its store is marked as resyncing."""
+        for checker in self.checkers:
+            checker.acknowledging(process, sequence)
+
     def leaves(self, process: Process, generation: int) -> None:
         """What a node held as primary of this generation is sent to a client: a message, a length, an outcome."""
         for checker in self.checkers:

@@ -3,7 +3,19 @@
 ``plant`` makes the change for as long as the ExitStack is open. Nothing here is ever switched on but by the tests.
 """
 
-from tests.simulation.seeded import branches, durability, joiners, liveness, primaries, transactions
+from tests.simulation.seeded import branches, durability, joiners, liveness, primaries, record, shell, transactions
 from tests.simulation.seeded.planting import SEEDED, Seeded, find
 
-__all__ = ["SEEDED", "Seeded", "branches", "durability", "find", "joiners", "liveness", "primaries", "transactions"]
+__all__ = [
+    "SEEDED",
+    "Seeded",
+    "branches",
+    "durability",
+    "find",
+    "joiners",
+    "liveness",
+    "primaries",
+    "record",
+    "shell",
+    "transactions",
+]

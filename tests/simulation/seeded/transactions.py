@@ -112,7 +112,7 @@ def marked_as_redelivered_without_reason(stack: ExitStack) -> None:
     replace(stack, DurableQueue, "_take", make)
 
 
-@seeded("P3")
+@seeded("P3", "P7")
 def marks_are_forgotten_at_a_failover(stack: ExitStack) -> None:
     replace(stack, Contents, "mark", lambda original: lambda self, queue, place: None)
 

@@ -1,0 +1,81 @@
+"""Faults in what a node goes by: the coordination record, the time, and what a snapshot carries."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+from ha.backups import Backups
+from ha.queue_replicator import QueueReplicator
+from ha.record_gate import RecordGate
+from ha.tx_tracker import TxTrackers
+from tests.simulation.seeded.planting import replace, seeded
+from txobserver.contents import Contents
+from txobserver.outcomes import Outcomes
+
+
+@seeded("P2", "P6", "P9", "P10", "P11", rare=True)
+def an_older_record_is_gone_by(stack: ExitStack) -> None:
+    replace(stack, RecordGate, "admits", lambda original: lambda self, record, known: True)
+
+
+@seeded("P6", "P7")
+def a_clock_jump_forgets_outcomes(stack: ExitStack) -> None:
+    """Outcomes age by whatever the times in decisions differ."""
+
+    def make(original: Any) -> Any:
+        def pass_time(self: Outcomes, stamp_ms: int) -> None:
+            self._clock_ms = max(self._clock_ms, stamp_ms)
+            self._stamp_ms = stamp_ms
+
+        return pass_time
+
+    replace(stack, Outcomes, "_pass_time", make)
+
+
+@seeded("P3", "P7")
+def marks_are_missing_from_a_copy(stack: ExitStack) -> None:
+    replace(stack, Contents, "overwrite_mark", lambda original: lambda self, queue, mark: None)
+
+
+@seeded("P12")
+def heuristic_outcomes_are_not_listed_after_a_promotion(stack: ExitStack) -> None:
+    replace(stack, Contents, "heuristic_branches", lambda original: lambda self: [])
+
+
+@seeded("P7", "P5", rare=True)
+def a_snapshot_is_not_compared_at_its_end(stack: ExitStack) -> None:
+    """And one message of each page does not come: whoever compares begins anew, for ever."""
+
+    def check(original: Any) -> Any:
+        def checked(self: QueueReplicator, message: Any) -> None:
+            contents = self._replica.contents
+            for number, _, _, mark in message.queues:
+                contents.add_queue(number)
+                contents.overwrite_mark(number, mark)
+                self._queues.add(number)
+
+        return checked
+
+    def content(original: Any) -> Any:
+        def short(self: QueueReplicator, message: Any) -> None:
+            message.entries = message.entries[1:]
+            original(self, message)
+
+        return short
+
+    replace(stack, QueueReplicator, "check", check)
+    replace(stack, QueueReplicator, "content", content)
+
+
+@seeded("P9", rare=True)
+def no_tracker_for_what_was_closed_before_a_joiner_came(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def session(self: Backups, *of_a_joiner: Any) -> Any:
+            made = original(self, *of_a_joiner)
+            made.trackers = TxTrackers()
+            return made
+
+        return session
+
+    replace(stack, Backups, "_session", make)

@@ -1,0 +1,72 @@
+"""Faults between the core and the disk: what the shell tells before it is so, and what a node trusts after a crash."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+from unittest.mock import patch
+
+from broker_plugin.node import shell as shell_module
+from broker_plugin.node.shell import Shell
+from ha.node_core import NodeCore
+from ha.replica import Replica
+from tests.simulation.fake_files import FakeFiles
+from tests.simulation.seeded.planting import replace, seeded
+from txobserver.effects import Persist, Truncate, WriteCheckpoint
+
+
+def _acknowledge_first(stack: ExitStack, effect: type, name: str) -> None:
+    """The shell sends the acknowledgement before it does what that waits for."""
+    original = getattr(Shell, name)
+
+    def early(self: Shell, asked: Any) -> None:
+        self._acknowledge(asked.then)
+        original(self, asked)
+
+    table = {**shell_module._CARRY_OUT, effect: early}
+    stack.enter_context(patch.object(shell_module, "_CARRY_OUT", table))
+
+
+@seeded("P11")
+def acknowledged_before_persist(stack: ExitStack) -> None:
+    _acknowledge_first(stack, Persist, "_persist")
+
+
+@seeded("P11")
+def acknowledged_before_truncate(stack: ExitStack) -> None:
+    _acknowledge_first(stack, Truncate, "_truncate")
+
+
+@seeded("P11")
+def acknowledged_before_a_checkpoint_is_durable(stack: ExitStack) -> None:
+    _acknowledge_first(stack, WriteCheckpoint, "_checkpoint")
+
+
+@seeded("P9", "P11", "P6", "P7", rare=True)
+def ready_before_the_snapshot_is_durable(stack: ExitStack) -> None:
+    """A joiner whose snapshot is whole in memory, and not on its disk yet, joins and stands as a whole node."""
+    replace(stack, Replica, "whole", lambda original: property(lambda self: not self.resyncing))
+
+
+@seeded("P11", "P2", rare=True)
+def sync_failed_then_restart(stack: ExitStack) -> None:
+    """What a start finds in the log is synced, and not written again."""
+    replace(stack, FakeFiles, "rewrite", lambda original: lambda self, path, offset: None)
+
+
+@seeded("P10", rare=True)
+def stale_answers_of_a_primary_that_woke_up(stack: ExitStack) -> None:
+    replace(stack, Shell, "look_at_clock", lambda original: lambda self: None)
+
+
+@seeded("P10", rare=True)
+def the_lease_counts_from_the_answer(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def on_stored(self: NodeCore, asked: Any, record: Any) -> None:
+            original(self, asked, record)
+            if self.keeper is not None:
+                self.keeper._lease_until = self.now + self.keeper._lease_seconds
+
+        return on_stored
+
+    replace(stack, NodeCore, "on_stored", make)
