@@ -11,6 +11,7 @@ from ha.primary import Primary
 from ha.record_keeper import RecordKeeper
 from ha.wire import Ack
 from recovery.log import Log
+from tests.simulation.fake_files import FakeFiles
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.effects import Persist, Send
 
@@ -78,6 +79,11 @@ def log_found_at_the_start_is_not_synced(stack: ExitStack) -> None:
         return reopen
 
     replace(stack, Log, "_reopen", make)
+
+
+@seeded("P11")
+def log_found_at_the_start_is_not_written_again(stack: ExitStack) -> None:
+    replace(stack, FakeFiles, "rewrite", lambda original: lambda self, path, offset: None)
 
 
 @seeded("P11", "P2")
