@@ -135,6 +135,6 @@ def test_what_the_state_machines_are_told() -> None:
 def test_defaults_of_the_node_are_those_of_the_state_machines() -> None:
     """What the documents list are the node's; the tests of the state machines mostly take their own."""
     ours, theirs = parse_config(TEXT, PATH, {}, {}).core_settings(), Settings()
-    same = {name for name in Settings.__dataclass_fields__ if getattr(ours, name) == getattr(theirs, name)}
-    assert same == set(Settings.__dataclass_fields__)
+    others = {name for name in Settings.__dataclass_fields__ if getattr(ours, name) != getattr(theirs, name)}
+    assert others == {"min_ready"} and (ours.min_ready, theirs.min_ready) == (2, 1), "a majority of the three nodes"
     assert Timing().lease_ttl == 1.0
