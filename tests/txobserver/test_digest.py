@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.examples import examples
+from txobserver import digest
 from txobserver.digest import mix
 
 NUMBERS = st.integers(0, (1 << 66) - 1)
@@ -23,3 +25,46 @@ def test_the_same_whatever_computes_it(place: int, rid: int) -> None:
 
 def test_what_stores_hold_already() -> None:
     assert [mix(0, 0), mix(1 << 20, 1 << 40 | 1)] == [0, 0x897E06B905861261]
+
+
+class Wrapping(int):
+    """An integer of 64 bits with a sign, as compiled code has it: what is too large begins again below."""
+
+    def __new__(cls, value: int) -> Wrapping:
+        return super().__new__(cls, (value + (1 << 63)) % (1 << 64) - (1 << 63))
+
+    def __add__(self, other: int) -> Wrapping:
+        return Wrapping(int(self) + other)
+
+    def __mul__(self, other: int) -> Wrapping:
+        return Wrapping(int(self) * other)
+
+    def __xor__(self, other: int) -> Wrapping:
+        return Wrapping(int(self) ^ other)
+
+    def __rshift__(self, other: int) -> Wrapping:
+        return Wrapping(int(self) >> other)
+
+    def __and__(self, other: int) -> Wrapping:
+        return Wrapping(int(self) & other)
+
+
+BELOW = (1 << 62) - 1
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("place", [0, 1, 1 << 20, 12345678901234567, BELOW, BELOW + 1, 1 << 63, (1 << 65) + 7])
+@pytest.mark.parametrize("rid", [0, 1, 1 << 40 | 1, 98765432109876543, BELOW, BELOW + 1, 1 << 64])
+def test_the_form_that_wraps_round_is_the_same(place: int, rid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain Python never takes that branch; here its integers are made to wrap."""
+    plain = mix(place, rid)
+    multiplied: list[int] = []
+
+    def made(value: int) -> Wrapping:
+        multiplied.append(value)
+        return Wrapping(value)
+
+    monkeypatch.setattr(digest, "i64", made)
+    monkeypatch.setattr(digest, "_LARGEST", Wrapping((1 << 63) - 1))
+    assert mix(place, rid) == plain
+    assert (multiplied == [place, rid]) == (max(place, rid) <= BELOW), "what does not fit is not tried"
