@@ -28,7 +28,7 @@ KINDS: dict[str, Kind] = {
         *(node.slow_checkpoints, node.failing_checkpoint),
         *(record.stalled_store, record.slow_store, record.unreliable_store, record.repeating_store),
         *(record.lost_record, record.older_record),
-        *(record.leave, record.handover, record.stop_and_start, record.discard),
+        *(record.leave, record.handover, record.force, record.stop_and_start, record.discard),
     )
 }
 

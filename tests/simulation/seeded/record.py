@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from ha.backups import Backups
+from ha.candidate import Candidate
 from ha.queue_replicator import QueueReplicator
 from ha.record_gate import RecordGate
 from ha.tx_tracker import TxTrackers
@@ -17,6 +18,21 @@ from txobserver.outcomes import Outcomes
 @seeded("P2", "P6", "P9", "P10", "P11", rare=True)
 def an_older_record_is_gone_by(stack: ExitStack) -> None:
     replace(stack, RecordGate, "admits", lambda original: lambda self, record, known: True)
+
+
+@seeded("P2", "P6", "P9", "P10", "P11", rare=True)
+def accept_data_loss_races_a_new_primary(stack: ExitStack) -> None:
+    """What an operator accepted for one version of the record is taken for accepted for whatever version stands."""
+
+    def make(original: Any) -> Any:
+        def force(self: Candidate, tail: Any, now: float) -> None:
+            assert self.record is not None
+            self._granted_for = self.record.version
+            original(self, tail, now)
+
+        return force
+
+    replace(stack, Candidate, "_force", make)
 
 
 @seeded("P6", "P7")
