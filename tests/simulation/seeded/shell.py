@@ -10,7 +10,6 @@ from broker_plugin.node import shell as shell_module
 from broker_plugin.node.shell import Shell
 from ha.node_core import NodeCore
 from ha.replica import Replica
-from tests.simulation.fake_files import FakeFiles
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.effects import Persist, Truncate, WriteCheckpoint
 
@@ -46,12 +45,6 @@ def acknowledged_before_a_checkpoint_is_durable(stack: ExitStack) -> None:
 def ready_before_the_snapshot_is_durable(stack: ExitStack) -> None:
     """A joiner whose snapshot is whole in memory, and not on its disk yet, joins and stands as a whole node."""
     replace(stack, Replica, "whole", lambda original: property(lambda self: not self.resyncing))
-
-
-@seeded("P11", "P2", rare=True)
-def sync_failed_then_restart(stack: ExitStack) -> None:
-    """What a start finds in the log is synced, and not written again."""
-    replace(stack, FakeFiles, "rewrite", lambda original: lambda self, path, offset: None)
 
 
 @seeded("P10", rare=True)
