@@ -12,7 +12,7 @@ MODULES = (
     *(f"txobserver.{name}" for name in ("contents", "digest", "observer", "places", "tx_buffer")),
     *(f"ha.{name}" for name in ("applied", "backlog", "backup", "backups", "candidate", "checkpointing", "history")),
     *(f"ha.{name}" for name in ("node_core", "pace", "primary", "queue_guard", "queue_replicator", "recent_frames")),
-    *("ha.ends", "ha.record_gate"),
+    *(f"ha.{name}" for name in ("additions", "ends", "record_gate", "sizes", "snapshot_end")),
     *(f"ha.{name}" for name in ("record_keeper", "replica", "replicating_subscription", "resync", "session")),
     *(f"ha.{name}" for name in ("transactions", "tx_tracker")),
     *(f"broker_plugin.embedded.{name}" for name in ("broker", "channel", "confirms", "consumer", "durable_queue")),

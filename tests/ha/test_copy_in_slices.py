@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.ha.copying import HUGE, LARGE, PORTION, SLACK, Scales, joining, put
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.memory_host import text
@@ -17,6 +19,7 @@ from txobserver.events import Removal, Settle
 from txobserver.store import Entry, MemoryBase, Meta
 
 
+@pytest.mark.plain
 def test_one_page_of_huge_messages() -> None:
     """No message carries more than a portion, or it carries one message; nor does a moment more than a few."""
     cluster, name = joining(*[LARGE] * 60, HUGE, *[LARGE] * 60, HUGE, HUGE)

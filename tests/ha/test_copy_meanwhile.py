@@ -31,6 +31,8 @@ from txobserver.effects import Effect, Send
 from txobserver.events import Configure, Delivered, Message, Publish, Purge, Settle, TxEnqueue, TxOpen
 from txobserver.store import MemoryBase, Meta
 
+pytestmark = pytest.mark.plain
+
 
 class Primary:
     """The primary's end alone: a replica, a resync, and what was sent."""

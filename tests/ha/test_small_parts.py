@@ -123,6 +123,7 @@ class State:
         self.written += 1
 
 
+@pytest.mark.plain
 class TestCheckpointing:
     SETTINGS = Settings(checkpoint_bytes=1000, checkpoint_every=5.0)
 

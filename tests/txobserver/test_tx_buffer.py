@@ -242,6 +242,7 @@ class TestSince:
         built.add(8, TxPrepare(7, 2, ["a", "b"]))
         return built
 
+    @pytest.mark.plain
     @pytest.mark.parametrize("make", [buffer, branch, "named"])
     def test_all_of_it_leads_to_the_same(self, make: Any) -> None:
         built = self.named() if make == "named" else make()
