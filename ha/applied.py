@@ -35,8 +35,5 @@ class Applied:
     def branch_prepared(self, buffer: DtxBuffer) -> None:
         """The same for a branch, which stays prepared until it is decided."""
 
-    def committing(self, buffer: TxBuffer) -> None:
-        """The next calls, until ``ended``, are this transaction's."""
-
     def ended(self, buffer: TxBuffer, committed: bool) -> None:
         """A transaction has been applied to every queue here, or was aborted."""

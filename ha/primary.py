@@ -370,10 +370,6 @@ class Primary(Applied):
         """Every participant has prepared durably, to stay."""
         self._branches.prepared(buffer)
 
-    def committing(self, buffer: TxBuffer) -> None:
-        """The transaction reaches this primary's queues now."""
-        self._tell("committing", buffer)
-
     def ended(self, buffer: TxBuffer, committed: bool) -> None:
         """The transaction has been applied to every queue here."""
         self._tell("ended", buffer, committed)

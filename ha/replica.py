@@ -325,7 +325,6 @@ class Replica:
         if buffer.opened <= self._saved_to:  # else no checkpoint has ever heard of it
             self._ended.append(event.tx)
         if event.commit:
-            self.listener.committing(buffer)
             for place, part in buffer.placed():
                 if isinstance(part, TxEnqueue):
                     self._insert(place, part)
