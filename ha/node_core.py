@@ -271,7 +271,8 @@ class NodeCore:
             if not self.replica.whole:
                 return "this store is being overwritten by a snapshot and holds no whole state; choose another node"
             self._candidate.force(self.linked, self.now)
-        elif self.backup and self.state == READY:
+        elif self.state == READY:
+            assert self.backup
             self._emit(Send(self.backup.primary, wire.Handover(self.generation, self.backup.session)))
         else:
             return "only a ready backup can take over without losing data; see --accept-data-loss"
