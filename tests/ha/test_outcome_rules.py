@@ -113,6 +113,7 @@ class TestGlobally:
             answered(cluster, primary, label)
         decide_globally(primary, True, label="much later")
         assert primary.host.answer("much later") == "ok"
+        assert "decided to commit" in refused(primary, "other"), "and not answered once more"
 
     def test_what_an_operator_decided_otherwise_is_told(self) -> None:
         cluster, primary = alone()

@@ -82,3 +82,19 @@ def test_an_acknowledgement_costs_what_it_empties_however_many_trackers_there_ar
         costs.append(lines_of(lambda t=trackers: t.acknowledged(1, False)))  # type: ignore[misc]
         assert len(trackers) == 2 * count - 1
     assert costs[0] == costs[1]
+
+
+@pytest.mark.plain
+def test_what_was_rolled_back_or_emptied_costs_no_later_acknowledgement_anything() -> None:
+    """Nothing is left of it: a joiner may outlive millions of transactions."""
+    costs = []
+    for count in (10, 10_000):
+        trackers = TxTrackers()
+        for number in range(count):
+            trackers.track(number, {1}, number)
+            trackers.rolled_back(number)
+            trackers.track(count + number, {2}, number)
+        trackers.queue_deleted(2)
+        assert trackers.clear and len(trackers) == 0
+        costs.append(lines_of(lambda t=trackers, c=count: t.acknowledged(c, True)))  # type: ignore[misc]
+    assert costs[0] == costs[1]

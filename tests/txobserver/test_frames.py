@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.txobserver.test_xid import xids
+from txobserver import frames as frames_module
 from txobserver.events import (
     Configure,
     Delivered,
@@ -39,6 +40,7 @@ from txobserver.frames import (
     FrameError,
     TornFrame,
     UnknownFormat,
+    bytes_behind,
     decode_frame,
     encode_frame,
 )
@@ -145,3 +147,15 @@ def test_a_frame_of_version_1_can_be_read() -> None:
     data[5] = 1
     data[44:48] = zlib.crc32(data[:44]).to_bytes(4, "big")
     assert decode_frame(bytes(data))[0].events() == [TxOpen(5), TxDecision(5, True)]
+
+
+@pytest.mark.plain
+def test_a_payload_has_no_more_than_the_greatest_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Just that many bytes are a frame; of a length beyond them nothing is allocated."""
+    frame = encode_frame(1, 1, [TxOpen(1)], 0)
+    size = bytes_behind(frame.data) - 1
+    monkeypatch.setattr(frames_module, "MAX_PAYLOAD", size)
+    assert decode_frame(frame.data)[0] == frame
+    monkeypatch.setattr(frames_module, "MAX_PAYLOAD", size - 1)
+    with pytest.raises(DamagedFrame, match=f"says that it has {size} bytes"):
+        decode_frame(frame.data)

@@ -1,0 +1,131 @@
+"""The backup's end of an attachment: what it takes, answers and asks, one rule a test (``ha.backup``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ha import queue_replicator
+from ha.backup import Backup
+from ha.replica import Replica
+from ha.settings import Settings
+from ha.wire import Commit, Entries, Follow, Join, Missing, Progress, QueueSnapshot, ResyncBegin
+from tests.ha.memory_host import text
+from txobserver.effects import Acknowledge, LogLine, Persist, Send, Truncate
+from txobserver.events import TxOpen
+from txobserver.frames import encode_frame
+from txobserver.ids import Member, Position
+from txobserver.store import MemoryBase
+
+SETTINGS = Settings(rejoin_every=0.5, heartbeat_every=1.0, silence=3.0)
+FRAMES = [encode_frame(1, sequence, [TxOpen(sequence)], 0) for sequence in range(1, 4)]
+
+
+class Side:
+    """Backup b of primary a, with an empty store; ``said`` is what it emits. Time goes on as the test says."""
+
+    def __init__(self) -> None:
+        base = MemoryBase()
+        self.replica = Replica(base, *base.load())
+        self.effects: list[Any] = []
+        self.checkpoints: list[Acknowledge] = []
+        self.now = 100.0
+        self.backup = Backup(
+            "a", 1, Member("b", "b1"), self.replica, SETTINGS, self.effects.append, self.checkpoints.append
+        )
+
+    def said(self) -> list[Any]:
+        """What it has emitted since the last call, but for lines of its log."""
+        found = [each for each in self.effects if not isinstance(each, LogLine)]
+        self.effects.clear()
+        return found
+
+    def tick(self, after: float = 0.1, session: int = 99) -> list[Any]:
+        self.now += after
+        self.backup.tick(True, session, self.now)
+        return self.said()
+
+    def take(self, message: Any) -> list[Any]:
+        self.backup.take(message, self.now)
+        return self.said()
+
+    def asked(self) -> Side:
+        (join,) = self.tick(session=7)
+        assert isinstance(join, Send) and isinstance(join.message, Join) and join.message.session == 7
+        return self
+
+    def following(self) -> Side:
+        """Attached at 0 in attachment 7."""
+        self.asked().take(Follow(1, 7, 0, 0))
+        return self
+
+
+def test_who_is_told_to_follow_is_attached_and_takes_the_stream() -> None:
+    side = Side().asked()
+    assert not side.backup.attached
+    assert side.take(Follow(1, 7, 0, 0)) == [Truncate(0, Acknowledge("a", 1, 7, 0))]
+    assert side.backup.attached
+    assert side.take(Entries(1, 7, 0, FRAMES[0].data)) == [Persist(FRAMES[0], Acknowledge("a", 1, 7, 1))]
+    assert side.replica.tail == Position(1, 1)
+
+
+def test_it_asks_until_an_answer_comes_and_then_no_more() -> None:
+    side = Side().asked()
+    assert side.tick(0.4) == []
+    (again,) = side.tick(0.11, session=8)
+    assert isinstance(again.message, Join) and again.message.session == 8
+    assert side.take(Follow(1, 7, 0, 0)) == [], "this answers what it asked before"
+    side.take(Follow(1, 8, 0, 0))
+    assert side.backup.attached
+    for _ in range(20):
+        assert not any(isinstance(each.message, Join) for each in side.tick())
+    assert side.take(Follow(1, 8, 0, 0)) == [], "it is attached already"
+
+
+def test_what_belongs_to_no_attachment_of_its_own_is_not_taken() -> None:
+    for side, session in ((Side().asked(), 7), (Side().following(), 6)):
+        assert side.take(Entries(1, session, 0, FRAMES[0].data)) == []
+        assert side.take(Commit(1, session, 1)) == []
+        assert side.replica.tail == Position(0, 0)
+    ended = Side().following()
+    ended.backup.detach(retry_at_once=False)
+    assert ended.take(Entries(1, 7, 0, FRAMES[0].data)) == [] and ended.replica.tail == Position(0, 0)
+
+
+def test_it_takes_its_primary_for_silent_only_while_attached() -> None:
+    side = Side().asked()
+    assert not side.backup.silent(200.0)
+    side.take(Follow(1, 7, 0, 0))
+    assert not side.backup.silent(side.now + 3.0) and side.backup.silent(side.now + 3.01)
+    side.now += 2.0
+    side.take(Commit(1, 7, 0))
+    assert not side.backup.silent(side.now + 3.0), "any word of this attachment counts"
+    side.now += 2.0
+    side.take(Commit(1, 6, 0))
+    assert side.backup.silent(side.now + 1.01), "one of an earlier attachment does not"
+
+
+def test_it_says_once_in_a_while_that_it_is_alive() -> None:
+    side = Side().following()
+    assert side.tick() == [Send("a", Progress(1, 7, 0, False))]
+    assert side.tick(0.9) == []
+    assert side.tick(0.11) == [Send("a", Progress(1, 7, 0, False))]
+
+
+@pytest.mark.plain
+def test_a_part_of_a_copy_that_takes_many_turns_is_finished_by_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No further part comes before the backup has answered this one."""
+    monkeypatch.setattr(queue_replicator, "STEP", 1)
+    side = Side()
+    surplus = range(3 * queue_replicator.STEPS)
+    side.replica.contents.add_queue(1)
+    for place in surplus:
+        side.replica.contents.insert(1, place, 1000 + place, text("surplus"))
+    side.asked().take(ResyncBegin(1, 7, [], Position(1, 9)))
+    said = side.take(QueueSnapshot(1, 7, 1, -1, len(surplus), [(len(surplus), 1)]))
+    assert 0 < side.replica.contents.summary(1).count < len(surplus), "some is done, and some is left"
+    for _ in range(3):
+        said += side.tick()
+    assert [each.message for each in said if isinstance(each.message, Missing)] == [Missing(1, 7, 1, [len(surplus)])]
+    assert side.replica.contents.summary(1).count == 0

@@ -1,0 +1,51 @@
+"""The end of a snapshot: what belongs to it, and in which slices it goes (``ha.snapshot_end``)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ha.replica import Replica
+from ha.sizes import OVERHEAD
+from ha.snapshot_end import Ending
+from ha.wire import ForwardOutcomes, ForwardTx, SnapshotEnd, encode
+from txobserver.events import TxOpen
+from txobserver.outcomes import Kind, Remembered
+from txobserver.store import MemoryBase
+
+LIMIT = 1000
+
+
+def replica_with(*remembered: Remembered) -> Replica:
+    base = MemoryBase()
+    replica = Replica(base, *base.load())
+    for each in remembered:
+        replica.contents.table.outcomes.remember(each)
+    return replica
+
+
+def branch(number: int, gtrid: int, bqual: int) -> Remembered:
+    return Remembered(Kind.BRANCH, 1, b"%0*d" % (gtrid, number), bytes(bqual), True, number, 1000)
+
+
+@pytest.mark.parametrize(("gtrid", "bqual"), [(4, 0), (64, 0), (64, 64), (30, 50)])
+def test_slices_of_outcomes_are_counted_by_what_they_carry(gtrid: int, bqual: int) -> None:
+    """No slice is larger than the limit, each is as full as that allows, and what is told of its size is enough."""
+    replica = replica_with(*[branch(number, gtrid, bqual) for number in range(1, 41)])
+    slices = [(p, size) for p, size in Ending(replica, 1, 7, LIMIT).parts() if isinstance(p, ForwardOutcomes)]
+    each = OVERHEAD + gtrid + bqual
+    assert sum(len(part.remembered) for part, _ in slices) == 40
+    for part, size in slices:
+        assert len(encode(part)) <= size == each * len(part.remembered) <= LIMIT
+    assert all(size + each > LIMIT for _, size in slices[:-1])
+
+
+def test_a_transaction_that_was_opened_behind_the_cut_is_no_part_of_it() -> None:
+    """It comes with the stream."""
+    replica = replica_with()
+    replica.append(1, TxOpen(1))
+    replica.apply(1)
+    replica.append(1, TxOpen(2))
+    parts = [part for part, _ in Ending(replica, 1, 7, LIMIT).parts()]
+    assert [(part.tx, len(part.events)) for part in parts if isinstance(part, ForwardTx)] == [(1, 1)]
+    end = parts[-1]
+    assert isinstance(end, SnapshotEnd) and end.position == (1, 1) and end.transactions == [(1, 1)]
