@@ -64,11 +64,14 @@ def unsealed(key: bytes, data: bytes) -> bytes:
     return value
 
 
-def check(directory: Path, read_only: bool = False) -> None:
-    """Read the whole state, whether it is what its last checkpoint wrote. Raises StoreDamaged, StoreError."""
+def check(directory: Path) -> None:
+    """Read the whole state, whether it is what its last checkpoint wrote; nothing is changed, not even a lock's byte.
+
+    Only for a store that no process has open to write. Raises StoreDamaged, StoreError.
+    """
 
     def read() -> None:
-        state = LmdbState(directory, read_only)
+        state = LmdbState(directory, read_only=True)
         try:
             state.verify(state.load().meta)
         finally:
@@ -112,7 +115,7 @@ def _read_meta(state: Path) -> Meta:
 def _reader(state: Path) -> lmdb.Environment:
     """An environment that writes nothing but its line in the table of readers, and not even that where it must not."""
     lock = os.access(state / "lock.mdb", os.W_OK)
-    return lmdb.open(str(state), map_size=MAP_SIZE, max_dbs=4, readonly=True, create=False, lock=lock)
+    return lmdb.open(str(state), map_size=MAP_SIZE, max_dbs=4, readonly=True, lock=lock)
 
 
 class LmdbState:
@@ -124,7 +127,7 @@ class LmdbState:
     def __init__(self, directory: Path, read_only: bool = False) -> None:
         self._directory = directory
         self._read_only = read_only
-        options = {"readonly": True, "lock": False, "create": False} if read_only else {}
+        options = {"readonly": True, "lock": False} if read_only else {}
         try:
             if not read_only:
                 directory.mkdir(parents=True, exist_ok=True)

@@ -126,7 +126,7 @@ def _load(state: Path) -> tuple[Loaded, bool]:
     """
     if not (state / "data.mdb").exists():
         raise StoreDamaged(f"{state} is gone")
-    check(state, read_only=True)
+    check(state)
     with _opened(state) as base:
         return base.load(), base.log_begun
 

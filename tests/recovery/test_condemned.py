@@ -43,7 +43,7 @@ def test_what_was_found_while_it_was_served_is_refused_at_the_next_start(read: s
     with pytest.raises(StoreDamaged, match="a checksum in the queue state does not match, found while it was served"):
         check(tmp_path)
     with pytest.raises(StoreDamaged, match="let the node rejoin with a new store"):
-        check(tmp_path, read_only=True)
+        check(tmp_path)
 
 
 def test_whoever_only_reads_writes_no_mark(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import lmdb
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from recovery.condemned import NAME
-from recovery.lmdb_state import LmdbState, check, sealed
+from recovery.lmdb_state import LmdbState, _reader, check, read_meta, sealed
 from tests.recovery.helpers import message, meta_of
 from txobserver.contents import Contents
 from txobserver.events import TxEnqueue, TxOpen
@@ -289,3 +290,47 @@ def test_to_confirm_writes_a_transaction_of_its_own(tmp_path: Path) -> None:
         assert state._env.info()["last_txnid"] == found + opened
     assert state.load().meta.applied == Position(1, 7)
     state.close()
+
+
+def test_the_meta_of_a_state_that_has_none_is_empty_and_reading_it_makes_nothing(tmp_path: Path) -> None:
+    """A first start that was cut short left a directory, or a file without anything in it, or no checkpoint."""
+    assert read_meta(tmp_path) == Meta() and not (tmp_path / "state").exists()
+    (tmp_path / "state").mkdir()
+    assert read_meta(tmp_path) == Meta() and not list((tmp_path / "state").iterdir())
+    lmdb.open(str(tmp_path / "state"), max_dbs=4).close()
+    before = (tmp_path / "state" / "data.mdb").read_bytes()
+    assert read_meta(tmp_path) == Meta()
+    assert (tmp_path / "state" / "data.mdb").read_bytes() == before
+    LmdbState(tmp_path / "state").close()
+    assert read_meta(tmp_path) == Meta()
+    state = LmdbState(tmp_path / "state")
+    state.write(checkpoint((1, 5, "a")))
+    state.close()
+    assert read_meta(tmp_path).applied == Position(1, 7)
+
+
+def test_to_check_changes_nothing(tmp_path: Path) -> None:
+    """Whatever is there is still there to be looked at when it is found to be damaged."""
+    state, one = LmdbState(tmp_path), checkpoint((1, 5, "a"))
+    state.write(one._replace(meta=meta_of(Position(1, 7), one.changes)))
+    state.close()
+    (tmp_path / "lock.mdb").unlink()
+    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()}
+    check(tmp_path)
+    assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()} == before
+
+
+def test_whoever_reads_beside_a_node_can_write_nothing_and_stands_in_its_table_of_readers(tmp_path: Path) -> None:
+    """So the node keeps the pages that are being read. Where there is no such table, none is made."""
+    LmdbState(tmp_path).close()
+    with _reader(tmp_path) as env:
+        assert env.flags()["lock"]
+        with pytest.raises(lmdb.ReadonlyError):
+            env.begin(write=True)
+    (tmp_path / "lock.mdb").unlink()
+    with _reader(tmp_path) as env:
+        assert not env.flags()["lock"]
+    assert [path.name for path in tmp_path.iterdir()] == ["data.mdb"]
+    with pytest.raises(lmdb.Error):
+        _reader(tmp_path / "none")
+    assert not (tmp_path / "none").exists()

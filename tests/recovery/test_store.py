@@ -161,6 +161,19 @@ def test_a_store_of_format_1_takes_an_identity_once(tmp_path: Path) -> None:
         open_store(tmp_path / "n", posts, cluster_id=ANOTHER)
 
 
+def test_a_start_that_gives_no_identity_leaves_that_file_alone(tmp_path: Path) -> None:
+    """Whoever opens it without knowing the record's, and everyone after the first who does."""
+    posts, path = Posts(), tmp_path / "n" / "identity.json"
+    open_store(tmp_path / "n", posts).close()
+    as_format_1(path)
+    for cluster_id in ("", ID, ID, ""):
+        before = path.read_bytes(), path.stat().st_ino
+        takes = cluster_id and b"cluster_id" not in before[0]
+        open_store(tmp_path / "n", posts, cluster_id=cluster_id).close()
+        assert ((path.read_bytes(), path.stat().st_ino) == before) is not bool(takes)
+    assert ID.encode() in path.read_bytes()
+
+
 def test_an_identity_of_format_1_has_no_identity_of_the_cluster(tmp_path: Path) -> None:
     """Its checksum does not cover one: where there is one, something was damaged."""
     open_store(tmp_path / "n", Posts()).close()
