@@ -308,7 +308,7 @@ class ClientLink:
         self.process.parts.shell.look_at_clock()
         output, self._output = self._output, []
         for call, generation in output:
-            if generation is not None:
+            if generation is not None and self._up:  # else nobody is at the other end any more
                 self._truth.leaves(self.process, generation)
             self._send_back(call)
 
