@@ -79,3 +79,13 @@ def test_a_node_says_which_core_it_runs(tmp_path: Path, switch: str) -> None:
     with LocalCluster(tmp_path / "c", 1, environment={compiled.SWITCH: switch}) as cluster:
         (node,) = cluster.status()
     assert node["core"] == ("compiled" if compiled.available() and not switch else "pure")
+
+
+def test_the_command_loads_nothing_of_the_core_before_it_is_settled_which_one_runs() -> None:
+    """Else every command would end in an error wherever there is a compiled core."""
+    program = (
+        "import sys, broker_plugin.cli.main, broker_plugin.compiled as c\n"
+        "print(sorted(set(c.MODULES).intersection(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 from typer.main import get_command
 
-from broker_plugin.cli.main import app
+from broker_plugin.cli.commands import app
 from broker_plugin.node.config import NodeConfig
 from python_tests.stress.faults import FAULTS
 from recovery.crash_points import CRASH_POINTS

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from broker_plugin.cli.main import command_line
+from broker_plugin.cli.commands import command_line
 from python_tests.judge import judge
 from python_tests.load import Queues
 from python_tests.processes import LocalCluster

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from broker_plugin.cli.audit_tables import show
-from broker_plugin.cli.main import app
+from broker_plugin.cli.commands import app
 from python_tests.history import UNKNOWN
 from recovery.pipeline.audit.audit import audit
 from recovery.pipeline.audit.names import BREACHES

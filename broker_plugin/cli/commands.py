@@ -1,0 +1,177 @@
+"""``txha``: run nodes and clusters, look at them, hand over, see it all at work."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from broker_plugin.cli import dtx
+from broker_plugin.cli.archive import archive
+from broker_plugin.cli.asking import BadArgument, Dir, Json, best_node, node_entry, node_status
+from broker_plugin.cli.audit import audit
+from broker_plugin.cli.discard import discard
+from broker_plugin.cli.init import init
+from broker_plugin.cli.layout import ClusterError, read_cluster
+from broker_plugin.cli.parent import end_with
+from broker_plugin.cli.rebuild import rebuild
+from broker_plugin.cli.recover import recover
+from broker_plugin.cli.spark_package import spark_package
+from broker_plugin.cli.stress import stress
+from broker_plugin.node.config import ConfigError, check_places, load_config, parse_settings
+from recovery.node_admin import AdminError, ask
+
+app = typer.Typer(
+    help="txha: broker transactions that no crash can halve. Runs AMQP 0-9-1 nodes that replicate transactions.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+tx = typer.Typer(help="Look at transactions.", no_args_is_help=True)
+app.add_typer(tx, name="tx")
+app.add_typer(dtx.app, name="dtx")
+app.command()(init)
+app.command()(stress)
+app.command()(recover)
+app.command()(discard)
+app.command()(rebuild)
+app.command()(archive)
+app.command()(spark_package)
+app.command()(audit)
+
+
+@app.command()
+def node(
+    config: Annotated[Path, typer.Option("--config", help="The node's TOML file.")],
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Override a key, for example timing.lease_ttl=2. May be repeated.")
+    ] = None,
+    with_parent: Annotated[int | None, typer.Option("--with-parent", hidden=True)] = None,
+) -> None:
+    """Run one node in the foreground. Ctrl-C or SIGTERM ends it cleanly. A new cluster needs `txha init` before."""
+    if with_parent is not None:
+        end_with(with_parent)
+    from broker_plugin.node.main import run_node
+
+    loaded = load_config(config, parse_settings(set_ or []))
+    check_places(loaded)
+    raise SystemExit(run_node(loaded))
+
+
+@app.command()
+def cluster(
+    dir: Dir,
+    nodes: Annotated[int, typer.Option(help="Number of nodes.", min=1, max=9)] = 3,
+    base_port: Annotated[int, typer.Option(help="Node i listens for AMQP on this port + i - 1.")] = 5701,
+    restart: Annotated[bool, typer.Option("--restart", help="Start a node again when its process has died.")] = False,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Override a key for every node, for example min_ready=2.")
+    ] = None,
+) -> None:
+    """Run a local cluster in the foreground, each node a process of its own.
+
+    On a new directory the cluster is founded; an existing one is resumed, and never founded anew.
+    """
+    from broker_plugin.cli.cluster import run_cluster
+
+    raise SystemExit(run_cluster(dir, nodes, base_port, restart, set_ or []))
+
+
+@app.command()
+def status(dir: Dir, as_json: Json = False) -> None:
+    """Show every node: state, generation, transactions, and how far each backup lags."""
+    from broker_plugin.cli.tables import status_table
+
+    found = [node_status(entry) for entry in read_cluster(dir)]
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+    else:
+        status_table(found)
+    if all(each["state"] == "down" for each in found):
+        raise SystemExit(1)
+
+
+@app.command()
+def promote(
+    dir: Dir,
+    node: Annotated[str, typer.Argument(help="The node that shall be primary.")],
+    accept_data_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-data-loss", help="Promote it even if it is not ready: what only other nodes hold is lost."
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask at a terminal; a script is never asked.")] = False,
+) -> None:
+    """Hand the primary's role to a ready backup.
+
+    With --accept-data-loss, what will be lost is said before, and the loss is accepted for the coordination record as
+    it is then: if another node has become primary meanwhile, nothing is done.
+    """
+    from broker_plugin.cli.promoting import accepted_version
+
+    directory = node_entry(dir, node).directory
+    arguments: dict[str, object] = {"accept_data_loss": accept_data_loss}
+    if accept_data_loss:
+        version = accepted_version(ask(directory, "status"), yes)
+        if version is None:
+            raise SystemExit(1)
+        arguments["version"] = version
+    elif yes:
+        raise BadArgument("--yes answers the question that comes with --accept-data-loss; nothing else is asked")
+    ask(directory, "promote", arguments)
+    typer.echo(f"{node} is taking over; see `txha status`")
+
+
+@tx.command("list")
+def tx_list(dir: Dir, as_json: Json = False) -> None:
+    """List the transactions that have not ended, as the primary (or else any node) knows them."""
+    from broker_plugin.cli.tables import transactions_table
+
+    best = best_node(dir)
+    rows = ask(node_entry(dir, best["name"]).directory, "transactions")
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+    else:
+        transactions_table(best["name"], rows)
+
+
+@app.command()
+def demo(
+    dir: Annotated[Path | None, typer.Option("--dir", help="Keep the nodes' directories here.")] = None,
+    seconds: Annotated[float, typer.Option(help="How long load runs between the kills.")] = 5.0,
+    as_json: Json = False,
+) -> None:
+    """Kill two primaries under transactional load, and prove from the clients' records that nothing was halved."""
+    from broker_plugin.cli.demo import run
+
+    raise SystemExit(run(dir, seconds, as_json))
+
+
+@app.command()
+def takeover(
+    trials: Annotated[int, typer.Option(help="How often the primary is killed.", min=1)] = 20,
+    as_json: Json = False,
+) -> None:
+    """Measure how long clients wait for a survivor after SIGKILL of the primary."""
+    from python_tests.takeover import run
+
+    raise SystemExit(run(trials, as_json))
+
+
+def command_line() -> None:
+    """Carry out a command: errors are one sentence on stderr, exit status 2 for what the user can mend."""
+    from recovery.pipeline.errors import PipelineError
+    from txobserver.store import StoreError
+
+    try:
+        app()
+    except (BadArgument, ConfigError, ClusterError, PipelineError, StoreError) as error:
+        print(f"txha: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except AdminError as error:
+        print(f"txha: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
