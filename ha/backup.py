@@ -241,7 +241,7 @@ class Backup:
 
     def _speak(self, now: float) -> None:
         """Once in a while, so that nobody takes a node for silent whose checkpoint takes long."""
-        if now - self._told_at >= self._settings.heartbeat_every:
+        if now - self._told_at >= self._settings.speak_every:
             self._told_at = now
             self._report()
         else:

@@ -109,6 +109,8 @@ class NodeCore:
             self.backups.tick(self.now)
             self._handover.release_if_quiet(self.backups, self.keeper, self.replica.tail.sequence, self.now)
             return
+        if self._gate.refused:
+            return
         self._candidate.tick(self.replica.tail, self.linked, self.now, self.replica.whole)
         if backup := self.backup:
             if backup.silent(self.now):
@@ -251,7 +253,8 @@ class NodeCore:
         elif self.primary and self.backups:
             self._to_primary(node, message)
         elif self.backup and node == self.backup.primary and generation == self.backup.generation:
-            self._to_backup(self.backup, message)
+            if not (self._candidate.in_flight and isinstance(message, wire.Follow | wire.ResyncBegin)):
+                self._to_backup(self.backup, message)
 
     def promote(self, accept_data_loss: bool, version: int = 0) -> str | None:
         """An operator wants this node to be primary; returns why not, if it cannot be.
@@ -347,6 +350,7 @@ class NodeCore:
     def _promoted(self, record: Record, sent_at: float) -> None:
         if self.state == NODE_TABLE.start:
             self._move("record read")
+        assert self.replica.whole, "who is being overwritten neither proposes itself nor is overwritten meanwhile"
         self.backup, self.generation = None, record.generation
         self._move("promoted")
         self.keeper = RecordKeeper(record, sent_at, self._member, self._settings, self._emit)

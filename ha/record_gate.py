@@ -17,23 +17,31 @@ from txobserver.effects import Effect, LogLine
 
 
 class RecordGate:
-    """Of one node, whose store is ``cluster_id``'s. ``refused`` says why the last record was refused, if it was."""
+    """Of one node, whose store is ``cluster_id``'s. ``refused`` says why the last record was refused, if it was.
+
+    A record that went back is refused for as long as this process runs: what it becomes later has grown from the copy.
+    """
 
     def __init__(self, cluster_id: str, replica: Replica, emit: Callable[[Effect], None]) -> None:
         self.refused: str | None = None
+        self._went_back: str | None = None
         self._cluster_id = cluster_id
         self._replica = replica
         self._emit = emit
 
     def admits(self, record: Record, known: Record | None) -> bool:
         """Whether the node may go by ``record``, having gone by ``known`` until now. What is refused is said once."""
-        before, self.refused = self.refused, _objection(record, self._cluster_id, self._replica.tail.generation, known)
+        before = self.refused
+        if known is not None and record.version < known.version and record.cluster_id == self._cluster_id:
+            self._went_back = self._went_back or _went_back(record.version, known.version)
+        seen = self._replica.tail.generation
+        self.refused = self._went_back or _objection(record, self._cluster_id, seen)
         if self.refused is not None and self.refused != before:
             self._emit(LogLine(self.refused))
         return self.refused is None
 
 
-def _objection(record: Record, cluster_id: str, seen: int, known: Record | None) -> str | None:
+def _objection(record: Record, cluster_id: str, seen: int) -> str | None:
     """Why a node must not go by this record; ``seen`` is the greatest generation in its store."""
     if record.cluster_id != cluster_id:
         return (
@@ -45,9 +53,11 @@ def _objection(record: Record, cluster_id: str, seen: int, known: Record | None)
             f"the coordination record is of generation {record.generation}, and this store has seen generation {seen}: "
             "write a new record with `txha recover`, or discard this store with `txha discard`"
         )
-    if known is not None and record.version < known.version:
-        return (
-            f"the coordination record went back from version {known.version} to {record.version}: "
-            "stop all nodes and write a new record with `txha recover`; a copy must never be put in its place"
-        )
     return None
+
+
+def _went_back(version: int, known: int) -> str:
+    return (
+        f"the coordination record went back from version {known} to {version}: "
+        "stop all nodes and write a new record with `txha recover`; a copy must never be put in its place"
+    )

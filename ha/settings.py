@@ -45,6 +45,11 @@ class Settings:
     outcome_seconds: float = 86_400.0
 
     @property
+    def speak_every(self) -> float:
+        """How often a backup says that it is alive: well within the times after which it is taken for silent."""
+        return min(self.heartbeat_every, self.prepare_timeout / 3, self.backup_timeout / 3)
+
+    @property
     def longest_step(self) -> float:
         """The longest step of its clock, in seconds, in which a candidate counts as watching the record. The shell's
         ticks must be clearly shorter, or nobody ever takes over (``renew_every_below_the_tick``)."""

@@ -5,7 +5,7 @@ failed write or sync nothing more is accepted: what the kernel has dropped canno
 found at an opening may be such; before it counts, it is written again (docs/decisions/written-again.md).
 
 A log that has begun always has a segment, if only one without a frame: an empty directory is damage.
-One thread writes (``recovery.writer``); any thread reads.
+One thread writes (``recovery.writer``), another reclaims; any thread reads.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Lock
 
 from recovery.crash_points import crash_point
 from recovery.files import REAL_FILES, Files, explain, renew_directory
@@ -53,6 +54,7 @@ class Log:
         self._descriptor: int | None = None
         self._size = 0
         self._broken: StoreError | None = None
+        self._names = Lock()  # held where a segment comes or goes, since two threads remove some
         self.tail = before
 
     # -- opening
@@ -247,13 +249,20 @@ class Log:
 
     def reclaim(self, applied: int, older_than: float) -> None:
         """Remove segments of events up to ``applied``, last written before ``older_than`` (seconds since 1970)."""
-        while len(self._firsts) > 1 and self._firsts[1] <= applied + 1:
+        while self._reclaim_one(applied, older_than):
+            crash_point("reclaim.segment-removed")
+
+    def _reclaim_one(self, applied: int, older_than: float) -> bool:
+        """Another thread writes meanwhile, and may cut: the one segment that it leaves stays."""
+        with self._names:
+            if len(self._firsts) < 2 or self._firsts[1] > applied + 1:
+                return False
             path = segment_path(self._directory, self._firsts[0])
             if self._files.modified(path) >= older_than:
-                return
+                return False
             self._index.pop(self._firsts.pop(0), None)
             self._files.remove(path)
-            crash_point("reclaim.segment-removed")
+        return True
 
     def close(self) -> None:
         """Let go of the files."""
@@ -316,10 +325,11 @@ class Log:
         if self._firsts[0] > last + 1:
             raise StoreError(f"{self._directory} begins at {self._firsts[0]} and cannot be cut after {last}")
         self.close()
-        while len(self._firsts) > 1 and self._firsts[-1] > last:
-            first = self._firsts.pop()
-            self._files.remove(segment_path(self._directory, first))
-            self._index.pop(first, None)
+        with self._names:
+            while len(self._firsts) > 1 and self._firsts[-1] > last:
+                first = self._firsts.pop()
+                self._files.remove(segment_path(self._directory, first))
+                self._index.pop(first, None)
         self._files.sync_directory(self._directory)
         crash_point("truncate.segments-removed")
         first = self._firsts[-1]
@@ -338,9 +348,10 @@ class Log:
     def _reset(self, before: Position) -> None:
         """The segment that is made changes the directory, and all that was removed before is synced with it."""
         self.close()
-        for first in reversed(segment_firsts(self._directory, self._files)):
-            self._files.remove(segment_path(self._directory, first))
-        self._firsts, self._index = [], {}
+        with self._names:
+            for first in reversed(segment_firsts(self._directory, self._files)):
+                self._files.remove(segment_path(self._directory, first))
+            self._firsts, self._index = [], {}
         crash_point("reset.segments-removed")
         self._roll(before.sequence + 1)
 

@@ -50,6 +50,19 @@ def test_slow_checkpoints_never_ready(seconds: float) -> None:
     survivors_agree(cluster)
 
 
+def test_a_joiner_speaks_within_every_timeout() -> None:
+    """``prepare_timeout`` is shorter than the heartbeat: the joiner says that it is alive more often."""
+    cluster = declared("q", size=2, prepare_timeout=0.5)
+    primary, (b,) = cluster.primary, backups_of(cluster)
+    cluster.kill(b.name)
+    cluster.run(lambda: len(cluster.nodes) == 1 and len(cluster.coordination.record.ready) == 1)  # type: ignore[union-attr]
+    primary.core.log_first = primary.core.replica.tail.sequence + 1
+    joiner = cluster.start(b.name, wipe=True)
+    slow(joiner, 2.0)
+    cluster.run(cluster.all_ready)
+    assert resyncs(joiner) == 1
+
+
 def test_a_full_joiner_is_not_silent() -> None:
     """One that follows the log and has no room for longer than any timeout stays attached, and goes on when it has."""
     cluster, name = late_with_slow_checkpoints()

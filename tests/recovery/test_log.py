@@ -8,6 +8,7 @@ import os
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Thread
 from typing import BinaryIO
 
 import pytest
@@ -260,6 +261,28 @@ def test_reclaiming_takes_whole_old_segments_only(tmp_path: Path) -> None:
     assert log.first == firsts[3], "the fourth is not old"
     with pytest.raises(LogReclaimed, match="no longer holds"):
         log.read(1, 1 << 20)
+
+
+def test_a_cut_while_old_segments_are_reclaimed_leaves_one(tmp_path: Path) -> None:
+    """The thread of the log cuts in the moment when that of the checkpoints has looked how many segments there are."""
+    filled(tmp_path / "log", 3, segment_bytes=1)
+    cuts: list[Thread] = []
+
+    class Cutting(Files):
+        def modified(self, path: Path) -> float:
+            if not cuts:
+                cuts.append(Thread(target=lambda: log.truncate(3, Position(1, 3))))
+                cuts[0].start()
+                cuts[0].join(0.5)  # it waits for the reclaiming, or is done
+            return 0.0
+
+    log, _ = open_log(tmp_path / "log", 1, Cutting())
+    log.reclaim(applied=9, older_than=1000)
+    cuts[0].join()
+    assert segment_firsts(tmp_path / "log"), "the only segment that was left has been removed"
+    log.append([frame(4)])
+    assert [each.first for each in log.read(4, 1 << 20)] == [4]
+    log.close()
 
 
 class FailingFiles(Files):
