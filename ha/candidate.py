@@ -32,6 +32,7 @@ class Candidate:
     def __init__(self, me: Member, settings: Settings, emit: Callable[[Effect], None]) -> None:
         self.record: Record | None = None
         self.in_flight: CompareAndSet | None = None
+        self._unresolved = 0
         self.sent_at = 0.0
         self._me = me
         self._settings = settings
@@ -136,9 +137,15 @@ class Candidate:
         if message.round == self._round and self.record is not None and message.member in self.record.ready:
             self._replies[message.member.node] = message.tail
 
-    def settled(self) -> None:
-        """The proposal on its way has been answered."""
+    @property
+    def proposing(self) -> bool:
+        """Whether a proposal of ours may still land: it was not answered, and no later version has been seen."""
+        return self.record is not None and self.record.version <= self._unresolved
+
+    def settled(self, unknown: bool = False) -> None:
+        """The proposal on its way has been answered, or its outcome is ``unknown``."""
         self.in_flight = None
+        self._unresolved = self._unresolved if unknown else 0
 
     def _greatest(self, record: Record, tail: Position) -> bool:
         """Whether no reachable member's log goes further; between equals a handover's choice wins, then the name."""
@@ -189,5 +196,6 @@ class Candidate:
 
     def _propose(self, proposal: CompareAndSet, now: float) -> None:
         self.in_flight = proposal
+        self._unresolved = proposal.expected
         self.sent_at = now
         self._emit(proposal)

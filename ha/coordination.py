@@ -44,6 +44,19 @@ class CasConflict(Exception):
         self.current = current
 
 
+def may_follow(record: Record, current: Record | None) -> bool:
+    """Whether ``record`` can come after ``current``, whatever their versions say.
+
+    A cluster keeps its identity, a generation its primary, and generations never fall: so nobody who went by another
+    record than the one that is there changes it, though the versions may be the same by chance.
+    """
+    if current is None:
+        return True
+    if current.cluster_id not in ("", record.cluster_id) or record.generation < current.generation:
+        return False
+    return record.generation > current.generation or record.primary == current.primary
+
+
 class Coordination(Protocol):
     """A store of one record. Calls block; the shell makes them in a thread."""
 
@@ -73,7 +86,7 @@ class MemoryCoordination:
         return self.record
 
     def compare_and_set(self, expected: int, record: Record) -> Record:
-        if (self.record.version if self.record else 0) != expected:
+        if (self.record.version if self.record else 0) != expected or not may_follow(record, self.record):
             raise CasConflict(self.record)
         self.record = msgspec.structs.replace(record, version=expected + 1)
         return self.record

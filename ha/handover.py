@@ -1,4 +1,9 @@
-"""Handover: a primary that gives its lease up on purpose, to a chosen backup or to anybody."""
+"""Handover: a primary that gives its lease up on purpose, to a chosen backup or to anybody.
+
+A primary whose own disk hangs answers nothing, and nobody takes it out of the ready set: it renews its lease in time.
+So when a write takes longer than any backup may owe one, it leaves the ready set and gives its lease up, if a ready
+backup holds everything that has been told (``primary_with_a_hung_disk``).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,8 @@ from collections.abc import Callable
 from ha.backups import Backups
 from ha.primary import Primary
 from ha.record_keeper import RecordKeeper
+from ha.replica import Replica
+from ha.settings import Settings
 from txobserver.effects import Effect, LogLine
 from txobserver.ledger import Host
 
@@ -14,8 +21,11 @@ from txobserver.ledger import Host
 class Handover:
     """Clients are closed and nothing more is taken, but the node stays primary until the lease is given up."""
 
-    def __init__(self, host: Host, emit: Callable[[Effect], None]) -> None:
+    def __init__(self, host: Host, settings: Settings, emit: Callable[[Effect], None]) -> None:
         self._host = host
+        self._settings = settings
+        self._stood_at = 0.0
+        self._durable = -1
         self._emit = emit
         self._successor: str | None = None
 
@@ -34,11 +44,28 @@ class Handover:
     def end(self) -> None:
         """This node is no longer primary."""
         self._successor = None
+        self._durable = -1
 
-    def release_if_quiet(self, backups: Backups, keeper: RecordKeeper, tail: int, now: float) -> None:
+    def tick(self, primary: Primary, backups: Backups, keeper: RecordKeeper, replica: Replica, now: float) -> None:
+        """Time has passed at the primary."""
+        self._release_if_quiet(backups, keeper, replica.tail.sequence, now)
+        self._leave_if_hung(primary, backups, keeper, replica.durable, now)
+
+    def _release_if_quiet(self, backups: Backups, keeper: RecordKeeper, tail: int, now: float) -> None:
         """Give the lease up when the chosen one has everything up to ``tail``, or is gone."""
         if not self._successor:
             return
         session = backups.sessions.get(self._successor)
         if session is None or session.acknowledged >= tail:
             keeper.release(self._successor, now)
+
+    def _leave_if_hung(
+        self, primary: Primary, backups: Backups, keeper: RecordKeeper, durable: int, now: float
+    ) -> None:
+        if not primary.writing or durable != self._durable:
+            self._durable, self._stood_at = durable, now
+            return
+        hung = now - self._stood_at > self._settings.prepare_timeout and not self.begun
+        if hung and (holders := backups.holders(primary.commit)):
+            self.begin(primary, "", f"the disk has not written for {self._settings.prepare_timeout:g} s")
+            keeper.release("", now, holders)

@@ -52,8 +52,7 @@ class NodeCore:
         self.wall_ms = 0
         self.wake: Callable[[], None] = lambda: None
         self.state = NODE_TABLE.start
-        self.generation = replica.tail.generation
-        self.log_first = log_first
+        self.generation, self.log_first = replica.tail.generation, log_first
         self.replica = replica
         self.primary: Primary | None = None
         self.backups: Backups | None = None
@@ -69,7 +68,7 @@ class NodeCore:
         self._candidate = Candidate(member, settings, self._emit)
         self._checkpointing = Checkpointing(replica, settings, self._emit)
         self._sessions = first_session
-        self._handover = Handover(host, self._emit)
+        self._handover = Handover(host, settings, self._emit)
         replica.contents.table.outcomes.keep(settings.outcomes_kept, settings.outcome_seconds)
 
     # -- what the shell calls
@@ -107,7 +106,7 @@ class NodeCore:
         self._checkpointing.tick(self.now)
         if self.keeper and self.backups and self.primary:
             self.backups.tick(self.now)
-            self._handover.release_if_quiet(self.backups, self.keeper, self.replica.tail.sequence, self.now)
+            self._handover.tick(self.primary, self.backups, self.keeper, self.replica, self.now)
             return
         if self._gate.refused:
             return
@@ -201,7 +200,7 @@ class NodeCore:
                 self.backups.record_stored(before, self.log_first, self.now)
             if self.keeper.released:
                 self._step_down("the lease was handed over")
-        elif self._candidate.in_flight is asked:
+        elif self._candidate.in_flight is asked and not self.failed:
             sent_at = self._candidate.sent_at
             self._candidate.settled()
             self._candidate.observe(record, self.now)
@@ -225,7 +224,7 @@ class NodeCore:
         if self.keeper and self.keeper.in_flight is asked:
             self.keeper.failed()
         elif self._candidate.in_flight is asked:
-            self._candidate.settled()
+            self._candidate.settled(unknown=True)
 
     def on_log_read(self, node: str, session: int, frames: list[Frame]) -> None:
         """Frames that ReadLog asked for."""
@@ -252,9 +251,8 @@ class NodeCore:
             self._candidate.reply(message)
         elif self.primary and self.backups:
             self._to_primary(node, message)
-        elif self.backup and node == self.backup.primary and generation == self.backup.generation:
-            if not (self._candidate.in_flight and isinstance(message, wire.Follow | wire.ResyncBegin)):
-                self._to_backup(self.backup, message)
+        elif self.backup and (node, generation) == (self.backup.primary, self.backup.generation):
+            self._to_backup(self.backup, message)
 
     def promote(self, accept_data_loss: bool, version: int = 0) -> str | None:
         """An operator wants this node to be primary; returns why not, if it cannot be.
@@ -300,7 +298,8 @@ class NodeCore:
 
     def _to_backup(self, backup: Backup, message: wire.Peer) -> None:
         before = backup.attached
-        backup.take(message, self.now)
+        if not (self._candidate.proposing and isinstance(message, wire.Follow | wire.ResyncBegin)):
+            backup.take(message, self.now)
         if backup.attached and not before:
             self._move("attached")
             listed = self._candidate.record and self._member in self._candidate.record.ready

@@ -94,7 +94,7 @@ class Primary(Applied):
         self._emit = emit
         self._group: list[Event] = []
         self._group_first = replica.tail.sequence + 1
-        self._writing = self.abandoned = False
+        self.writing = self.abandoned = False
         self._waiting: deque[tuple[int, Done]] = deque()
         self._additions = Additions()
         self._ids = ReplicationIds(generation)
@@ -165,7 +165,7 @@ class Primary(Applied):
 
     def flush(self) -> None:
         """Write what has gathered, unless a group is on its way to the disk already; at most a frame of it."""
-        if self._writing or not self._group:
+        if self.writing or not self._group:
             return
         for delivered in self._additions.wanted(self._host if self.serving else None):
             self.append(delivered)
@@ -182,14 +182,14 @@ class Primary(Applied):
             self._group = whole[len(events) :]
         frame = encode_frame(self.generation, self._group_first, events, self.wall_ms)
         self._group_first = frame.last + 1
-        self._writing = True
+        self.writing = True
         self.recent.add(frame)
         self.backlog.framed(frame.last, len(frame.data), sum(event_bytes(each) for each in self._group))
         self._emit(Persist(frame))
 
     def written(self, sequence: int) -> None:
         """The disk has everything up to ``sequence``."""
-        self._writing = False
+        self.writing = False
         self._replica.durable = sequence
 
     def advance(self, everywhere: int) -> None:

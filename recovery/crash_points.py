@@ -13,7 +13,7 @@ import signal
 
 CRASH_POINTS: dict[str, str] = {
     "store.identity-synced": "the store's identity is on disk under a name that nobody reads",
-    "store.identity-written": "the store's identity is on disk, nothing else is",
+    "store.identity-written": "a new store is whole: its identity is on disk, which comes last",
     "segment.created": "a new segment file exists without its header",
     "segment.header-synced": "a new segment has its header, and no frame",
     "log.written-again": "what a start found in the log is written again and not yet synced",

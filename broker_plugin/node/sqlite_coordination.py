@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from ha.coordination import CasConflict, CoordinationError, Record
+from ha.coordination import CasConflict, CoordinationError, Record, may_follow
 from recovery.files import REAL_FILES
 
 FORMAT_VERSION = 2
@@ -64,7 +64,7 @@ class SqliteCoordination:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 current = self._read(connection)
-                if (current.version if current else 0) != expected:
+                if (current.version if current else 0) != expected or not may_follow(record, current):
                     raise CasConflict(current)
                 stored = msgspec.structs.replace(record, version=expected + 1)
                 body = msgspec.json.encode(stored)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from broker_plugin.node.sqlite_coordination import SqliteCoordination
 from ha.coordination import CasConflict, CoordinationError, Record
@@ -34,6 +35,17 @@ def test_versions_rise_by_one_and_a_stale_one_is_told_the_current(tmp_path: Path
     with pytest.raises(CasConflict):
         one.compare_and_set(0, record(9))
     assert one.read() == second
+
+
+def test_a_change_of_the_same_version_by_another_history_is_refused(tmp_path: Path) -> None:
+    """A copy that took the record's place has come to the version that a node went by, under another primary."""
+    store = SqliteCoordination(tmp_path / "r", "c", create=True)
+    there = store.compare_and_set(0, record(4, A, B))
+    for other in (replace(there, primary=B), replace(there, generation=3)):
+        with pytest.raises(CasConflict) as conflict:
+            store.compare_and_set(1, other)
+        assert conflict.value.current == there
+    assert store.compare_and_set(1, replace(there, generation=5, primary=B)).version == 2
 
 
 def test_a_file_that_is_not_there_holds_no_record_and_is_not_made(tmp_path: Path) -> None:

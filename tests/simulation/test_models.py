@@ -275,10 +275,12 @@ def test_a_killed_checkpoint_is_there_as_a_whole_or_not_at_all(tmp_path: Path, p
 # -- the coordination record
 
 
-def drawn(chance: random.Random) -> Record:
+def drawn(chance: random.Random, generation: int = 0) -> Record:
+    """Any record; of this generation, if one is given."""
     members = [Member(name, "1") for name in chance.sample(NAMES, chance.randint(1, 3))]
     primary = chance.choice([None, *members])
-    return Record("c", 0, chance.randint(1, 4), primary, tuple(members), chance.random() < 0.5, chance.choice(NAMES))
+    released, preferred = chance.random() < 0.5, chance.choice(NAMES)
+    return Record("c", 0, generation or chance.randint(1, 4), primary, tuple(members), released, preferred)
 
 
 def answer(store: Coordination, expected: int | None, record: Record) -> object:
@@ -325,7 +327,7 @@ from broker_plugin.node.coordination_process import CoordinationProcess
 from tests.simulation.test_models import drawn
 store, chance = CoordinationProcess(Path(sys.argv[1]), "c"), random.Random(int(sys.argv[2]))
 for version in range(1, 20):
-    store.compare_and_set(version, drawn(chance))
+    store.compare_and_set(version, drawn(chance, 5 + version))
 """
 
 
@@ -338,11 +340,11 @@ def test_a_killed_change_of_the_record_is_made_or_not(tmp_path: Path, point: str
     killed(f"{point}:{number}", CHANGER, tmp_path / "r", number)
     chance = random.Random(number)
     for version in range(1, number + CHANGES[point]):
-        model.compare_and_set(version, drawn(chance))
+        model.compare_and_set(version, drawn(chance, 5 + version))
     real = CoordinationProcess(tmp_path / "r", "c")
     try:
         found = real.read()
         assert found == model.read() and found is not None
-        assert real.compare_and_set(found.version, drawn(chance)).version == found.version + 1
+        assert real.compare_and_set(found.version, drawn(chance, 99)).version == found.version + 1
     finally:
         real.close()
