@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ha.coordination import CasConflict, MemoryCoordination, Record, first_record
+from ha.coordination import first_record
 from ha.replica import Replica
-from ha.wire import Entries, Probe, ProbeReply, ResyncBegin, decode
+from ha.wire import Entries, Probe, ProbeReply, decode
 from tests.ha.memory_cluster import CLUSTER_ID, MemoryCluster, MemoryNode
 from tests.ha.steps import answered, backups_of, declared, publish, survivors_agree
 from tests.ha.test_schedules_joiner import force_resync
@@ -306,117 +306,3 @@ def test_a_node_whose_store_has_seen_a_higher_generation_waits() -> None:
     cluster.pause(5)
     assert c.state == "standalone" and "has seen generation 3" in (c.core.waits_for_operator or "")
     assert current.cluster_id == CLUSTER_ID
-
-
-def test_a_node_that_refuses_a_record_does_not_change_it() -> None:
-    """An older copy lives on under another primary until it comes to the version that the refusing node knew."""
-    cluster, a, _ = two()
-    cluster.pause(1)
-    old = cluster.coordination.record
-    cluster.kill("b")
-    cluster.run(lambda: ready(cluster) == ["a"])
-    published(cluster, a, "alone")
-    cluster.pause(3)
-    cluster.coordination.record = old
-    cluster.partition("b")
-    cluster.start("b")
-    cluster.run(lambda: a.state == "joining")
-    for _ in range(3000):
-        cluster.turn()
-        record = cluster.coordination.record
-        assert record is not None and (record.primary is None or record.primary.node != "a" or record.generation == 1)
-    assert a.core.waits_for_operator is not None and cluster.nodes["b"].state == "active"
-
-
-def test_a_node_does_not_overwrite_the_record_of_another_cluster() -> None:
-    """It stands in the file by mistake, and its versions come to the one that our nodes went by."""
-    cluster, _, _ = two()
-    cluster.pause(2)
-    foreign = first_record("test", "feed" * 8, Member("x", "x9"))
-    while True:
-        cluster.coordination.record = foreign
-        for _ in range(30):
-            cluster.turn()
-        assert cluster.coordination.record is foreign
-        known = [node.core.record for node in cluster.nodes.values()]
-        assert all(node.core.waits_for_operator for node in cluster.nodes.values())
-        foreign = replace(foreign, version=foreign.version + 1)
-        if foreign.version > max(record.version for record in known if record) + 2:
-            break
-
-
-@pytest.mark.parametrize("answer", ["comes", "is lost"])
-def test_a_snapshot_that_begins_while_the_node_is_being_forced(answer: str) -> None:
-    """The old primary's late word to be overwritten comes between the forced compare-and-set and its answer.
-
-    Or it comes when that answer was lost, and nobody knows whether the change has landed.
-    """
-    cluster, a, b = two()
-    cluster.kill("b")
-    cluster.run(lambda: ready(cluster) == ["a"])
-    published(cluster, a, "alone")
-    force_resync(a)
-    cluster.held.add(("a", "b"))
-    b = cluster.start("b")
-    cluster.run(lambda: any(t == "b" and isinstance(decode(data), ResyncBegin) for _, t, data in cluster.wire))
-    begins = [decode(data) for _, t, data in cluster.wire if t == "b"]
-    cluster.cas_held.add("a")
-    cluster.run(lambda: a.core.primary is None and promote(b) is None)
-    cluster.cas_held.add("b")
-    cluster.run(lambda: b.core._candidate.in_flight is not None)
-    if answer == "is lost":
-        (forced,) = [effect for node, effect in cluster.cas if node is b]
-        cluster.cas = [each for each in cluster.cas if each[0] is not b]
-        cluster.land(b, forced, report=False)
-        b.report(lambda: b.core.on_cas_failed(forced))
-    assert b.core.backup is not None
-    for begin in [each for each in begins if isinstance(each, ResyncBegin)]:
-        late = replace(begin, session=b.core.backup.session)
-        b.report(lambda late=late: b.core.on_message("a", late))  # type: ignore[misc]
-    assert b.core.replica.whole
-    cluster.cas_held.clear()
-    cluster.kill("a")
-    cluster.run(lambda: b.state == "active")
-    published(cluster, b, "after")
-    cluster.kill("b")
-    b = cluster.start("b")
-    cluster.run(lambda: b.state == "active")
-    assert "after" in b.host.bodies("q")
-
-
-@pytest.mark.parametrize("others", ["ready", "gone"])
-def test_primary_with_a_hung_disk(others: str) -> None:
-    """A sync that never ends and never fails: the primary leaves it to a ready backup, if there is one."""
-    cluster = declared("q", min_ready=1)
-    a = cluster.primary
-    published(cluster, a, "m0")
-    if others == "gone":
-        for name in [each.name for each in backups_of(cluster)]:
-            cluster.kill(name)
-        cluster.run(lambda: ready(cluster) == [a.name])
-    a.disk_held = True
-    publish(a, "q", "m1")
-    if others == "gone":
-        cluster.pause(60)
-        assert a.state == "active" and ready(cluster) == [a.name]
-    else:
-        cluster.run(lambda: a.state == "joining" and any(n.state == "active" for n in cluster.nodes.values()))
-        assert a.name not in ready(cluster) and cluster.primary.name != a.name
-        published(cluster, cluster.primary, "m2")
-        cluster.pause(20)
-        assert a.name not in ready(cluster)
-    a.disk_held = False
-    survivors_agree(cluster)
-    assert {"m0"} <= set(cluster.primary.host.bodies("q"))
-
-
-def test_a_record_changes_only_as_records_change() -> None:
-    """Of the same version by chance: another cluster's, one of a lower generation, a second primary of a generation."""
-    store, a, b = MemoryCoordination(), Member("a", "1"), Member("b", "1")
-    there = Record("test", 7, 4, a, (a, b), cluster_id="one")
-    store.record = there
-    for refused in (replace(there, cluster_id="two"), replace(there, generation=3), replace(there, primary=b)):
-        with pytest.raises(CasConflict):
-            store.compare_and_set(7, refused)
-    assert store.record is there
-    store.compare_and_set(7, replace(there, generation=5, primary=b))
