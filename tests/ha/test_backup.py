@@ -10,7 +10,7 @@ from ha import queue_replicator
 from ha.backup import Backup
 from ha.replica import Replica
 from ha.settings import Settings
-from ha.wire import Commit, Entries, Follow, Join, Missing, Progress, QueueSnapshot, ResyncBegin
+from ha.wire import Commit, Entries, Follow, Join, Leave, Missing, Progress, QueueSnapshot, ResyncBegin
 from tests.ha.memory_host import text
 from txobserver.effects import Acknowledge, LogLine, Persist, Send, Truncate
 from txobserver.events import TxOpen
@@ -111,6 +111,23 @@ def test_it_says_once_in_a_while_that_it_is_alive() -> None:
     assert side.tick() == [Send("a", Progress(1, 7, 0, False))]
     assert side.tick(0.9) == []
     assert side.tick(0.11) == [Send("a", Progress(1, 7, 0, False))]
+
+
+def test_a_primary_that_lacks_what_has_passed_is_told_that_it_will_not_be_followed() -> None:
+    """``older_record_restored``: it is not to wait for a backup that waits for an operator."""
+    side = Side().following()
+    for frame in FRAMES:
+        side.take(Entries(1, 7, 0, frame.data))
+    side.backup.written(3)
+    side.take(Commit(1, 7, 3))
+    assert side.replica.applied == Position(1, 3)
+    side.backup.detach(retry_at_once=True)
+    assert isinstance(side.tick(session=8)[0].message, Join)
+    (leave,) = side.take(ResyncBegin(1, 8, [Position(1, 1)], Position(1, 2)))
+    assert isinstance(leave.message, Leave) and (leave.peer, leave.message.session) == ("a", 8)
+    assert side.backup.refusal is not None and "txha discard" in side.backup.refusal
+    assert not side.backup.attached and side.replica.whole and side.checkpoints == []
+    assert side.tick(10.0) == [], "it asks no more"
 
 
 @pytest.mark.plain

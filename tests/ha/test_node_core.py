@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from ha.coordination import MemoryCoordination, first_record
 from ha.node_core import NO_RECORD
 from ha.queue_guard import QueueGuard
 from ha.session import Session
-from ha.wire import Handover
-from tests.ha.memory_cluster import MemoryCluster, MemoryNode
+from ha.sizes import ENTRY
+from ha.wire import Ack, Handover, Probe, Refused
+from tests.ha.branch_steps import decide_globally, work_on
+from tests.ha.memory_cluster import CLUSTER_ID, MemoryCluster, MemoryNode
 from tests.ha.steps import backups_of, declared, publish
+from txobserver.effects import Send
+from txobserver.events import Removal
 from txobserver.ids import Member
 
 
@@ -83,3 +88,66 @@ def test_a_joiner_past_its_guard_is_waited_for_although_nobody_lists_it() -> Non
     assert backups.durable_everywhere() == tail + 1, "before its guard it is not"
     joiner.acknowledge(tail + 1, tail + 1, cluster.now)
     cluster.run(lambda: confirmed(node))
+
+
+def test_who_lags_and_finds_the_log_gone_must_copy() -> None:
+    """Its attachment ends at once, and the next one is a copy."""
+    cluster = declared("q", size=2)
+    node, other = cluster.primary, backups_of(cluster)[0]
+    backups = node.core.backups
+    assert backups is not None
+    number = backups.sessions[other.name].number
+    node.report(lambda: node.core.on_log_read(other.name, number - 1, []))
+    assert other.name in backups.sessions, "an earlier attachment's answer"
+    node.report(lambda: node.core.on_log_read(other.name, number, []))
+    assert other.name not in backups.sessions
+    cluster.run(lambda: f"backup {other.name} resynchronises queue by queue" in node.lines)
+    cluster.settled()
+
+
+def test_a_refusal_names_the_attachment_that_it_is_about_and_none_if_it_is_about_none() -> None:
+    cluster = declared("q", size=2)
+    node = cluster.primary
+    node.core.generation = 9
+    for message, session in ((Probe(1, 5), 0), (Ack(1, 77, 3), 77)):
+        node.core.on_message("b", message)
+        (effect,) = [each for each in node.core.take_effects() if isinstance(each, Send)]
+        assert isinstance(effect.message, Refused) and (effect.peer, effect.message.session) == ("b", session)
+    node.core.on_message("b", Refused(1, 77, "an earlier one"))
+    assert not [each for each in node.core.take_effects() if isinstance(each, Send)], "or two would refuse for ever"
+
+
+def test_what_is_settled_counts_as_waiting_before_it_is_written() -> None:
+    """A client that only acknowledges fills the backlog, too."""
+    cluster = declared("q", size=1)
+    primary, number = cluster.primary.core.primary, cluster.primary.host.number("q")
+    assert primary is not None
+    before = primary.backlog.gathered_bytes
+    primary.settle(number, [(place << 20, place) for place in range(1, 51)], Removal.ACKED)
+    assert primary.backlog.gathered_bytes == before + 50 * ENTRY
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+@pytest.mark.parametrize("one_phase", [False, True])
+def test_a_branch_that_a_former_primary_closes_is_neither_prepared_nor_answered(one_phase: bool, fenced: bool) -> None:
+    """Its client loses the connection: the outcome is unknown to it."""
+    cluster = declared("q", "r", size=1)
+    node = cluster.primary
+    observer, primary = work_on(node), node.core.primary
+    if fenced:
+        decide_globally(node, True)
+    cluster.turn()
+    assert primary is not None
+    primary.abandon()
+    tail = node.core.replica.tail
+    done = node.host.note("closed")
+    if one_phase:
+        observer.commit_one_phase(done)
+    else:
+        observer.prepare(done)
+    assert node.core.replica.tail == tail and node.host.answer("closed") is None
+
+
+def test_the_record_that_a_cluster_is_founded_with_is_the_one_that_is_stored() -> None:
+    first = first_record("c", CLUSTER_ID, Member("a", "a1"))
+    assert MemoryCoordination().compare_and_set(0, first) == first

@@ -68,11 +68,14 @@ def test_what_the_joiner_has_taken_makes_room_for_more_at_once() -> None:
     copy.lacks()
     copy.lacks()
     assert copy.pages == 2 and copy.resync.held > PORTION, "there is no room for a third page"
+    page = copy.resync.held // 2
     copy.resync.progress(1, False, copy.now)
-    assert copy.pages == 3
+    assert copy.pages == 3 and copy.resync.held == 2 * page
     held = copy.resync.held
     copy.resync.progress(3, False, copy.now)
     assert copy.resync.held < held, "what it has taken is held no more"
+    copy.resync.progress(1000, False, copy.now)
+    assert copy.resync.held == 0, "nor can it have taken more than was sent"
 
 
 def test_one_that_is_full_is_sent_nothing_until_it_has_room() -> None:

@@ -8,11 +8,12 @@ import pytest
 
 from ha.backlog import EVENT_OVERHEAD, Backlog
 from ha.checkpointing import LAYERS, Checkpointing, behind
+from ha.pace import Pace
 from ha.recent_frames import RecentFrames
 from ha.settings import Settings
 from ha.sizes import ENTRY, OVERHEAD, event_bytes, message_bytes, slices
 from txobserver.effects import Acknowledge, WriteCheckpoint
-from txobserver.events import Event, Message, Publish, Purge, Removal, Settle, TxDequeue, TxEnqueue, TxOpen
+from txobserver.events import Event, Message, Publish, Purge, Removal, Settle, TxDequeue, TxEnqueue, TxOpen, TxToken
 from txobserver.frames import encode_frame
 
 MESSAGE = Message("", "key", b"12345", b"1234567")
@@ -152,6 +153,14 @@ class TestCheckpointing:
         ours.tick(120.0)
         assert len(asked) == 2
 
+    def test_the_first_is_due_when_so_much_time_has_passed_since_the_clock_began(self) -> None:
+        state, ours, asked = self.made()
+        state.applied = Place(6)
+        ours.tick(4.9)
+        assert asked == []
+        ours.tick(5.0)
+        assert len(asked) == 1
+
     def test_or_after_so_many_bytes_or_in_a_copy(self) -> None:
         state, ours, asked = self.made()
         state.applied = Place(6)
@@ -185,6 +194,23 @@ class TestCheckpointing:
         state, _, _ = self.made()
         state.held_bytes = held
         assert behind(state, self.SETTINGS) == late
+
+
+def test_recent_frames_of_any_size_are_kept_up_to_the_limit_and_no_further() -> None:
+    frames = [encode_frame(1, n, [TxToken(1, b"t" * size)], 0) for n, size in enumerate((40, 1, 9, 64, 1, 1, 30), 1)]
+    limit = sum(len(frame.data) for frame in frames[-3:])
+    recent = RecentFrames(limit)
+    for number, frame in enumerate(frames, 1):
+        recent.add(frame)
+        kept = [each for each in frames[:number] if recent.starting_at(each.first) is each]
+        assert kept == frames[number - len(kept) : number], "the newest ones"
+        assert sum(len(each.data) for each in kept) <= limit
+        one_more = frames[: number - len(kept)][-1:]
+        assert not one_more or sum(len(each.data) for each in one_more + kept) > limit
+
+
+def test_nobody_rests_before_it_has_worked_whatever_the_clock_says() -> None:
+    assert not Pace().resting(0.0) and not Pace().working
 
 
 def test_recent_frames_are_found_by_their_first_event_and_bounded_by_bytes() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker_plugin.node.config import SHORTEST, ConfigError, NodeConfig, Timing, parse_config
+from broker_plugin.node.config import SHORTEST, ConfigError, NodeConfig, parse_config
 from ha.settings import Settings
 
 TEXT = """
@@ -130,11 +130,3 @@ def test_what_the_state_machines_are_told() -> None:
         outcomes_kept=17,
         outcome_seconds=19.0,
     )
-
-
-def test_defaults_of_the_node_are_those_of_the_state_machines() -> None:
-    """What the documents list are the node's; the tests of the state machines mostly take their own."""
-    ours, theirs = parse_config(TEXT, PATH, {}, {}).core_settings(), Settings()
-    others = {name for name in Settings.__dataclass_fields__ if getattr(ours, name) != getattr(theirs, name)}
-    assert others == {"min_ready"} and (ours.min_ready, theirs.min_ready) == (2, 1), "a majority of the three nodes"
-    assert Timing().lease_ttl == 1.0
