@@ -9,7 +9,7 @@ from ha.node_core import NO_RECORD
 from ha.queue_guard import QueueGuard
 from ha.session import Session
 from ha.sizes import ENTRY
-from ha.wire import Ack, Handover, Probe, Refused
+from ha.wire import Ack, Granted, Handover, Probe, Refused
 from tests.ha.branch_steps import decide_globally, work_on
 from tests.ha.memory_cluster import CLUSTER_ID, MemoryCluster, MemoryNode
 from tests.ha.steps import backups_of, declared, publish
@@ -151,3 +151,31 @@ def test_a_branch_that_a_former_primary_closes_is_neither_prepared_nor_answered(
 def test_the_record_that_a_cluster_is_founded_with_is_the_one_that_is_stored() -> None:
     first = first_record("c", CLUSTER_ID, Member("a", "a1"))
     assert MemoryCoordination().compare_and_set(0, first) == first
+
+
+def test_only_the_grant_of_the_attachment_that_stands_counts() -> None:
+    """One of an earlier attachment says nothing of this one."""
+    cluster = declared("q", size=2)
+    backup = backups_of(cluster)[0]
+    cluster.kill(backup.name)
+    cluster.run(lambda: len(cluster.coordination.record.ready) == 1)  # type: ignore[union-attr]
+    cluster.cas_held.add(cluster.primary.name)
+    joiner = cluster.start(backup.name)
+    cluster.run(lambda: joiner.state == "catchup")
+    core = joiner.core
+    assert core.backup is not None and core.backup.attached
+    for session, state in ((core.backup.session - 1, "catchup"), (core.backup.session, "ready")):
+        core.on_message(core.backup.primary, Granted(core.generation, session))
+        assert core.state == state
+
+
+def test_only_a_refusal_of_what_was_asked_last_ends_it() -> None:
+    cluster = declared("q", size=2)
+    core = backups_of(cluster)[0].core
+    assert core.backup is not None
+    core.on_message("a", Refused(core.generation, core.backup.session - 1, "an earlier one"))
+    assert core.backup.attached and core.state == "ready"
+    core.on_message("a", Refused(core.generation, core.backup.session, "silent for too long"))
+    assert not core.backup.attached and core.state == "joining"
+    core.on_message("a", Refused(core.generation, 0, "nothing has been asked"))
+    assert sum("refused:" in str(effect) for effect in core.take_effects()) == 1
