@@ -12,6 +12,17 @@ from broker_plugin.cli.asking import BadArgument, Json
 GRACE = 60.0
 """Seconds, as for `txha dtx recover`"""
 
+AcceptMissing = Annotated[
+    list[str] | None,
+    typer.Option("--accept-missing", help="Go on without what only this node's store held. May be repeated."),
+]
+AcceptDataLoss = Annotated[
+    bool, typer.Option("--accept-data-loss", help="Go on though nobody knows which nodes the cluster has.")
+]
+Chosen = Annotated[
+    str, typer.Option("--choose", metavar="NODE", help="Of stores that exclude each other, this node's counts.")
+]
+
 
 def recover(
     directories: Annotated[
@@ -44,14 +55,9 @@ def recover(
     grace: Annotated[
         float, typer.Option(help="--settle leaves undecided transactions alone that began less than so long ago.")
     ] = GRACE,
-    accept_missing: Annotated[
-        list[str] | None,
-        typer.Option("--accept-missing", help="Go on without what only this node's store held. May be repeated."),
-    ] = None,
-    accept_data_loss: Annotated[
-        bool,
-        typer.Option("--accept-data-loss", help="Go on though nobody knows which nodes the cluster has."),
-    ] = False,
+    accept_missing: AcceptMissing = None,
+    accept_data_loss: AcceptDataLoss = False,
+    chosen: Chosen = "",
     as_json: Json = False,
 ) -> None:
     """Plan what to do with a crashed cluster: whom to promote, what is lost, what branches in doubt should become.
@@ -63,7 +69,7 @@ def recover(
 
     given = Given(directories, coordination, decisions or [], database or [], broker or [])
     if settle:
-        if apply or accept_data_loss or accept_missing:
+        if apply or accept_data_loss or accept_missing or chosen:
             raise BadArgument("--settle goes on with a plan that was applied: it comes behind --apply, not with it")
         from broker_plugin.cli.settling import run as run_settling
 
@@ -72,4 +78,5 @@ def recover(
 
     if not apply and (accept_missing or accept_data_loss):
         raise BadArgument("--accept-missing and --accept-data-loss say with what a plan may be applied: add --apply")
-    raise SystemExit(run(given, apply, Accepted(frozenset(accept_missing or ()), accept_data_loss), as_json))
+    accepted = Accepted(frozenset(accept_missing or ()), accept_data_loss, chosen)
+    raise SystemExit(run(given, apply, accepted, as_json))

@@ -31,10 +31,21 @@ from txobserver.xid import Xid
 
 @dataclass(frozen=True)
 class Accepted:
-    """The losses that an operator accepts: what only the stores of ``nodes`` held; ``unnamed``: and who else may be."""
+    """The losses that an operator accepts: what only the stores of ``nodes`` held; ``unnamed``: and who else may be.
+
+    ``chosen``: of stores that exclude each other, this node's counts; what only the others hold is lost.
+    """
 
     nodes: frozenset[str] = frozenset()
     unnamed: bool = False
+    chosen: str = ""
+
+    def check(self, choice: Choice) -> None:
+        """Raises BadArgument if the plan does not have the store chosen that was named."""
+        if self.chosen and not choice.between:
+            raise BadArgument(f"--choose {self.chosen}: no two stores exclude each other; there is nothing to choose")
+        if self.chosen and not choice.picked:
+            raise BadArgument(f"--choose {self.chosen}: the choice is between {' and '.join(choice.between)}")
 
     def refuses(self, choice: Choice) -> str | None:
         """Why the plan must not be carried out, in a sentence. Raises BadArgument for what has no effect."""
@@ -47,6 +58,12 @@ class Accepted:
             return (
                 f"what only {', '.join(missing)} held may have been acknowledged: bring the missing stores back, "
                 f"or accept the loss with {words}"
+            )
+        if choice.between and not choice.picked:
+            words = " or ".join(f"--choose {node}" for node in choice.between)
+            return (
+                f"the stores of {' and '.join(choice.between)} exclude each other, and each may hold what was "
+                f"acknowledged: say which one counts with {words}"
             )
         if choice.unknown and not self.unnamed:
             return (
@@ -66,10 +83,16 @@ def run(given: Given, apply: bool, accepted: Accepted, as_json: bool) -> int:
         state: dict[str, object] = {"unfinished": journal is not None, "applied": None}
         if journal is None:
             earlier = {xid: each for done in finished(places) for xid, each in said_before(done.report).items()}
-            plan = _plan(crashed, given, earlier)
+            plan = _plan(crashed, given, earlier, accepted.chosen)
+            accepted.check(plan.choice)
             journal = Journal(plan.actions, as_dict(plan, crashed, given))
             if apply and (refused := accepted.refuses(plan.choice)):
                 state["refused"] = refused
+        elif accepted.chosen not in ("", journal.report["promote"]):
+            raise BadArgument(
+                f"--choose {accepted.chosen}: a plan is in the middle of being carried out, with "
+                f"{journal.report['promote']}: finish it with --apply first"
+            )
         lease.check(WATCH_SECONDS if apply and "refused" not in state else 0.0)
         if apply and "refused" not in state:
             done = str(carry_out(journal, places)) if journal.actions or _settles(journal, places) else ""
@@ -94,7 +117,7 @@ def _settles(journal: Journal, places: Places) -> bool:
     return bool(found) and (before is None or verdicts_of(before[1].report) != found)
 
 
-def _plan(crashed: Crashed, given: Given, earlier: Mapping[str, Verdict]) -> Plan:
+def _plan(crashed: Crashed, given: Given, earlier: Mapping[str, Verdict], chosen: str) -> Plan:
     given.check()
 
     def ask(branches: Iterable[Xid]) -> Evidence:
@@ -105,7 +128,7 @@ def _plan(crashed: Crashed, given: Given, earlier: Mapping[str, Verdict]) -> Pla
         return gather(given.decisions, [(shown(dsn), dsn) for dsn in given.databases], branches)
 
     found = read_record(crashed.record, crashed.cluster)
-    site, surveyed = look(crashed.cluster, crashed.directories, found, crashed.nodes)
+    site, surveyed = look(crashed.cluster, crashed.directories, found, crashed.nodes, chosen)
     return plan_for(site, surveyed, ask, earlier)
 
 

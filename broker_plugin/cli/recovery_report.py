@@ -39,6 +39,16 @@ def as_dict(plan: Plan, crashed: Crashed, given: Given) -> dict[str, Any]:
         "by_itself": choice.by_itself,
         "nothing_acknowledged_is_lost": choice.sure,
         "missing": list(choice.missing),
+        "choose_between": [
+            {
+                "node": each.node,
+                "position": str(each.position),
+                "loses": each.loses,
+                "acknowledged": each.acknowledged,
+                "unnamed": each.unnamed,
+            }
+            for each in plan.alternatives
+        ],
         "for_people": plan.for_people,
         "reasons": list(choice.reasons),
         "doubts": list(plan.doubts),
@@ -198,11 +208,21 @@ def _lost(console: Console, report: dict[str, Any]) -> None:
         console.print("Something that was acknowledged may be lost:")
         for node in report["missing"]:
             console.print(f"  what only {node} held: bring its store back, or accept that with --accept-missing {node}")
+    for each in report.get("choose_between", ()):
+        console.print(f"  {_alternative(each)}", soft_wrap=True)
     _table(console, "would be lost", report["lost"], report["lost_in_all"])
-    _table(console, "nobody was ever told of", report["discarded"], report["discarded_in_all"])
+    _table(console, "never told, or given up before", report["discarded"], report["discarded_in_all"])
     for gap in report["unnamed"] if not report["nothing_acknowledged_is_lost"] else ():
         last = gap["last"] if gap["last"] is not None else "nobody knows where"
         console.print(f"  events {gap['first']} to {last} of {gap['node']} cannot be named: {gap['why']}")
+
+
+def _alternative(each: dict[str, Any]) -> str:
+    """What is lost if this store counts."""
+    loses = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in each["loses"].items()) or "nothing"
+    more = f", and {each['unnamed']} gaps that cannot be named" if each["unnamed"] else ""
+    what = f"loses {loses} ({each['acknowledged']} certainly acknowledged){more}"
+    return f"--choose {each['node']}, whose store is at {each['position']}: {what}"
 
 
 def _table(console: Console, title: str, rows: list[dict[str, Any]], count: int) -> None:

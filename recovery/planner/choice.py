@@ -13,6 +13,10 @@ acknowledged alone (``older_record_restored``). Then an operator says of each su
 An older copy of the record lists members that have been removed since. It is none where a store contradicts it: by a
 later generation, by an identity that it does not know, or by something that passed the commit point and that one of
 its members lacks. A copy that no store contradicts cannot be told from the record.
+
+What a checkpoint holds has passed the commit point, and each later primary held it, unless one was promoted that must
+not have been, by such a copy for instance. So if the store with the greatest position lacks something of another one's
+checkpoint, the two exclude each other, and each may hold what was acknowledged. Then an operator says which one counts.
 """
 
 from __future__ import annotations
@@ -38,7 +42,8 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
     ``by_itself``: it is promoted without anything being done. ``trusted``: the record is intact, and no store
     contradicts it. ``missing``: the nodes whose stores are lost, and may alone have held what was acknowledged;
-    ``unknown``: that may be true of nodes that nobody has named.
+    ``unknown``: that may be true of nodes that nobody has named. ``between``: the nodes whose stores exclude each
+    other, if any do, the one with the greatest position first; ``picked``: an operator has said which of them counts.
     """
 
     chosen: Store | None
@@ -48,6 +53,8 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...]
     missing: tuple[str, ...] = ()
     unknown: bool = False
+    between: tuple[str, ...] = ()
+    picked: bool = False
 
 
 def choose(site: Site) -> Choice:
@@ -63,39 +70,49 @@ def choose(site: Site) -> Choice:
     if ready:
         reasons.append(_among_ready(chosen, ready))
         return Choice(chosen=chosen, sure=True, by_itself=True, trusted=True, reasons=tuple(reasons))
+    rivals = [store for store in _ours(site) if chosen.lacks(store) and not _given_up(store.applied, chosen, record)]
     unknown = False
     if trusted and record is not None:
         members = ", ".join(str(member) for member in record.ready)
         reasons.append(f"no member of the ready set ({members}) has its store any more")
-        missing = sorted({member.node for member in record.ready})
+        missing = {member.node for member in record.ready}
     else:
         missing, unknown = _may_have_been_ready(site), site.nodes is None
-        if missing or unknown:
-            who = ", ".join(missing) or "a node that was not given"
-            reasons.append(f"whether only {who} held what was acknowledged last cannot be known")
-        else:
+        if not missing and not unknown:
             reasons.append("every node's store is there, so one of them is a member of the last ready set")
+    reasons += [_lacks(chosen, store) for store in rivals]
+    missing |= {store.node for store in rivals if store.condition is not Condition.WHOLE}
+    if not (trusted and record is not None) and (missing or unknown):
+        who = ", ".join(sorted(missing)) or "a node that was not given"
+        reasons.append(f"whether only {who} held what was acknowledged last cannot be known")
+    between = _between(chosen, rivals)
+    picked = next((store for store in between if store.node == site.picked), None)
     reasons.append(_greatest(chosen, whole, "of all whole stores"))
+    if picked is not None:
+        reasons.append(f"an operator has said that the store of {picked.node} counts")
     return Choice(
-        chosen=chosen,
-        sure=not missing and not unknown,
+        chosen=picked or chosen,
+        sure=not missing and not unknown and not between,
         by_itself=False,
         trusted=trusted,
         reasons=tuple(reasons),
-        missing=tuple(missing),
+        missing=tuple(sorted(missing)),
         unknown=unknown,
+        between=tuple(store.node for store in between),
+        picked=picked is not None,
     )
 
 
 def told(position: Position, choice: Choice, site: Site) -> Told:
     """Whether a client can have been told of an event that the chosen store does not hold."""
     chosen = choice.chosen
+    if any(store.applied.sequence >= position.sequence and store.holds(position) for store in _ours(site)):
+        given_up = chosen is not None and not choice.between and _given_up(position, chosen, site.record)
+        return Told.ACCEPTED if choice.sure or given_up else Told.ACKNOWLEDGED
     if choice.sure:
         return Told.NEVER
-    if chosen is not None and chosen.generation_at(position.sequence) > position.generation:
+    if chosen is not None and not choice.between and chosen.generation_at(position.sequence) > position.generation:
         return Told.NEVER  # a later primary was promoted without it, as one that held all that was acknowledged
-    if any(store.applied.sequence >= position.sequence and store.holds(position) for store in _ours(site)):
-        return Told.ACKNOWLEDGED
     if choice.trusted and site.record is not None:
         for store in _ours(site):
             if store.complete and store.member in site.record.ready and not store.holds(position):
@@ -134,11 +151,34 @@ def _ours(site: Site) -> Sequence[Store]:
     return [store for store in site.stores if store.condition is not Condition.FOREIGN]
 
 
-def _may_have_been_ready(site: Site) -> list[str]:
+def _given_up(position: Position, chosen: Store, record: Record | None) -> bool:
+    """Whether the chosen store goes on from a promotion for which an operator accepted that this is lost."""
+    return record is not None and position.generation < record.loss_accepted <= chosen.tail.generation
+
+
+def _between(chosen: Store, rivals: Sequence[Store]) -> list[Store]:
+    """The stores to choose between: a rival that another one contains would lose more, for nothing."""
+    whole = sorted(
+        (store for store in rivals if store.condition is Condition.WHOLE), key=lambda store: (store.tail, store.node)
+    )
+    kept = [
+        store for index, store in enumerate(whole) if not any(longer.contains(store) for longer in whole[index + 1 :])
+    ]
+    return [chosen, *reversed(kept)] if kept else []
+
+
+def _lacks(chosen: Store, rival: Store) -> str:
+    return (
+        f"{chosen.node}'s log lacks something that {rival.node}'s checkpoint holds, up to {rival.applied}: it had "
+        "passed the commit point, so it may have been acknowledged"
+    )
+
+
+def _may_have_been_ready(site: Site) -> set[str]:
     """The nodes whose stores are lost, and may have been those of members of the last ready set."""
     there = {store.node for store in site.stores if store.condition in _LACKS_NOTHING}
     named = {store.node for store in _ours(site)} | (site.nodes or frozenset())
-    return sorted(named - there)
+    return named - there
 
 
 def _contradiction(site: Site) -> str | None:
@@ -159,10 +199,10 @@ def _contradiction(site: Site) -> str | None:
             passed = store.applied
             if store.condition is Condition.RESYNCING or passed.generation < record.loss_accepted:
                 continue
-            if member.lacks(passed):
+            if member.lacks(store):
                 return (
-                    f"the coordination record lists {member.node}, which lacks {passed} of {store.node}'s checkpoint, "
-                    f"that had passed the commit point: {copy}"
+                    f"the coordination record lists {member.node}, which lacks some of {store.node}'s checkpoint, "
+                    f"up to {passed}, that had passed the commit point: {copy}"
                 )
     return None
 

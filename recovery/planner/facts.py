@@ -8,6 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from ha.coordination import Record
+from ha.history import common_sequence
 from recovery.coordinator.resources import Fate
 from txobserver.ids import Member, Position
 from txobserver.xid import Global, Xid
@@ -53,10 +54,14 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
         """
         return position.sequence <= self.tail.sequence and self.generation_at(position.sequence) == position.generation
 
-    def lacks(self, position: Position) -> bool:
-        """Whether this event is certainly not in what the store leads to: it ends before it, or has another there."""
-        there = self.generation_at(position.sequence)
-        return position.sequence > self.tail.sequence or (there != 0 and there != position.generation)
+    def lacks(self, other: Store) -> bool:
+        """Whether the two logs part before the end of the other's checkpoint: a node refuses to be overwritten so."""
+        common = common_sequence(self.history, self.tail.sequence, other.history, other.tail.sequence)
+        return common < other.applied.sequence
+
+    def contains(self, other: Store) -> bool:
+        """Whether the other's whole log is in what this store leads to."""
+        return self.holds(other.tail) and not self.lacks(other)
 
     def generation_at(self, sequence: int) -> int:
         """The generation of the event with this sequence; 0 if that is not known."""
@@ -75,6 +80,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster. ``nodes``: the names of all its nodes; None if nobody knows them.
 
     ``cluster_id``: its identity, as the record says, or else the stores; empty if it was founded before there were any.
+    ``picked``: the node whose store an operator has said to count, where stores exclude each other; empty: none.
     """
 
     cluster: str
@@ -84,6 +90,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     record_why: str = ""
     nodes: frozenset[str] | None = None
     cluster_id: str = ""
+    picked: str = ""
 
     def store(self, node: str) -> Store | None:
         """The store of the node with this name."""
@@ -97,6 +104,8 @@ class Told(StrEnum):
     """It had passed the commit point."""
     UNKNOWN = "unknown"
     """Nothing that is left says it."""
+    ACCEPTED = "accepted"
+    """It had passed the commit point, and an operator has accepted its loss before."""
     NEVER = "never"
     """A member of the last ready set lacks it, or a later primary was chosen without it."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -11,6 +12,20 @@ from ha.coordination import Record
 from recovery.planner.branches import Outcome, Verdict, verdicts
 from recovery.planner.choice import Choice, choose, record_for, told
 from recovery.planner.facts import Condition, Contents, Evidence, Loss, RecordState, Site, Told, Unnamed
+from txobserver.ids import Position
+
+
+class Alternative(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the stores to choose between, and what is lost if it counts: how many, by kind, that may have been told.
+
+    ``acknowledged``: how many of them certainly had passed the commit point. ``unnamed``: gaps that nobody can name.
+    """
+
+    node: str
+    position: Position
+    loses: dict[str, int]
+    acknowledged: int
+    unnamed: int = 0
 
 
 class SetAside(msgspec.Struct, frozen=True, tag=True):
@@ -40,10 +55,15 @@ class WriteRecord(msgspec.Struct, frozen=True, tag=True):
 Action = SetAside | SetRecordAside | WriteRecord
 
 
+_GONE_BEFORE = (Told.NEVER, Told.ACCEPTED)
+"""What this plan does not take away from anybody"""
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What is there, what is to be done, and what becomes of what.
 
-    ``lost``: what was acknowledged, or may have been, and would be gone. ``discarded``: what nobody was ever told of.
+    ``lost``: what was acknowledged, or may have been, and would be gone. ``discarded``: what nobody was ever told of,
+    or what was given up before. ``alternatives``: what is lost with each store of ``choice.between``.
     ``doubts``: sentences on what keeps this plan from being complete.
     """
 
@@ -56,6 +76,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     branches: tuple[Verdict, ...] = ()
     actions: tuple[Action, ...] = ()
     doubts: tuple[str, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
 
     @property
     def loses(self) -> bool:
@@ -76,6 +97,7 @@ def make_plan(
     unnamed: Sequence[Unnamed],
     evidence: Evidence,
     earlier: Mapping[str, Verdict] = MappingProxyType({}),
+    alternatives: Iterable[Alternative] = (),
 ) -> Plan:
     """``contents`` is that of the chosen store (``choose``), ``missing`` what the others have and it has not.
 
@@ -89,12 +111,28 @@ def make_plan(
         site=site,
         choice=choice,
         contents=contents,
-        lost=tuple(loss for loss in known if loss.told is not Told.NEVER),
-        discarded=tuple(loss for loss in known if loss.told is Told.NEVER),
+        lost=tuple(loss for loss in known if loss.told not in _GONE_BEFORE),
+        discarded=tuple(loss for loss in known if loss.told in _GONE_BEFORE),
         unnamed=tuple(unnamed),
         branches=tuple(verdicts(contents, known, choice.sure, evidence, earlier)),
         actions=tuple(_actions(site, choice)),
         doubts=_doubts(site, choice, evidence),
+        alternatives=tuple(alternatives),
+    )
+
+
+def alternative(site: Site, node: str, missing: Iterable[Loss], unnamed: Sequence[Unnamed]) -> Alternative:
+    """What is lost if this node's store counts, which lacks ``missing``."""
+    site = msgspec.structs.replace(site, picked=node)
+    choice = choose(site)
+    assert choice.chosen is not None and choice.chosen.node == node
+    known = [(loss.kind, told(loss.position, choice, site)) for loss in missing]
+    return Alternative(
+        node=node,
+        position=choice.chosen.tail,
+        loses=dict(sorted(Counter(kind for kind, said in known if said not in _GONE_BEFORE).items())),
+        acknowledged=sum(said is Told.ACKNOWLEDGED for _, said in known),
+        unnamed=len(unnamed),
     )
 
 

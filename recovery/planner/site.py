@@ -13,7 +13,7 @@ from recovery.log_reader import LogReader
 from recovery.planner.branches import Verdict
 from recovery.planner.choice import choose
 from recovery.planner.facts import Condition, Contents, Evidence, RecordState, Site
-from recovery.planner.plan import Plan, make_plan
+from recovery.planner.plan import Plan, alternative, make_plan
 from recovery.planner.survey import Surveyed, contents_of, survey
 from recovery.planner.unshared import unshared
 from txobserver.store import StoreDamaged, StoreError
@@ -43,9 +43,12 @@ def cluster_of(directories: Iterable[Path]) -> str:
 
 
 def look(
-    cluster: str, directories: Mapping[str, Path], found: RecordFound, nodes: frozenset[str] | None
+    cluster: str, directories: Mapping[str, Path], found: RecordFound, nodes: frozenset[str] | None, picked: str = ""
 ) -> tuple[Site, list[Surveyed]]:
-    """Survey every node. ``nodes``: the names of all there are, if they are known. Raises StoreError."""
+    """Survey every node. ``nodes``: the names of all there are, if they are known; ``picked``: see Site.
+
+    Raises StoreError.
+    """
     record, state, why = found
     known = record.cluster_id if record is not None else ""
     surveyed = [survey(node, directory, cluster, known) for node, directory in sorted(directories.items())]
@@ -57,6 +60,7 @@ def look(
         record_why=why,
         nodes=nodes,
         cluster_id=known or _identity_of(surveyed),
+        picked=picked,
     )
     return site, surveyed
 
@@ -86,11 +90,14 @@ def plan_for(
 
     ``earlier``: see ``branches.verdicts``.
     """
-    chosen = choose(site).chosen
+    choice = choose(site)
+    chosen = choice.chosen
     if chosen is None:
         return make_plan(site, Contents(), (), (), ask(()))
     store = next(each for each in surveyed if each.facts is chosen)
     contents = contents_of(store)
     missing, unnamed = unshared(chosen, surveyed)
     evidence = ask([branch.xid for branch in contents.branches])
-    return make_plan(site, contents, missing, unnamed, evidence, earlier)
+    between = [each.facts for node in choice.between for each in surveyed if each.facts.node == node]
+    alternatives = [alternative(site, facts.node, *unshared(facts, surveyed)) for facts in between]
+    return make_plan(site, contents, missing, unnamed, evidence, earlier, alternatives)

@@ -103,12 +103,88 @@ def test_a_copy_of_the_record_that_a_checkpoint_contradicts_is_none(
 
 
 def test_a_copy_of_an_earlier_generation_is_none(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.rmtree(directory / "b")
-    make_store(directory / "b", [(1, beginning(SHARED)), (3, [GenerationStart(3, "b", ["b"])])], SHARED)
-    has_identity(directory, "b", ID)
+    promoted_without_the_rest(directory)
+    shutil.rmtree(directory / "a")
+    make_store(directory / "a", [(1, beginning(ALONE))], SHARED)  # what it had alone was never acknowledged
+    has_identity(directory, "a", ID)
     record_says(directory, A, generation=1)
     status, found = recover(directory, capsys)
     assert (status, found["promote"]) == (0, "b") and "generation 1 and a store of generation 3" in found["reasons"][0]
+
+
+def promoted_without_the_rest(directory: Path) -> None:
+    """An old copy of the record had b promoted, in generation 3, without what a had acknowledged alone."""
+    shutil.rmtree(directory / "b")
+    events = beginning(SHARED + 1)[-1:]
+    make_store(directory / "b", [(1, beginning(SHARED)), (3, [GenerationStart(3, "b", ["b"]), *events])], SHARED + 4)
+    has_identity(directory, "b", ID)
+
+
+@pytest.mark.parametrize("listed", [True, False], ids=["record", "no record"])
+def test_recover_says_never_of_what_a_checkpoint_holds(
+    directory: Path, capsys: pytest.CaptureFixture[str], listed: bool
+) -> None:
+    """a refuses to be overwritten by b. What is lost either way is said; an operator names the store that counts."""
+    promoted_without_the_rest(directory)
+    if listed:
+        record_says(directory, B, generation=3)
+    before = record_in(directory)
+    for apply in (False, True):
+        status, found = recover(directory, capsys, apply=apply)
+        assert (status, found["promote"], found["nothing_acknowledged_is_lost"]) == (1, "b", False)
+        assert any("b's log lacks something that a's checkpoint holds, up to 1.11" in each for each in found["reasons"])
+        assert found["lost_in_all"] == 4 and {loss["told"] for loss in found["lost"]} == {"acknowledged"}
+        assert found["discarded"] == []
+    assert "say which one counts with --choose b or --choose a" in found["refused"]
+    assert found["choose_between"] == [
+        {"node": "b", "position": "3.9", "loses": {"message": 4}, "acknowledged": 4, "unnamed": 0},
+        {"node": "a", "position": "1.11", "loses": {"message": 1}, "acknowledged": 1, "unnamed": 0},
+    ]
+    assert record_in(directory) == before and not list(directory.glob("*recovery*")), "nothing is done"
+
+
+@pytest.mark.parametrize("node", ["a", "b"])
+def test_the_operator_can_have_either_store(directory: Path, capsys: pytest.CaptureFixture[str], node: str) -> None:
+    """The loss stands in the record, so the other store is overwritten; it is told of as accepted from then on."""
+    promoted_without_the_rest(directory)
+    record_says(directory, B, generation=3)
+    accepted = Accepted(chosen=node)
+    assert run(Given([directory]), True, accepted, as_json=True) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert "refused" not in found and found["promote"] == node and found["lost_in_all"] == (4 if node == "b" else 1)
+    made = record_in(directory)
+    assert made is not None and made.ready == (Member(node, "incarnation"),)
+    assert made.loss_accepted == made.generation > 3, "above the generation of whatever the other holds"
+    status, found = recover(directory, capsys)
+    assert (status, found["promote"], found["by_itself"], found["lost"]) == (0, node, True, [])
+    assert {loss["told"] for loss in found["discarded"]} == {"accepted"}
+    with pytest.raises(BadArgument, match="there is nothing to choose"):
+        run(Given([directory]), True, accepted, as_json=True)
+
+
+def test_a_choice_is_between_stores_that_exclude_each_other(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(BadArgument, match="--choose b: no two stores exclude each other"):
+        run(Given([directory]), False, Accepted(chosen="b"), as_json=True)
+    promoted_without_the_rest(directory)
+    with pytest.raises(BadArgument, match="--choose c: the choice is between b and a"):
+        run(Given([directory]), True, Accepted(chosen="c"), as_json=True)
+    assert run(Given([directory]), False, Accepted(), as_json=False) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "--choose a, whose store is at 1.11: loses 1 message (1 certainly acknowledged)" in shown
+
+
+def test_a_plan_in_the_middle_is_not_changed_by_another_choice(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    promoted_without_the_rest(directory)
+    assert run(Given([directory]), True, Accepted(chosen="a"), as_json=True) == 1
+    capsys.readouterr()
+    (directory / "recovery-1.json").rename(directory / "unfinished-recovery.json")
+    with pytest.raises(BadArgument, match="a plan is in the middle of being carried out, with a: finish it"):
+        run(Given([directory]), True, Accepted(chosen="b"), as_json=True)
+    assert run(Given([directory]), True, Accepted(chosen="a"), as_json=True) == 1
 
 
 def test_consent_is_asked_for_what_is_missing_and_nothing_else(

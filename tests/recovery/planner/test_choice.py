@@ -7,7 +7,7 @@ import pytest
 
 from ha.coordination import Record, first_record
 from recovery.planner.choice import HEADROOM, choose, record_for, told
-from recovery.planner.facts import Contents, Evidence, Site
+from recovery.planner.facts import Contents, Evidence, Site, Store
 from recovery.planner.plan import Plan, SetAside, SetRecordAside, WriteRecord, make_plan
 from tests.recovery.planner.facts import gone, position, record, site, store
 from txobserver.ids import Member
@@ -154,6 +154,35 @@ CASES: dict[str, tuple[Site, str, bool, bool]] = {
         True,
         True,
     ),
+    "each store has a checkpoint that the other lacks": (
+        site(store("a1", "1.50", applied="1.50"), store("b1", "2.60", "1.1 2.41", applied="2.60"), by=None),
+        "b",
+        False,
+        False,
+    ),
+    "and the record lists one of them": (
+        site(store("a1", "1.50", applied="1.50"), store("b1", "2.60", "1.1 2.41"), store("c1"), by=record(2, "b1")),
+        "b",
+        False,
+        False,
+    ),
+    "two histories of one generation": (
+        site(
+            store("a1", "2.60", "1.1 2.31", applied="2.60"),
+            store("b1", "2.70", "1.1 2.41", applied="2.70"),
+            store("c1"),
+            by=None,
+        ),
+        "b",
+        False,
+        False,
+    ),
+    "what was being overwritten had passed, and nobody has it": (
+        site(store("a1", "1.50", condition="resyncing", applied="1.50"), store("b1"), store("c1"), by=None),
+        "c",
+        False,
+        False,
+    ),
     "two nodes of different generations, without a record": (
         site(store("a1", "1.90"), store("b1", "3.12", "1.1 3.12"), store("c1"), by=None),
         "b",
@@ -183,6 +212,42 @@ def test_nothing_is_written_where_nodes_would_do_the_same_by_themselves(name: st
         generations = [store.tail.generation for store in found.stores if store.condition != "foreign"]
         assert [member.node for member in each.ready] == [chosen] and each.primary == each.ready[0]
         assert each.generation > max(generations) and each.released and each.preferred == chosen
+
+
+def excluding(*more: Store, by: Record | None = None) -> Site:
+    """b was promoted from an old copy, without what a had acknowledged."""
+    a, b = store("a1", "1.50", applied="1.50"), store("b1", "2.60", "1.1 2.41", applied="2.60")
+    return site(a, b, *more, by=by)
+
+
+def test_stores_that_exclude_each_other_are_for_an_operator_to_choose_from() -> None:
+    for more in ((store("c1", "1.45", applied="1.45"),), (store("c1", "1.40", applied="1.40"),)):
+        choice = choose(excluding(*more))
+        assert choice.between == ("b", "a"), "what a contains need not be chosen"
+        assert not choice.missing and not choice.picked
+    for node in "ab":
+        picked = choose(msgspec.structs.replace(excluding(*more), picked=node))
+        assert picked.chosen is not None and picked.chosen.node == node
+        assert picked.picked and not picked.sure and picked.between == choice.between
+    assert not choose(msgspec.structs.replace(excluding(*more), picked="c")).picked
+
+
+def test_a_rival_that_cannot_be_chosen_has_to_be_accepted_by_name() -> None:
+    """Also where the record is trusted: none of its members has a store."""
+    overwritten = store("a1", "1.50", condition="resyncing", applied="1.50")
+    assert choose(site(overwritten, store("b1"), store("c1"), by=None)).missing == ("a",)
+    damaged = store("a1", "1.50", condition="damaged", applied="1.50")
+    assert choose(site(damaged, store("b1"), gone("c"), by=record(1, "c1"))).missing == ("a", "c")
+
+
+def test_what_was_accepted_before_is_not_asked_for_again() -> None:
+    """If the chosen store goes on from that promotion; one that does not may lose something else."""
+    later = store("b1", "7.60", "1.1 7.41", applied="7.60")
+    rival = store("a1", "1.50", applied="1.50")
+    old = msgspec.structs.replace(forced(7, "x1"), generation=6)
+    found = site(rival, later, store("c1"), by=old)
+    assert choose(found).sure and told(position("1.45"), choose(found), found).value == "accepted"
+    assert not choose(excluding(store("c1"), by=forced(7, "x1"))).sure
 
 
 def plan(found: Site) -> Plan:
@@ -222,11 +287,11 @@ def test_a_cluster_that_was_founded_and_never_started_needs_nothing() -> None:
 
 
 def test_a_generation_that_a_lost_node_may_have_known_is_passed() -> None:
-    lossy = site(store("a1", "4.12", "4.1"), gone("b"), gone("c"), by=None)
+    lossy = site(store("a1", "4.12", "1.1 4.11"), gone("b"), gone("c"), by=None)
     choice = choose(lossy)
     assert choice.chosen is not None
     assert record_for(choice.chosen, choice, lossy).generation == 5 + HEADROOM
-    whole = site(store("a1", "4.12", "4.1"), store("b1"), store("c1"), by=None)
+    whole = site(store("a1", "4.12", "1.1 4.11"), store("b1"), store("c1"), by=None)
     choice = choose(whole)
     assert choice.chosen is not None
     assert record_for(choice.chosen, choice, whole).generation == 5
@@ -295,6 +360,21 @@ TOLD: dict[str, tuple[Site, str, str]] = {
         ),
         "1.13",
         "unknown",
+    ),
+    "it is in a checkpoint, and another node was promoted without it": (
+        excluding(store("c1")),
+        "1.45",
+        "acknowledged",
+    ),
+    "what follows the checkpoint of a store that the promoted one excludes": (
+        site(store("a1", "1.50", applied="1.45"), store("b1", "2.60", "1.1 2.41"), store("c1"), by=None),
+        "1.48",
+        "unknown",
+    ),
+    "its loss was accepted": (
+        site(store("a1", "1.20", applied="1.20"), store("b1", "2.12", "1.1 2.11"), by=forced(2, "b1")),
+        "1.15",
+        "accepted",
     ),
     "without a record nobody knows": (
         site(store("a1", "1.20", condition="damaged", applied="1.10"), store("b1"), by=None),
