@@ -9,8 +9,8 @@ import pytest
 
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
+from recovery.aside import PARTS
 from recovery.pipeline.archive.lake import Lake
-from recovery.planner.apply import PARTS
 from recovery.segment import segment_firsts
 from tests.amqp.dtx_client import DtxChannel
 from tests.processes.crashed import status_of, txha
