@@ -128,7 +128,10 @@ class RecordKeeper:
         self._removes &= set(record.ready)
 
     def conflict(self, current: Record | None) -> None:
-        """The version had moved: by an earlier change of our own that was thought lost, or by another primary."""
+        """The version had moved: by an earlier change of our own that was thought lost, or by another primary.
+
+        Or an operator has discarded the store of a member, and taken that out of the ready set before.
+        """
         self.in_flight = None
         if current is not None and self._continues(current):
             self.record = current
@@ -136,7 +139,10 @@ class RecordKeeper:
             self.lost = True
 
     def _continues(self, current: Record) -> bool:
-        """Whether it came about by changes of ours. A lower version is an older copy that took the record's place."""
+        """Whether it came about by changes of ours, or by a removal.
+
+        A lower version is an older copy that took the record's place.
+        """
         mine = self.record
         ours = (current.primary, current.generation, current.cluster_id) == (self._me, mine.generation, mine.cluster_id)
         return ours and current.version >= mine.version

@@ -1,6 +1,8 @@
 """Giving a store up, so that its node comes back as a new member: what is given up, why it must not be, and doing it.
 
-Nothing is deleted: the store is renamed into ``discarded-<time>`` in its directory (``recovery.aside``).
+Nothing is deleted: the store is renamed into ``discarded-<time>`` in its directory (``recovery.aside``). Before that,
+the member is taken out of the ready set by compare-and-set: a record that went on listing it would say of the next
+store that another one is left (PROTOCOL, "Who is primary").
 """
 
 from __future__ import annotations
@@ -10,14 +12,18 @@ from pathlib import Path
 
 import msgspec
 
-from ha.coordination import Coordination, CoordinationError, Record
+from ha.coordination import CasConflict, Coordination, CoordinationError, Record
 from recovery.aside import PARTS, set_aside
+from recovery.crash_points import crash_point
 from recovery.files import explain
 from recovery.planner.facts import Condition, Store
 from recovery.planner.survey import Surveyed, contents_of, survey
+from txobserver.ids import Member
 from txobserver.store import StoreError
 
 STEM = "discarded"
+ATTEMPTS = 100
+"""So often the record is read again that a primary has changed in between."""
 
 
 class GivenUp(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,20 +55,25 @@ def look(directory: Path, cluster: str, node: str, coordination: Coordination) -
     surveyed = survey(node, directory, cluster)
     if surveyed.facts.condition is Condition.FOREIGN:
         raise StoreError(f"{directory}: {surveyed.facts.why}")
-    member, record = surveyed.facts.member, _record(coordination, cluster, node)
-    ready = member is not None and member in record.ready
-    others = tuple(each.node for each in record.ready if each != member)
-    if ready and not others:
-        raise StoreError(
-            f"{node} is the only member of the ready set, and may alone hold what was acknowledged: promote another "
-            "node with `txha promote --accept-data-loss` first, or ask `txha recover`"
-        )
-    queues = _queues(surveyed)
-    return GivenUp(store=surveyed.facts, queues=queues, ready=ready, others=others, generation=record.generation)
+    record = _record(coordination, cluster, node)
+    listed = _listed(record, surveyed.facts, node)
+    return GivenUp(
+        store=surveyed.facts,
+        queues=_queues(surveyed),
+        ready=bool(listed),
+        others=_others(record, listed, node),
+        generation=record.generation,
+    )
 
 
-def discard(directory: Path) -> Path:
-    """Set the store in this directory, which is locked, aside; returns where it is then. Raises StoreError."""
+def discard(directory: Path, cluster: str, found: GivenUp, coordination: Coordination) -> Path:
+    """Take the member out of the ready set, then set its store aside; returns where that is then.
+
+    ``directory`` is locked, and ``found`` what ``look`` found there. Done again after a crash, it goes on. Raises
+    StoreError, and then nothing of the store is undone if the member could not be taken out.
+    """
+    _leave(cluster, found.store, coordination)
+    crash_point("discard.left-ready-set")
     try:
         aside = set_aside(directory, STEM, lambda: _name(directory), "discard.part-set-aside")
     except OSError as error:
@@ -70,6 +81,46 @@ def discard(directory: Path) -> Path:
     if aside is None:
         raise StoreError(f"{directory} holds no store: there is nothing to discard")
     return aside
+
+
+def _leave(cluster: str, store: Store, coordination: Coordination) -> None:
+    """Take the member out of the ready set; a primary that renews its lease meanwhile goes on from there."""
+    for _ in range(ATTEMPTS):
+        record = _record(coordination, cluster, store.node)
+        listed = _listed(record, store, store.node)
+        if not listed:
+            return
+        _others(record, listed, store.node)
+        ready = tuple(member for member in record.ready if member not in listed)
+        try:
+            coordination.compare_and_set(record.version, msgspec.structs.replace(record, ready=ready))
+        except CasConflict:
+            continue
+        except CoordinationError as error:
+            raise StoreError(
+                f"whether {store.node} is out of the ready set cannot be known: {error}; its store is untouched, "
+                "run `txha discard` again"
+            ) from error
+    raise StoreError(
+        f"the coordination record changes all the time, so {store.node} cannot be taken out of the ready set: "
+        "run `txha discard` again"
+    )
+
+
+def _listed(record: Record, store: Store, node: str) -> frozenset[Member]:
+    """As which members the record lists this store: as any of its node, if the store does not say which it is."""
+    return frozenset(m for m in record.ready if m == store.member or (store.member is None and m.node == node))
+
+
+def _others(record: Record, listed: frozenset[Member], node: str) -> tuple[str, ...]:
+    """The nodes of the other members of the ready set. Raises StoreError if the record lists this store alone."""
+    others = tuple(member.node for member in record.ready if member not in listed)
+    if listed and not others:
+        raise StoreError(
+            f"{node} is the only member of the ready set, and may alone hold what was acknowledged: promote another "
+            "node with `txha promote --accept-data-loss` first, or ask `txha recover`"
+        )
+    return others
 
 
 def _name(directory: Path) -> str:

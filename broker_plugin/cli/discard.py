@@ -43,7 +43,7 @@ def discard(
             found = look(loaded.dir, loaded.cluster, loaded.name, coordination)
         finally:
             coordination.close()
-        aside = set_store_aside(loaded.dir) if yes or _asked(found, loaded, as_json) else None
+        aside = _given_up(found, loaded) if yes or _asked(found, loaded, as_json) else None
     finally:
         os.close(descriptor)
     if as_json:
@@ -51,6 +51,15 @@ def discard(
     elif aside is not None:
         typer.echo(f"the store of {loaded.name} is in {aside}; start the node, and it is copied from the primary")
     raise SystemExit(0 if aside is not None else 1)
+
+
+def _given_up(found: GivenUp, config: NodeConfig) -> Path:
+    """Do it, by a record that is on disk: a removal that was read and then lost in a power cut would not count."""
+    coordination = SqliteCoordination(config.coordination, config.cluster, confirm=True)
+    try:
+        return set_store_aside(config.dir, config.cluster, found, coordination)
+    finally:
+        coordination.close()
 
 
 def _config(node: str | None, config: Path | None, directory: Path | None) -> Path:
@@ -94,7 +103,8 @@ def _lines(found: GivenUp, config: NodeConfig) -> list[str]:
         lines.append(f"  {store.why}")
     lines += [f"  {name}: {count}" for name, count in sorted(found.queues.items())]
     if found.ready:
-        lines.append(f"  it is in the ready set, and so are the stores of {', '.join(found.others)}: keep those")
+        others = ", ".join(found.others)
+        lines.append(f"  it is taken out of the ready set, in which the stores of {others} are left: keep those")
     if store.tail.generation > found.generation:
         seen = f"the store has seen generation {store.tail.generation}, the record is of generation {found.generation}"
         lines.append(f"  {seen}: if that is an old copy, this is the better store; see `txha recover`")

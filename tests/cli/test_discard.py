@@ -9,11 +9,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from broker_plugin.node.sqlite_coordination import SqliteCoordination
-from ha.coordination import Record
+from ha.coordination import CoordinationError, MemoryCoordination, Record
 from recovery.aside import PARTS
-from recovery.crash_points import CRASH_POINTS
+from recovery.discarding import discard as set_store_aside
+from recovery.discarding import look
 from recovery.founding import holds_nothing
 from recovery.identity import lock_directory, read_identity
 from tests.cli.test_commands import TXHA, refused
@@ -22,7 +24,6 @@ from tests.recovery.planner.stores import beginning, make_store, transaction
 from txobserver.ids import Member
 from txobserver.store import StoreError
 
-POINTS = [point for point in CRASH_POINTS if point.startswith("discard.")]
 A, B = Member("a", "incarnation"), Member("b", "incarnation")
 
 
@@ -105,7 +106,7 @@ def test_it_is_refused_where_the_store_may_be_needed(config: Path) -> None:
     assert "b is running" in refused(*words)
     os.close(lock)
     assert files(config.parent / "b") == before
-    assert "so are the stores of a: keep those" in discard(config).stderr
+    assert "in which the stores of a are left: keep those" in discard(config).stderr
     assert discard(config, "--yes").returncode == 0
 
 
@@ -122,7 +123,93 @@ def test_which_store_is_said_once(config: Path) -> None:
     assert "holds no cluster" in refused("discard", "--dir", str(config.parent), "b")
 
 
-@pytest.mark.parametrize("point", POINTS)
+def ready(directory: Path) -> tuple[Member, ...]:
+    store = SqliteCoordination(directory / "r", "cluster")
+    record = store.read()
+    store.close()
+    assert record is not None
+    return record.ready
+
+
+def test_discard_one_after_the_other(config: Path) -> None:
+    """With all nodes stopped: what is discarded is out of the record, so the last one is refused."""
+    make_store(config.parent / "a", [(1, [*beginning(3), *transaction(1)])], 4)
+    other = config.with_name("a.toml")
+    other.write_text(config.read_text().replace('"b"', '"a"').replace("/b", "/a"))
+    record_says(config.parent, A, B)
+    assert discard(config).returncode == 1 and ready(config.parent) == (A, B), "a question changes nothing"
+    assert discard(config, "--yes").returncode == 0 and ready(config.parent) == (A,)
+    before = files(config.parent / "a")
+    assert "a is the only member of the ready set" in refused("discard", "--config", str(other), "--yes")
+    assert files(config.parent / "a") == before and ready(config.parent) == (A,)
+
+
+def test_a_store_that_does_not_say_which_it_is_leaves_as_any_of_its_node(config: Path) -> None:
+    """Neither its identity nor its log can be read: the record may list it."""
+    (config.parent / "b" / "identity.json").write_text("{")
+    for path in (config.parent / "b" / "log").iterdir():
+        path.write_bytes(b"")
+    record_says(config.parent, B)
+    assert "b is the only member of the ready set" in refused("discard", "--config", str(config), "--yes")
+    record_says(config.parent, A, B)
+    assert discard(config, "--yes").returncode == 0 and ready(config.parent) == (A,)
+
+
+class Renewing(MemoryCoordination):
+    """A primary changes the record behind each read, so many times; then ``then`` happens to the next change."""
+
+    def __init__(self, record: Record, times: int, then: CoordinationError | None = None) -> None:
+        super().__init__()
+        self.record, self.times, self.then = record, times, then
+
+    def read(self) -> Record | None:
+        found = super().read()
+        if found is not None and self.times:
+            self.times -= 1
+            super().compare_and_set(found.version, found)
+        return found
+
+    def compare_and_set(self, expected: int, record: Record) -> Record:
+        if self.then is not None:
+            raise self.then
+        return super().compare_and_set(expected, record)
+
+
+def test_a_primary_that_renews_its_lease_meanwhile_goes_on(config: Path) -> None:
+    node, record = config.parent / "b", Record("cluster", 1, 1, A, (A, B), preferred="a", loss_accepted=1)
+    coordination = Renewing(record, 0)
+    found = look(node, "cluster", "b", coordination)
+    coordination.times = 5
+    assert set_store_aside(node, "cluster", found, coordination).parent == node
+    assert coordination.record == replace(record, version=7, ready=(A,)), "five renewals and the removal, nothing else"
+
+
+@pytest.mark.parametrize(
+    ("times", "then", "sentence"),
+    [(0, CoordinationError("no answer"), "cannot be known: no answer"), (1000, None, "changes all the time")],
+)
+def test_who_cannot_be_taken_out_keeps_its_store(
+    config: Path, times: int, then: CoordinationError | None, sentence: str
+) -> None:
+    node, coordination = config.parent / "b", Renewing(Record("cluster", 1, 1, A, (A, B)), 0, then)
+    found, before = look(node, "cluster", "b", coordination), files(config.parent / "b")
+    coordination.times = times
+    with pytest.raises(StoreError, match=sentence):
+        set_store_aside(node, "cluster", found, coordination)
+    assert files(node) == before
+
+
+def test_killed_when_it_is_out_of_the_ready_set_and_run_again(config: Path) -> None:
+    node = config.parent / "b"
+    before = files(node)
+    record_says(config.parent, A, B)
+    killed = discard(config, "--yes", TXHA_CRASH_POINT="discard.left-ready-set")
+    assert killed.returncode == -signal.SIGKILL
+    assert ready(config.parent) == (A,) and files(node) == before, "it could start, and join again"
+    assert discard(config, "--yes").returncode == 0 and holds_nothing(node)
+
+
+@pytest.mark.parametrize("point", ["discard.part-set-aside"])
 @pytest.mark.parametrize("passing", [1, 2, 3])
 def test_killed_there_and_run_again(config: Path, point: str, passing: int) -> None:
     """No node starts with what is left, and the whole store comes to be in one directory."""

@@ -306,3 +306,24 @@ def test_a_node_whose_store_has_seen_a_higher_generation_waits() -> None:
     cluster.pause(5)
     assert c.state == "standalone" and "has seen generation 3" in (c.core.waits_for_operator or "")
     assert current.cluster_id == CLUSTER_ID
+
+
+def test_a_member_is_taken_out_under_a_living_primary() -> None:
+    """``txha discard`` removes a stopped backup from the record: its primary goes on, the node comes back as new."""
+    cluster = declared("q", size=3)
+    primary, (b, c) = cluster.primary, backups_of(cluster)
+    published(cluster, primary, "before")
+    record, gone = cluster.coordination.record, b.name
+    cluster.kill(gone)
+    assert record is not None and cluster.coordination.record is not None
+    generation, current = record.generation, cluster.coordination.record
+    left = tuple(member for member in current.ready if member.node != gone)
+    cluster.coordination.compare_and_set(current.version, replace(current, ready=left))
+    published(cluster, primary, "after")
+    assert set(ready(cluster)) == {primary.name, c.name}
+    cluster.pause(10)
+    assert primary.state == "active" and primary.core.generation == generation, "it is the same lease"
+    cluster.start(gone, wipe=True)
+    cluster.settled()
+    assert set(ready(cluster)) == {primary.name, gone, c.name}
+    survivors_agree(cluster)
