@@ -126,6 +126,19 @@ async def test_nothing_behind_the_commit_point(node: Node) -> None:
         assert [event for frame in frames for event in frame.events()] == [e for f in STORY for e in f][:commit]
 
 
+async def test_an_answer_has_as_many_frames_as_were_asked_for_and_one_at_least(node: Node) -> None:
+    """A portion is about as large as the reader has room for, however long the log is."""
+    reader, writer = await node.connect(READER)
+    first = len(next(iter(NodeLog(node.directory).frames(1, END))).data)
+    for size in (1, first, first + 1, 2 * first, 3 * first, MAX_PORTION):
+        writer.write(framed(AskFrames(1, END, size)))
+        answer = decode_answer(await one_message(reader))
+        assert isinstance(answer, LogFrames)
+        found = [len(data) for data in answer.frames]
+        assert sum(found[:-1]) < size and (sum(found) >= size or len(found) == len(STORY))
+    writer.close()
+
+
 async def test_what_the_log_has_lost_is_said(node: Node) -> None:
     for path in sorted((node.directory / "log").iterdir())[:1]:
         path.unlink()
