@@ -82,15 +82,28 @@ def holds_nothing(directory: Path) -> bool:
 
 
 def identity_in_record(
-    coordination: Coordination, known: str, new_id: Callable[[], str] = later_cluster_id
+    coordination: Coordination, known: str, watch: Callable[[], bool], new_id: Callable[[], str] = later_cluster_id
 ) -> str | None:
     """The identity that stands in the record, None if there is no record. Raises CoordinationError.
 
     A record of before such identities gets one, unless ``known``, that of our store, shows that it is a copy of then.
+    ``watch`` blocks for as long as a primary would need to renew its lease (False: it was ended before): one that knows
+    no identities would write the record back without, and every node would be given another one. Raises StoreError,
+    with nothing written, if there is such a primary.
     """
+    watched = None
     while (record := coordination.read()) is not None:
         if record.cluster_id or known:
             return record.cluster_id
+        if watched is None:
+            watched = record
+            if not watch():
+                return ""
+            continue
+        if record != watched:
+            raise StoreError(
+                "a node of an earlier version is still the primary: stop all nodes, then start them with this version"
+            )
         given = msgspec.structs.replace(record, version=record.version + 1, cluster_id=new_id())
         try:
             return coordination.compare_and_set(record.version, given).cluster_id

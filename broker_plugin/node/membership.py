@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 
 from broker_plugin.node.config import ConfigError, NodeConfig
 from ha.coordination import Coordination, CoordinationError
 from recovery.founding import holds_nothing, identity_in_record, make_empty, may_take
 from recovery.identity import Identity, check_identity
+from recovery.planner.lease import WATCH_SECONDS
 from txobserver.store import StoreError
 
 log = logging.getLogger("txha.node")
@@ -26,12 +28,19 @@ async def cluster_identity(config: NodeConfig, coordination: Coordination, ended
     A node whose store knows the identity need not read the record to start. Raises ConfigError.
     """
     complaint = ""
+
+    def watch() -> bool:
+        until = time.monotonic() + max(WATCH_SECONDS, config.timing.lease_ttl)
+        while time.monotonic() < until and not ended():
+            time.sleep(AGAIN_SECONDS)
+        return not ended()
+
     try:
         identity = check_identity(config.dir, config.cluster, config.name)
         known = identity.cluster_id if identity is not None else ""
         while not ended():
             try:
-                found = await asyncio.to_thread(identity_in_record, coordination, known)
+                found = await asyncio.to_thread(identity_in_record, coordination, known, watch)
             except CoordinationError as error:
                 if str(error) != complaint:
                     complaint = str(error)
@@ -40,6 +49,8 @@ async def cluster_identity(config: NodeConfig, coordination: Coordination, ended
                     return known
                 await asyncio.sleep(AGAIN_SECONDS)
             else:
+                if ended():
+                    return None
                 return _agreed(config, identity, found)
     except StoreError as error:
         raise ConfigError(str(error)) from error

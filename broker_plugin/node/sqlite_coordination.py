@@ -10,6 +10,10 @@ is not there holds no record.
 
 SQLite does not check what its pages hold, so the row carries a checksum, and it is there from the start (version 0, no
 record yet): a flipped bit can neither change the record nor make it look as if there had never been one.
+
+A record that knows the identity of its cluster is of format 3. One of format 2 is raised when it gets one: a process of
+an earlier version would write the record back without it. Its column of checksums gets another name with that, so that
+such a process, which looks at the format only when it opens the file, must open it again.
 """
 
 from __future__ import annotations
@@ -24,7 +28,8 @@ import msgspec
 from ha.coordination import CasConflict, CoordinationError, Record, may_follow
 from recovery.files import REAL_FILES
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+READABLE = (2, 3)
 BUSY_SECONDS = 0.5
 FAILURES = (sqlite3.Error, UnicodeDecodeError)
 """The second: sqlite3 decodes its error messages, and a damaged file may put anything into them"""
@@ -68,10 +73,10 @@ class SqliteCoordination:
                     raise CasConflict(current)
                 stored = msgspec.structs.replace(record, version=expected + 1)
                 body = msgspec.json.encode(stored)
-                connection.execute(
-                    "UPDATE record SET version = ?, crc = ?, body = ? WHERE id = 1",
-                    (stored.version, _checksum(stored.version, body), body),
-                )
+                if stored.cluster_id:
+                    _raise_format(connection)
+                checksum = _checksum(stored.version, body)
+                connection.execute("REPLACE INTO record VALUES (1, ?, ?, ?)", (stored.version, checksum, body))
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -105,9 +110,9 @@ class SqliteCoordination:
             if found == 0 and _is_empty(connection):
                 connection.close()
                 return None
-            if found != FORMAT_VERSION:
+            if found not in READABLE:
                 raise CoordinationError(
-                    f"{self._path} has format version {found}; this version of txha reads {FORMAT_VERSION}"
+                    f"{self._path} has format version {found}; this version of txha reads 2 to {FORMAT_VERSION}"
                 )
             if self._confirm:
                 _write_unchanged(connection)
@@ -165,12 +170,12 @@ class SqliteCoordination:
         return found.st_dev, found.st_ino
 
     def _read(self, connection: sqlite3.Connection) -> Record | None:
-        row = connection.execute("SELECT version, crc, body FROM record WHERE id = 1").fetchone()
-        if row is None or row[1] != _checksum(row[0], row[2]):
+        row = connection.execute("SELECT * FROM record WHERE id = 1").fetchone()
+        if row is None or len(row) != 4 or row[2] != _checksum(row[1], row[3]):
             raise CoordinationError(f"the coordination store {self._path} is damaged: its record is missing or changed")
-        if row[0] == 0:
+        if row[1] == 0:
             return None
-        record = msgspec.json.decode(row[2], type=Record)
+        record = msgspec.json.decode(row[3], type=Record)
         if record.cluster != self._cluster:
             raise CoordinationError(f"{self._path} belongs to cluster {record.cluster}, not to cluster {self._cluster}")
         return record
@@ -190,7 +195,16 @@ def _write_unchanged(connection: sqlite3.Connection) -> None:
     SQLite writes the page of the version even if that stays what it is. The journal that comes and goes makes the
     directory dirty, so that the removal of the last one is synced with it.
     """
-    connection.execute(f"PRAGMA user_version={FORMAT_VERSION}")
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(f"PRAGMA user_version={_format_version(connection)}")
+    connection.execute("COMMIT")
+
+
+def _raise_format(connection: sqlite3.Connection) -> None:
+    """To the format of today, within the transaction that is open."""
+    if _format_version(connection) == 2:
+        connection.execute("ALTER TABLE record RENAME COLUMN crc TO checksum")
+        connection.execute(f"PRAGMA user_version={FORMAT_VERSION}")
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:
@@ -201,7 +215,7 @@ def _format(connection: sqlite3.Connection) -> None:
     """Make the table with its one row, all in one transaction, if the file is still empty."""
     connection.execute("BEGIN IMMEDIATE")
     if _is_empty(connection):
-        connection.execute("CREATE TABLE record (id INTEGER PRIMARY KEY, version INTEGER, crc INTEGER, body BLOB)")
+        connection.execute("CREATE TABLE record (id INTEGER PRIMARY KEY, version INTEGER, checksum INTEGER, body BLOB)")
         connection.execute("INSERT INTO record VALUES (1, 0, ?, ?)", (_checksum(0, b""), b""))
         connection.execute(f"PRAGMA user_version={FORMAT_VERSION}")
     connection.execute("COMMIT")

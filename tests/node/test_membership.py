@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,29 @@ async def test_a_store_of_before_does_not_take_the_identity_of_a_cluster_founded
     before = (tmp_path / NODE / "identity.json").read_bytes()
     assert "was founded anew under the same name" in await refusal(tmp_path)
     assert (tmp_path / NODE / "identity.json").read_bytes() == before
+
+
+async def test_a_node_does_not_start_beside_a_primary_of_before(tmp_path: Path) -> None:
+    """``rolling_upgrade_splits_identity``: nothing is written, neither store nor record."""
+    older_record(tmp_path)
+    old, ended = SqliteCoordination(tmp_path / "r", "cluster"), threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(0.05):
+            there = old.read()
+            assert there is not None
+            old.compare_and_set(there.version, there)
+
+    primary = threading.Thread(target=renew)
+    primary.start()
+    try:
+        assert "a node of an earlier version is still the primary: stop all nodes" in await refusal(tmp_path)
+    finally:
+        ended.set()
+        primary.join()
+        old.close()
+    record = record_in(tmp_path)
+    assert record is not None and record.cluster_id == "" and not (tmp_path / NODE).exists()
 
 
 async def test_a_copy_of_the_record_from_before_is_refused(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -117,6 +119,50 @@ def test_an_unknown_format_and_a_damaged_file_are_refused(tmp_path: Path) -> Non
     (tmp_path / "d").write_bytes(b"this is no database" * 100)
     with pytest.raises(CoordinationError, match="failed"):
         SqliteCoordination(tmp_path / "d", "c").read()
+
+
+def of_format_2(path: Path, of_it: Record) -> None:
+    """As earlier versions made it."""
+    body = msgspec.json.encode(replace(of_it, version=1))
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE record (id INTEGER PRIMARY KEY, version INTEGER, crc INTEGER, body BLOB)")
+        connection.execute("INSERT INTO record VALUES (1, 1, ?, ?)", (zlib.crc32(repr((1, body)).encode()), body))
+        connection.execute("PRAGMA user_version=2")
+    connection.close()
+
+
+def format_of(path: Path) -> int:
+    connection = sqlite3.connect(path)
+    found = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    connection.close()
+    return found
+
+
+def test_an_old_process_stops_once_the_record_has_an_identity(tmp_path: Path) -> None:
+    """``rolling_upgrade_splits_identity``: one that has the file open must look at its format again."""
+    path, reads = tmp_path / "r", "SELECT version, crc, body FROM record WHERE id = 1"
+    of_format_2(path, record(1, A))
+    old = sqlite3.connect(path, isolation_level=None)
+    assert old.execute(reads).fetchone()[0] == 1
+    store, other = SqliteCoordination(path, "c", confirm=True), SqliteCoordination(path, "c", confirm=True)
+    there = store.compare_and_set(1, record(1, A, B))
+    assert format_of(path) == 2 and other.read() == there and old.execute(reads).fetchone()[0] == 2
+    given = store.compare_and_set(2, replace(there, cluster_id="1" * 32))
+    assert format_of(path) == 3 and given.version == 3
+    with pytest.raises(sqlite3.OperationalError, match="crc"):
+        old.execute(reads)
+    with pytest.raises(sqlite3.OperationalError, match="crc"):
+        old.execute("UPDATE record SET version = ?, crc = ?, body = ? WHERE id = 1", (4, 0, b""))
+    old.close()
+    assert other.read() == given, "it was open, and is of this version"
+    assert other.compare_and_set(3, given).version == 4
+    store.close()
+    assert SqliteCoordination(path, "c", confirm=True).read() == replace(given, version=4) and format_of(path) == 3
+
+
+def test_a_new_record_is_of_the_new_format(tmp_path: Path) -> None:
+    SqliteCoordination(tmp_path / "r", "c", create=True).compare_and_set(0, replace(record(), cluster_id="1" * 32))
+    assert format_of(tmp_path / "r") == 3
 
 
 def test_a_flipped_bit_is_found_and_never_served(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
 from recovery.founding import GIVEN_LATER
 from recovery.identity import read_identity
+from tests.node.test_sqlite_coordination import of_format_2
 from tests.processes.crashed import NODES
 from tests.processes.test_accepted_loss import confirmed
 
@@ -31,8 +32,9 @@ def as_it_was_before(directory: Path) -> None:
     store = SqliteCoordination(directory / "coordination.sqlite", cluster_id(directory) or "")
     record = store.read()
     assert record is not None
-    store.compare_and_set(record.version, msgspec.structs.replace(record, cluster_id=""))
     store.close()
+    (directory / "coordination.sqlite").unlink()
+    of_format_2(directory / "coordination.sqlite", msgspec.structs.replace(record, cluster_id=""))
 
 
 def test_a_cluster_of_before_gets_one_identity_and_keeps_its_data(tmp_path: Path) -> None:

@@ -183,13 +183,18 @@ def old_record() -> MemoryCoordination:
     return store
 
 
+def nobody() -> bool:
+    """Nobody renews the record while it is watched."""
+    return True
+
+
 def test_a_record_of_before_gets_an_identity_once() -> None:
     store = old_record()
-    given = identity_in_record(store, "")
+    given = identity_in_record(store, "", nobody)
     assert given and len(given) == 32 and given.startswith(GIVEN_LATER)
     assert store.record == msgspec.structs.replace(old_record().record, version=42, cluster_id=given)  # type: ignore[type-var]
-    assert identity_in_record(store, "") == given and store.record.version == 42
-    assert identity_in_record(MemoryCoordination(), "") is None
+    assert identity_in_record(store, "", nobody) == given and store.record.version == 42
+    assert identity_in_record(MemoryCoordination(), "", nobody) is None
 
 
 def test_of_two_nodes_that_give_it_one_wins() -> None:
@@ -200,13 +205,37 @@ def test_of_two_nodes_that_give_it_one_wins() -> None:
             store.compare_and_set(41, msgspec.structs.replace(store.record, cluster_id="0" * 32))
         return "1" * 32
 
-    assert identity_in_record(store, "", other_is_faster) == "0" * 32
+    assert identity_in_record(store, "", nobody, other_is_faster) == "0" * 32
+
+
+def test_rolling_upgrade_splits_identity() -> None:
+    """A primary of the former version renews its lease: it would write the record back without the identity."""
+    store = old_record()
+
+    def renewed() -> bool:
+        assert store.record is not None
+        store.compare_and_set(store.record.version, store.record)
+        return True
+
+    with pytest.raises(StoreError, match="a node of an earlier version is still the primary: stop all nodes, then"):
+        identity_in_record(store, "", renewed)
+    assert store.record == msgspec.structs.replace(old_record().record, version=42)  # type: ignore[type-var]
+    assert identity_in_record(store, "", lambda: False) == "", "told to end before it was watched for long enough"
+    assert store.record is not None and store.record.cluster_id == ""
+
+    def taken_over() -> str:
+        if store.record is not None and store.record.version == 42:
+            renewed()
+        return "1" * 32
+
+    with pytest.raises(StoreError, match="is still the primary"):
+        identity_in_record(store, "", nobody, taken_over)
 
 
 def test_a_copy_of_the_record_of_before_gets_none() -> None:
     """``older_record_restored``: a store that knows the identity shows that the record is older than that."""
     store = old_record()
-    assert identity_in_record(store, "3" * 32) == ""
+    assert identity_in_record(store, "3" * 32, nobody) == ""
     assert store.record == old_record().record
 
 
