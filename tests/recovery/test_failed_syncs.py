@@ -7,12 +7,15 @@ the power cut after that takes it away.
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from recovery import files as files_module
+from recovery.files import REAL_FILES
 from recovery.log import Log
 from tests.recovery.helpers import describe, frame
 from tests.simulation.fake_files import Crashed, FakeFiles
@@ -154,3 +157,32 @@ def test_a_start_that_is_cut_short_anywhere_can_be_repeated(steps: int) -> None:
         log.append([frame(log.tail.sequence + 1)])
         files.crash(random.Random(seed))
         assert opened(files)[1] == [*found, log.tail.sequence]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_first_frame_behind_the_checkpoint_is_written_again_too(seed: int) -> None:
+    """P2, P11: it may be the very one whose sync failed."""
+    files = FakeFiles(lambda: 0.0)
+    log, _ = opened(files)
+    log.append([frame(1)])
+    log.append([frame(4)])
+    fails(files, lambda: log.append([frame(7)]))
+    _, found = opened(files, Position(1, 6))
+    assert found == [9]
+    files.crash(random.Random(seed))
+    assert opened(files)[1] == [3, 6, 9]
+
+
+def test_all_of_a_long_tail_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also what lies behind the first of the blocks in which it is read."""
+    data, written, pwrite = bytes(range(250)), bytearray(), os.pwrite
+    (tmp_path / "segment").write_bytes(data)
+    monkeypatch.setattr(files_module, "REWRITE_BYTES", 100)
+
+    def seen(descriptor: int, block: bytes, offset: int) -> int:
+        written.extend(block)
+        return pwrite(descriptor, block, offset)
+
+    monkeypatch.setattr(os, "pwrite", seen)
+    REAL_FILES.rewrite(tmp_path / "segment", 20)
+    assert written == data[20:] and (tmp_path / "segment").read_bytes() == data
