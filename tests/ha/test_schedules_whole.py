@@ -1,0 +1,43 @@
+"""A store is whole when its disk holds the whole snapshot, and not when its memory does; before, it never stands."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ha.replica import Replica
+from tests.ha.test_schedules_record import copied_and_not_saved, promote
+from txobserver.events import GenerationStart
+from txobserver.ids import Position
+from txobserver.store import MemoryBase, Meta
+
+
+def test_a_checkpoint_of_the_middle_of_a_copy_does_not_make_the_store_whole() -> None:
+    """It says *resyncing*, and is done when the snapshot is whole in memory: the disk still says resyncing then."""
+    replica = Replica(MemoryBase(), Meta(), {})
+    replica.append(1, GenerationStart(1, "a", []))
+    replica.durable = 1
+    replica.apply(1)
+    replica.begin_resync()
+    assert replica.checkpoint().meta.resyncing
+    outcomes = replica.contents.table.outcomes.meta
+    replica.end_resync(Position(1, 5), [Position(1, 1)], replica.contents.configuration, {}, outcomes, [])
+    replica.checkpoint_written()
+    assert not replica.whole
+    assert not replica.checkpoint().meta.resyncing
+    replica.checkpoint_written()
+    assert replica.whole
+
+
+def test_a_snapshot_that_is_whole_in_memory_only_never_stands_whatever_the_record_says() -> None:
+    """P2: its disk holds half of it, so a power cut would leave a primary without its state."""
+    cluster, primary, b = copied_and_not_saved("slow")
+    cluster.kill(primary.name)
+    record = cluster.coordination.record
+    assert record is not None and not b.core.replica.resyncing and b.disk.base.meta.resyncing
+    ready_too = (*record.ready, b.member)
+    cluster.coordination.record = replace(record, version=record.version + 1, ready=ready_too, released=True)
+    cluster.pause(10)
+    assert b.state == "joining"
+    assert "no whole state" in (promote(b) or "")
+    b.checkpoints_held = lambda write: False
+    cluster.run(lambda: b.state == "active")
