@@ -8,7 +8,7 @@ from ha.replica import Replica
 from ha.sizes import OVERHEAD
 from ha.snapshot_end import Ending
 from ha.wire import ForwardOutcomes, ForwardTx, SnapshotEnd, encode
-from txobserver.events import TxOpen
+from txobserver.events import GenerationStart, TxOpen
 from txobserver.outcomes import Kind, Remembered
 from txobserver.store import MemoryBase
 
@@ -49,3 +49,13 @@ def test_a_transaction_that_was_opened_behind_the_cut_is_no_part_of_it() -> None
     assert [(part.tx, len(part.events)) for part in parts if isinstance(part, ForwardTx)] == [(1, 1)]
     end = parts[-1]
     assert isinstance(end, SnapshotEnd) and end.position == (1, 1) and end.transactions == [(1, 1)]
+
+
+def test_a_generation_that_began_behind_the_cut_is_not_in_its_history() -> None:
+    """P12: the stream brings it too. A history that told of it would claim a lineage that the snapshot has not."""
+    replica = replica_with()
+    replica.append(1, GenerationStart(1, "a", []))
+    replica.apply(1)
+    replica.append(2, GenerationStart(2, "a", []))
+    *_, end = [part for part, _ in Ending(replica, 2, 7, LIMIT).parts()]
+    assert isinstance(end, SnapshotEnd) and (end.position, end.history) == ((1, 1), [(1, 1)])
