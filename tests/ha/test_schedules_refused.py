@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from ha.coordination import CasConflict, MemoryCoordination, Record, first_record
+from ha.record_gate import RecordGate
+from ha.replica import Replica
 from ha.wire import ResyncBegin, decode
 from tests.ha.steps import backups_of, declared, publish, survivors_agree
 from tests.ha.test_schedules_joiner import force_resync
 from tests.ha.test_schedules_record import promote, published, ready, two
-from txobserver.ids import Member
+from txobserver.effects import Effect
+from txobserver.ids import Member, Position
+from txobserver.store import MemoryBase, Meta
 
 
 def test_a_node_that_refuses_a_record_does_not_change_it() -> None:
@@ -125,3 +131,57 @@ def test_a_record_changes_only_as_records_change() -> None:
             store.compare_and_set(7, refused)
     assert store.record is there
     store.compare_and_set(7, replace(there, generation=5, primary=b))
+
+
+MINE = Record("test", 20, 3, Member("a", "a1"), (Member("a", "a1"),), cluster_id="mine")
+
+
+@pytest.mark.parametrize("known", [None, replace(MINE, version=15, generation=2)], ids=["first", "later"])
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"cluster_id": ""}, "another cluster"),
+        ({"cluster_id": "other"}, "another cluster"),
+        ({"generation": 2}, "has seen generation 3"),
+        ({}, None),
+    ],
+    ids=["of before identities", "another identity", "lower generation", "the right one"],
+)
+def test_which_records_a_node_goes_by(change: dict[str, Any], why: str | None, known: Record | None) -> None:
+    """Whether it is the first that it reads or has gone by another before."""
+    said: list[Effect] = []
+    gate = RecordGate("mine", Replica(MemoryBase(), Meta(Position(3, 9), [Position(3, 1)]), {}), said.append)
+    assert gate.admits(replace(MINE, **change), known) is (why is None)
+    assert (why or "") in (gate.refused or "") and len(said) == (why is not None)
+
+
+@pytest.mark.parametrize("change", [{"cluster_id": "another"}, {"generation": 0}], ids=["another cluster", "older"])
+def test_a_refused_record_that_a_compare_and_set_finds_is_not_gone_by(change: dict[str, Any]) -> None:
+    """It takes the record's place between the reading and a candidate's compare-and-set."""
+    cluster = declared("q", size=2)
+    (b,) = backups_of(cluster)
+    cluster.kill(cluster.primary.name)
+    cluster.cas_held.add(b.name)
+    cluster.run(lambda: bool(cluster.cas))
+    record = cluster.coordination.record
+    assert record is not None
+    ((_, asked),) = cluster.cas
+    cluster.cas.clear()
+    foreign = replace(record, version=record.version + 9, primary=Member("x", "x1"), **change)
+    b.report(lambda: b.core.on_conflict(asked, foreign))
+    assert b.core.waits_for_operator and b.core.record == record
+    assert b.core.backup is None or b.core.backup.primary != "x"
+
+
+@pytest.mark.parametrize("change", [{"cluster_id": "another"}, {"generation": 0}], ids=["another cluster", "older"])
+def test_who_refuses_a_record_does_not_write_over_it(change: dict[str, Any]) -> None:
+    """The version that a candidate knows stands still, since another record has taken its place: it waits."""
+    cluster = declared("q", size=2)
+    (b,) = backups_of(cluster)
+    cluster.kill(cluster.primary.name)
+    cluster.turn()
+    assert b.core.record is not None
+    foreign = replace(b.core.record, primary=Member("x", "x1"), ready=(Member("x", "x1"),), **change)
+    cluster.coordination.record = foreign
+    cluster.pause(5)
+    assert b.core.waits_for_operator and cluster.coordination.record is foreign

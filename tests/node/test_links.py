@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from broker_plugin.node import links as links_module
 from broker_plugin.node.links import FIRST_DELAY, LAST_DELAY, Links, PeerAddress, PeerProtocol, framed
@@ -190,3 +191,21 @@ async def test_what_comes_on_a_connection_that_was_closed_is_not_taken(monkeypat
     protocol.data_received(framed(THEIRS) + framed(Commit(1, 1, 1)))
     assert ours.got == [] and protocol.peer is None
     await ours.links.stop()
+
+
+@pytest.mark.parametrize(("cluster_id", "greeted"), [("mine", ["b"]), ("other", []), ("", [])])
+def test_a_peer_of_a_cluster_that_was_founded_apart_is_refused(cluster_id: str, greeted: list[str]) -> None:
+    """Also one that does not say which cluster it is of."""
+    found: list[str] = []
+    protocol = PeerProtocol(
+        StrictGuard(),
+        replace(OURS, cluster_id="mine"),
+        ["b"],
+        lambda protocol, hello: found.append(hello.node),
+        lambda peer, message: None,
+        lambda protocol: None,
+    )
+    transport: Any = Transport(protocol)
+    protocol.connection_made(transport)
+    protocol.data_received(framed(replace(THEIRS, cluster_id=cluster_id)))
+    assert found == greeted and transport.aborted is not bool(greeted)
