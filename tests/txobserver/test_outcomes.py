@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.examples import examples
 from tests.operations import lines_of
-from txobserver.outcomes import Kind, Outcome, Outcomes, OutcomesMeta, Remembered, name_of
+from txobserver.outcomes import Kind, Outcome, Outcomes, OutcomesMeta, Remembered, name_of, remembered_of
 from txobserver.xid import Global, Xid
 
 KEPT, KEPT_SECONDS = 3, 10.0
@@ -191,3 +191,26 @@ class TestClockJumpForgetsOutcomes:
         self.decided(outcomes, 1, stamp)
         encoded = msgspec.json.encode((outcomes.meta, outcomes.all()))
         assert msgspec.json.decode(encoded, type=tuple[OutcomesMeta, list[Remembered]])[0] == outcomes.meta
+
+
+def test_the_oldest_is_forgotten_first_in_whatever_order_a_store_gives_them_back() -> None:
+    """P6, P7: a store gives them back in the order of keys; a node that started from it forgets what others do."""
+    ran, xids = Outcomes(OutcomesMeta(), ()), [Xid(1, name, b"") for name in (b"c", b"b", b"a")]
+    for sequence, xid in enumerate(xids, 1):
+        ran.remember(remembered_of(xid, True, False, sequence, 1000 * sequence))
+    started = Outcomes(ran.meta, sorted(ran.all(), key=lambda each: each.key))
+    for each in (ran, started):
+        each.keep(3, 86_400.0)
+        each.remember(remembered_of(Xid(1, b"d", b""), True, False, 4, 4000))
+        assert each.of(xids[0]) is Outcome.EXPIRED and each.of(xids[2]) is Outcome.COMMITTED
+    assert started.meta == ran.meta
+
+
+def test_what_a_snapshot_brought_is_written_once() -> None:
+    """A checkpoint after it holds what has changed since."""
+    outcomes = Outcomes(OutcomesMeta(), ())
+    outcomes.remember(remembered_of(b"t", True, False, 1, 1000))
+    outcomes.replace(outcomes.meta, outcomes.all())
+    changes, anew = outcomes.take_changes()
+    assert anew and len(changes) == 1
+    assert outcomes.take_changes() == ({}, False)

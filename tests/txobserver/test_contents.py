@@ -1,0 +1,21 @@
+"""The contents of queues while a checkpoint of what was there before is being written."""
+
+from __future__ import annotations
+
+from txobserver.contents import Contents
+from txobserver.events import Message
+from txobserver.store import MemoryBase, Meta
+
+
+def test_a_purge_while_a_checkpoint_is_written_shows_nothing_of_before() -> None:
+    """Neither while it is written nor afterwards; what was spared stays."""
+    contents = Contents(MemoryBase(), Meta())
+    contents.add_queue(1)
+    for number in (1, 2, 3):
+        contents.insert(1, number, number, Message("", "q", b"", b"m"))
+    contents.freeze()
+    assert contents.purge(1, 3, [2]) == 2
+    assert contents.get(1, 1) is None and contents.get(1, 2) is not None
+    assert contents.ids(1) == contents.ids_page(1, -1, 10) == [(2, 2)]
+    contents.thaw()
+    assert contents.ids(1) == contents.ids_page(1, -1, 10) == [(2, 2)]
