@@ -56,7 +56,7 @@ class NodeCore:
         self.replica = replica
         self.primary: Primary | None = None
         self.backups: Backups | None = None
-        self.keeper: RecordKeeper | None = None
+        self.keeper: RecordKeeper | None = None  # these three come and go together
         self.backup: Backup | None = None
         self.linked: set[str] = set()
         self.failed: str | None = None
@@ -85,7 +85,7 @@ class NodeCore:
 
     def overslept(self, now: float) -> bool:
         """Whether this node is primary still, and its lease may be another's by now."""
-        return self.primary is not None and self.keeper is not None and not self.failed and self.keeper.expired(now)
+        return self.keeper is not None and not self.failed and self.keeper.expired(now)
 
     def set_clock(self, now: float, wall_ms: int) -> None:
         """The time, to be told before ``on_stored``: a renewal that was made in time counts, however late one hears."""
@@ -249,7 +249,7 @@ class NodeCore:
             self._emit(Send(node, wire.ProbeReply(generation, message.round, self._member, tail)))
         elif isinstance(message, wire.ProbeReply):
             self._candidate.reply(message)
-        elif self.primary and self.backups:
+        elif self.primary:
             self._to_primary(node, message)
         elif self.backup and (node, generation) == (self.backup.primary, self.backup.generation):
             self._to_backup(self.backup, message)
