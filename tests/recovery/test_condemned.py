@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,6 +45,17 @@ def test_what_was_found_while_it_was_served_is_refused_at_the_next_start(read: s
         check(tmp_path)
     with pytest.raises(StoreDamaged, match="let the node rejoin with a new store"):
         check(tmp_path)
+
+
+def test_an_entry_too_short_for_an_id_is_found_by_whoever_reads_ids_and_is_not_served_again(tmp_path: Path) -> None:
+    LmdbState(tmp_path).close()
+    with lmdb.open(str(tmp_path), max_dbs=4) as env, env.begin(write=True) as txn:
+        txn.put(struct.pack(">IQ", 1, 5), b"short", db=env.open_db(b"entries", txn=txn))
+    state = LmdbState(tmp_path)
+    with pytest.raises(StoreDamaged):
+        state.ids_page(1, -1, 10)
+    state.close()
+    assert (tmp_path / NAME).exists()
 
 
 def test_whoever_only_reads_writes_no_mark(tmp_path: Path) -> None:

@@ -39,6 +39,14 @@ def test_parts_that_none_has(format_id: int, gtrid: bytes, bqual: bytes) -> None
         checked_xid(format_id, gtrid, bqual)
 
 
+@pytest.mark.parametrize(
+    ("format_id", "gtrid", "bqual"),
+    [(0, b"g", b""), (MAX_FORMAT, b"g", b""), (0, bytes(64), b""), (0, b"g", bytes(64))],
+)
+def test_the_least_and_the_most_that_one_has(format_id: int, gtrid: bytes, bqual: bytes) -> None:
+    assert checked_xid(format_id, gtrid, bqual) == (format_id, gtrid, bqual)
+
+
 @pytest.mark.parametrize("text", ["", "1:g", "1:g:b:x", "x:g:b", "-1:g:b", ":g:b", "²:g:b"])
 def test_text_that_is_none(text: str) -> None:
     with pytest.raises(ValueError, match="format:gtrid:bqual"):
