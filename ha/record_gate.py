@@ -46,7 +46,7 @@ def _objection(record: Record, cluster_id: str, seen: int) -> str | None:
     if record.cluster_id != cluster_id:
         return (
             f"the coordination record is of another cluster that is also called {record.cluster}: "
-            "point this node to its own record, or discard its store with `txha discard`"
+            "point this node to its own record, or stop all nodes and ask `txha recover`"
         )
     if record.generation < seen:
         return (

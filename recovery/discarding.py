@@ -56,6 +56,7 @@ def look(directory: Path, cluster: str, node: str, coordination: Coordination) -
     if surveyed.facts.condition is Condition.FOREIGN:
         raise StoreError(f"{directory}: {surveyed.facts.why}")
     record = _record(coordination, cluster, node)
+    _refuse_stranger(record, surveyed.facts, directory)
     listed = _listed(record, surveyed.facts, node)
     return GivenUp(
         store=surveyed.facts,
@@ -105,6 +106,17 @@ def _leave(cluster: str, store: Store, coordination: Coordination) -> None:
         f"the coordination record changes all the time, so {store.node} cannot be taken out of the ready set: "
         "run `txha discard` again"
     )
+
+
+def _refuse_stranger(record: Record, store: Store, directory: Path) -> None:
+    """Raises StoreError for a store that another cluster than the record's may need, of the same name."""
+    if store.condition is not Condition.EMPTY and store.cluster_id and store.cluster_id != record.cluster_id:
+        raise StoreError(
+            f"{store.node}'s store belongs to the cluster of identity {store.cluster_id}, and the record to that of "
+            f"{record.cluster_id or 'none'}, whose nodes may have nothing of it: name the right `coordination`; if the "
+            "record was founded over a lost one, stop all nodes, move its file away and let `txha recover` write a new "
+            f"one; if the store shall be given up all the same, move {directory} away"
+        )
 
 
 def _listed(record: Record, store: Store, node: str) -> frozenset[Member]:

@@ -84,8 +84,9 @@ def check_identity(directory: Path, cluster: str, node: str, cluster_id: str = "
         )
     if identity is not None and cluster_id and identity.cluster_id not in ("", cluster_id):
         raise StoreError(
-            f"{directory} belongs to another cluster that is also called {cluster}: the coordination record is not the "
-            "one that it was made for; name the right `coordination`, or give this store up with `txha discard`"
+            f"{directory} belongs to another cluster that is also called {cluster} (identity {identity.cluster_id}; "
+            f"the coordination record has {cluster_id}): name the right `coordination`, or ask `txha recover` if that "
+            "record was founded over a lost one"
         )
     return identity
 

@@ -63,16 +63,16 @@ def _agreed(config: NodeConfig, identity: Identity | None, found: str | None) ->
         raise ConfigError(_no_record(config))
     if identity is None or identity.cluster_id == found:
         return found
-    if holds_nothing(config.dir):
-        # Left by a founding that came too late, or by a cluster that was given up: there is nothing to lose.
+    if holds_nothing(config.dir) and found:
+        if identity.cluster_id:  # it may be the founder, which its own record needs, with the wrong record for once
+            raise ConfigError(_empty_of_another(config, identity, found))
         make_empty(config.dir, config.cluster, config.name, found)
     elif not found:
         raise ConfigError(_older_record(config))
     elif not identity.cluster_id and not may_take(identity, found):
         raise ConfigError(
             f"{config.dir} is older than the cluster in {config.coordination}, which was founded anew under the same "
-            "name: name the right `coordination`, write its record with `txha recover` if it was lost, or give this "
-            "store up with `txha discard`"
+            "name: name the right `coordination`, or write its record with `txha recover` if it was lost"
         )
     return found  # of another cluster: the store refuses it
 
@@ -86,6 +86,14 @@ def _no_record(config: NodeConfig) -> str:
             "if it was founded before and the record was lost, write a new one with `txha recover`"
         )
     return f"{where}, but {config.dir} holds data: write a new record with `txha recover`"
+
+
+def _empty_of_another(config: NodeConfig, identity: Identity, found: str) -> str:
+    return (
+        f"{config.dir} is an empty store of another cluster that is also called {config.cluster} (identity "
+        f"{identity.cluster_id}; the record in {config.coordination} has {found}): name the right `coordination`, or "
+        "give this store up with `txha discard`"
+    )
 
 
 def _older_record(config: NodeConfig) -> str:

@@ -46,6 +46,8 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[Position, ...] = ()
     complete: bool = True
     cluster_id: str = ""
+    has_data: bool = False
+    """Of a store of another cluster: whether anything was ever written to it"""
 
     def holds(self, position: Position) -> bool:
         """Whether this event is in what the store leads to.

@@ -11,7 +11,7 @@ import msgspec
 from ha.coordination import Record
 from recovery.planner.branches import Outcome, Verdict, verdicts
 from recovery.planner.choice import Choice, choose, record_for, told
-from recovery.planner.facts import Condition, Contents, Evidence, Loss, RecordState, Site, Told, Unnamed
+from recovery.planner.facts import Condition, Contents, Evidence, Loss, RecordState, Site, Store, Told, Unnamed
 from txobserver.ids import Position
 
 
@@ -51,6 +51,9 @@ class WriteRecord(msgspec.Struct, frozen=True, tag=True):
     expected: int
     record: Record
 
+
+_HOLDS_NOTHING = (Condition.EMPTY, Condition.MISSING, Condition.FOREIGN)
+"""Nothing of the cluster that the record names"""
 
 Action = SetAside | SetRecordAside | WriteRecord
 
@@ -156,16 +159,39 @@ def _never_started(site: Site) -> bool:
     return nothing and all(store.condition is Condition.EMPTY for store in site.stores)
 
 
+def _founded_over(site: Site) -> list[str]:
+    """The nodes whose stores hold data of a cluster over whose lost record this one was founded; none if it was not."""
+    if site.record is None or any(store.condition not in _HOLDS_NOTHING for store in site.stores):
+        return []
+    return [store.node for store in site.stores if store.has_data]
+
+
+def _way_out(store: Store) -> str:
+    """For a store of another cluster."""
+    if not store.cluster_id:
+        return ", move it away"
+    if not store.has_data:
+        return "; it holds nothing: give it up with `txha discard`"
+    return "; if the record was founded over a lost one, move the record away and give the directories of this identity"
+
+
 def _doubts(site: Site, choice: Choice, evidence: Evidence) -> tuple[str, ...]:
     found = []
-    if choice.chosen is None and not _never_started(site):
+    if over := _founded_over(site):
+        assert site.record is not None
+        found.append(
+            f"the coordination record, of identity {site.record.cluster_id}, was founded over a lost one: no store of "
+            f"its cluster holds anything, and another one of the same name has data in {', '.join(over)}; stop all "
+            "nodes, move the coordination file away, and run `txha recover` again: it writes a new record from them"
+        )
+    elif choice.chosen is None and not _never_started(site):
         found.append(
             "there is no store to go on with: restore one from a backup, or make one from an archive (txha rebuild)"
         )
     found += [
-        f"{store.node}: {store.why}; this is not touched, move it away"
+        f"{store.node}: {store.why}; this is not touched{_way_out(store)}"
         for store in site.stores
-        if store.condition is Condition.FOREIGN
+        if store.condition is Condition.FOREIGN and store.node not in over
     ]
     found += [log.fault for log in evidence.logs if log.fault]
     found += [f"{database.address}: {database.fault}" for database in evidence.databases if database.fault]

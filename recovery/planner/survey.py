@@ -52,8 +52,14 @@ def survey(node: str, directory: Path, cluster: str, cluster_id: str = "") -> Su
             why = f"it belongs to node {whose.node} of cluster {whose.cluster}"
             return _nothing(node, directory, Condition.FOREIGN, why)
         elif identity is not None and cluster_id and identity.cluster_id not in ("", cluster_id):
-            why = f"it belongs to another cluster that is also called {cluster}"
-            return _nothing(node, directory, Condition.FOREIGN, why)
+            held = _read(node, directory, identity.member, "")
+            ours = f"(identity {identity.cluster_id}, not {cluster_id})"
+            why = f"it belongs to another cluster that is also called {cluster} {ours}"
+            has_data = held.facts.condition is not Condition.EMPTY
+            facts = Store(
+                node=node, condition=Condition.FOREIGN, why=why, cluster_id=identity.cluster_id, has_data=has_data
+            )
+            return Surveyed(facts, directory)
         if identity is None and not fault:
             fault = f"{directory / 'identity.json'} is gone"
         member = Member(whose.node, whose.incarnation) if whose is not None else None

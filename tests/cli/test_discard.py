@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -16,9 +17,10 @@ from ha.coordination import CoordinationError, MemoryCoordination, Record
 from recovery.aside import PARTS
 from recovery.discarding import discard as set_store_aside
 from recovery.discarding import look
-from recovery.founding import holds_nothing
+from recovery.founding import holds_nothing, make_empty
 from recovery.identity import lock_directory, read_identity
 from tests.cli.test_commands import TXHA, refused
+from tests.cli.test_recover import has_identity
 from tests.recovery.helpers import Posts, open_store
 from tests.recovery.planner.stores import beginning, make_store, transaction
 from txobserver.ids import Member
@@ -108,6 +110,25 @@ def test_it_is_refused_where_the_store_may_be_needed(config: Path) -> None:
     assert files(config.parent / "b") == before
     assert "in which the stores of a are left: keep those" in discard(config).stderr
     assert discard(config, "--yes").returncode == 0
+
+
+def test_wrong_founding_leads_to_discard(config: Path) -> None:
+    """The record was founded over a lost one: the stores of the lost cluster are what there is of it."""
+    node = config.parent / "b"
+    has_identity(config.parent, "b", "1" * 32)
+    before = files(node)
+    said = refused("discard", "--config", str(config), "--yes")
+    assert f"identity {'1' * 32}, and the record to that of none" in said, "a copy of the record from before"
+    (config.parent / "r").unlink()
+    store = SqliteCoordination(config.parent / "r", "cluster", create=True)
+    store.compare_and_set(0, Record("cluster", 1, 0, None, (A,), True, cluster_id="2" * 32))
+    store.close()
+    said = refused("discard", "--config", str(config), "--yes")
+    assert f"identity {'1' * 32}, and the record to that of {'2' * 32}" in said
+    assert "move its file away and let `txha recover` write a new one" in said and files(node) == before
+    shutil.rmtree(node)
+    make_empty(node, "cluster", "b", "1" * 32)
+    assert discard(config, "--yes").returncode == 0, "one that holds nothing can be given up"
 
 
 def test_a_damaged_store_can_be_given_up(config: Path) -> None:

@@ -15,6 +15,7 @@ from broker_plugin.cli.crashed import Given
 from broker_plugin.cli.recovering import Accepted, run
 from broker_plugin.node.sqlite_coordination import SqliteCoordination
 from ha.coordination import Record
+from recovery.founding import found
 from recovery.identity import adopt, read_identity
 from tests.recovery.planner.stores import beginning, make_store
 from txobserver.events import GenerationStart
@@ -215,6 +216,29 @@ def test_stores_of_clusters_that_were_founded_apart_do_not_mix(
     status, found = recover(directory, capsys)
     assert (status, found["promote"]) == (1, "a")
     assert {store["node"]: store["condition"] for store in found["stores"]} == {"a": "whole", "b": "foreign"}
+
+
+def test_recover_says_that_the_record_was_founded_over_a_lost_one(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """``wrong_founding_leads_to_discard``: the way out leads to the stores that there are."""
+    (directory / "new").mkdir()
+    store = SqliteCoordination(directory / "coordination.sqlite", "cluster", create=True)
+    record = found(directory / "new" / "b", "cluster", "b", store)
+    store.close()
+    (directory / "b").rename(directory / "lost")
+    (directory / "new" / "b").rename(directory / "b")
+    status, said = recover(directory, capsys, apply=False)
+    assert status == 1 and said["promote"] is None
+    (doubt,) = said["doubts"]
+    assert f"of identity {record.cluster_id}, was founded over a lost one" in doubt and "has data in a;" in doubt
+    assert "move the coordination file away, and run `txha recover` again" in doubt
+    (directory / "coordination.sqlite").rename(directory / "aside")
+    status, said = recover(directory, capsys, "b")
+    written = record_in(directory)
+    assert said["promote"] == "a" and written is not None and (written.cluster_id, written.ready) == (ID, (A,))
+    _, said = recover(directory, capsys, apply=False)
+    assert said["doubts"] == [doubt for doubt in said["doubts"] if "give it up with `txha discard`" in doubt] != []
 
 
 def test_a_store_that_comes_back_later_finds_a_generation_above_its_own(

@@ -97,10 +97,22 @@ async def test_a_store_of_another_cluster_of_the_same_name_is_refused(tmp_path: 
         open_store(tmp_path / NODE, Posts(), cluster_id=str(found_there))
 
 
-async def test_an_empty_store_of_another_cluster_becomes_a_new_member(tmp_path: Path) -> None:
-    """It lost the race to found the cluster: there is nothing to lose."""
+async def test_a_founder_that_is_started_once_with_a_wrong_record_stays_what_it_is(tmp_path: Path) -> None:
+    """``founder_started_once_with_a_wrong_record``: its own record names this very member."""
+    (tmp_path / "other").mkdir()
+    own = founded(tmp_path / "other", NODE)
+    (tmp_path / "other" / NODE).rename(tmp_path / NODE)
     record = founded(tmp_path)
-    before = make_empty(tmp_path / NODE, "cluster", NODE, ANOTHER)
+    said = await refusal(tmp_path)
+    assert own.cluster_id in said and record.cluster_id in said
+    assert "name the right `coordination`, or give this store up with `txha discard`" in said
+    after = read_identity(tmp_path / NODE)
+    assert after is not None and after.cluster_id == own.cluster_id and after.member == own.ready[0]
+
+
+async def test_an_empty_store_of_before_becomes_a_new_member(tmp_path: Path) -> None:
+    record = founded(tmp_path)
+    before = make_empty(tmp_path / NODE, "cluster", NODE, "")
     assert await identity(tmp_path) == record.cluster_id
     after = read_identity(tmp_path / NODE)
     assert after is not None and after.cluster_id == record.cluster_id and after.member != before.member
