@@ -179,3 +179,14 @@ def test_only_a_refusal_of_what_was_asked_last_ends_it() -> None:
     assert not core.backup.attached and core.state == "joining"
     core.on_message("a", Refused(core.generation, 0, "nothing has been asked"))
     assert sum("refused:" in str(effect) for effect in core.take_effects()) == 1
+
+
+def test_attachments_are_numbered_upwards_from_where_the_process_begins() -> None:
+    """Also from 0 on: a negative number cannot be sent."""
+    cluster = declared("q", size=2)
+    name = backups_of(cluster)[0].name
+    cluster.kill(name)
+    cluster.starts = -1
+    joiner = cluster.start(name)
+    cluster.settled()
+    assert joiner.core.backup is not None and 0 < joiner.core.backup.session < 1000
