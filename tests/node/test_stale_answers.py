@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,12 +39,12 @@ class NeverClosed(MemoryCoordination):
 
 
 class ServedByShell(Served):
-    """One node as the process wires it, but for its clock. ``slept`` seconds are added to that."""
+    """One node as the process wires it, but for its clock, which goes on by hand only: no stall of ours is a sleep."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(AmqpSettings(port=0))
         self.directory = directory
-        self.slept = 0.0
+        self.now = 1000.0
         self.stopped: list[str] = []
 
     async def _start(self) -> None:
@@ -73,7 +72,7 @@ class ServedByShell(Served):
             [],
             RecordThread(self.coordination, self.guard),
             self.stopped.append,
-            clocks=Clocks(now=lambda: time.monotonic() + self.slept),
+            clocks=Clocks(now=lambda: self.now),
         )
         shell = self.parts.shell
         self.server = amqp_server(self.parts, self.guard, self.broker, self.settings)
@@ -81,7 +80,6 @@ class ServedByShell(Served):
             self.guard,
             self.directory,
             BranchAdmin(self.parts.core, self.broker, shell).handlers,
-
         )
         shell.start()
         await self._until(lambda: self.broker.active)
@@ -95,7 +93,7 @@ class ServedByShell(Served):
 
     def sleep(self) -> None:
         """The process is stopped, and goes on when its lease is another's."""
-        self.slept += 60.0
+        self.now += 60.0
 
     def administer(self, command: str, **arguments: Any) -> dict[str, Any]:
         line = json.dumps({"token": self.admin._token, "command": command, "arguments": arguments}).encode()
@@ -198,7 +196,7 @@ def test_who_was_stopped_for_less_goes_on(node: ServedByShell, client: DtxChanne
 
     def hiccup() -> None:
         protocol.data_received(frame.marshal(Basic.Get(queue="q"), client.number))
-        node.slept += 0.1
+        node.now += 0.1
 
     node.call(hiccup)
     assert isinstance(client.answer(), Basic.GetOk)
