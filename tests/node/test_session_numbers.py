@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from broker_plugin.node import main as main_module
+from broker_plugin.node import wiring
 from broker_plugin.node.config import parse_config
 from broker_plugin.node.main import Node
 from ha.wire import Commit, decode, encode
@@ -22,11 +23,11 @@ class Wired(Exception):
 
 
 async def first_session(directory: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """What a node's core would be given when the node starts."""
+    """What a node's core is given when the node starts."""
     found: list[int] = []
 
-    def wire(*parts: Any, first_session: int = 0) -> None:
-        found.append(first_session)
+    def wire(*parts: Any, **more: Any) -> None:
+        found.append(wiring.wire(*parts, **more).core._sessions)
         raise Wired
 
     monkeypatch.setattr(main_module, "wire", wire)

@@ -82,21 +82,27 @@ class Store:
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Done]] = []
+        self.given: list[Any] = []
         self.error: Exception | None = None
 
     def append(self, frame: Any, done: Done) -> None:
         self.asked.append(("append", done))
+        self.given.append(frame)
 
     def truncate(self, last: int, tail: Position, done: Done) -> None:
         self.asked.append(("truncate", done))
+        self.given.append((last, tail))
 
     def reset(self, before: Position, done: Done) -> None:
         self.asked.append(("reset", done))
+        self.given.append(before)
 
     def checkpoint(self, checkpoint: Checkpoint, done: Done) -> None:
         self.asked.append(("checkpoint", done))
+        self.given.append(checkpoint)
 
     def read(self, first: int, max_bytes: int) -> list[Any]:
+        self.given.append((first, max_bytes))
         if self.error is not None:
             raise self.error
         return [FRAME]
@@ -159,6 +165,23 @@ async def test_nothing_is_acknowledged_before_it_is_durable(effect: Effect, aske
     assert rig.core.told == ([told] if told else [])
 
 
+GIVEN: list[tuple[Effect, Any]] = [
+    (Persist(FRAME), FRAME),
+    (Truncate(5, ACK), (5, Position(3, 5))),
+    (WriteCheckpoint(CHECKPOINT), CHECKPOINT),
+    (ResetLog(6, (Position(1, 1), Position(3, 4))), Position(3, 5)),
+    (ResetLog(1, ()), Position(0, 0)),
+]
+
+
+@pytest.mark.parametrize(("effect", "given"), GIVEN, ids=lambda each: type(each).__name__)
+async def test_what_the_store_is_given_is_what_the_core_asked_for(effect: Effect, given: Any) -> None:
+    """A log that begins anew goes on from the position before its first event, in the generation of its history."""
+    rig = Rig(strict_guard())
+    await rig.carry_out(effect)
+    assert rig.store.given == [given]
+
+
 @pytest.mark.parametrize("error", [StoreFull("no space is left"), StoreDamaged("it is damaged"), StoreError("gone")])
 @pytest.mark.parametrize("effect", [*(effect for effect, _, _ in WRITES), ResetLog(6, ())])
 async def test_what_failed_is_never_acknowledged_and_the_core_is_told(effect: Effect, error: StoreError) -> None:
@@ -201,6 +224,7 @@ async def test_what_a_lagging_backup_is_read(error: Exception | None, frames: An
     while not rig.core.told and not rig.broken:
         await asyncio.sleep(0.001)
     assert (rig.core.told, rig.broken) == ([] if frames is None else [("a", 7, frames)], broken)
+    assert rig.store.given == [(5, 1000)]
 
 
 async def test_a_store_error_in_the_middle_of_a_turn_is_told_to_the_core() -> None:
