@@ -195,3 +195,20 @@ async def test_a_task_that_is_cancelled_before_it_begins_leaves_nothing_behind()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not heard.guard.broken
+
+
+CALLBACKS = [name for name in dir(asyncio.Protocol) if not name.startswith("_")]
+
+
+@pytest.mark.parametrize("name", CALLBACKS)
+def test_every_callback_of_a_protocol_is_guarded(name: str) -> None:
+    """All that asyncio has, not those that somebody thought of."""
+
+    def fails(self: object, *arguments: object) -> None:
+        raise KeyError("a bug")
+
+    ended: list[str] = []
+    protocol: Any = type("Fails", (GuardedProtocol,), {name: fails})()
+    protocol.guard = Guard(ended.append, ended.append)
+    getattr(protocol, name)()
+    assert len(ended) == 1 and protocol.guard.broken

@@ -278,3 +278,33 @@ def test_the_process_that_a_node_asks_confirms_what_it_finds(tmp_path: Path) -> 
         "store = CoordinationProcess(Path(sys.argv[1]), 'c'); store.read(); os.write(1, b'REPORTED'); store.close()\n",
     )
     assert steps[steps.index("written") :] == DURABLY
+
+
+@pytest.mark.parametrize("when", ["before", "behind"])
+def test_a_file_that_is_replaced_while_it_is_opened_is_not_gone_by(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others read the one that has the name now."""
+    for name, generation in (("r", 1), ("other", 2)):
+        founding = SqliteCoordination(tmp_path / name, "c", create=True)
+        founding.compare_and_set(0, record(generation))
+        founding.close()
+    store = SqliteCoordination(tmp_path / "r", "c")
+    connect = store._connect
+
+    def replaced(mode: str) -> sqlite3.Connection:
+        if when == "before":
+            (tmp_path / "other").rename(tmp_path / "r")
+        connection = connect(mode)
+        connection.execute("SELECT * FROM record").fetchone()
+        if when == "behind":
+            (tmp_path / "other").rename(tmp_path / "r")
+        return connection
+
+    monkeypatch.setattr(store, "_connect", replaced)
+    with pytest.raises(CoordinationError, match="replaced"):
+        store.read()
+    monkeypatch.undo()
+    found = store.read()
+    assert found is not None and found.generation == 2
+    store.close()
