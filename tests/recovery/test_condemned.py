@@ -67,6 +67,15 @@ def test_whoever_only_reads_writes_no_mark(tmp_path: Path) -> None:
     assert not (tmp_path / NAME).exists()
 
 
+def test_a_mark_without_a_reason_is_one(tmp_path: Path) -> None:
+    """The process or the machine ended while it was written."""
+    LmdbState(tmp_path).close()
+    check(tmp_path)
+    (tmp_path / NAME).touch()
+    with pytest.raises(StoreDamaged, match="damage, found while it was served"):
+        check(tmp_path)
+
+
 def test_trouble_that_is_no_damage_leaves_no_mark(tmp_path: Path) -> None:
     """No memory, no slot for a reader: the node ends, and may start again."""
     with_a_flipped_bit(tmp_path)
