@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 SEEDS = 200
 
 
+@pytest.mark.timeout(900)
 def test_seeds_hold(tmp_path: Path) -> None:
     """Some hundred seeds break no promise, and are not idle; every kind of fault is among them."""
     file = tmp_path / "done"
@@ -44,12 +45,14 @@ def test_a_seed_is_the_same_to_the_letter_every_time() -> None:
     assert first == second and "every promise held" in first and "commits worker" in first
 
 
+@pytest.mark.timeout(900)
 def test_no_seed_depends_on_how_strings_are_hashed() -> None:
     """Seed 30013 once did: connections were closed in the order of a set."""
     first, second = (simulate(hash_seed, "run", "--each", "--seeds", "20", "--first", "30000") for hash_seed in "12")
     assert first == second and "30013" in first
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("fault", [each for each in SEEDED if not each.rare], ids=lambda each: each.name)
 def test_a_seeded_fault_is_found(fault: Seeded) -> None:
     """By the checker that it was meant for. The rare ones take longer: ``python -m tests.simulation seeded``."""
@@ -57,6 +60,7 @@ def test_a_seeded_fault_is_found(fault: Seeded) -> None:
     assert found is not None and found.promise in fault.promises
 
 
+@pytest.mark.timeout(900)
 def test_what_fails_is_shrunk_to_what_it_takes() -> None:
     fault = next(each for each in SEEDED if each.name == "resync_while_in_ready_set")
     found = find(fault, seeds=300)
