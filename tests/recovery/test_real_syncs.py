@@ -138,6 +138,21 @@ def test_a_checkpoint_is_on_the_disk_before_it_is_reported(tmp_path: Path) -> No
     }
 
 
+CONDEMN = """
+from recovery.condemned import condemn
+say("FOUND")
+condemn(where / "state", "a checksum does not match")
+say("CONDEMNED")
+"""
+
+
+def test_the_mark_of_damage_is_on_the_disk_before_the_node_ends(tmp_path: Path) -> None:
+    """Else a power cut lets it serve the damaged state again."""
+    steps = steps_of(tmp_path / "n", OPEN + CONDEMN)
+    marked = steps[steps.index("FOUND") : steps.index("CONDEMNED")]
+    before(marked, "create state/damaged", "write state/damaged", "fsync state/damaged", "fsync state")
+
+
 ARCHIVE = """
 from recovery.pipeline.archive.lake import Lake, Manifest
 lake = Lake(where)
