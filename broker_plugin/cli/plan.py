@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
+import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from broker_plugin.cli.layout import (
     read_cluster,
     write_cluster,
 )
-from broker_plugin.node.config import parse_config, parse_settings
+from broker_plugin.node.config import NodeConfig, parse_config, parse_settings
 from recovery.identity import check_identity, lock_directory
 from txobserver.store import StoreDamaged
 
@@ -89,14 +91,15 @@ def plan_cluster(
     entries = [NodeEntry(name, None, port, directory / name) for name, port in zip(names, ports, strict=True)]
     peer_ports = free_ports(count, set(ports))
     texts = [_node_text(directory, identifier, entries, peer_ports, index, wiring) for index in range(count)]
+    whole = []
     for entry, text, peer_port in zip(entries, texts, peer_ports, strict=True):
-        _check(entry, text, peer_port, settings)
+        whole.append(_with_settings(text, _checked(entry, text, peer_port, settings), settings))
         if found is not None:
             _check_store(entry, identifier)
     if found is None:
         _make_directory(directory)
         lock_directory(directory)
-    return Plan(directory, identifier, entries, texts, found is not None)
+    return Plan(directory, identifier, entries, whole, found is not None)
 
 
 def _existing(directory: Path) -> list[NodeEntry] | None:
@@ -156,11 +159,44 @@ def _node_text(
     return "\n".join(sections)
 
 
-def _section(heading: str, **values: str | int) -> str:
-    """A part of a TOML file. TOML writes strings as JSON does."""
+def _section(heading: str, **values: Any) -> str:
+    """A part of a TOML file. TOML writes strings and numbers as JSON does, and may quote any key so."""
     lines = [heading] if heading else []
-    lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
+    lines += [f"{_key(key)} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
     return "\n".join(lines) + "\n"
+
+
+def _key(name: str) -> str:
+    return name if name.isascii() and name.isidentifier() else json.dumps(name, ensure_ascii=False)
+
+
+def _with_settings(text: str, config: NodeConfig, settings: list[str]) -> str:
+    """The file of a node with what ``--set`` gave: a node that is started by itself has it as well."""
+    values = tomllib.loads(text)
+    for dotted in parse_settings(settings):
+        *path, last = dotted.split(".")
+        table, found = values, config
+        for part in path:
+            table, found = table.setdefault(part, {}), _field(found, part)
+        table[last] = _field(found, last)
+    return "\n".join(_sections(values))
+
+
+def _field(of: Any, name: str) -> Any:
+    found = of[name] if isinstance(of, dict) else getattr(of, name)
+    return str(found) if isinstance(found, Path) else found
+
+
+def _sections(values: dict[str, Any], *path: str) -> Iterator[str]:
+    """The TOML of a table and all within it, whose lists hold tables."""
+    heading = ".".join(map(_key, path))
+    plain = {key: value for key, value in values.items() if not isinstance(value, dict | list)}
+    yield _section(f"[{heading}]" if path else "", **plain)
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _sections(value, *path, key)
+        elif isinstance(value, list):
+            yield from (_section(f"[[{key}]]", **each) for each in value)
 
 
 def _check_store(entry: NodeEntry, identifier: str) -> None:
@@ -169,8 +205,8 @@ def _check_store(entry: NodeEntry, identifier: str) -> None:
         check_identity(entry.directory, identifier, entry.name)
 
 
-def _check(entry: NodeEntry, text: str, peer_port: int, settings: list[str]) -> None:
-    """Whether the node will accept its configuration, and be the node that was planned. Raises ConfigError."""
+def _checked(entry: NodeEntry, text: str, peer_port: int, settings: list[str]) -> NodeConfig:
+    """The node's configuration, if it is that of the node that was planned. Raises ConfigError, ClusterError."""
     config = parse_config(text, entry.directory / CONFIG_FILE, parse_settings(settings))
     chosen: list[tuple[str, Any, Any]] = [
         ("name", config.name, entry.name),
@@ -182,3 +218,4 @@ def _check(entry: NodeEntry, text: str, peer_port: int, settings: list[str]) -> 
     for key, value, planned in chosen:
         if value != planned:
             raise ClusterError(f"{key} cannot be set for a local cluster: `txha cluster` chooses it for each node")
+    return config

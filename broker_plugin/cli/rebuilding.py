@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from broker_plugin.cli.asking import BadArgument
+from broker_plugin.node.config import check_outcomes
 from recovery.identity import FORMAT_VERSION, Identity, read_identity
 from recovery.lmdb_state import read_meta
 from recovery.node_admin import AdminError, ask
@@ -35,7 +36,8 @@ def run(
     outcome_seconds: float,
     as_json: bool,
 ) -> None:
-    """Raises BadArgument, StoreError."""
+    """Raises BadArgument, ConfigError, StoreError."""
+    check_outcomes(outcomes_kept, outcome_seconds)
     if log is None and archive is None:
         raise BadArgument("there is nothing to make a store from: give --log, --archive, or both")
     for path in (log, archive):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -53,8 +54,9 @@ def recover(
         typer.Option("--broker", help="Url of a node; several of one cluster with commas. May be repeated."),
     ] = None,
     grace: Annotated[
-        float, typer.Option(help="--settle leaves undecided transactions alone that began less than so long ago.")
-    ] = GRACE,
+        float | None,
+        typer.Option(help="--settle leaves undecided transactions alone that began less than so long ago (60)."),
+    ] = None,
     accept_missing: AcceptMissing = None,
     accept_data_loss: AcceptDataLoss = False,
     chosen: Chosen = "",
@@ -68,15 +70,27 @@ def recover(
     from broker_plugin.cli.crashed import Given
 
     given = Given(directories, coordination, decisions or [], database or [], broker or [])
+    seconds = _grace(grace, settle)
     if settle:
         if apply or accept_data_loss or accept_missing or chosen:
             raise BadArgument("--settle goes on with a plan that was applied: it comes behind --apply, not with it")
         from broker_plugin.cli.settling import run as run_settling
 
-        raise SystemExit(run_settling(given, grace, as_json))
+        raise SystemExit(run_settling(given, seconds, as_json))
     from broker_plugin.cli.recovering import Accepted, run
 
     if not apply and (accept_missing or accept_data_loss):
         raise BadArgument("--accept-missing and --accept-data-loss say with what a plan may be applied: add --apply")
     accepted = Accepted(frozenset(accept_missing or ()), accept_data_loss, chosen)
     raise SystemExit(run(given, apply, accepted, as_json))
+
+
+def _grace(given: float | None, settle: bool) -> float:
+    """Raises BadArgument."""
+    if given is None:
+        return GRACE
+    if not settle:
+        raise BadArgument("--grace is for --settle: without it nothing is settled")
+    if not 0 <= given < math.inf:
+        raise BadArgument("--grace must be a finite number of seconds, and not negative")
+    return given

@@ -186,6 +186,15 @@ def parse_config(
         raise ConfigError(f"{path}: {_sentence(error)}") from error
 
 
+def check_outcomes(kept: int, seconds: float) -> None:
+    """Refuse what no node could be told of how many outcomes are remembered, and for how long. Raises ConfigError."""
+    needed = {"name": "any", "cluster": "any", "dir": ".", "coordination": ".", "peer": {"port": 1}}
+    try:
+        NodeConfig.model_validate({**needed, "outcomes_kept": kept, "outcome_seconds": seconds})
+    except ValidationError as error:
+        raise ConfigError(_sentence(error)) from error
+
+
 def check_places(config: NodeConfig) -> None:
     """Refuse places that cannot be written, before anything is. Raises ConfigError."""
     store, record = config.dir, config.coordination

@@ -254,3 +254,15 @@ def test_nothing_is_left_when_the_supervisor_is_killed(tmp_path: Path) -> None:
     else:
         raise AssertionError("the node outlived its supervisor")
     cluster.stop()
+
+
+def test_values_that_no_configuration_would_take_are_refused(tmp_path: Path) -> None:
+    """``rebuild_nonsense_values``, and the same for the grace of ``txha recover``: nothing is written."""
+    words = ("rebuild", "--log", str(tmp_path), "--into", str(tmp_path / "x"))
+    assert "outcome_seconds: Input should be a finite number" in refused(*words, "--outcome-seconds", "nan")
+    assert "outcome_seconds: Input should be greater than 0" in refused(*words, "--outcome-seconds", "0")
+    assert "outcomes_kept: Input should be greater than or equal to 1" in refused(*words, "--outcomes-kept", "-1")
+    assert "--grace is for --settle" in refused("recover", "--plan", str(tmp_path), "--grace", "-1")
+    for value in ("-1", "nan", "inf"):
+        assert "--grace must be a finite number" in refused("recover", str(tmp_path), "--settle", "--grace", value)
+    assert list(tmp_path.iterdir()) == []

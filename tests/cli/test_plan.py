@@ -9,7 +9,7 @@ import pytest
 
 from broker_plugin.cli.layout import ClusterError, free_ports, read_cluster
 from broker_plugin.cli.plan import plan_cluster
-from broker_plugin.node.config import ConfigError, load_config
+from broker_plugin.node.config import ConfigError, load_config, parse_settings
 from recovery.identity import Identity, create_identity
 from txobserver.store import StoreError
 
@@ -39,6 +39,20 @@ def test_a_bad_setting_writes_nothing(tmp_path: Path, port: int, setting: str, s
         plan_cluster(tmp_path / "c", 1, port, [setting])
     assert sentence in str(found.value) and "\n" not in str(found.value)
     assert not (tmp_path / "c").exists()
+
+
+def test_set_does_not_reach_a_node_started_alone(tmp_path: Path, port: int) -> None:
+    """A node that is started with its file alone has what ``txha cluster --set`` gave."""
+    settings = ["min_ready=1", "timing.lease_ttl=2", "log_level=debug", 'amqp.users.a "b"=c\\d', "amqp.heartbeat = 7"]
+    plan = plan_cluster(tmp_path / "c", 3, port, settings)
+    plan.write()
+    flags = parse_settings(settings)
+    for entry in plan.entries:
+        path = entry.directory / "node.toml"
+        alone = load_config(path, environment={})
+        assert alone == load_config(path, flags, environment={})
+        assert (alone.name, alone.min_ready, alone.timing.lease_ttl, len(alone.peers)) == (entry.name, 1, 2.0, 2)
+        assert (alone.log_level, alone.amqp.users['a "b"'], alone.amqp.heartbeat) == ("debug", "c\\d", 7)
 
 
 def test_the_environment_is_checked_too(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
