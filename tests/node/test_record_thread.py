@@ -1,13 +1,21 @@
-"""The coordination store's thread: what becomes of a change that fails."""
+"""The coordination store's thread: each answer comes once, and no call keeps a node from its end."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
 
 from broker_plugin.guard import Guard
 from broker_plugin.node.record_thread import RecordThread
 from ha.coordination import CoordinationError, MemoryCoordination, Record
+from tests.guards import strict_guard
+
+RECORD = Record("c", 1, 1, None, ())
 
 
 class Unreachable(MemoryCoordination):
@@ -27,11 +35,73 @@ async def test_a_change_that_fails_does_not_end_the_node() -> None:
     guard.watch()
     records = RecordThread(Unreachable(), guard)
     failed = asyncio.Event()
-    record = Record("c", 1, 1, None, ())
-    records.compare_and_set(0, record, lambda stored: None, lambda current: None, failed.set)
+    records.compare_and_set(0, RECORD, lambda stored: None, lambda current: None, failed.set)
     await failed.wait()
     await asyncio.sleep(0)
     gc.collect()
     await asyncio.sleep(0)
     records.stop()
     assert not ended and not guard.broken
+
+
+class ByHand:
+    """Calls that are answered when the test says so, or when they are waited for."""
+
+    def __init__(self, ends: bool = False) -> None:
+        self.ends = ends
+        self.futures: list[Future[Any]] = []
+        self.stopped = False
+
+    def submit(self, call: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
+        self.futures.append(Future())
+        return self.futures[-1]
+
+    def wait(self, futures: Collection[Future[Any]], seconds: float) -> None:
+        for each in futures if self.ends else ():
+            each.set_result(None)
+
+    def shutdown(self, wait: bool = True) -> None:
+        self.stopped = True
+
+
+async def settled() -> None:
+    """The loop has done what it can do by itself."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_a_change_is_answered_once_though_it_was_waited_for() -> None:
+    """The loop learns of it as well, later."""
+    calls, told = ByHand(), list[Record | None]()
+    records = RecordThread(Unreachable(), strict_guard(), calls)
+    records.compare_and_set(0, RECORD, told.append, told.append, lambda: told.append(None))
+    records.wait(1.0)
+    assert told == []
+    calls.futures[0].set_result(RECORD)
+    records.wait(1.0)
+    await settled()
+    assert told == [RECORD]
+
+
+async def test_a_reading_that_failed_is_followed_by_another() -> None:
+    """Only one is on its way at any time."""
+    calls, told = ByHand(), list[Record | None]()
+    records = RecordThread(Unreachable(), strict_guard(), calls)
+    for _ in range(2):
+        records.read(told.append)
+    (first,) = calls.futures
+    first.set_exception(CoordinationError("no answer in time"))
+    await settled()
+    assert told == []
+    records.read(told.append)
+    calls.futures[1].set_result(RECORD)
+    await settled()
+    assert told == [RECORD]
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_call_that_does_not_end_in_time_is_given_up_at_the_end(ends: bool) -> None:
+    """Before it is waited for without a bound."""
+    calls, given_up = ByHand(ends), list[bool]()
+    RecordThread(Unreachable(), strict_guard(), calls, lambda: given_up.append(calls.stopped)).stop()
+    assert calls.stopped and given_up == ([] if ends else [False])
