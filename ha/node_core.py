@@ -213,7 +213,7 @@ class NodeCore:
         if self.keeper and self.keeper.in_flight is asked:
             self.keeper.conflict(current)
             if self.keeper.lost or self.keeper.released:  # by a change of ours that was thought lost
-                self._step_down("the lease was handed over" if self.keeper.released else "another node is primary")
+                self._step_down(self.keeper.farewell(current))
         elif self._candidate.in_flight is asked:
             self._candidate.settled()
         if current:

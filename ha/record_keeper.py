@@ -138,6 +138,17 @@ class RecordKeeper:
         else:
             self.lost = True
 
+    def farewell(self, current: Record | None) -> str:
+        """Why the role of the primary ends with this record, for people."""
+        if self.released:
+            return "the lease was handed over"
+        if current is None:
+            return "the coordination record is gone"
+        known = self.record
+        if current.cluster_id != known.cluster_id or current.generation < known.generation:
+            return "the coordination record was replaced"
+        return "another node is primary" if current.primary else "the lease is not ours any more"
+
     def _continues(self, current: Record) -> bool:
         """Whether it came about by changes of ours, or by a removal.
 

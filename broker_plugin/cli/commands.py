@@ -111,18 +111,21 @@ def promote(
     With --accept-data-loss, what will be lost is said before, and the loss is accepted for the coordination record as
     it is then: if another node has become primary meanwhile, nothing is done.
     """
-    from broker_plugin.cli.promoting import accepted_version
+    from broker_plugin.cli.promoting import accepted_version, say_accepted
 
     directory = node_entry(dir, node).directory
     arguments: dict[str, object] = {"accept_data_loss": accept_data_loss}
     if accept_data_loss:
-        version = accepted_version(ask(directory, "status"), yes)
+        seen = ask(directory, "status")
+        version = accepted_version(seen, yes)
         if version is None:
             raise SystemExit(1)
         arguments["version"] = version
     elif yes:
         raise BadArgument("--yes answers the question that comes with --accept-data-loss; nothing else is asked")
     ask(directory, "promote", arguments)
+    if accept_data_loss:
+        say_accepted(seen)
     typer.echo(f"{node} is taking over; see `txha status`")
 
 

@@ -68,8 +68,12 @@ def crashed_cluster(given: Given) -> Crashed:
         if not path.is_dir():
             raise BadArgument(f"there is no directory {path}")
     if len(directories) == 1 and not _is_node(directories[0]):
-        return _of_directory(directories[0], given.coordination)
-    return _of_nodes(directories, given.coordination)
+        found = _of_directory(directories[0], given.coordination)
+    else:
+        found = _of_nodes(directories, given.coordination)
+    if found.record.exists() and not found.record.is_file():
+        raise BadArgument(f"{found.record} is no file: name the coordination file with --coordination")
+    return found
 
 
 def _is_node(path: Path) -> bool:

@@ -11,20 +11,25 @@ def accepted_version(status: dict[str, Any], yes: bool) -> int | None:
 
     ``status``: what the node says of itself. In a script nothing is asked: the option itself is the consent.
     """
-    for line in told(status):
-        print(line, file=sys.stderr)
     if sys.stdin.isatty() and not yes:
+        print(f"{lost(status)} if it is promoted", file=sys.stderr)
         print("Promote it? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             return None
     return int(status["record_version"])
 
 
-def told(status: dict[str, Any]) -> list[str]:
-    """What will be lost, in sentences."""
+def lost(status: dict[str, Any]) -> str:
+    """What goes with a promotion of this node."""
     others = [node for node in status["ready_set"] if node != status["name"]]
     held = f"what only {', '.join(others)} held behind it" if others else "what only nodes held that were ready before"
-    return [
-        f"{status['name']} stands at {status['position']}: {held} is lost",
+    return f"{status['name']} stands at {status['position']}: {held} is lost"
+
+
+def say_accepted(status: dict[str, Any]) -> None:
+    """The node has taken the promotion: only now the loss is accepted."""
+    print(lost(status), file=sys.stderr)
+    print(
         f"the loss is accepted for version {status['record_version']} of the record, and stands in it from then on",
-    ]
+        file=sys.stderr,
+    )

@@ -50,7 +50,7 @@ class Accepted:
     def refuses(self, choice: Choice) -> str | None:
         """Why the plan must not be carried out, in a sentence. Raises BadArgument for what has no effect."""
         if needless := sorted(self.nodes - set(choice.missing)):
-            raise BadArgument(f"--accept-missing {needless[0]}: nothing that only {needless[0]} held is lost")
+            raise BadArgument(f"--accept-missing {needless[0]}: the plan asks for no such consent, leave it out")
         if self.unnamed and not choice.unknown:
             raise BadArgument("--accept-data-loss is for a cluster whose nodes are not all known; see --accept-missing")
         if missing := [node for node in choice.missing if node not in self.nodes]:

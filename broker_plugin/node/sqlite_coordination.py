@@ -30,6 +30,7 @@ from recovery.files import REAL_FILES
 
 FORMAT_VERSION = 3
 READABLE = (2, 3)
+DAMAGED = "is damaged, its record is missing or changed: stop all nodes and write a new one with `txha recover`"
 BUSY_SECONDS = 0.5
 FAILURES = (sqlite3.Error, UnicodeDecodeError)
 """The second: sqlite3 decodes its error messages, and a damaged file may put anything into them"""
@@ -172,7 +173,7 @@ class SqliteCoordination:
     def _read(self, connection: sqlite3.Connection) -> Record | None:
         row = connection.execute("SELECT * FROM record WHERE id = 1").fetchone()
         if row is None or len(row) != 4 or row[2] != _checksum(row[1], row[3]):
-            raise CoordinationError(f"the coordination store {self._path} is damaged: its record is missing or changed")
+            raise CoordinationError(f"the coordination store {self._path} {DAMAGED}")
         if row[1] == 0:
             return None
         record = msgspec.json.decode(row[3], type=Record)

@@ -93,6 +93,8 @@ def run(options: Options) -> int:
 
 def run_judge(path: Path) -> int:
     """Judge a history that an earlier run has written; returns the exit status. Raises BadInput."""
+    if not path.is_file():
+        raise BadInput(f"there is no history {path}: name the history.parquet of an earlier run")
     try:
         history = read_history(path)
     except (OSError, ValueError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,11 @@ def test_the_plan_ends_with_commands_that_can_be_given(directory: Path, capsys: 
             assert commands == [f"txha node --config {directory}/{name}/node.toml" for name in "ab"]
         run(Given([directory]), apply=False, accepted=Accepted(), as_json=False)
         assert "Promote b." in capsys.readouterr().out
+
+
+def test_what_is_no_file_is_no_coordination_file(directory: Path) -> None:
+    """A pipe would be waited for, and a directory ended with a traceback."""
+    os.mkfifo(directory / "pipe")
+    for path in (directory / "pipe", directory / "a"):
+        with pytest.raises(BadArgument, match=f"{path} is no file: name the coordination file with --coordination"):
+            crashed_cluster(Given([directory], path))

@@ -191,7 +191,7 @@ def test_a_plan_in_the_middle_is_not_changed_by_another_choice(
 def test_consent_is_asked_for_what_is_missing_and_nothing_else(
     directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(BadArgument, match="--accept-missing b: nothing that only b held is lost"):
+    with pytest.raises(BadArgument, match="--accept-missing b: the plan asks for no such consent, leave it out"):
         recover(directory, capsys, "b")
     shutil.rmtree(directory / "a")
     with pytest.raises(BadArgument, match="--accept-missing b"):

@@ -183,3 +183,17 @@ def test_whose_change_it_was(kept: Kept, changes: dict[str, object] | None, lost
     assert (kept.keeper.record is current) == (not lost) or current == RECORD
     kept.keeper.send_if_due(109.0)
     assert len(kept.asked) == (1 if lost else 2)
+
+
+def test_a_primary_says_why_its_role_ends(kept: Kept) -> None:
+    """No other node is primary where the record is gone, or another record has taken its place."""
+    new = msgspec.structs.replace(RECORD, version=9, generation=4, primary=B)
+    for current, reason in (
+        (None, "the coordination record is gone"),
+        (msgspec.structs.replace(new, cluster_id="1" * 32), "the coordination record was replaced"),
+        (msgspec.structs.replace(new, generation=2), "the coordination record was replaced"),
+        (new, "another node is primary"),
+    ):
+        assert kept.keeper.farewell(current) == reason
+        kept.keeper.conflict(current)
+        assert kept.keeper.lost

@@ -189,7 +189,7 @@ def test_a_file_that_lost_its_record_is_damaged_and_not_new(tmp_path: Path) -> N
     SqliteCoordination(tmp_path / "r", "c", create=True).compare_and_set(0, record())
     with sqlite3.connect(tmp_path / "r") as connection:
         connection.execute("DELETE FROM record")
-    with pytest.raises(CoordinationError, match="damaged"):
+    with pytest.raises(CoordinationError, match="stop all nodes and write a new one with `txha recover`"):
         SqliteCoordination(tmp_path / "r", "c").read()
 
 
