@@ -12,12 +12,24 @@ SHORTER = (0.02, 0.1, 0.3)
 
 
 def shrink(seed: int, promise: str, schedule: Sequence[Fault], say: Callable[[str], None]) -> list[Fault]:
-    """Leave out and shorten faults for as long as ``promise`` is broken all the same."""
+    """Leave out and shorten faults for as long as ``promise`` is broken all the same.
+
+    Again and again: once one fault is shorter, another may no longer be needed.
+    """
 
     def breaks(candidate: list[Fault]) -> bool:
         return Run(seed, candidate).run().promise == promise
 
-    faults = list(schedule)
+    faults, before = list(schedule), None
+    while faults != before:
+        before = faults
+        faults = _shortened(_without_the_needless(faults, breaks, say), breaks)
+    return faults
+
+
+def _without_the_needless(
+    faults: list[Fault], breaks: Callable[[list[Fault]], bool], say: Callable[[str], None]
+) -> list[Fault]:
     size = max(1, len(faults) // 2)
     while faults:
         left_out = False
@@ -32,6 +44,10 @@ def shrink(seed: int, promise: str, schedule: Sequence[Fault], say: Callable[[st
                 break
             size //= 2
         size = max(1, min(size, len(faults)))
+    return faults
+
+
+def _shortened(faults: list[Fault], breaks: Callable[[list[Fault]], bool]) -> list[Fault]:
     for number, fault in enumerate(faults):
         for seconds in SHORTER:
             candidate = [*faults[:number], replace(fault, seconds=seconds), *faults[number + 1 :]]
