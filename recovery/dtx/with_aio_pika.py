@@ -72,6 +72,7 @@ class _Connection(ABC):
         if not hosts:
             raise TypeError("a host is needed at least")
         self._hosts = [URL(host) for host in hosts]
+        self._refusal: BaseException | None = None
         self._on_channel = on_channel
         self._connection: AbstractConnection | None = None
         self._channel: AbstractChannel | None = None
@@ -139,7 +140,12 @@ class _Connection(ABC):
             channel = await self.channel.get_underlay_channel()
             return await (channel.tx_commit() if request is Plain.COMMIT else channel.tx_rollback())
         except LOST as error:
-            raise _lost_or_refused(error) from error
+            raise _lost_or_refused(self._refusal if isinstance(self._refusal, ChannelClosed) else error) from error
+
+    def _closed(self, channel: Any, error: BaseException | None) -> None:
+        """The channel has been closed; why, is no longer said to who asks on it afterwards."""
+        if channel is self._channel:
+            self._refusal = error
 
     async def _ask(self, method: DtxMethod) -> Any:
         channel: Any = await self.channel.get_underlay_channel()
@@ -152,7 +158,9 @@ class _Connection(ABC):
                 await self.close()
                 self._connection = await self._connect()
             if self._channel is None or self._channel.is_closed:
+                self._refusal = None
                 self._channel = await self._connection.channel(publisher_confirms=False)
+                self._channel.close_callbacks.add(self._closed)
                 await self._select()
                 if self._on_channel is not None:
                     await self._on_channel(self._channel)
