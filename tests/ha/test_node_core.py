@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from ha.coordination import MemoryCoordination, first_record
 from ha.node_core import NO_RECORD
 from ha.queue_guard import QueueGuard
+from ha.replicating_subscription import ReplicatingSubscription
 from ha.session import Session
-from ha.sizes import ENTRY
+from ha.sizes import ENTRY, message_bytes
 from ha.wire import Ack, Granted, Handover, Probe, Refused
 from tests.ha.branch_steps import decide_globally, work_on
 from tests.ha.memory_cluster import CLUSTER_ID, MemoryCluster, MemoryNode
-from tests.ha.steps import backups_of, declared, publish
+from tests.ha.memory_host import text
+from tests.ha.steps import backups_of, begin_t, declared, publish
 from txobserver.effects import Send
 from txobserver.events import Removal
 from txobserver.ids import Member
@@ -190,3 +193,54 @@ def test_attachments_are_numbered_upwards_from_where_the_process_begins() -> Non
     joiner = cluster.start(name)
     cluster.settled()
     assert joiner.core.backup is not None and 0 < joiner.core.backup.session < 1000
+
+
+def test_a_transaction_that_a_former_primary_commits_is_neither_written_nor_answered() -> None:
+    cluster = declared("q", "r", size=1)
+    node = cluster.primary
+    observer, primary = begin_t(node), node.core.primary
+    cluster.turn()
+    assert primary is not None
+    primary.abandon()
+    tail = node.core.replica.tail
+    observer.commit(node.host.note("commit"))
+    assert node.core.replica.tail == tail and node.host.answer("commit") is None
+
+
+@pytest.mark.parametrize("accept_data_loss", [False, True])
+def test_nobody_is_promoted_before_the_record_was_read_nor_on_one_that_was_refused(accept_data_loss: bool) -> None:
+    node = MemoryCluster(1).nodes["a"]
+    record = node.cluster.coordination.record
+    assert record is not None and node.core.record is None
+    assert "has not been read yet" in (node.core.promote(accept_data_loss) or "")
+    node.core.on_record(record)
+    node.core.on_record(replace(record, version=9, cluster_id="feed" * 8))
+    assert node.core.record == record and node.core.waits_for_operator
+    assert node.core.promote(accept_data_loss) == node.core.waits_for_operator
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_only_the_guard_of_one_that_does_not_count_is_raised(counts: bool) -> None:
+    """Who counts holds the commits up already: it is never sent back to catching up."""
+    cluster = declared("q", size=2, small_lag=3)
+    node, other = cluster.primary, backups_of(cluster)[0]
+    for number in range(20):
+        publish(node, "q", str(number))
+    cluster.pause(0.3)
+    backups, tail = node.core.backups, node.core.replica.tail.sequence
+    assert backups is not None
+    member = other.member if counts else Member(other.name, "another")
+    session = Session(member, 9, node.core.generation, tail - 10, QueueGuard(tail - 10), cluster.now)
+    session.acknowledged = tail - 11
+    backups.sessions[other.name] = session
+    backups.acknowledged(other.name, Ack(node.core.generation, 9, tail - 10), cluster.now)
+    assert session.acknowledged == tail - 10 and session.past_guard is counts
+
+
+def test_what_waits_for_a_joiner_is_all_that_came_since_it_was_sent_something() -> None:
+    subscription = ReplicatingSubscription(1)
+    subscription.cursor = 100
+    for place in (1, 2):
+        subscription.gone([place, place + 10, 101])
+        subscription.enqueued(place + 20, place, text("m"))
+    assert subscription.waiting == 4 * ENTRY + 2 * message_bytes(text("m"))
