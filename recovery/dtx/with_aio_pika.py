@@ -27,7 +27,7 @@ from yarl import URL
 
 from recovery.dtx.conversation import PATIENCE, Conversation, Lost, Pause, Plain, Reconnect, Refused, Request, Steps
 from recovery.dtx.errors import NotSupportedError
-from recovery.dtx.methods import DtxMethod, Select, register
+from recovery.dtx.methods import DtxMethod, End, Select, register
 from recovery.dtx.plain import PlainTransactions
 from recovery.dtx.two_phase import GlobalState, TwoPhase, make_xid
 from txobserver.outcomes import Outcome
@@ -140,10 +140,11 @@ class _Connection(ABC):
             channel = await self.channel.get_underlay_channel()
             return await (channel.tx_commit() if request is Plain.COMMIT else channel.tx_rollback())
         except LOST as error:
-            raise _lost_or_refused(self._refusal if isinstance(self._refusal, ChannelClosed) else error) from error
+            refused = self._refusal if isinstance(request, End) and isinstance(self._refusal, ChannelClosed) else error
+            raise _lost_or_refused(refused) from error
 
     def _closed(self, channel: Any, error: BaseException | None) -> None:
-        """The channel has been closed; why, is no longer said to who asks on it afterwards."""
+        """The channel has been closed. Work in a branch was refused, if that is still to be ended."""
         if channel is self._channel:
             self._refusal = error
 
