@@ -250,12 +250,13 @@ class Backups:
 
     def pump(self, now: float) -> None:
         """Send what is durable here to whoever has room for it."""
-        primary, durable, counted = self._primary, self._replica.durable, self._keeper.counted()
+        primary, durable, full = self._primary, self._replica.durable, False
         for session in self.sessions.values():
-            awaited = session.past_guard or session.member in counted
+            awaited = self._awaited(session)
+            full = full or (session.full and awaited)
             for effect in session.pump(primary.recent, durable, primary.commit, self._settings, now, awaited):
                 self._emit(effect)
-        primary.backup_full = any(session.full and self._awaited(session) for session in self.sessions.values())
+        primary.backup_full = full
 
     def _awaited(self, session: Session) -> bool:
         """Whether the commits wait for this backup."""
@@ -294,10 +295,10 @@ class Backups:
 
     def tick(self, now: float) -> None:
         """Take the silent and the gone out of the ready set, and tell the others the commit point."""
-        self._tick(now)
+        self._take_out_the_silent(now)
         self.tell_commit(now)
 
-    def _tick(self, now: float) -> None:
+    def _take_out_the_silent(self, now: float) -> None:
         tail = self._replica.durable
         for member in sorted(self._keeper.counted()):
             session = self.sessions.get(member.node)

@@ -33,6 +33,11 @@ def may_lose_disk(cluster: Cluster, name: str) -> bool:
     return bool(keepers) and not spoiled and serves
 
 
+def back_to(of: object, name: str, usual: float) -> Ending:
+    """The end of a fault that has changed one number."""
+    return lambda: setattr(of, name, usual)
+
+
 def restart(cluster: Cluster, name: str) -> None:
     """Bring a node back; one whose store is damaged gets a new one. Where a disk does not work, it stays down."""
     if name in cluster.processes:
@@ -123,22 +128,14 @@ def loss(cluster: Cluster, chance: random.Random) -> Ending | None:
     """Connections between nodes break, each at some message."""
     cluster.network.loss = chance.choice((0.002, 0.01, 0.05))
     cluster.world.say("fault", f"connections break ({cluster.network.loss})")
-
-    def ending() -> None:
-        cluster.network.loss = 0.0
-
-    return ending
+    return back_to(cluster.network, "loss", 0.0)
 
 
 def slow_network(cluster: Cluster, chance: random.Random) -> Ending | None:
     """Everything between nodes takes longer."""
     cluster.network.slowness = chance.choice((10.0, 50.0, 200.0))
     cluster.world.say("fault", f"network slower by {cluster.network.slowness}")
-
-    def ending() -> None:
-        cluster.network.slowness = 1.0
-
-    return ending
+    return back_to(cluster.network, "slowness", 1.0)
 
 
 def slow_disk(cluster: Cluster, chance: random.Random) -> Ending | None:
@@ -146,11 +143,7 @@ def slow_disk(cluster: Cluster, chance: random.Random) -> Ending | None:
     disk = cluster.disks[some_node(cluster, chance)]
     disk.slowness = chance.choice((10.0, 100.0, 1000.0))
     cluster.world.say("fault", f"disk of {disk.member} slower by {disk.slowness}")
-
-    def ending() -> None:
-        disk.slowness = 1.0
-
-    return ending
+    return back_to(disk, "slowness", 1.0)
 
 
 def full_disk(cluster: Cluster, chance: random.Random) -> Ending | None:

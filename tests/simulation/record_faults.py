@@ -6,7 +6,7 @@ import random
 
 from recovery.planner.facts import Condition
 from tests.simulation.cluster import Cluster
-from tests.simulation.fault_kinds import Ending, may_lose_disk, restart, some_node
+from tests.simulation.fault_kinds import Ending, back_to, may_lose_disk, restart, some_node
 from tests.simulation.operators import recover, start_all, stop_all, survey
 from tests.simulation.process import Process
 
@@ -27,33 +27,21 @@ def slow_store(cluster: Cluster, chance: random.Random) -> Ending | None:
     """Everything that the coordination store does takes longer."""
     cluster.coordination.slowness = chance.choice((5.0, 20.0, 60.0))
     cluster.world.say("fault", f"the coordination store is slower by {cluster.coordination.slowness}")
-
-    def ending() -> None:
-        cluster.coordination.slowness = 1.0
-
-    return ending
+    return back_to(cluster.coordination, "slowness", 1.0)
 
 
 def unreliable_store(cluster: Cluster, chance: random.Random) -> Ending | None:
     """Changes of the record get lost, or land late, or land and nobody is told."""
     cluster.coordination.unreliable = chance.choice((0.2, 0.6, 1.0))
     cluster.world.say("fault", f"changes of the record go astray ({cluster.coordination.unreliable})")
-
-    def ending() -> None:
-        cluster.coordination.unreliable = 0.0
-
-    return ending
+    return back_to(cluster.coordination, "unreliable", 0.0)
 
 
 def repeating_store(cluster: Cluster, chance: random.Random) -> Ending | None:
     """Changes of the record are made twice; what is told is what became of the second."""
     cluster.coordination.repeating = chance.choice((0.3, 1.0))
     cluster.world.say("fault", f"changes of the record are made twice ({cluster.coordination.repeating})")
-
-    def ending() -> None:
-        cluster.coordination.repeating = 0.0
-
-    return ending
+    return back_to(cluster.coordination, "repeating", 0.0)
 
 
 def lost_record(cluster: Cluster, chance: random.Random) -> Ending | None:
