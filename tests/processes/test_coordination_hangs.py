@@ -23,7 +23,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
 def coordination_process_of(node: int) -> int:
     """The process id of a node's coordination process."""
     found = subprocess.run(
-        ["ps", "-o", "pid=,args=", "--ppid", str(node)], capture_output=True, text=True, check=True
+        ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(node)], capture_output=True, text=True, check=True
     ).stdout.splitlines()
     (line,) = [line for line in found if "coordination_process" in line]
     return int(line.split()[0])
