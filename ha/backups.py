@@ -60,7 +60,8 @@ class Backups:
     def join(self, node: str, join: Join, log_first: int, now: float) -> None:
         """A backup asks to be attached.
 
-        One whose log must be cut first leaves the ready set (``resync_while_in_ready_set``).
+        One whose store must be cut or overwritten first leaves the ready set (``resync_while_in_ready_set``), also one
+        whose log ends before ours begins: its disk was set back (``listed_member_whose_disk_was_set_back``).
         """
         if join.member.node != node:
             self._refuse(node, join.session, f"{join.member.node} speaks for itself")
@@ -68,15 +69,15 @@ class Backups:
         self.detach(node, now)
         tail = self._replica.tail.sequence
         common = common_sequence(self._replica.history, tail, join.history, join.tail.sequence)
-        undo_applied = join.resyncing or common < join.applied
-        undo = undo_applied or common < join.tail.sequence or join.member in self._must_resync
+        copy = join.resyncing or common < join.applied or common + 1 < log_first or join.member in self._must_resync
+        undo = copy or common < join.tail.sequence
         self._forget_other_incarnations(join.member, now)
         if undo and join.member in self._keeper.counted():
             self._parked[node] = join
             self._keeper.remove(join.member, now)
             return
         self._parked.pop(node, None)
-        if undo_applied or common + 1 < log_first or join.member in self._must_resync:
+        if copy:
             self._resync(node, join, now)
         else:
             self._attach(node, join, common, now)

@@ -344,3 +344,23 @@ def test_handover() -> None:
     assert cluster.now - before < cluster.settings.lease_ttl, "a handover does not wait for the lease to run out"
     assert old.host.closed and chosen.host.bodies("q") == ["m"]
     survivors_agree(cluster)
+
+
+def test_listed_member_whose_disk_was_set_back() -> None:
+    """Its log is a prefix that ends before the primary's begins: it is copied, so it leaves the ready set first.
+
+    The oracle of the cluster looks when its log is thrown away.
+    """
+    cluster = declared("q", link_down_grace=3600.0)
+    primary, backup, _ = cluster.primary, *backups_of(cluster)
+    frames = list(backup.disk.frames)
+    for body in ("one", "two"):
+        publish(primary, "q", body)
+        answered(cluster, primary, f"publish {body}")
+    cluster.kill(backup.name)
+    cluster.disks[backup.name].frames = frames
+    primary.core.log_first = primary.core.replica.tail.sequence + 1
+    backup = cluster.start(backup.name)
+    cluster.run(lambda: backup.core.replica.resyncing)
+    survivors_agree(cluster)
+    assert cluster.primary is primary and primary.host.bodies("q") == ["one", "two"]
