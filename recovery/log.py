@@ -187,7 +187,8 @@ class Log:
     @property
     def first(self) -> int:
         """The first sequence that can be read, one behind the tail when there is none."""
-        return self._firsts[0] if self._firsts else self.tail.sequence + 1
+        firsts = self._firsts  # looked at once: the thread that writes puts another one into its place
+        return firsts[0] if firsts else self.tail.sequence + 1
 
     def read(self, first: int, max_bytes: int) -> list[Frame]:
         """Frames from the one that begins at ``first``, at least one and about ``max_bytes`` in all.
