@@ -49,6 +49,7 @@ class Candidate:
         self._granted_for = 0
         self._heard = 0
         self._told_end = False
+        self._retired = False
 
     def observe(self, record: Record, now: float) -> bool:
         """A read of the record; returns whether it is another version than before."""
@@ -60,6 +61,23 @@ class Candidate:
         self._asked_at = None
         return True
 
+    def refuses(self, accept_data_loss: bool, version: int) -> str | None:
+        """Why an operator cannot have a promotion now, as far as the record says.
+
+        ``version``: for which the loss of data is accepted, or 0 for the one that is known.
+        """
+        assert self.record is not None
+        known = self.record.version
+        if self.record.generation >= LAST_GENERATION:
+            return END_OF_GENERATIONS
+        if not accept_data_loss:
+            return None
+        if version not in (0, known):
+            return f"the record is at version {known} and not at {version}: look again what would be lost"
+        if not self.vacant(self.record):
+            return "the primary is alive; hand over with a ready backup instead of losing data"
+        return None
+
     def force(self, linked: Collection[str], now: float) -> None:
         """An operator accepts the loss of what only other nodes hold: ask whoever can be reached for its generation."""
         assert self.record is not None
@@ -68,6 +86,10 @@ class Candidate:
         self._heard = self.record.generation
         for node in sorted(linked):
             self._emit(Send(node, Probe(self.record.generation, self._round)))
+
+    def retire(self) -> None:
+        """This node is about to stop: it does not stand any more."""
+        self._retired = True
 
     def heard(self, generation: int) -> None:
         """Somebody knows this generation."""
@@ -98,10 +120,14 @@ class Candidate:
         self._propose(CompareAndSet(self.record.version, record), now)
 
     def tick(self, tail: Position, linked: Collection[str], now: float, whole: bool = True) -> None:
-        """Ask, wait for replies, propose, as far as each may be done now; ``whole``: the store holds a state."""
+        """Ask, wait for replies, propose, as far as each may be done now; ``whole``: the store holds a state.
+
+        A primary that stops has given its lease up, and is vacant itself: it would be the next one
+        (``lone_primary_stands_again_while_it_stops``).
+        """
         record = self.record
         self._watch(now)
-        if not whole:
+        if not whole or self._retired:
             self._asked_at = self._forcing_at = None
             return
         if (

@@ -264,11 +264,9 @@ class NodeCore:
             return "this node is the primary already"
         if record is None or self._gate.refused:
             return self._gate.refused or "the coordination record has not been read yet"
+        if (refused := self._candidate.refuses(accept_data_loss, version)) is not None:
+            return refused
         if accept_data_loss:
-            if version not in (0, record.version):
-                return f"the record is at version {record.version} and not at {version}: look again what would be lost"
-            if not self._candidate.vacant(record):
-                return "the primary is alive; hand over with a ready backup instead of losing data"
             if not self.replica.whole:
                 return "this store is being overwritten by a snapshot and holds no whole state; choose another node"
             self._candidate.force(self.linked, self.now)
@@ -280,7 +278,8 @@ class NodeCore:
         return None
 
     def resign(self, reason: str) -> None:
-        """This node is about to stop: if it is primary, close the clients and give the lease up."""
+        """This node is about to stop: it stands no more, and a primary closes its clients and gives the lease up."""
+        self._candidate.retire()
         if self.primary and self.keeper and not self.failed:
             self._handover.begin(self.primary, "", f"resigning: {reason}")
             self.keeper.release("", self.now)

@@ -10,7 +10,7 @@ import pytest
 
 from ha.candidate import Candidate
 from ha.coordination import Record
-from ha.ends import RESERVED_IDS, RESERVED_SEQUENCES
+from ha.ends import END_OF_GENERATIONS, RESERVED_IDS, RESERVED_SEQUENCES
 from ha.replica import GapInStream, Replica
 from ha.settings import Settings
 from ha.wire import Ack, QueueSnapshot, decode, encode
@@ -229,6 +229,23 @@ def test_generation_at_its_end(forced: bool) -> None:
         else:
             assert not promoted and len(lines) == 1 and "no node can be promoted" in lines[0].text
     assert generated_id(LAST_GENERATION, LAST_COUNTER) == SIGNED - 1
+
+
+@pytest.mark.parametrize("accept_data_loss", [True, False])
+def test_who_asks_for_a_promotion_behind_the_last_generation_is_told(accept_data_loss: bool) -> None:
+    """The lease would be given up, and nobody could take it."""
+    cluster = declared("q")
+    primary, backup, _ = cluster.nodes.values()
+    keeper, record = primary.core.keeper, cluster.coordination.record
+    assert keeper is not None and record is not None
+    cluster.coordination.record = keeper.record = msgspec.structs.replace(record, generation=LAST_GENERATION)
+    cluster.run(lambda: backup.core.generation == LAST_GENERATION)
+    if accept_data_loss:
+        cluster.kill(primary.name)
+        cluster.pause(2.0)
+    said: list[str | None] = []
+    backup.report(lambda: said.append(backup.core.promote(accept_data_loss)))
+    assert said == [END_OF_GENERATIONS]
 
 
 def test_session_numbers_at_their_end() -> None:

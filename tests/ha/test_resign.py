@@ -27,3 +27,27 @@ def test_one_that_is_no_primary_has_nothing_to_give_up() -> None:
     cluster.run(lambda: cluster.primary.host.answer("commit") == "ok")
     record = cluster.coordination.record
     assert record is not None and not record.released and record.version >= version
+
+
+def test_lone_primary_stands_again_while_it_stops() -> None:
+    """Its own record has no primary any more; with a new lease the next one would have to wait for the dead."""
+    cluster = declared("q", size=1)
+    alone = cluster.primary
+    alone.report(lambda: alone.core.resign("the node is stopping"))
+    cluster.run(lambda: alone.core.keeper is None)
+    cluster.pause(3.0)
+    record = cluster.coordination.record
+    assert record is not None and record.released and record.generation == 1
+    cluster.kill("a")
+    cluster.start("a")
+    survivors_agree(cluster)
+
+
+def test_a_backup_that_stops_does_not_stand_any_more() -> None:
+    cluster = declared("q")
+    first, second, third = cluster.nodes.values()
+    second.report(lambda: second.core.resign("the node is stopping"))
+    cluster.kill(first.name)
+    cluster.kill(third.name)
+    cluster.pause(3.0)
+    assert second.state == "joining"
