@@ -382,24 +382,3 @@ def test_a_read_from_the_middle_of_a_segment_does_not_begin_at_its_beginning(tmp
         assert log.read(each.first, 1) == [each]
         assert files.bytes <= INDEX_EVERY + 2 * size
     log.close()
-
-
-class Replaced(list[int]):
-    """The first sequences of a log's segments; whoever looks how many there are gives the writer time to reset it."""
-
-    def __init__(self, log: Log) -> None:
-        super().__init__(log._firsts)
-        self._log = log
-
-    def __len__(self) -> int:
-        self._log._firsts = []
-        return super().__len__()
-
-
-def test_the_first_sequence_is_asked_for_while_the_log_is_reset(tmp_path: Path) -> None:
-    """The loop asks, and another thread resets the log between its two looks."""
-    filled(tmp_path / "log")
-    log, _ = open_log(tmp_path / "log")
-    log._firsts = Replaced(log)
-    assert log.first == 1
-    assert log.first == log.tail.sequence + 1, "now there is none"
