@@ -25,6 +25,9 @@ from ha.wire import Probe, ProbeReply
 from txobserver.effects import CompareAndSet, Effect, LogLine, Send
 from txobserver.ids import LAST_GENERATION, Member, Position
 
+UNWATCHED_LEASES = 10
+"""After so many lease times in which a node could have stood, but for its own long steps, it says so."""
+
 
 class Candidate:
     """Watches the record while this node is no primary. Times are the shell's monotonic seconds."""
@@ -189,7 +192,7 @@ class Candidate:
         if step <= self._settings.longest_step:
             self._stood += step
             return
-        limit = 10 * self._settings.lease_ttl
+        limit = UNWATCHED_LEASES * self._settings.lease_ttl
         if self._unwatched < limit <= self._unwatched + step and self._stood < self._settings.lease_ttl:
             text = f"the record has stood still, but in steps of more than {self._settings.longest_step:g} s: this node"
             self._emit(LogLine(f"{text} is too busy to time a lease, or its clock jumps, and cannot take over"))

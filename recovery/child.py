@@ -8,6 +8,9 @@ from collections.abc import Callable
 
 from txobserver.store import StoreDamaged, StoreError
 
+TEXT_BYTES = 4096
+"""Of what the child says; a pipe holds more, so the child never waits for its parent."""
+
 
 def in_a_child(job: Callable[[], None]) -> None:
     """Run ``job`` in a forked child and wait for it. Raises StoreError as it did, StoreDamaged if the child died.
@@ -36,6 +39,6 @@ def _outcome(job: Callable[[], None], writing: int) -> int:
     try:
         job()
     except BaseException as error:
-        os.write(writing, str(error).encode()[:4096])
+        os.write(writing, str(error).encode()[:TEXT_BYTES])
         return 1 if isinstance(error, StoreDamaged) else 2 if isinstance(error, StoreError) else 3
     return 0

@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from recovery.files import REAL_FILES
+from recovery.files import FILE_MODE, REAL_FILES
 from txobserver.store import StoreDamaged
 
 NAME = "damaged"
@@ -19,7 +19,7 @@ NAME = "damaged"
 def condemn(state: Path, reason: str) -> None:
     """Mark it, durably if that can be: what else is broken there must not hide the reason."""
     with suppress(OSError):
-        descriptor = os.open(state / NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
+        descriptor = os.open(state / NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE)
         try:
             os.write(descriptor, reason.encode())
             os.fsync(descriptor)

@@ -11,6 +11,11 @@ from typing import BinaryIO
 from txobserver.store import StoreError, StoreFull
 
 REWRITE_BYTES = 1 << 20
+"""Read and written at a time"""
+WRITE_BUFFERS = 512
+"""Handed to the system at a time; Linux takes up to 1,024."""
+FILE_MODE = 0o640
+"""Of what a store creates: its owner writes, its group reads"""
 SCRATCH = ".renewed"
 """A name that comes and goes"""
 
@@ -35,7 +40,7 @@ class Files:
 
     def create(self, path: Path) -> int:
         """A new file; returns a descriptor that appends to it."""
-        return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o640)
+        return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, FILE_MODE)
 
     def open(self, path: Path) -> int:
         """A descriptor that appends to a file."""
@@ -61,7 +66,7 @@ class Files:
         """Write all buffers at the end, in order."""
         pending = [memoryview(buffer) for buffer in buffers]
         while pending:
-            written = os.writev(descriptor, pending[:512])
+            written = os.writev(descriptor, pending[:WRITE_BUFFERS])
             while pending and written >= len(pending[0]):
                 written -= len(pending.pop(0))
             if written:

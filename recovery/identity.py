@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from recovery.crash_points import crash_point
-from recovery.files import REAL_FILES, explain
+from recovery.files import FILE_MODE, REAL_FILES, explain
 from txobserver.ids import Member
 from txobserver.store import StoreDamaged, StoreError
 
@@ -120,7 +120,7 @@ def lock_directory(directory: Path, create: bool = True) -> int:
     Without ``create`` nothing is written, and a directory without a lock file is an error.
     """
     try:
-        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT if create else os.O_RDONLY, 0o640)
+        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT if create else os.O_RDONLY, FILE_MODE)
     except OSError as error:
         raise explain(error, directory) from error
     try:

@@ -23,14 +23,20 @@ import msgspec
 from recovery.child import in_a_child
 from recovery.condemned import check_not_condemned, condemn
 from recovery.crash_points import crash_point
+from recovery.files import FILE_MODE
 from txobserver.events import Message, TxEvent
 from txobserver.outcomes import Outcomes, Remembered
-from txobserver.store import Checkpoint, Entry, Loaded, Meta, QueueSummary, StoreDamaged, StoreError, StoreFull
+from txobserver.store import PAGE, Checkpoint, Entry, Loaded, Meta, QueueSummary, StoreDamaged, StoreError, StoreFull
 
 FORMAT_VERSION = 2
 """Version 1, which remembers no outcomes and is the same otherwise, can be read too."""
 MAP_SIZE = 256 << 30
+"""Bytes of addresses; the file is as long as what it holds."""
 SLICE = 500
+"""Messages that are written in one call, in which no other thread runs."""
+MAX_TABLES = 4
+MAX_READERS = 64
+"""Of one environment, as LMDB counts them: tables, and threads that read at a time."""
 _ENTRY_KEY = struct.Struct(">IQ")
 _TX_KEY = struct.Struct(">QQ")
 _RID = struct.Struct(">Q")
@@ -115,7 +121,7 @@ def _read_meta(state: Path) -> Meta:
 def _reader(state: Path) -> lmdb.Environment:
     """An environment that writes nothing but its line in the table of readers, and not even that where it must not."""
     lock = os.access(state / "lock.mdb", os.W_OK)
-    return lmdb.open(str(state), map_size=MAP_SIZE, max_dbs=4, readonly=True, lock=lock)
+    return lmdb.open(str(state), map_size=MAP_SIZE, max_dbs=MAX_TABLES, readonly=True, lock=lock)
 
 
 class LmdbState:
@@ -131,7 +137,9 @@ class LmdbState:
         try:
             if not read_only:
                 directory.mkdir(parents=True, exist_ok=True)
-            self._env = lmdb.open(str(directory), map_size=MAP_SIZE, max_dbs=4, max_readers=64, mode=0o640, **options)
+            self._env = lmdb.open(
+                str(directory), MAP_SIZE, max_dbs=MAX_TABLES, max_readers=MAX_READERS, mode=FILE_MODE, **options
+            )
             self._entries = self._env.open_db(b"entries", create=not read_only)
             self._transactions = self._env.open_db(b"transactions", create=not read_only)
             self._meta = self._env.open_db(b"meta", create=not read_only)
@@ -241,7 +249,7 @@ class LmdbState:
     def ids(self, queue: int) -> Iterator[tuple[int, int]]:
         """All (place, replication id) of a queue, in order."""
         after = -1
-        while page := self.ids_page(queue, after, 1000):
+        while page := self.ids_page(queue, after, PAGE):
             yield from page
             after = page[-1][0]
 

@@ -226,7 +226,7 @@ class Log:
 
     def _near(self, segment: int, sequence: int) -> int:
         index = self._index.get(segment, [])
-        at = bisect_right(index, (sequence, 1 << 62)) - 1
+        at = bisect_right(index, sequence, key=lambda each: each[0]) - 1
         return index[at][1] if at >= 0 else 0
 
     # -- writing (one thread)

@@ -37,6 +37,8 @@ from txobserver.store import StoreDamaged, StoreError
 MAGIC = b"TXSG"
 FORMAT_VERSION = 1
 SUFFIX = ".log"
+HEADER_ROOM = 4096
+"""Bytes that are read of a segment's beginning: its header is shorter."""
 _START = struct.Struct(">4sHH")
 _CRC = struct.Struct(">I")
 _HEADER_SIZE = _START.size + _CRC.size
@@ -95,7 +97,7 @@ def decode_header(data: bytes, path: Path) -> tuple[SegmentInfo, int]:
 def read_header(path: Path, files: Files = REAL_FILES) -> tuple[SegmentInfo, int]:
     """As ``decode_header``, of a file."""
     with files.reader(path) as file:
-        return decode_header(file.read(4096), path)
+        return decode_header(file.read(HEADER_ROOM), path)
 
 
 def scan(path: Path, offset: int = 0, whole: bool = True, files: Files = REAL_FILES) -> Iterator[tuple[int, Frame]]:
@@ -106,7 +108,7 @@ def scan(path: Path, offset: int = 0, whole: bool = True, files: Files = REAL_FI
     """
     with files.reader(path) as file:
         if offset == 0:
-            _, offset = decode_header(file.read(4096), path)
+            _, offset = decode_header(file.read(HEADER_ROOM), path)
         while True:
             file.seek(offset)
             data = file.read(HEADER_SIZE)

@@ -19,12 +19,13 @@ from txobserver.events import Message
 from txobserver.ids import Position
 from txobserver.outcomes import Outcome, PreparedBranch, Remembered
 from txobserver.places import Places
-from txobserver.store import Base, Changes, Entry, Meta, QueueSummary
+from txobserver.store import PAGE, Base, Changes, Entry, Meta, QueueSummary
 from txobserver.transaction_table import TransactionTable, described
 from txobserver.xid import Global, Xid
 
+ADDITION_BYTES = 200
 REMOVAL_BYTES = 50
-"""What a removal is counted for until a checkpoint has been written."""
+"""What a message, beside its body, and a removal are counted for until a checkpoint has been written."""
 
 Shown = TypeVar("Shown")
 
@@ -92,7 +93,7 @@ class Contents:
             return 0
         stay = [(each, entry) for each in spared if each <= place and (entry := self.get(queue, each)) is not None]
         after = place
-        while page := self.page(queue, after, 1000):
+        while page := self.page(queue, after, PAGE):
             stay += page
             after = page[-1][0]
         count = tally.count - len(stay)
@@ -116,7 +117,7 @@ class Contents:
         if len(layer) == before:
             self._reused.add((queue, place))
         tally.put(place, rid)
-        self.dirty_bytes += len(message.body) + 200
+        self.dirty_bytes += len(message.body) + ADDITION_BYTES
         return True
 
     def remove(self, queue: int, place: int) -> Entry | None:

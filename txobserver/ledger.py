@@ -14,7 +14,7 @@ from txobserver.configuration import Configuration
 from txobserver.events import Configure, Message, Removal
 from txobserver.ids import Position
 from txobserver.outcomes import Outcome, PreparedBranch
-from txobserver.store import Entry, QueueSummary
+from txobserver.store import PAGE, Entry, QueueSummary
 from txobserver.xid import Xid
 
 Done = Callable[[str | None], None]
@@ -281,9 +281,9 @@ class Host(Protocol):
         ...
 
 
-def pages(content: Content, queue: int, size: int = 1000) -> Iterator[tuple[int, Entry]]:
+def pages(content: Content, queue: int) -> Iterator[tuple[int, Entry]]:
     """Every entry of a queue in order, read page by page."""
     after = -1
-    while page := content.page(queue, after, size):
+    while page := content.page(queue, after, PAGE):
         yield from page
         after = page[-1][0]

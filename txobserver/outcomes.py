@@ -27,6 +27,10 @@ Name = Xid | bytes
 
 HIGHEST = (1 << 63) - 1
 
+KEPT = 100_000
+KEPT_MS = 86_400_000
+"""How many outcomes of each kind are kept, and for how many milliseconds, unless ``keep`` says otherwise."""
+
 Number = Annotated[int, msgspec.Meta(ge=0, le=HIGHEST)]
 
 LONGEST_STEP_MS = 60_000
@@ -140,8 +144,7 @@ class Outcomes:
     """
 
     def __init__(self, meta: OutcomesMeta, remembered: Iterable[Remembered]) -> None:
-        self._kept = 100_000
-        self._kept_ms = 86_400_000
+        self._kept, self._kept_ms = KEPT, KEPT_MS
         self.branches: OrderedDict[Xid, Remembered] = OrderedDict()
         self.heuristics: OrderedDict[Xid, Remembered] = OrderedDict()
         self.tokens: OrderedDict[bytes, Remembered] = OrderedDict()

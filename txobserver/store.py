@@ -18,6 +18,9 @@ from txobserver.events import Message, TxEvent
 from txobserver.ids import Position
 from txobserver.outcomes import OutcomesMeta, Remembered
 
+PAGE = 1000
+"""Messages that are read at a time by what goes through a whole queue."""
+
 
 class StoreError(Exception):
     """The store cannot do what was asked; one sentence for people says why."""

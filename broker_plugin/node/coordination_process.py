@@ -35,6 +35,8 @@ END_SECONDS = 1.0
 """In which a process that was killed, or whose input has ended, is expected to be gone."""
 GLANCE_SECONDS = 0.2
 """Between looks whether the node still wants the answer."""
+READ_BYTES = 64 << 10
+"""Of an answer, at a time."""
 
 
 class Request(msgspec.Struct):
@@ -132,7 +134,7 @@ class CoordinationProcess:
             # Looked at before: a node that was stopped meanwhile finds the answer that came in time.
             late = self._given_up or time.monotonic() >= until
             if poll.poll(GLANCE_SECONDS * 1000):
-                piece = os.read(descriptor, 1 << 16)
+                piece = os.read(descriptor, READ_BYTES)
                 if not piece:
                     return b""
                 line += piece

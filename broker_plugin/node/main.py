@@ -39,6 +39,10 @@ from txobserver.store import StoreError
 
 log = logging.getLogger("txha.node")
 SWITCH_INTERVAL = 0.0005
+CLIENTS_WAITING = 1024
+"""Connections that the operating system keeps until the node accepts them."""
+GC_THRESHOLDS = (50_000, 20, 50)
+"""Of the collector's three generations, in objects and in runs of the generation below."""
 FIRST_SESSION_BITS = 61
 """A process numbers its attachments from a random number on: messages of a former one's are never taken for its own."""
 
@@ -183,7 +187,10 @@ class Node:
         self.amqp = amqp_server(self.parts, self.guard, broker, self._amqp_settings())
         await self.links.start(config.peer.host, config.peer.port)
         self._server = await self.guard.create_server(
-            lambda: FrontDoor(self.guard, self._decide, self._waiting), config.amqp.host, config.amqp.port, backlog=1024
+            lambda: FrontDoor(self.guard, self._decide, self._waiting),
+            config.amqp.host,
+            config.amqp.port,
+            backlog=CLIENTS_WAITING,
         )
         self._admin = AdminServer(
             self.guard,
@@ -198,7 +205,7 @@ class Node:
         await self._admin.start()
         # Messages are not looked at by the collector; what is left to find is little, and a pause is felt by everybody.
         gc.freeze()
-        gc.set_threshold(50_000, 20, 50)
+        gc.set_threshold(*GC_THRESHOLDS)
         self.shell.start()
 
     def _amqp_settings(self) -> AmqpSettings:

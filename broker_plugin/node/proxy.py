@@ -15,6 +15,8 @@ from broker_plugin.guard import Guard, GuardedProtocol
 
 PATIENCE = 15.0
 RETRY_SECONDS = 0.2
+HELD_BYTES = 1 << 20
+"""Of a client that waits for a primary: when it has sent more, nothing more is read from it."""
 
 
 class Serve(NamedTuple):
@@ -64,7 +66,7 @@ class FrontDoor(GuardedProtocol):
             self._other.write(data)
         if not self._answered:
             self._held += data
-            if len(self._held) > 1 << 20 and self._transport is not None:
+            if len(self._held) > HELD_BYTES and self._transport is not None:
                 self._transport.pause_reading()
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -23,6 +23,10 @@ from txobserver.ledger import Host
 FAREWELL = 0.3
 """Seconds between a failure and the end of the node, for its last messages"""
 
+RELEASE_SECONDS = 0.5
+RELEASE_GLANCE = 0.01
+"""How long a primary that is stopping waits for its lease to be given up, and how often it looks."""
+
 
 class Parts(NamedTuple):
     """What every node consists of, whoever its clients are."""
@@ -76,7 +80,7 @@ def amqp_server(parts: Parts, guard: Guard, broker: Broker, settings: AmqpSettin
 async def release(parts: Parts) -> None:
     """The node is about to stop: if it is primary, give the lease up, if the coordination store answers in time."""
     parts.shell.report(lambda: parts.core.resign("the node is stopping"))
-    for _ in range(50):
+    for _ in range(round(RELEASE_SECONDS / RELEASE_GLANCE)):
         if parts.core.keeper is None:
             return
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(RELEASE_GLANCE)

@@ -1,0 +1,9 @@
+"""The page of limits is true for ``txobserver``."""
+
+from __future__ import annotations
+
+from tests.limits import check
+
+
+def test_every_number_and_its_value() -> None:
+    check("txobserver")
