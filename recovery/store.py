@@ -26,6 +26,13 @@ from txobserver.frames import Frame
 from txobserver.ids import Member, Position
 from txobserver.store import Base, Checkpoint, Loaded, StoreDamaged, StoreError
 
+CLOSE_SECONDS = 10.0
+"""How long the end of a node waits for its disk."""
+
+
+class StoreHung(StoreError):
+    """The disk has neither done what it was to do nor failed."""
+
 
 @dataclass(frozen=True)
 class StoreSettings:
@@ -141,7 +148,11 @@ class Store:
         return self._log.read(first, max_bytes)
 
     def close(self) -> None:
-        """Finish what was submitted and let go of everything."""
+        """Finish what was submitted and let go of everything.
+
+        Raises StoreHung where the disk does not finish it in CLOSE_SECONDS: then a thread holds all that there is, and
+        only the end of the process lets go of it.
+        """
         self._on_close()
         self._log.close()
 
@@ -258,8 +269,12 @@ def _opened(
         return Log(directory / "log", describe, settings.segment_bytes, applied, files)
 
     def on_close() -> None:
-        writer.stop()
-        keeper.stop()
+        until = time.monotonic() + CLOSE_SECONDS
+        if not all(each.stop(max(0.0, until - time.monotonic())) for each in (writer, keeper)):
+            raise StoreHung(
+                f"{directory} has not finished what it was to write within {CLOSE_SECONDS:g} s, so the node ends "
+                "without it, as if it had been killed; look at the disk before you start the node again"
+            )
         state.close()
         os.close(lock)
 

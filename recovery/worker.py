@@ -37,10 +37,11 @@ class Worker:
         """Carry out ``job`` after all before it, then call ``done`` in the event loop."""
         self._jobs.put((job, done))
 
-    def stop(self) -> None:
-        """Finish what was submitted, then end the thread."""
+    def stop(self, seconds: float) -> bool:
+        """Finish what was submitted, then end the thread; False if that has not been done after so many seconds."""
         self._jobs.put(None)
-        self._thread.join()
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         while (item := self._jobs.get()) is not None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import secrets
 import signal
 import sys
@@ -34,7 +35,7 @@ from broker_plugin.node.wiring import FAREWELL, Parts, amqp_server, release, res
 from ha.node_core import NodeCore
 from ha.node_state import ACTIVE
 from ha.wire import WIRE_VERSION, Hello
-from recovery.store import Store, StoreSettings, open_store
+from recovery.store import Store, StoreHung, StoreSettings, open_store
 from txobserver.store import StoreError
 
 log = logging.getLogger("txha.node")
@@ -66,6 +67,7 @@ class Node:
         self._config = config
         self._ended: asyncio.Event = asyncio.Event()
         self._failure: str | None = None
+        self._hung: str | None = None
         self._cluster_id = ""
         self._readiness = Readiness(1 + len(config.peers), config.min_ready)
         self._coordination: CoordinationProcess
@@ -96,8 +98,9 @@ class Node:
                 await self._stop()
         if self._failure:
             log.error("%s", self._failure)
-            return 1
-        return 0
+        if self._hung:
+            end_at_once(self._hung)
+        return 1 if self._failure else 0
 
     # -- starting
 
@@ -296,4 +299,17 @@ class Node:
             self.readers.stop()
         if self._server is not None:
             self._server.close()
-        self.store.close()
+        try:
+            self.store.close()
+        except StoreHung as error:
+            self._hung = str(error)
+
+
+def end_at_once(reason: str) -> None:
+    """End this process with status 1, also while threads of it wait for a disk: its usual end would wait for them.
+
+    Nothing that was acknowledged needs what they write, or it would not have been acknowledged.
+    """
+    log.error("%s", reason)
+    logging.shutdown()
+    os._exit(1)

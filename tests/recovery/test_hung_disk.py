@@ -1,0 +1,54 @@
+"""A disk that neither writes nor fails: the end of a store does not wait for it without limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from recovery import store as store_module
+from recovery.files import REAL_FILES
+from recovery.store import StoreHung
+from recovery.worker import Worker
+from tests.recovery.helpers import Posts, frame, open_store
+from tests.recovery.test_store import meta_at
+from txobserver.ids import Position
+
+
+def test_worker_stopped_while_its_job_hangs() -> None:
+    goes_on, posts = Event(), Posts()
+    worker = Worker("hung", posts.queue.put)
+    worker.submit(lambda: goes_on.wait() and None, posts.done)
+    assert not worker.stop(0.01)
+    goes_on.set()
+    assert worker.stop(60.0) and posts.wait() == [None]
+
+
+@pytest.mark.parametrize("hangs", ["log", "state"])
+def test_store_closed_while_its_disk_hangs(hangs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stays locked, and says what has happened; what was synced before is there for the next process."""
+    monkeypatch.setattr(store_module, "CLOSE_SECONDS", 0.05)
+    posts, goes_on, hung = Posts(), Event(), Event()
+    store = open_store(tmp_path / "n", posts)
+    list(store.suffix())
+    store.append(frame(1), posts.done)
+    assert posts.wait() == [None]
+
+    def hang(*arguments: object) -> None:
+        hung.set()
+        assert goes_on.wait(60.0)
+
+    if hangs == "log":
+        monkeypatch.setattr(type(REAL_FILES), "sync", hang)
+        store.append(frame(4), posts.done)
+    else:
+        monkeypatch.setattr(store.base, "write", hang)
+        store.checkpoint(meta_at(3), posts.done)
+    assert hung.wait(60.0)
+    with pytest.raises(StoreHung, match=r"has not finished what it was to write within 0\.05 s"):
+        store.close()
+    assert store.tail == Position(1, 3)
+    with pytest.raises(store_module.StoreError, match="in use"):
+        open_store(tmp_path / "n", posts)
+    goes_on.set()
