@@ -152,9 +152,13 @@ def _actions(site: Site, choice: Choice) -> Iterable[Action]:
 
 
 def _never_started(site: Site) -> bool:
-    """Whether there is nothing to go on with because there never was anything."""
-    if site.record is not None and site.record.generation == 0:
-        return all(store.condition in (Condition.EMPTY, Condition.MISSING) for store in site.stores)
+    """Whether there is nothing to go on with because the cluster was founded, and none of its nodes ever started."""
+    founded = site.record is not None and site.record.generation == 0
+    return founded and all(store.condition in (Condition.EMPTY, Condition.MISSING) for store in site.stores)
+
+
+def _nothing_there(site: Site) -> bool:
+    """Whether nothing says that there has ever been anything: no record, and empty stores."""
     nothing = site.record is None and site.record_state is RecordState.GONE
     return nothing and all(store.condition is Condition.EMPTY for store in site.stores)
 
@@ -183,6 +187,12 @@ def _doubts(site: Site, choice: Choice, evidence: Evidence) -> tuple[str, ...]:
             f"the coordination record, of identity {site.record.cluster_id}, was founded over a lost one: no store of "
             f"its cluster holds anything, and another one of the same name has data in {', '.join(over)}; stop all "
             "nodes, move the coordination file away, and run `txha recover` again: it writes a new record from them"
+        )
+    elif _nothing_there(site):
+        found.append(
+            "there is no coordination record, and every store is empty, so nothing is recovered: found the cluster "
+            "with `txha init` if it never held anything, else restore a store from a backup, or make one from an "
+            "archive (txha rebuild)"
         )
     elif choice.chosen is None and not _never_started(site):
         found.append(

@@ -252,3 +252,16 @@ def test_a_store_that_comes_back_later_finds_a_generation_above_its_own(
     status, found = recover(directory, capsys, apply=False)
     assert (status, found["promote"], found["by_itself"], found["actions"]) == (0, "b", True, [])
     assert msgspec.structs.asdict(record_in(directory) or record_says(directory, A))["loss_accepted"] > 1000
+
+
+@pytest.mark.parametrize("apply", [False, True])
+def test_no_record_and_empty_stores(tmp_path: Path, apply: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    """Status 1, and a sentence: status 0 would say that nothing acknowledged is lost."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    nodes = [{"name": name, "pid": None, "amqp_port": 5701, "dir": str(tmp_path / name)} for name in ("a", "b")]
+    (tmp_path / "cluster.json").write_text(json.dumps({"cluster": "cluster", "nodes": nodes}))
+    assert run(Given([tmp_path], None, [], [], []), apply, Accepted(), False) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("txha: ") and "every store is empty, so nothing is recovered" in line
+    assert not (tmp_path / "coordination.sqlite").exists()

@@ -304,9 +304,11 @@ def test_nobody_can_be_promoted(stores: tuple[object, ...]) -> None:
     assert "txha rebuild" in found.doubts[0]
 
 
-def test_nodes_that_were_never_started_need_nothing() -> None:
+def test_nothing_is_recovered_from_empty_stores_without_a_record() -> None:
+    """They may have been lost with it, and then it is no success."""
     found = plan(site(gone("a", "empty"), gone("b", "empty"), by=None))
-    assert not found.for_people and not found.actions and not found.doubts
+    assert found.for_people and not found.actions and len(found.doubts) == 1
+    assert "nothing is recovered: found the cluster with `txha init`" in found.doubts[0]
 
 
 def test_damaged_stores_are_set_aside_behind_the_record() -> None:
