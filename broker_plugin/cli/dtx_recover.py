@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Callable
@@ -50,6 +51,8 @@ def dtx_recover(
         raise BadArgument(f"dtx recover needs {' and '.join(missing)}: pip install 'txha[dtx]'")
     if log is not None and not log.is_file():
         raise BadArgument(f"there is no decision log {log}")
+    if not 0 <= grace < math.inf:
+        raise BadArgument("--grace must be a finite number of seconds, and not negative")
     report = _run(log, database or [], broker or [], grace, forget)
     if as_json:
         typer.echo(json.dumps(_as_dict(report), indent=2))
