@@ -1,0 +1,61 @@
+"""What ``txha promote`` gets from a node, and how a node ends (``broker_plugin.node.main``)."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker_plugin.admin.server import Refusal
+from broker_plugin.node.main import Node
+from broker_plugin.node.wiring import FAREWELL
+
+
+def node(answer: str | None = None, stopping: bool = False) -> Any:
+    """One whose core answers so to every promotion."""
+    ours: Any = Node.__new__(Node)
+    ours.asked, ours.later, ours._failure, ours._ended = [], [], None, asyncio.Event()
+    ours.core = SimpleNamespace(promote=lambda *words: ours.asked.append(words) or answer)
+    ours.shell = SimpleNamespace(report=lambda call: None if stopping else call())
+    ours.guard = SimpleNamespace(call_later=lambda *words: ours.later.append(words))
+    return ours
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked"),
+    [
+        ({}, (False, 0)),
+        ({"accept_data_loss": True, "version": 7}, (True, 7)),
+        ({"accept_data_loss": False, "version": "8"}, (False, 8)),
+    ],
+)
+async def test_a_promotion_is_asked_for_with_the_version_that_was_shown(
+    arguments: dict[str, Any], asked: tuple[bool, int]
+) -> None:
+    ours = node()
+    assert await ours._promote(arguments) == {} and ours.asked == [asked]
+
+
+async def test_why_it_is_refused_is_told() -> None:
+    with pytest.raises(Refusal, match=r"^it lacks something$"):
+        await node("it lacks something")._promote({})
+    with pytest.raises(Refusal, match=r"^the node is stopping$"):
+        await node(stopping=True)._promote({})
+
+
+async def test_a_core_that_cannot_go_on_has_time_for_its_last_messages() -> None:
+    ours = node()
+    ours._fail("first")
+    ours._fail("second")
+    assert ours._failure == "first" and not ours._ended.is_set()
+    assert ours.later[0] == (FAREWELL, ours._ended.set)
+
+
+async def test_a_broken_node_ends_at_once() -> None:
+    for before, said in ((None, "broken"), ("earlier", "earlier")):
+        ours = node()
+        ours._failure = before
+        ours._broken("broken")
+        assert ours._failure == said and ours._ended.is_set() and ours.later == []
