@@ -68,6 +68,8 @@ class FakeFile:
     modified: float = 0.0
     named: bool = False
     """Whether its name is on the disk"""
+    _known: int = 0
+    """Frames from the beginning that have been seen on the disk; only a cut or a crash takes them away"""
 
     @property
     def synced(self) -> int:
@@ -77,6 +79,13 @@ class FakeFile:
     def has_synced(self, frame: Written) -> bool:
         """Whether every byte of it is on the disk, under a name."""
         return self.named and not self.fates[frame.begin : frame.end].strip(bytes([SYNCED]))
+
+    def frames_synced(self) -> int:
+        """How many frames from the beginning are on the disk, under a name."""
+        frames = self.frames
+        while self._known < len(frames) and self.has_synced(frames[self._known]):
+            self._known += 1
+        return self._known
 
     def append(self, data: bytes) -> None:
         """Bytes at the end."""
@@ -97,6 +106,7 @@ class FakeFile:
                 self.uncut = Uncut(bytes(self.data[:kept]), [each for each in self.frames if each.end <= kept])
         del self.data[size:], self.fates[size:]
         self.frames = [frame for frame in self.frames if frame.end <= size]
+        self._known = min(self._known, len(self.frames))
         self._length_changed()
 
     def sync(self, fails: bool) -> None:
@@ -116,6 +126,7 @@ class FakeFile:
             self._lose(chance)
         self.uncut = None
         self.fates = bytearray(len(self.data))
+        self._known = 0
 
     def _lose(self, chance: random.Random) -> None:
         """Of the bytes that are not certainly there, those up to some offset are kept; others are zeros."""
@@ -177,10 +188,11 @@ class FakeFiles(Files):
         last = 0, 0
         for name in sorted(self.entries):
             file = self.entries[name]
-            for frame in file.frames:
-                if not file.has_synced(frame):
-                    return last
-                last = frame.generation, frame.last
+            synced = file.frames_synced()
+            if synced:
+                last = file.frames[synced - 1].generation, file.frames[synced - 1].last
+            if synced < len(file.frames):
+                return last
         return last
 
     def generation_at(self, sequence: int) -> int | None:
