@@ -85,12 +85,15 @@ def discard(directory: Path, cluster: str, found: GivenUp, coordination: Coordin
 
 
 def _leave(cluster: str, store: Store, coordination: Coordination) -> None:
-    """Take the member out of the ready set; a primary that renews its lease meanwhile goes on from there."""
+    """Take the member out of the ready set; a primary that renews its lease meanwhile goes on from there.
+
+    Also one that is not listed: a change of the primary's that adds it may be on its way, and would land behind the
+    reading. It expects the version that was read, so another version is what keeps it out
+    (``discarded_while_an_addition_is_on_its_way``).
+    """
     for _ in range(ATTEMPTS):
         record = _record(coordination, cluster, store.node)
         listed = _listed(record, store, store.node)
-        if not listed:
-            return
         _others(record, listed, store.node)
         ready = tuple(member for member in record.ready if member not in listed)
         try:
@@ -102,6 +105,7 @@ def _leave(cluster: str, store: Store, coordination: Coordination) -> None:
                 f"whether {store.node} is out of the ready set cannot be known: {error}; its store is untouched, "
                 "run `txha discard` again"
             ) from error
+        return
     raise StoreError(
         f"the coordination record changes all the time, so {store.node} cannot be taken out of the ready set: "
         "run `txha discard` again"

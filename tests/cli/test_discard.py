@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from broker_plugin.node.sqlite_coordination import SqliteCoordination
-from ha.coordination import CoordinationError, MemoryCoordination, Record
+from ha.coordination import CasConflict, CoordinationError, MemoryCoordination, Record
 from recovery.aside import PARTS
 from recovery.discarding import discard as set_store_aside
 from recovery.discarding import look
@@ -203,6 +203,17 @@ def test_a_primary_that_renews_its_lease_meanwhile_goes_on(config: Path) -> None
     coordination.times = 5
     assert set_store_aside(node, "cluster", found, coordination).parent == node
     assert coordination.record == replace(record, version=7, ready=(A,)), "five renewals and the removal, nothing else"
+
+
+def test_discarded_while_an_addition_is_on_its_way(config: Path) -> None:
+    """b's node has died just as the primary a was to add it: listed after all, b would let a's store be discarded."""
+    node, coordination = config.parent / "b", Renewing(Record("cluster", 1, 1, A, (A,)), 0)
+    before = coordination.record
+    set_store_aside(node, "cluster", look(node, "cluster", "b", coordination), coordination)
+    assert before is not None
+    with pytest.raises(CasConflict):
+        coordination.compare_and_set(before.version, replace(before, ready=(A, B)))
+    assert coordination.record == replace(before, version=before.version + 1)
 
 
 @pytest.mark.parametrize(
