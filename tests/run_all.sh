@@ -16,7 +16,7 @@ computes() {
     echo "== the tests of the core again, compiled"
     TXHA_CORE=compiled "$python" -m pytest -m "not plain and not fuzz" "${core[@]}" || return
   elif [ -f build/compiled/fingerprints.json ]; then
-    echo "== the compiled core is of other sources, so it is not tested; build it again with make compiled"
+    echo "== the compiled core is of other sources, so it is not tested; build it again with make install"
   fi
   echo "== coordinators, and queues on Spark"
   "$python" -m pytest "${behind[@]}"
