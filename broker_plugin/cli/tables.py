@@ -35,7 +35,7 @@ def status_table(nodes: list[dict[str, Any]]) -> None:
     console = Console()
     console.print(table)
     for node in nodes:
-        for key in ("shortage", "waits_for_operator"):
+        for key in ("shortage", "waits_for_operator", "record_error"):
             if node.get(key):
                 console.print(f"{node['name']}: {node[key]}", style="bold red", markup=False, soft_wrap=True)
         if node.get("loss_accepted") and node["state"] == "active":

@@ -46,7 +46,8 @@ class OneThread(ThreadPoolExecutor):
 class RecordThread:
     """Calls in order; answers come back in the event loop.
 
-    ``give_up`` lets the call that is on its way end, should the node's end have to wait for it.
+    ``give_up`` lets the call that is on its way end, should the node's end have to wait for it. ``complaint`` is what
+    the last answer failed with, in a sentence; empty if it did not.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class RecordThread:
         self._calls = calls or OneThread()
         self._give_up = give_up
         self._reading = False
-        self._complaint = ""
+        self.complaint = ""
         self._changes: dict[Future[Any], Callable[[Any], None]] = {}
 
     def read(self, on_record: Callable[[Record | None], None]) -> None:
@@ -90,6 +91,7 @@ class RecordThread:
         def done(future: Any) -> None:
             error = future.exception()
             if isinstance(error, CasConflict):
+                self.complaint = ""
                 conflict(error.current)
             elif self._fine(future):
                 stored(future.result())
@@ -131,9 +133,9 @@ class RecordThread:
     def _fine(self, future: Any) -> bool:
         error = future.exception()
         text = str(error) if error else ""
-        if text and text != self._complaint:
+        if text and text != self.complaint:
             log.error("%s", text)
         if error is not None and not isinstance(error, CoordinationError):
             log.error("the coordination store failed unexpectedly", exc_info=error)
-        self._complaint = text
+        self.complaint = text
         return error is None

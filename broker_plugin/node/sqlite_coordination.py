@@ -30,7 +30,10 @@ from recovery.files import REAL_FILES
 
 FORMAT_VERSION = 3
 READABLE = (2, 3)
-DAMAGED = "is damaged, its record is missing or changed: stop all nodes and write a new one with `txha recover`"
+WAY_OUT = "stop all nodes and write a new one with `txha recover`"
+DAMAGED = f"is damaged, its record is missing or changed: {WAY_OUT}"
+_DAMAGE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+"""What SQLite says of a file that something else has written to"""
 BUSY_SECONDS = 0.5
 FAILURES = (sqlite3.Error, UnicodeDecodeError)
 """The second: sqlite3 decodes its error messages, and a damaged file may put anything into them"""
@@ -183,6 +186,9 @@ class SqliteCoordination:
 
     def _failed(self, error: Exception) -> CoordinationError:
         self.close()
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says where it was found
+        if code in _DAMAGE or isinstance(error, UnicodeDecodeError):
+            return CoordinationError(f"the coordination store {self._path} is damaged ({error}): {WAY_OUT}")
         return CoordinationError(f"the coordination store {self._path} failed: {error}")
 
 

@@ -12,8 +12,8 @@ from txobserver.ids import id_text
 from txobserver.tx_buffer import TxBuffer
 
 
-def status(core: NodeCore, name: str, readiness: Readiness) -> dict[str, Any]:
-    """Everything that ``txha status`` shows of one node."""
+def status(core: NodeCore, name: str, readiness: Readiness, complaint: str = "") -> dict[str, Any]:
+    """Everything that ``txha status`` shows of one node. ``complaint``: of its coordination store."""
     replica, record = core.replica, core.record
     ready = [member.node for member in record.ready] if record else []
     primary = record.primary.node if record and record.primary else None
@@ -34,6 +34,7 @@ def status(core: NodeCore, name: str, readiness: Readiness) -> dict[str, Any]:
         "record_version": record.version if record else 0,
         "loss_accepted": record.loss_accepted if record else 0,
         "waits_for_operator": core.waits_for_operator,
+        "record_error": complaint or None,
         "position": str(replica.tail),
         "commit": commit_point(core),
         "applied": replica.applied.sequence,

@@ -12,7 +12,7 @@ import pytest
 
 from broker_plugin.guard import Guard
 from broker_plugin.node.record_thread import RecordThread
-from ha.coordination import CoordinationError, MemoryCoordination, Record
+from ha.coordination import CasConflict, CoordinationError, MemoryCoordination, Record
 from tests.guards import strict_guard
 
 RECORD = Record("c", 1, 1, None, ())
@@ -105,3 +105,22 @@ async def test_a_call_that_does_not_end_in_time_is_given_up_at_the_end(ends: boo
     calls, given_up = ByHand(ends), list[bool]()
     RecordThread(Unreachable(), strict_guard(), calls, lambda: given_up.append(calls.stopped)).stop()
     assert calls.stopped and given_up == ([] if ends else [False])
+
+
+async def test_what_the_last_answer_failed_with_is_known_until_one_does_not() -> None:
+    """``txha status`` says it; a record of another version is an answer like any other."""
+    calls = ByHand()
+    records = RecordThread(Unreachable(), strict_guard(), calls)
+    for answer in (None, CasConflict(None)):
+        records.read(lambda record: None)
+        calls.futures[-1].set_exception(CoordinationError("the record is damaged"))
+        await settled()
+        assert records.complaint == "the record is damaged"
+        if answer is None:
+            records.read(lambda record: None)
+            calls.futures[-1].set_result(RECORD)
+        else:
+            records.compare_and_set(0, RECORD, lambda stored: None, lambda current: None, lambda: None)
+            calls.futures[-1].set_exception(answer)
+        await settled()
+        assert records.complaint == ""

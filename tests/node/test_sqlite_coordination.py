@@ -117,7 +117,7 @@ def test_an_unknown_format_and_a_damaged_file_are_refused(tmp_path: Path) -> Non
     with pytest.raises(CoordinationError, match="format version 7"):
         SqliteCoordination(tmp_path / "r", "c").read()
     (tmp_path / "d").write_bytes(b"this is no database" * 100)
-    with pytest.raises(CoordinationError, match="failed"):
+    with pytest.raises(CoordinationError, match=r"is damaged \(file is not a database\): .* with `txha recover`"):
         SqliteCoordination(tmp_path / "d", "c").read()
 
 
