@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from itertools import takewhile
 from pathlib import Path
 from threading import Lock
 
@@ -198,9 +199,8 @@ class Log:
         firsts = list(self._firsts)
         found: list[Frame] = []
         size = 0
-        for segment in firsts[max(bisect_right(firsts, first) - 1, 0) :]:
-            if not found and segment > first:
-                break
+        behind = firsts[max(bisect_right(firsts, first) - 1, 0) :]
+        for segment in takewhile(lambda each: found or each <= first, behind):
             try:
                 whole = segment != firsts[-1]
                 for _, frame in self._scan(segment, self._near(segment, first), whole=whole):

@@ -146,3 +146,26 @@ def test_a_part_of_a_copy_that_takes_many_turns_is_finished_by_ticks(monkeypatch
         said += side.tick()
     assert [each.message for each in said if isinstance(each.message, Missing)] == [Missing(1, 7, 1, [len(surplus)])]
     assert side.replica.contents.summary(1).count == 0
+
+
+def test_one_that_is_being_copied_to_follows_nobody_from_its_log() -> None:
+    side = Side()
+    side.replica.begin_resync()
+    side.asked()
+    (leave,) = side.take(Follow(1, 7, 0, 0))
+    assert isinstance(leave.message, Leave) and not side.backup.attached
+
+
+@pytest.mark.parametrize(("keep", "taken"), [(0, False), (1, True), (3, True), (4, False)])
+def test_a_log_is_cut_behind_what_is_applied_and_not_behind_its_end(keep: int, taken: bool) -> None:
+    side = Side().following()
+    for frame in FRAMES:
+        side.take(Entries(1, 7, 0, frame.data))
+    side.backup.written(3)
+    side.take(Commit(1, 7, 1))
+    side.backup.detach(retry_at_once=True)
+    side.tick(session=8)
+    said = side.take(Follow(1, 8, keep, 0))
+    assert side.backup.attached == taken
+    assert said == [Truncate(keep, Acknowledge("a", 1, 8, keep))] if taken else isinstance(said[0].message, Leave)
+    assert side.replica.tail == Position(1, keep if taken else 3)

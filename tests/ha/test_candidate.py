@@ -19,6 +19,7 @@ SETTINGS = Settings(lease_ttl=1.0, renew_every=0.25, probe_timeout=0.125)
 RECORD = Record("c", 5, 3, A, (A, B, C), preferred="")
 TAIL = Position(3, 9)
 BOTH = ("a", "c")
+LONG = Settings(lease_ttl=4.0, renew_every=0.25)
 
 
 class Watcher:
@@ -234,3 +235,15 @@ def test_steps_that_are_too_long_count_for_nothing() -> None:
     for step in range(1, 20):
         ours.one.tick(TAIL, BOTH, 110.0 + step * 0.5)
     assert len(ours.said) == 1, "that is said once"
+
+
+def test_the_time_that_was_not_watched_is_counted_in_leases() -> None:
+    ours = Watcher()
+    ours.one = Candidate(B, LONG, ours.said.append)
+    assert ours.one.observe(RECORD, 100.0)
+    ours.one.tick(TAIL, BOTH, 100.0)
+    ours.one.tick(TAIL, BOTH, 139.9)
+    assert ours.said == []
+    ours.one.tick(TAIL, BOTH, 141.0)
+    ours.one.tick(TAIL, BOTH, 200.0)
+    assert [type(each) for each in ours.said] == [LogLine]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -308,3 +309,49 @@ def test_a_file_that_is_replaced_while_it_is_opened_is_not_gone_by(
     found = store.read()
     assert found is not None and found.generation == 2
     store.close()
+
+
+def test_a_new_file_is_durable_in_its_directory_before_anything_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[Path, bool]] = []
+    store = SqliteCoordination(tmp_path / "r", "c", create=True)
+    monkeypatch.setattr(
+        "recovery.files.Files.sync_directory", lambda files, path: synced.append((path, store.read() is None))
+    )
+    store.compare_and_set(0, record())
+    assert synced == [(tmp_path, True)]
+
+
+def test_a_directory_that_cannot_be_synced_is_said_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(files: object, path: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("recovery.files.Files.sync_directory", fails)
+    store = SqliteCoordination(tmp_path / "r", "c", create=True)
+    with pytest.raises(CoordinationError, match=r"^.* cannot be synced: Input/output error$"):
+        store.compare_and_set(0, record())
+
+
+def test_a_connection_that_cannot_be_used_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its lock, or what else it holds, would stay for as long as the process."""
+    made: list[Any] = []
+
+    class Failing:
+        def __init__(self) -> None:
+            self.closed = False
+            made.append(self)
+
+        def execute(self, statement: str) -> None:
+            raise sqlite3.DatabaseError("no")
+
+        def close(self) -> None:
+            self.closed = True
+
+    (tmp_path / "r").touch()
+    monkeypatch.setattr(sqlite3, "connect", lambda *words, **more: Failing())
+    with pytest.raises(CoordinationError):
+        SqliteCoordination(tmp_path / "r", "c").read()
+    assert [each.closed for each in made] == [True]

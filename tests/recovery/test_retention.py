@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import recovery.store as store_module
-from recovery.retention import NEVER, Retention
+from recovery.retention import NEVER, SLACK, Retention
 from recovery.segment import segment_firsts
 from recovery.store import StoreSettings
 from tests.recovery.helpers import Posts, frame
@@ -105,4 +105,41 @@ def test_a_store_keeps_its_segments_when_the_clock_jumps(tmp_path: Path) -> None
     store.close()
     store = opened()
     assert checkpoint(store, last) == 4, "nor when it starts with such a clock"
+    store.close()
+
+
+@pytest.mark.parametrize(("seconds", "longest"), [(HOUR, HOUR), (1.0, SLACK), (0.0, SLACK)])
+def test_just_as_long_ago_as_it_is_kept_is_not_long_ago(seconds: float, longest: float) -> None:
+    assert Clocks(START - longest, seconds).after(0.0) == START - seconds
+    assert (Clocks(START - longest - 1, seconds).after(0.0) == NEVER) == (seconds > 0)
+
+
+def test_a_jump_is_more_than_the_slack() -> None:
+    assert Clocks().after(5, jump=SLACK) == START + 5 + SLACK - HOUR
+    assert Clocks().after(5, jump=SLACK + 1) == NEVER
+
+
+def test_a_store_removes_old_segments_by_the_wall_clock_that_it_is_given(tmp_path: Path) -> None:
+    posts = Posts()
+    store: Any = store_module.open_store(
+        tmp_path / "n",
+        cluster="c",
+        node="n",
+        settings=StoreSettings(retention_seconds=HOUR, segment_bytes=4096),
+        post=posts.queue.put,
+        new_incarnation=lambda: "i",
+        now_ms=lambda: int(START * 1000),
+    )
+    last = 0
+    while len(segment_firsts(tmp_path / "n" / "log")) < 4:
+        each = frame(last + 1)
+        store.append(each, posts.done)
+        assert posts.wait() == [None]
+        last = each.last
+    paths = sorted((tmp_path / "n" / "log").iterdir())
+    for path, age in zip(paths, (HOUR + 1, HOUR - 1, 0, 0), strict=True):
+        os.utime(path, (START - age, START - age))
+    store.checkpoint(Checkpoint(Meta(applied=Position(1, last)), {}, [], [], []), posts.done)
+    assert posts.wait() == [None]
+    assert sorted((tmp_path / "n" / "log").iterdir()) == paths[1:]
     store.close()
