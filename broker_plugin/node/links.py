@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from broker_plugin.guard import Guard, GuardedProtocol
-from ha.wire import WIRE_VERSION, Hello, Peer, decode, encode
+from ha.wire import WIRE_VERSION, Entries, Hello, Peer, decode, encode
 from recovery.log_wire import ReadHello, decode_greeting
 
 log = logging.getLogger("txha.links")
@@ -25,6 +25,10 @@ _LENGTH = struct.Struct(">I")
 MAX_MESSAGE = 1 << 30
 MAX_HELLO = 4096
 """Bytes of a message before the greeting: who has not said who it is fills no memory."""
+LARGE = 1 << 16
+"""Bytes of a frame from which on msgpack gives its length in four bytes, and which is not copied for each backup"""
+_NO_BYTES, _MANY_BYTES = b"\xc4\x00", b"\xc6"
+"""How msgpack writes an empty byte string, and how a large one begins, before its length"""
 GREETING_SECONDS = 10.0
 """Within this time somebody who connects must greet."""
 FIRST_DELAY, LAST_DELAY = 0.05, 0.5
@@ -46,6 +50,16 @@ def framed(message: object) -> bytes:
     """A message with its length in front."""
     data = encode(message)
     return _LENGTH.pack(len(data)) + data
+
+
+def parts(message: object) -> list[bytes]:
+    """The same in parts, of which a large frame of the stream is one, as it is: it goes to several, uncopied."""
+    if type(message) is not Entries or len(message.frame) < LARGE:
+        return [framed(message)]
+    frame = message.frame
+    empty = encode(Entries(message.generation, message.session, message.commit, b""))
+    data = empty[: -len(_NO_BYTES)] + _MANY_BYTES + _LENGTH.pack(len(frame))
+    return [_LENGTH.pack(len(data) + len(frame)) + data, frame]
 
 
 class PeerProtocol(GuardedProtocol):
@@ -189,7 +203,9 @@ class Links:
         """Send, if the peer is linked; else the message is lost, as it may be on any network."""
         protocol = self._out.get(peer)
         if protocol is not None and protocol.transport is not None:
-            protocol.transport.write(framed(message))
+            transport = protocol.transport
+            for part in parts(message):
+                transport.write(part)
 
     async def stop(self) -> None:
         """End everything."""

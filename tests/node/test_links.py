@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from broker_plugin.node import links as links_module
-from broker_plugin.node.links import FIRST_DELAY, LAST_DELAY, Links, PeerAddress, PeerProtocol, framed
-from ha.wire import WIRE_VERSION, Commit, Hello
+from broker_plugin.node.links import FIRST_DELAY, LARGE, LAST_DELAY, Links, PeerAddress, PeerProtocol, framed, parts
+from ha.wire import WIRE_VERSION, Commit, Entries, Hello
 from tests.guards import StrictGuard
 
 OURS = Hello(WIRE_VERSION, "cluster", "a", "127.0.0.1", 1)
@@ -209,3 +209,15 @@ def test_a_peer_of_a_cluster_that_was_founded_apart_is_refused(cluster_id: str, 
     protocol.connection_made(transport)
     protocol.data_received(framed(replace(THEIRS, cluster_id=cluster_id)))
     assert found == greeted and transport.aborted is not bool(greeted)
+
+
+@pytest.mark.parametrize("size", [0, 255, LARGE - 1, LARGE, LARGE + 1, 1 << 20])
+def test_a_large_frame_goes_to_each_backup_as_it_is(size: int) -> None:
+    """To the byte what is sent of a small one, and no copy of it: 128 MiB would hold the loop up for each backup."""
+    frame = bytes(size)
+    for numbers in ((1, 7, 0), (1 << 22, (1 << 63) - 1, 1 << 42)):
+        message = Entries(*numbers, frame)
+        sent = parts(message)
+        assert b"".join(sent) == framed(message)
+        assert any(part is frame for part in sent) == (size >= LARGE)
+    assert parts(Commit(1, 2, 3)) == [framed(Commit(1, 2, 3))]
