@@ -31,6 +31,10 @@ class Attempt:
     """What its coordinator has decided"""
     final: bool = False
     """Whether its coordinator knows what became of it"""
+    refused_at: int | None = None
+    """The end of the one stream when it was first told not to have happened"""
+    void: bool = False
+    """Whether it was told so by a stream whose loss an operator has accepted since"""
 
     @property
     def name(self) -> Xid | bytes | None:
@@ -40,6 +44,8 @@ class Attempt:
     @property
     def may_happen(self) -> bool:
         """Whether it may have committed for all that its client knows."""
+        if self.void and (self.outcome == FAILED or True in self.asked):
+            return True
         return self.outcome in (SENT, OK, UNKNOWN)
 
 
@@ -78,6 +84,12 @@ class Book:
             attempt.outcome = ROLLED_BACK
         elif attempt.outcome == SENT:
             attempt.outcome = UNKNOWN
+
+    def cut(self, kept: int) -> None:
+        """What was told behind ``kept`` is of no account any more."""
+        for attempt in self.attempts.values():
+            if attempt.refused_at is not None and attempt.refused_at > kept:
+                attempt.refused_at, attempt.void = None, True
 
     def open_now(self) -> int:
         """Transactions that have published and have no answer."""

@@ -27,11 +27,14 @@ class PreparedStays(Checker):
 
     def __init__(self, truth: Truth) -> None:
         super().__init__(truth)
-        self._told: set[Xid] = set()
+        self._told: dict[Xid, int] = {}
 
     def told_of(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
         if outcome is Outcome.PREPARED and attempt.xid is not None:
-            self._told.add(attempt.xid)
+            self._told.setdefault(attempt.xid, self.truth.reference.end)
+
+    def cut(self, kept: int, changes: list[Change]) -> None:
+        self._told = {xid: end for xid, end in self._told.items() if end <= kept}
 
     def changed(self, change: Change) -> None:
         xid = change.named
@@ -50,7 +53,7 @@ class OneOutcome(Checker):
 
     def __init__(self, truth: Truth) -> None:
         super().__init__(truth)
-        self._rolled_back: set[Xid | bytes] = set()
+        self._rolled_back: dict[Xid | bytes, int] = {}
 
     def told_of(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
         name, branches = attempt.name, self.truth.reference.branches
@@ -60,7 +63,7 @@ class OneOutcome(Checker):
         if outcome in TOLD_COMMIT and committed is not True:
             self.fail(f"{says}, and the stream says {committed}")
         if outcome in TOLD_ROLLBACK:
-            self._rolled_back.add(name)
+            self._rolled_back.setdefault(name, self.truth.reference.end)
             if committed is True or name in branches.prepared:
                 self.fail(f"{says}, and it is {'committed' if committed else 'prepared'}")
         if outcome is Outcome.PREPARED and name in self._rolled_back:
@@ -69,7 +72,7 @@ class OneOutcome(Checker):
             self.fail(f"{says}, and the stream knows of it")
 
     def listed(self, process: Process, branches: list[Xid]) -> None:
-        if back := self._rolled_back & set(branches) & self.truth.reference.branches.prepared.keys():
+        if back := self._rolled_back.keys() & set(branches) & self.truth.reference.branches.prepared.keys():
             self.fail(f"{process.name} lists {sorted(back)} as prepared, told to be rolled back")
 
     def changed(self, change: Change) -> None:
@@ -78,6 +81,9 @@ class OneOutcome(Checker):
             self.fail(f"branch {branches.late} is prepared behind the decision of its global transaction")
         if change.named in self._rolled_back and change.committed:
             self.fail(f"{change.named!r} was told to be rolled back, and commits")
+
+    def cut(self, kept: int, changes: list[Change]) -> None:
+        self._rolled_back = {name: end for name, end in self._rolled_back.items() if end <= kept}
 
 
 class LockedStays(Checker):

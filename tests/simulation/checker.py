@@ -33,6 +33,9 @@ class Checker:
     def changed(self, change: Change) -> None:
         """The one stream has gone on by an event, with these changes of queues."""
 
+    def cut(self, kept: int, changes: list[Change]) -> None:
+        """What lay behind ``kept`` is lost, as an operator has accepted; these are the changes up to there."""
+
     def turned(self, process: Process) -> None:
         """A node's turn has ended."""
 

@@ -27,7 +27,7 @@ CLOCK_DRIFT = 0.01
 
 
 class Cluster:
-    """Nodes a, b, c, …; a name without a process is a node that is down."""
+    """Nodes a, b, c, …; a name without a process is a node that is down. ``kept_down``: nobody starts these."""
 
     name = "simulated"
 
@@ -35,6 +35,7 @@ class Cluster:
         self.world = world
         self.settings = settings
         self.retention = 1.0
+        self.kept_down: set[str] = set()
         self.starts = 0
         self.failovers = 0
         self.book = Book()
@@ -71,6 +72,8 @@ class Cluster:
         """
         if self.coordination.gone:
             self.world.say(name, "does not start: the coordination record is gone")
+            return None
+        if name in self.kept_down:
             return None
         self.starts += 1
         try:

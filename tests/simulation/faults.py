@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.simulation import fault_kinds as node
+from tests.simulation import loss_faults as loss
 from tests.simulation import record_faults as record
 from tests.simulation.cluster import Cluster
 from tests.simulation.fault_kinds import Ending
@@ -28,9 +29,15 @@ KINDS: dict[str, Kind] = {
         *(node.slow_checkpoints, node.failing_checkpoint),
         *(record.stalled_store, record.slow_store, record.unreliable_store, record.repeating_store),
         *(record.lost_record, record.older_record),
-        *(record.leave, record.handover, record.force, record.stop_and_start, record.discard),
+        *(record.leave, record.handover, loss.force, record.stop_and_start, record.discard),
     )
 }
+LOSSES: dict[str, Kind] = {kind.__name__: kind for kind in (loss.force_with_loss, loss.recover_with_loss)}
+"""Where something is lost: in few seeds, so that the others show that nothing is"""
+COUNTED_BY_RESULT = {"force", *LOSSES}
+"""They count when a node was forced, or something was lost (see ``Run``)"""
+SHARES = {"force": 0.1, "force_with_loss": 0.17, "recover_with_loss": 0.13, "": 0.6}
+"""Of seeds that have one of such a kind, and of those that have none"""
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,10 @@ def draw_schedule(world: World, seconds: float) -> list[Fault]:
         kind = chance.choice(kinds)
         faults.append(Fault(at, kind, chance.choice((0.02, 0.1, 0.3, 0.8, 1.2)), len(faults)))
         at += chance.expovariate(1 / pause)
+    losses = world.chance("losses")
+    rare = losses.choices(list(SHARES), list(SHARES.values()))[0]
+    if rare:
+        faults.append(Fault(losses.uniform(0.05, seconds / 2), rare, seconds, len(faults)))
     return faults
 
 
@@ -73,10 +84,11 @@ class Faults:
 
     def _strike(self, fault: Fault) -> None:
         chance = self._world.chance(f"fault/{fault.number}/{fault.kind}")
-        ending = KINDS[fault.kind](self._cluster, chance)
+        ending = (KINDS | LOSSES)[fault.kind](self._cluster, chance)
         if ending is None:
             return
-        self.struck[fault.kind] += 1
+        if fault.kind not in COUNTED_BY_RESULT:
+            self.struck[fault.kind] += 1
         self.hits += self._cluster.book.open_now() > 0
         self._endings[fault.number] = ending
         self._world.after(fault.seconds, lambda: self._end(fault.number))

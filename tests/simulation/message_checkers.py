@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ha.node_state import ACTIVE
-from tests.simulation.book import FAILED, OK, OPEN, ROLLED_BACK, Attempt
+from tests.simulation.book import OK, Attempt
 from tests.simulation.checker import Checker
 from tests.simulation.reference import Change
 from tests.simulation.truth import Truth
@@ -56,6 +56,8 @@ class Durable(Checker):
     def turned(self, process: Process) -> None:
         core = process.core
         serving = core.state == ACTIVE and core.primary is not None and core.primary.serving
+        if serving and self.truth.is_lost(core.replica.applied) and not self.truth.is_of_before(process):
+            self.fail(f"{process.name} serves from {core.replica.applied}, whose loss an operator has accepted")
         if serving and process not in self._serving and core.replica.applied.sequence < self.truth.told:
             self.fail(f"{process.name} serves from {core.replica.applied}, and {self.truth.told} has been told")
         if serving:
@@ -69,7 +71,8 @@ class Durable(Checker):
 
     def finished(self) -> None:
         for attempt in self.book.attempts.values():
-            if attempt.outcome == OK and attempt.published and attempt.label not in self.truth.happened:
+            gone = attempt.label not in self.truth.happened and attempt.label not in self.truth.losses.labels
+            if attempt.outcome == OK and attempt.published and gone:
                 self.fail(f"{attempt.label} was answered ok and is gone")
 
 
@@ -93,6 +96,17 @@ class NoDuplicates(Checker):
             if (queue, body) in self._came:
                 self.fail(f"{body} came to {queue} a second time")
             self._came.add((queue, body))
+
+    def cut(self, kept: int, changes: list[Change]) -> None:
+        self._rids = {rid for change in changes for rid in change.rids}
+        self._came = {(queue, body) for change in changes for queue, _, body in change.inserted}
+        marked = {
+            (queue.name, body)
+            for queue in self.truth.reference.queues.values()
+            for place, (_, body) in queue.contents.items()
+            if place <= queue.mark
+        }
+        self._sent &= marked
 
     def delivered(self, process: Process, consumer: str, queue: str, body: str, redelivered: bool) -> None:
         before = (queue, body) in self._sent
@@ -132,7 +146,7 @@ class NoPhantom(Checker):
 
     def finished(self) -> None:
         for attempt in self.book.attempts.values():
-            if attempt.outcome in (FAILED, ROLLED_BACK, OPEN) and attempt.label in self.truth.happened:
+            if not attempt.may_happen and attempt.label in self.truth.happened:
                 self.fail(f"{attempt.label} is {attempt.outcome}, and it happened")
 
 
@@ -168,6 +182,12 @@ class Order(Checker):
             last_place, last = self._came.get((client, queue), (-1, (-1, -1)))
             if place <= last_place or number <= last:
                 self.fail(f"{body} came to {queue} behind {last} of the same client")
+            self._came[client, queue] = place, number
+
+    def cut(self, kept: int, changes: list[Change]) -> None:
+        self._came = {}
+        for queue, place, body in (inserted for change in changes for inserted in change.inserted):
+            client, number = self._numbered(body)
             self._came[client, queue] = place, number
 
     def delivered(self, process: Process, consumer: str, queue: str, body: str, redelivered: bool) -> None:

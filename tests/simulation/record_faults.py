@@ -8,7 +8,6 @@ from recovery.planner.facts import Condition
 from tests.simulation.cluster import Cluster
 from tests.simulation.fault_kinds import Ending, back_to, may_lose_disk, restart, some_node
 from tests.simulation.operators import recover, start_all, stop_all, survey
-from tests.simulation.process import Process
 
 
 def stalled_store(cluster: Cluster, chance: random.Random) -> Ending | None:
@@ -71,53 +70,12 @@ def older_record(cluster: Cluster, chance: random.Random) -> Ending | None:
 
 def _recoverable(cluster: Cluster) -> bool:
     """Whether the record can be written from the stores without the loss of what was acknowledged."""
-    if cluster.coordination.gone or cluster.coordination.valid is None:
+    if cluster.coordination.gone or cluster.coordination.valid is None or cluster.kept_down:
         return False
     stores = survey(cluster, None).stores
+    if any(cluster.truth.is_lost(store.tail) for store in stores):
+        return False
     return all(store.condition in (Condition.WHOLE, Condition.RESYNCING) for store in stores)
-
-
-def force(cluster: Cluster, chance: random.Random) -> Ending | None:
-    """The primary is gone, and an operator tries ``promote --accept-data-loss`` at another node until it is taken.
-
-    Only where that node holds everything that has passed the commit point when it is asked: what is lost in spite of
-    that, nobody has accepted. It may be refused in the end, as the record was another's meanwhile.
-    """
-    record = cluster.coordination.valid
-    primary = record.primary.node if record is not None and record.primary is not None else ""
-    others = sorted(set(cluster.processes) - {primary})
-    if not others or primary not in cluster.processes or cluster.coordination.gone:
-        return None
-    process = cluster.processes[chance.choice(others)]
-    cluster.world.say("fault", f"power cut at {primary}")
-    cluster.kill(primary, power=True)
-    tries = True
-
-    def attempt() -> None:
-        nonlocal tries
-        if tries and _holds_everything(cluster, process) and process.core.promote(True) is None:
-            cluster.world.say("operator", f"forces {process.name}")
-            tries = False
-
-    def again() -> None:
-        if tries and process.alive:
-            process.operate(attempt)
-            cluster.world.after(0.02, again)
-
-    def ending() -> None:
-        nonlocal tries
-        tries = False
-        restart(cluster, primary)
-
-    again()
-    return ending
-
-
-def _holds_everything(cluster: Cluster, process: Process) -> bool:
-    """Whether this node's disk leads to all that has passed the commit point."""
-    truth = cluster.truth
-    end = truth.reference.end
-    return end > 0 and process.disk.holds(truth.generation_at(end), end)
 
 
 def stop_and_start(cluster: Cluster, chance: random.Random) -> Ending | None:

@@ -122,6 +122,7 @@ class Run:
         result.commits, result.unknown = book.count(OK), book.count(UNKNOWN)
         result.failovers = record.generation - 1 if record else 0
         if faults is not None:
+            faults.struck.update(self.cluster.truth.losses.struck())
             result.faults, result.hits, result.struck = faults.struck.total(), faults.hits, faults.struck
         result.transcript = self.world.transcript or []
         return result

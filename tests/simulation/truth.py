@@ -3,6 +3,9 @@
 Every event that any node applies has passed the commit point, so the first to apply the event at a sequence settles
 what it is (``canonical``). Whoever applies another one there, now or later, on any node, has broken P6. The checkers
 are told of everything, each looks for the breach of its own promise.
+
+Where an operator has accepted a loss, the one stream is what the new primary's store leads to (``losses``): what lay
+behind that is cut out of it, and with it what was told of that. Nothing else is excused.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ha.coordination import Record
 from tests.simulation.book import Attempt, Book
-from tests.simulation.reference import Reference
+from tests.simulation.losses import Losses
+from tests.simulation.reference import Change, Reference
 from txobserver.events import DtxPrepare, Event, GenerationStart, TxPrepare
 from txobserver.ids import Member, Position
 from txobserver.outcomes import Outcome
@@ -41,6 +45,7 @@ class Truth:
         self.reference = Reference()
         self.canonical: list[tuple[int, Event]] = []
         self.told = 0
+        self.losses = Losses()
         self.happened: set[str] = set()
         """Labels of attempts that are visible, or were"""
         self.marks_at_start: dict[int, dict[str, int]] = {}
@@ -73,23 +78,69 @@ class Truth:
 
     def applied(self, process: Process, sequence: int, generation: int, event: Event) -> None:
         """A node has applied an event."""
-        if sequence <= len(self.canonical):
-            if self.canonical[sequence - 1] != (generation, event):
+        if self.is_lost(Position(generation, sequence)):
+            if self.losses.other_than(sequence, generation, event):
+                self.fail("P6", f"{process.name} applied {event} at {generation}.{sequence}, another than was lost")
+            return
+        if sequence <= len(self.canonical) and self.canonical[sequence - 1] != (generation, event):
+            if not self.losses.take_effect_at(process.disk.member, process.core.generation):
                 self.fail(
                     "P6",
                     f"{process.name} applied {event} of generation {generation} at {sequence}, "
                     f"where {self.canonical[sequence - 1]} had been applied",
                 )
+            self._cut(sequence - 1)
+        if sequence <= len(self.canonical):
             return
         if sequence != len(self.canonical) + 1:
             self.fail("P6", f"{process.name} applied {sequence} before anybody applied {len(self.canonical) + 1}")
+        if generation < self.generation_at(sequence - 1):
+            self.fail("P6", f"{process.name} applied {generation}.{sequence} behind a later generation")
         self.canonical.append((generation, event))
+        if isinstance(event, GenerationStart):
+            self.losses.settle(generation, sequence)
+        change = self._lead_to(sequence, generation, event)
+        if isinstance(change.named, Xid) and change.decided is None:
+            self.book.branches[change.named].final = False
+        for watch in self._watching["changed"]:
+            watch(change)
+
+    def _lead_to(self, sequence: int, generation: int, event: Event) -> Change:
         if isinstance(event, GenerationStart):
             self.marks_at_start[generation] = {each.name: each.mark for each in self.reference.queues.values()}
         change = self.reference.apply(sequence, event)
-        self.happened.update(body.split("/")[0] for _, _, body in change.inserted)
-        for watch in self._watching["changed"]:
-            watch(change)
+        labels = {body.split("/")[0] for _, _, body in change.inserted}
+        self.happened |= labels
+        self.losses.labels -= labels
+        return change
+
+    # -- what an operator has accepted to be lost
+
+    def _cut(self, kept: int) -> None:
+        """The one stream goes on from ``kept``: what was told of events behind that is of no account any more."""
+        before, self.happened, self.reference = self.happened, set(), Reference()
+        self.losses.cut(self.canonical, kept)
+        del self.canonical[kept:]
+        changes = [self._lead_to(at, *of) for at, of in enumerate(self.canonical, 1)]
+        self.told = min(self.told, kept)
+        self.losses.labels |= before - self.happened
+        self.book.cut(kept)
+        for xid in self.reference.branches.prepared:
+            self.book.branches[xid].final = False
+        for checker in self.checkers:
+            checker.cut(kept, changes)
+        self.cluster.world.say("checker", f"what lay behind {kept} is lost, as an operator has accepted")
+
+    def is_lost(self, position: Position) -> bool:
+        """Whether this event is none of the one stream, as an operator has accepted its loss."""
+        return self.losses.covers(position, self.generation_at)
+
+    def is_of_before(self, process: Process) -> bool:
+        """Whether this node does not know yet of a loss that was accepted: what it holds may be lost.
+
+        Whether it may still say something of it is ``leaves``' business, and that of P10.
+        """
+        return process.core.generation < self.losses.generation
 
     def turned(self, process: Process) -> None:
         """A node's turn has ended."""
@@ -98,6 +149,8 @@ class Truth:
         applied = process.core.replica.applied
         if self._seen.get(process) != applied:
             self._seen[process] = applied
+            if self.is_lost(applied):
+                return
             for checker in self.checkers:
                 checker.stands_at(process, applied)
 
@@ -118,6 +171,8 @@ class Truth:
 
     def visible(self, process: Process, number: int, body: str) -> None:
         """The broker of a serving primary has been given a message."""
+        if self.is_of_before(process):
+            return
         queue = self.reference.queues.get(number)
         for checker in self.checkers:
             checker.visible(process, queue.name if queue else str(number), body)
@@ -134,41 +189,61 @@ class Truth:
             self._record = record.generation, record.ready, record.released
             what = "released by" if record.released else "primary"
             self.cluster.world.say("record", f"generation {record.generation}, {what} {record.primary}, ready: {ready}")
+        if self.losses.accepted(record):
+            assert record.primary is not None
+            self.told = self._held_by(record.primary, self.told)
         for checker in self.checkers:
             checker.record_changed(record)
+
+    def _held_by(self, member: Member, told: int) -> int:
+        """Up to where the disk of this member leads to what has been told."""
+        disk = self.cluster.disks[member.node]
+        while told and not (disk.member == member and disk.holds(self.generation_at(told), told)):
+            told -= 1
+        return told
 
     # -- told by the clients' ends at the broker
 
     def answered(self, process: Process, attempt: Attempt | None, ok: bool) -> None:
         """A node answers a client: the outcome of an attempt, or a declaration (None)."""
-        for checker in self.checkers:
-            checker.answered(process, attempt, ok)
-        if process.core.primary is not None:
-            self.told = max(self.told, process.core.primary.commit)
+        if attempt is not None and not ok:
+            attempt.refused_at = attempt.refused_at or self.reference.end
+        if not self.is_of_before(process):
+            for checker in self.checkers:
+                checker.answered(process, attempt, ok)
+            self._tells(process)
 
     def told_of(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
         """A node tells what became of a branch."""
-        for checker in self.checkers:
-            checker.told_of(process, attempt, outcome)
+        if outcome in (Outcome.ROLLED_BACK, Outcome.HEURISTICALLY_ROLLED_BACK):
+            attempt.refused_at = attempt.refused_at or self.reference.end
+        if not self.is_of_before(process):
+            for checker in self.checkers:
+                checker.told_of(process, attempt, outcome)
+            self._tells(process)
+
+    def _tells(self, process: Process) -> None:
         if process.core.primary is not None:
             self.told = max(self.told, process.core.primary.commit)
 
     def listed(self, process: Process, branches: list[Xid]) -> None:
         """A node lists the branches that are in doubt, or were decided by an operator."""
-        for checker in self.checkers:
-            checker.listed(process, branches)
+        if not self.is_of_before(process):
+            for checker in self.checkers:
+                checker.listed(process, branches)
 
     def delivered(self, process: Process, consumer: str, queue: str, body: str, redelivered: bool) -> None:
         """A node hands a message to a consumer, or to a get."""
-        for checker in self.checkers:
-            checker.delivered(process, consumer, queue, body, redelivered)
-        if process.core.primary is not None:
-            self.told = max(self.told, process.core.primary.commit)
+        if not self.is_of_before(process):
+            for checker in self.checkers:
+                checker.delivered(process, consumer, queue, body, redelivered)
+            self._tells(process)
 
     def counted(self, process: Process, queue: str, messages: int) -> None:
         """A node tells a queue's length."""
-        for checker in self.checkers:
-            checker.counted(process, queue, messages)
+        if not self.is_of_before(process):
+            for checker in self.checkers:
+                checker.counted(process, queue, messages)
 
     def acknowledging(self, process: Process, sequence: int) -> None:
         """A node sends word that its log is durable up to there; 0: that its store is marked as resyncing."""

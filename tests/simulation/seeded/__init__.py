@@ -3,7 +3,17 @@
 ``plant`` makes the change for as long as the ExitStack is open. Nothing here is ever switched on but by the tests.
 """
 
-from tests.simulation.seeded import branches, durability, joiners, liveness, primaries, record, shell, transactions
+from tests.simulation.seeded import (
+    branches,
+    durability,
+    joiners,
+    liveness,
+    losses,
+    primaries,
+    record,
+    shell,
+    transactions,
+)
 from tests.simulation.seeded.planting import SEEDED, Seeded, find
 
 __all__ = [
@@ -14,6 +24,7 @@ __all__ = [
     "find",
     "joiners",
     "liveness",
+    "losses",
     "primaries",
     "record",
     "shell",
