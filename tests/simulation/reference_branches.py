@@ -25,10 +25,13 @@ BRANCH, HEURISTIC, TOKEN, GLOBAL = range(4)
 
 
 def fingerprint(name: Name, kind: int, commit: bool, sequence: int, at_ms: int) -> int:
-    """The product's digest of one outcome (``txobserver.outcomes.Remembered.digest``), written down a second time."""
+    """The product's digest of one outcome (``txobserver.outcomes.Remembered.digest``), written down a second time.
+
+    A wall clock that says 0 counts as 1: where it is stored, 0 means that there is none.
+    """
     format_id, gtrid, bqual = (0, name, b"") if isinstance(name, bytes) else (*name, b"")[:3]
     key = bytes([BRANCH if kind == HEURISTIC else kind]) + format_id.to_bytes(4, "big") + bytes([len(gtrid)])
-    said = f"{kind} {int(commit)} {sequence} {at_ms} ".encode() + key + gtrid + bqual
+    said = f"{kind} {int(commit)} {sequence} {max(at_ms, 1)} ".encode() + key + gtrid + bqual
     return zlib.crc32(said) << 32 | zlib.crc32(said, 1)
 
 
