@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from broker_plugin.node.coordination_process import CoordinationProcess, Request
+from broker_plugin.node.coordination_process import ANSWER_SECONDS, START_SECONDS, CoordinationProcess, Request
 from broker_plugin.node.sqlite_coordination import SqliteCoordination
 from ha.coordination import CasConflict, CoordinationError, Record
 from tests.node.test_sqlite_coordination import ROOT, A, B, record
@@ -98,3 +98,29 @@ def changed(store: SqliteCoordination) -> Record:
         except (CasConflict, CoordinationError):
             continue
     raise AssertionError("the coordination file stays locked")
+
+
+def test_only_the_first_answer_of_each_process_may_take_as_long_as_a_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = CoordinationProcess(tmp_path / "r", "c")
+    answer_of, waited = store._answer_of, []
+
+    def waiting(descriptor: int, seconds: float) -> bytes | None:
+        waited.append(seconds)
+        return answer_of(descriptor, START_SECONDS)
+
+    monkeypatch.setattr(store, "_answer_of", waiting)
+    for _ in range(3):
+        store.read()
+    child = store._child
+    assert child is not None
+    child.kill()
+    child.wait()
+    with pytest.raises(CoordinationError, match="has ended"):
+        store.read()
+    store.read()
+    store.read()
+    assert waited[:3] == [START_SECONDS, ANSWER_SECONDS, ANSWER_SECONDS]
+    assert waited[-2:] == [START_SECONDS, ANSWER_SECONDS], "another process is started"
+    store.close()

@@ -12,7 +12,18 @@ import pytest
 from msgspec.structs import replace
 
 from broker_plugin.node import links as links_module
-from broker_plugin.node.links import FIRST_DELAY, LARGE, LAST_DELAY, Links, PeerAddress, PeerProtocol, framed, parts
+from broker_plugin.node.links import (
+    FIRST_DELAY,
+    LARGE,
+    LAST_DELAY,
+    MAX_HELLO,
+    MAX_MESSAGE,
+    Links,
+    PeerAddress,
+    PeerProtocol,
+    framed,
+    parts,
+)
 from ha.wire import WIRE_VERSION, Commit, Entries, Hello
 from tests.guards import StrictGuard
 
@@ -221,3 +232,19 @@ def test_a_large_frame_goes_to_each_backup_as_it_is(size: int) -> None:
         assert b"".join(sent) == framed(message)
         assert any(part is frame for part in sent) == (size >= LARGE)
     assert parts(Commit(1, 2, 3)) == [framed(Commit(1, 2, 3))]
+
+
+def nothing(*words: object) -> None:
+    """Not looked at."""
+
+
+@pytest.mark.parametrize(("greeted", "limit"), [(False, MAX_HELLO), (True, MAX_MESSAGE)])
+def test_a_message_is_as_long_as_may_be_and_no_longer(greeted: bool, limit: int) -> None:
+    """Who has not said who it is fills no memory."""
+    for length, closed in ((limit, False), (limit + 1, True)):
+        protocol = PeerProtocol(StrictGuard(), OURS, ["b"], nothing, nothing, nothing)
+        transport: Any = Transport(protocol)
+        protocol.connection_made(transport)
+        protocol.peer = "b" if greeted else None
+        protocol.data_received(length.to_bytes(4, "big") + b"begun")
+        assert transport.aborted == closed

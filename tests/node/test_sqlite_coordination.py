@@ -355,3 +355,19 @@ def test_a_connection_that_cannot_be_used_is_closed(tmp_path: Path, monkeypatch:
     with pytest.raises(CoordinationError):
         SqliteCoordination(tmp_path / "r", "c").read()
     assert [each.closed for each in made] == [True]
+
+
+def test_after_a_failure_the_file_is_opened_anew(tmp_path: Path) -> None:
+    """A connection that has failed may go on failing, or hold a lock."""
+    store = SqliteCoordination(tmp_path / "r", "c", create=True)
+    store.compare_and_set(0, record())
+    used: Any = store._connection
+    other = sqlite3.connect(tmp_path / "r", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(CoordinationError):
+        store.read()
+    assert store._connection is None
+    with pytest.raises(sqlite3.ProgrammingError):
+        used.execute("SELECT 1")
+    other.execute("ROLLBACK")
+    assert store.read() is not None
