@@ -12,6 +12,7 @@ from tests.simulation.book import Book
 from tests.simulation.checkers import CHECKERS
 from tests.simulation.coordination import SimCoordination
 from tests.simulation.disk import SPEEDS, Disk
+from tests.simulation.lasting import Lasting
 from tests.simulation.loop import MachineClock
 from tests.simulation.network import Network
 from tests.simulation.process import CLUSTER_ID, Process
@@ -36,6 +37,7 @@ class Cluster:
         self.settings = settings
         self.retention = 1.0
         self.kept_down: set[str] = set()
+        self.lasting = Lasting()
         self.starts = 0
         self.failovers = 0
         self.book = Book()

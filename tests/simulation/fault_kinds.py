@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 from tests.simulation.cluster import Cluster
+from tests.simulation.lasting import Ending
 from txobserver.store import StoreDamaged
-
-Ending = Callable[[], None]
 
 # -- who may be harmed
 
@@ -31,11 +29,6 @@ def may_lose_disk(cluster: Cluster, name: str) -> bool:
     spoiled = [p for p in cluster.running() if p.name != name and p.failed]
     serves = record.primary is not None and record.primary.node in cluster.processes
     return bool(keepers) and not spoiled and serves
-
-
-def back_to(of: object, name: str, usual: float) -> Ending:
-    """The end of a fault that has changed one number."""
-    return lambda: setattr(of, name, usual)
 
 
 def restart(cluster: Cluster, name: str) -> None:
@@ -113,37 +106,40 @@ def cut(cluster: Cluster, chance: random.Random) -> Ending | None:
     cluster.world.say("fault", f"{'stalls' if stall else 'cuts'} {pairs}{' and the store' if store else ''}")
     for pair in pairs:
         cluster.network.cut(*pair, stall)
+    heals = [cluster.lasting.hold(cluster.network.down, pair) for pair in pairs]
     if store:
-        cluster.coordination.cut_off.add(name)
+        heals.append(cluster.lasting.hold(cluster.coordination.cut_off, name))
 
     def ending() -> None:
-        cluster.world.say("fault", f"heals {pairs}")
-        cluster.network.heal(pairs)
-        cluster.coordination.cut_off.discard(name)
+        for heal in heals:
+            heal()
+        healed = [pair for pair in pairs if pair not in cluster.network.down]
+        cluster.world.say("fault", f"heals {healed}")
+        cluster.network.heal(healed)
 
     return ending
 
 
 def loss(cluster: Cluster, chance: random.Random) -> Ending | None:
     """Connections between nodes break, each at some message."""
-    cluster.network.loss = chance.choice((0.002, 0.01, 0.05))
+    ending = cluster.lasting.change(cluster.network, "loss", chance.choice((0.002, 0.01, 0.05)))
     cluster.world.say("fault", f"connections break ({cluster.network.loss})")
-    return back_to(cluster.network, "loss", 0.0)
+    return ending
 
 
 def slow_network(cluster: Cluster, chance: random.Random) -> Ending | None:
     """Everything between nodes takes longer."""
-    cluster.network.slowness = chance.choice((10.0, 50.0, 200.0))
+    ending = cluster.lasting.change(cluster.network, "slowness", chance.choice((10.0, 50.0, 200.0)))
     cluster.world.say("fault", f"network slower by {cluster.network.slowness}")
-    return back_to(cluster.network, "slowness", 1.0)
+    return ending
 
 
 def slow_disk(cluster: Cluster, chance: random.Random) -> Ending | None:
     """One node's disk takes longer."""
     disk = cluster.disks[some_node(cluster, chance)]
-    disk.slowness = chance.choice((10.0, 100.0, 1000.0))
+    ending = cluster.lasting.change(disk, "slowness", chance.choice((10.0, 100.0, 1000.0)))
     cluster.world.say("fault", f"disk of {disk.member} slower by {disk.slowness}")
-    return back_to(disk, "slowness", 1.0)
+    return ending
 
 
 def full_disk(cluster: Cluster, chance: random.Random) -> Ending | None:
@@ -163,11 +159,11 @@ def read_error(cluster: Cluster, chance: random.Random) -> Ending | None:
 
 def _failing(cluster: Cluster, name: str, what: str) -> Ending:
     disk = cluster.disks[name]
-    setattr(disk.files, what, True)
+    works = cluster.lasting.change(disk.files, what, True)
     cluster.world.say("fault", f"disk of {name}: {what}")
 
     def ending() -> None:
-        setattr(disk.files, what, False)
+        works()
         cluster.world.say("fault", f"disk of {name} works again")
         restart(cluster, name)
 
@@ -231,25 +227,20 @@ def wall_clock_jump(cluster: Cluster, chance: random.Random) -> Ending | None:
 def slow_checkpoints(cluster: Cluster, chance: random.Random) -> Ending | None:
     """One node's checkpoints take long, longer than any timeout at times."""
     disk = cluster.disks[some_node(cluster, chance)]
-    usual = disk.checkpoint_seconds
-    disk.checkpoint_seconds = chance.choice(((0.05, 0.5), (0.5, 2.0), (1.0, 4.0)))
-    cluster.world.say("fault", f"checkpoints of {disk.member} take {disk.checkpoint_seconds} s")
-
-    def ending() -> None:
-        disk.checkpoint_seconds = usual
-
-    return ending
+    seconds = chance.choice(((0.05, 0.5), (0.5, 2.0), (1.0, 4.0)))
+    cluster.world.say("fault", f"checkpoints of {disk.member} take {seconds} s")
+    return cluster.lasting.change(disk, "checkpoint_seconds", seconds)
 
 
 def failing_checkpoint(cluster: Cluster, chance: random.Random) -> Ending | None:
     """One node's disk takes no checkpoint; when it does again, the node is started."""
     name = some_node(cluster, chance)
     disk = cluster.disks[name]
-    disk.base.fails = True
+    works = cluster.lasting.change(disk.base, "fails", True)
     cluster.world.say("fault", f"disk of {name} takes no checkpoint")
 
     def ending() -> None:
-        disk.base.fails = False
+        works()
         restart(cluster, name)
 
     return ending

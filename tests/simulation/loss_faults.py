@@ -150,14 +150,16 @@ def _left_behind(
     cluster.world.say("fault", f"cuts {name} off")
     for pair in pairs:
         cluster.network.cut(*pair, False)
-    cluster.coordination.cut_off.add(name)
+    heals = [cluster.lasting.hold(cluster.network.down, pair) for pair in pairs]
+    heals.append(cluster.lasting.hold(cluster.coordination.cut_off, name))
     over = False
 
     def ending() -> None:
         nonlocal over
+        for heal in heals:
+            heal()
         if not over:
-            cluster.network.heal(pairs)
-            cluster.coordination.cut_off.discard(name)
+            cluster.network.heal([pair for pair in pairs if pair not in cluster.network.down])
         over = True
 
     def due() -> None:

@@ -132,6 +132,8 @@ class Network:
         self.slowness = 1.0
         self._world = world
         self._chance = world.chance("network")
+        self.down: set[Pair] = set()
+        """Directions that a fault keeps cut or stalled"""
         self._cut: set[Pair] = set()
         self._stalled: set[Pair] = set()
         self._listeners: dict[str, Listener] = {}

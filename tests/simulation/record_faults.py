@@ -6,41 +6,38 @@ import random
 
 from recovery.planner.facts import Condition
 from tests.simulation.cluster import Cluster
-from tests.simulation.fault_kinds import Ending, back_to, may_lose_disk, restart, some_node
+from tests.simulation.fault_kinds import Ending, may_lose_disk, restart, some_node
 from tests.simulation.operators import recover, start_all, stop_all, survey
 
 
 def stalled_store(cluster: Cluster, chance: random.Random) -> Ending | None:
     """The coordination store answers nobody for a while."""
     coordination = cluster.coordination
-    coordination.stalled_until = cluster.world.now + chance.choice((0.3, 0.8, 2.0))
+    until = cluster.world.now + chance.choice((0.3, 0.8, 2.0))
+    ending = cluster.lasting.change(coordination, "stalled_until", max(until, coordination.stalled_until))
     cluster.world.say("fault", "the coordination store stalls")
-
-    def ending() -> None:
-        coordination.stalled_until = cluster.world.now
-
     return ending
 
 
 def slow_store(cluster: Cluster, chance: random.Random) -> Ending | None:
     """Everything that the coordination store does takes longer."""
-    cluster.coordination.slowness = chance.choice((5.0, 20.0, 60.0))
+    ending = cluster.lasting.change(cluster.coordination, "slowness", chance.choice((5.0, 20.0, 60.0)))
     cluster.world.say("fault", f"the coordination store is slower by {cluster.coordination.slowness}")
-    return back_to(cluster.coordination, "slowness", 1.0)
+    return ending
 
 
 def unreliable_store(cluster: Cluster, chance: random.Random) -> Ending | None:
     """Changes of the record get lost, or land late, or land and nobody is told."""
-    cluster.coordination.unreliable = chance.choice((0.2, 0.6, 1.0))
+    ending = cluster.lasting.change(cluster.coordination, "unreliable", chance.choice((0.2, 0.6, 1.0)))
     cluster.world.say("fault", f"changes of the record go astray ({cluster.coordination.unreliable})")
-    return back_to(cluster.coordination, "unreliable", 0.0)
+    return ending
 
 
 def repeating_store(cluster: Cluster, chance: random.Random) -> Ending | None:
     """Changes of the record are made twice; what is told is what became of the second."""
-    cluster.coordination.repeating = chance.choice((0.3, 1.0))
+    ending = cluster.lasting.change(cluster.coordination, "repeating", chance.choice((0.3, 1.0)))
     cluster.world.say("fault", f"changes of the record are made twice ({cluster.coordination.repeating})")
-    return back_to(cluster.coordination, "repeating", 0.0)
+    return ending
 
 
 def lost_record(cluster: Cluster, chance: random.Random) -> Ending | None:
