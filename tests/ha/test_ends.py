@@ -142,13 +142,14 @@ def test_sequence_at_its_end() -> None:
 def test_sequence_behind_its_end() -> None:
     """However many events are made of what was there: none that would need 64 bits is written, or told."""
     cluster = restarted(declared("q"), sequence=LAST_SEQUENCE - 3)
-    primary = cluster.primary
+    primary, leading = cluster.primary, cluster.primary.core.primary
     number = primary.host.number("q")
     for place in range(1, 6):
         primary.report(lambda p=place: ledger_of(primary).mark(number, p))  # type: ignore[misc]
         for _ in range(3):
             cluster.turn()
     assert "positions up" in str(primary.stopped)
+    assert leading is not None and leading.abandoned, "late calls have no effect"
     assert primary.disk.durable <= LAST_SEQUENCE and place_of(LAST_SEQUENCE + 1) == SIGNED
 
 

@@ -44,6 +44,37 @@ def test_a_primary_whose_store_failed_only_gives_its_lease_up() -> None:
     assert node.host.closed == ["input/output error"] and node.core.failed == "input/output error"
 
 
+def test_a_primary_and_one_whose_store_failed_go_by_no_record_that_is_read() -> None:
+    """The keeper of the one knows better, and the other only waits for its end."""
+    cluster = declared("q", size=2)
+    primary, (backup,) = cluster.primary, backups_of(cluster)
+    primary.report(lambda: primary.core.on_record(None))
+    assert primary.stopped is None and primary.core.keeper is not None
+    backup.report(lambda: backup.core.on_store_error("input/output error"))
+    said = backup.stopped
+    assert backup.core.keeper is None and backup.core.failed
+    backup.report(lambda: backup.core.on_record(None))
+    assert backup.stopped == said != NO_RECORD
+
+
+@pytest.mark.parametrize("primary", ["nobody", "itself", "another"])
+def test_a_backup_whose_primary_is_no_primary_any_more_is_attached_to_it_no_more(primary: str) -> None:
+    """The record may name nobody, this node itself in an earlier life, or another."""
+    cluster = declared("q")
+    backup, other = backups_of(cluster)
+    assert backup.core.state == "ready" and backup.core.record is not None
+    named = {"nobody": None, "itself": backup.member, "another": other.member}[primary]
+    record = backup.core.record
+    later = replace(record, version=record.version + 1, primary=named)
+    backup.report(lambda: backup.core.on_record(later))
+    assert backup.core.state == "joining"
+    if primary == "another":
+        assert backup.core.backup is not None and backup.core.backup.primary == other.name
+        assert not backup.core.backup.attached
+    else:
+        assert backup.core.backup is None
+
+
 def test_who_is_ready_takes_over_from_its_primary_without_a_loss() -> None:
     cluster = declared("q")
     asked: list[tuple[str, str]] = []
