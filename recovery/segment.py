@@ -139,7 +139,7 @@ def _torn(file: BinaryIO, offset: int, error: Exception) -> bool:
     """
     file.seek(offset)
     rest = file.read()
-    if rest.find(b"TXHA", 1) >= 0 and _whole_frame_behind(rest):
+    if _whole_frame_in(rest):
         return False
     if isinstance(error, TornFrame):
         return True
@@ -149,8 +149,8 @@ def _torn(file: BinaryIO, offset: int, error: Exception) -> bool:
     return not rest[HEADER_SIZE - 1 :].strip(b"\0")
 
 
-def _whole_frame_behind(rest: bytes) -> bool:
-    at = rest.find(b"TXHA", 1)
+def _whole_frame_in(rest: bytes) -> bool:
+    at = rest.find(b"TXHA")
     while at >= 0:
         try:
             decode_frame(rest, at)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ha.queue_guard import QueueGuard
 from ha.recent_frames import RecentFrames
 from ha.session import Session
@@ -101,6 +103,59 @@ def test_one_that_nobody_waits_for_is_sent_a_portion_and_rests() -> None:
     assert sequences(ours.pump(frames, 8, 0, AWAITED, 100.31, False), 0) == [2]
     ours.acknowledge(2, 2, 100.4)
     assert not ours.pump(frames, 2, 0, AWAITED, 102.0, False), "there is no more"
+
+
+class Paced:
+    """A pace that never rests, and says what it is told of portions."""
+
+    def __init__(self) -> None:
+        self.working = False
+        self.told: list[tuple[float, int, int]] = []
+
+    def begin(self, now: float) -> None:
+        self.working = True
+
+    def end(self, now: float, portion: int, lag: int) -> None:
+        self.working = False
+        self.told.append((now, portion, lag))
+
+    def resting(self, now: float) -> bool:
+        return False
+
+
+@pytest.mark.plain
+def test_its_pace_is_told_what_has_arrived_and_what_is_still_lacking() -> None:
+    ours, frames, pace = session(keep=1), recent(FRAMES), Paced()
+    ours._pace = pace  # type: ignore[assignment]
+    by_two = Settings(window_bytes=8 * SIZE, portion_bytes=2 * SIZE)
+    assert sequences(ours.pump(frames, 2, 0, by_two, 100.0, False), 0) == [2]
+    assert sequences(ours.pump(frames, 8, 0, by_two, 100.1, False), 0) == [3], "the rest of the portion"
+    assert not ours.pump(frames, 8, 0, by_two, 100.2, False) and pace.told == []
+    ours.acknowledge(2, 8, 100.3)
+    assert not ours.pump(frames, 8, 0, by_two, 100.3, False) and pace.told == [], "one is on its way"
+    ours.acknowledge(3, 8, 100.4)
+    assert sequences(ours.pump(frames, 8, 0, by_two, 100.4, False), 0) == [4, 5]
+    assert pace.told == [(100.4, 2, 5)]
+    ours.acknowledge(5, 8, 100.5)
+    assert not ours.pump(frames, 5, 0, by_two, 100.5, False)
+    assert pace.told == [(100.4, 2, 5), (100.5, 2, 0)] and not pace.working, "there is no more"
+    ours.acknowledge(5, 8, 100.6)
+    assert sequences(ours.pump(frames, 8, 0, by_two, 100.6, False), 0) == [6, 7]
+    assert len(pace.told) == 2
+
+
+@pytest.mark.plain
+def test_a_portion_that_is_read_from_the_log_has_not_arrived() -> None:
+    ours, frames, pace = session(), recent(FRAMES[1:]), Paced()
+    ours._pace = pace  # type: ignore[assignment]
+    by_one = Settings(window_bytes=8 * SIZE, portion_bytes=SIZE)
+    assert ours.pump(frames, 8, 0, by_one, 100.0, False) == [ReadLog("b", 7, 1, SIZE)]
+    ours._portion_bytes = SIZE
+    assert not ours.pump(frames, 8, 0, by_one, 100.1, False) and pace.told == []
+    ours.log_read(FRAMES[:1], 0)
+    ours.acknowledge(1, 8, 100.2)
+    assert sequences(ours.pump(frames, 8, 0, by_one, 100.2, False), 0) == [2]
+    assert pace.told == [(100.2, 1, 7)]
 
 
 def told(effects: list[object]) -> list[tuple[str, int]]:
