@@ -37,6 +37,7 @@ class RecordKeeper:
         self._counted: frozenset[Member] = frozenset()
         self._counted_by: Record | None = None
         self._adds: set[Member] = set()
+        self._holds_back = False
         self._removes: set[Member] = set()
         self._release: str | None = None
         self._leave_to: frozenset[Member] = frozenset()
@@ -66,8 +67,8 @@ class RecordKeeper:
         return member in self.record.ready
 
     def add(self, member: Member, now: float) -> None:
-        """Take a member into the ready set."""
-        if member not in self.record.ready and member not in self._adds:
+        """Take a member into the ready set; not between another's change of the record and our next one."""
+        if not self._holds_back and member not in self.record.ready and member not in self._adds:
             self._removes.discard(member)
             self._adds.add(member)
             self.send_if_due(now)
@@ -124,17 +125,22 @@ class RecordKeeper:
         self._lease_until = self._sent_at + self._lease_seconds
         self._unresolved.clear()
         self._counted_by = None
+        self._holds_back = False
         self._adds -= set(record.ready)
         self._removes &= set(record.ready)
 
     def conflict(self, current: Record | None) -> None:
         """The version had moved: by an earlier change of our own that was thought lost, or by another primary.
 
-        Or an operator has discarded the store of a member, and taken that out of the ready set before.
+        Or an operator has discarded the store of a node that had ended, and made sure before that it is not listed.
+        That it has ended may not have been heard here yet, so nobody is added before our next change, a round of the
+        loop later at least (``discarded_while_an_addition_is_on_its_way``).
         """
         self.in_flight = None
         if current is not None and self._continues(current):
             self.record = current
+            self._adds.clear()
+            self._holds_back = True
         else:
             self.lost = True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from ha.coordination import Record
 from ha.record_keeper import RecordKeeper
@@ -197,3 +198,19 @@ def test_a_primary_says_why_its_role_ends(kept: Kept) -> None:
         assert kept.keeper.farewell(current) == reason
         kept.keeper.conflict(current)
         assert kept.keeper.lost
+
+
+def test_discarded_while_an_addition_is_on_its_way(kept: Kept) -> None:
+    """The change of an operator came first: D's node has ended, though its last words are still to be read here."""
+    keeper = kept.keeper
+    keeper.add(D, 100.5)
+    assert D in kept.wished().ready
+    keeper.conflict(replace(keeper.record, version=6))
+    keeper.add(D, 100.6)
+    assert keeper.in_flight is None and D in keeper.counted(), "an addition that was thought lost might still land"
+    keeper.send_if_due(102.5)
+    assert kept.wished() == replace(RECORD, version=7)
+    kept.stored()
+    assert D not in keeper.counted()
+    keeper.add(D, 102.6)
+    assert D in kept.wished().ready, "it lives after all"
