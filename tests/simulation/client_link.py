@@ -291,6 +291,11 @@ class ClientLink:
 
         self._world.after(self._there_at - self._world.now, lambda: self.process.arrives(arrive))
 
+    @property
+    def telling(self) -> bool:
+        """Whether the node is about to send what it has read: a message, a length, an outcome."""
+        return self._up and any(generation is not None for _, generation in self._output)
+
     def forget_output(self) -> None:
         """As ``AmqpServer.forget_output``: what has not left yet is told to nobody."""
         self._output.clear()

@@ -35,7 +35,6 @@ class Cluster:
     def __init__(self, world: World, size: int, settings: Settings) -> None:
         self.world = world
         self.settings = settings
-        self.retention = 1.0
         self.kept_down: set[str] = set()
         self.lasting = Lasting()
         self.starts = 0
@@ -45,6 +44,10 @@ class Cluster:
         self._chance = world.chance("cluster")
         self._incarnations = 0
         self.checkpoint_seconds = world.chance("checkpoints").choice(SPEEDS)
+        self.retention = 1.0
+        if settings.portion_bytes > 1000 and self.checkpoint_seconds[1] < 0.1:
+            # So short that a joiner needs a copy of the queues; one that took longer than this would never be enough.
+            self.retention = world.chance("retention").choice((0.1, 0.1, 1.0))
         self.clocks: dict[str, MachineClock] = {}
         self.disks: dict[str, Disk] = {}
         self.processes: dict[str, Process] = {}
@@ -70,10 +73,12 @@ class Cluster:
         """Start a node that is down; returns why its store cannot be opened, if it cannot.
 
         Without a record none starts (``broker_plugin.node.membership``), and none is started while an operator knows
-        that the record is an old copy: nothing in one of the same generation gives it away.
+        that the record is an old copy: nothing in one of the same generation gives it away. One of a generation that is
+        lower than what the node's disk has seen does, and the node waits.
         """
-        if self.coordination.gone:
-            self.world.say(name, "does not start: the coordination record is gone")
+        left = self.coordination.record
+        if self.coordination.gone and (left is None or left.generation >= self.disks[name].last_durable()[0]):
+            self.world.say(name, "does not start: the coordination record is gone, or an older copy")
             return None
         if name in self.kept_down:
             return None

@@ -19,8 +19,8 @@ TIMEOUT = 0.5
 
 class SimCoordination(MemoryCoordination):
     """``stalled_until``, ``slowness``, ``unreliable`` and ``repeating`` are set by faults; ``cut_off`` names nodes that
-    cannot reach it. ``valid``: the record as the cluster has made it, also while it is ``gone``: lost, or replaced by
-    an older copy."""
+    cannot reach it, ``late`` by how many seconds a node's answers are late. ``valid``: the record as the cluster has
+    made it, also while it is ``gone``: lost, or replaced by an older copy."""
 
     def __init__(self, world: World, on_change: Callable[[Record], None]) -> None:
         super().__init__()
@@ -32,6 +32,7 @@ class SimCoordination(MemoryCoordination):
         self.valid: Record | None = None
         self.history: list[Record] = []
         self.cut_off: set[str] = set()
+        self.late: dict[str, float] = {}
         self._landing: list[float] = []
         self._world = world
         self._chance = world.chance("coordination")
@@ -73,7 +74,8 @@ class SimCoordination(MemoryCoordination):
         lands, answered = self._landings(change) if node not in self.cut_off else ((), False)
         if change and lands:
             self._landing.append(self._world.now + lands[-1])
-        return Plan(lands, self._delay() if answered else None, TIMEOUT, CoordinationError("no answer in time"))
+        answer = self._delay() + self.late.get(node, 0.0) if answered else None
+        return Plan(lands, answer, TIMEOUT, CoordinationError("no answer in time"))
 
     def _landings(self, change: bool) -> tuple[tuple[float, ...], bool]:
         """When it is carried out, and whether that is answered."""

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.simulation import combinations as together
 from tests.simulation import fault_kinds as node
 from tests.simulation import loss_faults as loss
 from tests.simulation import record_faults as record
@@ -39,6 +40,17 @@ COUNTED_BY_RESULT = {"force", *LOSSES}
 SHARES = {"force": 0.1, "force_with_loss": 0.17, "recover_with_loss": 0.13, "": 0.6}
 """Of seeds that have one of such a kind, and of those that have none"""
 
+COMBINATIONS: dict[str, Kind] = {
+    kind.__name__: kind
+    for kind in (
+        *(together.snapshot_not_durable, together.joiner_while_commits_wait),
+        *(together.older_record_of_another_generation, together.forced_while_another_is_promoted),
+        *(together.primary_oversleeps, together.renewal_told_late),
+    )
+}
+WEIGHTS = (3, 3, 2, 2, 2, 2)
+"""How often each combination is drawn: the more often, the less often its moment comes"""
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -54,7 +66,22 @@ class Fault:
 
 
 def draw_schedule(world: World, seconds: float) -> list[Fault]:
-    """A schedule for a run of this length."""
+    """A schedule for a run of this length: independent faults, and at most one that loses something, or a combination.
+
+    Some combinations strike alone.
+    """
+    faults, losses, chance = _independent(world, seconds), world.chance("losses"), world.chance("combinations")
+    rare = losses.choices(list(SHARES), list(SHARES.values()))[0]
+    if rare:
+        return [*faults, Fault(losses.uniform(0.05, seconds / 2), rare, seconds, len(faults))]
+    if chance.random() < 0.3:
+        return faults
+    (kind,), at = chance.choices(list(COMBINATIONS), WEIGHTS), chance.uniform(0.05, 0.3)
+    combination = Fault(at, kind, seconds - at, len(faults))
+    return [combination] if chance.random() < 0.4 else [*faults, combination]
+
+
+def _independent(world: World, seconds: float) -> list[Fault]:
     chance = world.chance("faults")
     kinds = [kind for kind in KINDS if chance.random() < 0.35] or ["kill"]
     pause = chance.choice((0.05, 0.1, 0.2, 0.4))
@@ -63,10 +90,6 @@ def draw_schedule(world: World, seconds: float) -> list[Fault]:
         kind = chance.choice(kinds)
         faults.append(Fault(at, kind, chance.choice((0.02, 0.1, 0.3, 0.8, 1.2)), len(faults)))
         at += chance.expovariate(1 / pause)
-    losses = world.chance("losses")
-    rare = losses.choices(list(SHARES), list(SHARES.values()))[0]
-    if rare:
-        faults.append(Fault(losses.uniform(0.05, seconds / 2), rare, seconds, len(faults)))
     return faults
 
 
@@ -84,7 +107,7 @@ class Faults:
 
     def _strike(self, fault: Fault) -> None:
         chance = self._world.chance(f"fault/{fault.number}/{fault.kind}")
-        ending = (KINDS | LOSSES)[fault.kind](self._cluster, chance)
+        ending = (KINDS | LOSSES | COMBINATIONS)[fault.kind](self._cluster, chance)
         if ending is None:
             return
         if fault.kind not in COUNTED_BY_RESULT:

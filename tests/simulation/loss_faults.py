@@ -67,7 +67,7 @@ def force(cluster: Cluster, chance: random.Random) -> Ending | None:
 
     def strike(name: str, ready: set[str]) -> None:
         _power_cuts(cluster, ready)
-        Forcing(cluster, name, ready, lambda process: _holds_everything(cluster, process))
+        Forcing(cluster, name, ready, lambda process: holds_everything(cluster, process))
 
     if chance.random() < 0.7:
         return _left_behind(cluster, chance, strike, lost=False)
@@ -78,11 +78,11 @@ def force(cluster: Cluster, chance: random.Random) -> Ending | None:
         return None
     cluster.world.say("fault", f"power cut at {primary}")
     cluster.kill(primary, power=True)
-    Forcing(cluster, chance.choice(others), {primary}, lambda process: _holds_everything(cluster, process))
+    Forcing(cluster, chance.choice(others), {primary}, lambda process: holds_everything(cluster, process))
     return lambda: None
 
 
-def _holds_everything(cluster: Cluster, process: Process) -> bool:
+def holds_everything(cluster: Cluster, process: Process) -> bool:
     """Whether this node's disk leads to all that has passed the commit point."""
     truth = cluster.truth
     end = truth.reference.end
@@ -169,7 +169,7 @@ def _left_behind(
         if over or cluster.coordination.gone or cluster.kept_down:
             return
         there = process is not None and name not in ready and _may_go_on(cluster, process)
-        if process is not None and there and _holds_everything(cluster, process) is not lost:
+        if process is not None and there and holds_everything(cluster, process) is not lost:
             strike(name, ready)
             ending()
             return

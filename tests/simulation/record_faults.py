@@ -42,7 +42,7 @@ def repeating_store(cluster: Cluster, chance: random.Random) -> Ending | None:
 
 def lost_record(cluster: Cluster, chance: random.Random) -> Ending | None:
     """The coordination record is gone; an operator has a new one written from the stores."""
-    if not _recoverable(cluster):
+    if not recoverable(cluster):
         return None
     cluster.world.say("fault", "the coordination record is lost")
     cluster.coordination.lose(None)
@@ -57,7 +57,7 @@ def older_record(cluster: Cluster, chance: random.Random) -> Ending | None:
     known = [process.core.record for process in cluster.running()]
     seen = min((record.version if record is not None else 0 for record in known), default=0)
     copies = [record for record in cluster.coordination.history if record.version < seen]
-    if not copies or not _recoverable(cluster):
+    if not copies or not recoverable(cluster):
         return None
     copy = chance.choice(copies)
     cluster.world.say("fault", f"version {copy.version} of the coordination record is put in its place")
@@ -65,7 +65,7 @@ def older_record(cluster: Cluster, chance: random.Random) -> Ending | None:
     return lambda: recover(cluster)
 
 
-def _recoverable(cluster: Cluster) -> bool:
+def recoverable(cluster: Cluster) -> bool:
     """Whether the record can be written from the stores without the loss of what was acknowledged."""
     if cluster.coordination.gone or cluster.coordination.valid is None or cluster.kept_down:
         return False

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.campaign import campaign
-from tests.simulation.faults import KINDS, LOSSES
+from tests.simulation.faults import COMBINATIONS, KINDS, LOSSES
 from tests.simulation.run import Run
 from tests.simulation.seeded import SEEDED, Seeded, find
 from tests.simulation.shrink import shrink
@@ -28,7 +28,7 @@ def test_seeds_hold(tmp_path: Path) -> None:
     assert not totals.broken
     assert totals.seeds == SEEDS + 1 and totals.idle < SEEDS / 10
     assert totals.commits > 10 * SEEDS and totals.failovers > SEEDS / 2 and totals.hits > SEEDS
-    assert set(totals.kinds) == {*KINDS, *LOSSES}
+    assert set(totals.kinds) == {*KINDS, *LOSSES, *COMBINATIONS}
     said: list[str] = []
     assert campaign(0, SEEDS, 1, file, said.append).seeds == SEEDS and not said, "what is done is not run again"
 

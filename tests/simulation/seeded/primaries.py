@@ -21,12 +21,12 @@ from txobserver.effects import CompareAndSet
 from txobserver.events import TxPrepare
 
 
-@seeded("P10", rare=True)
+@seeded("P10")
 def lease_never_ends(stack: ExitStack) -> None:
     replace(stack, RecordKeeper, "expired", lambda original: lambda self, now: self.lost)
 
 
-@seeded("P10", rare=True)
+@seeded("P10")
 def lease_margin_dropped(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def init(self: RecordKeeper, record: Any, sent_at: float, me: Any, settings: Settings, emit: Any) -> None:

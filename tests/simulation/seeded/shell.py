@@ -47,12 +47,12 @@ def ready_before_the_snapshot_is_durable(stack: ExitStack) -> None:
     replace(stack, Replica, "whole", lambda original: property(lambda self: not self.resyncing))
 
 
-@seeded("P10", rare=True)
+@seeded("P10")
 def stale_answers_of_a_primary_that_woke_up(stack: ExitStack) -> None:
     replace(stack, Shell, "look_at_clock", lambda original: lambda self: None)
 
 
-@seeded("P10", rare=True)
+@seeded("P10")
 def the_lease_counts_from_the_answer(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def on_stored(self: NodeCore, asked: Any, record: Any) -> None:
