@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from broker_plugin.node.sqlite_coordination import SqliteCoordination
+from broker_plugin.node.sqlite_coordination import BUSY_SECONDS, SqliteCoordination
 from ha.coordination import CasConflict, CoordinationError, Record
 from txobserver.ids import Member
 
@@ -351,10 +351,13 @@ def test_a_connection_that_cannot_be_used_is_closed(tmp_path: Path, monkeypatch:
             self.closed = True
 
     (tmp_path / "r").touch()
-    monkeypatch.setattr(sqlite3, "connect", lambda *words, **more: Failing())
+    asked: list[Any] = []
+    monkeypatch.setattr(sqlite3, "connect", lambda name, **more: asked.append((name, more)) or Failing())
     with pytest.raises(CoordinationError):
         SqliteCoordination(tmp_path / "r", "c").read()
     assert [each.closed for each in made] == [True]
+    options = {"uri": True, "timeout": BUSY_SECONDS, "isolation_level": None, "check_same_thread": False}
+    assert asked == [(f"{(tmp_path / 'r').as_uri()}?mode=rw", options)]
 
 
 def test_after_a_failure_the_file_is_opened_anew(tmp_path: Path) -> None:

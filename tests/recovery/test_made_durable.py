@@ -1,0 +1,68 @@
+"""What must be on the disk before the next step: a new store's parts, and what was set aside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recovery.aside import PARTS, set_aside
+from recovery.files import Files
+from recovery.identity import FILE, FORMAT_VERSION, Identity
+from recovery.store import make_store
+from tests.recovery.helpers import Posts, open_store
+
+Step = tuple[Path, frozenset[str]]
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[Step]:
+    """The directories that were synced, in order, each with the names that stood in it then."""
+    steps: list[Step] = []
+    sync = Files.sync_directory
+
+    def look(files: Files, directory: Path) -> None:
+        steps.append((directory, frozenset(each.name for each in directory.iterdir())))
+        sync(files, directory)
+
+    monkeypatch.setattr(Files, "sync_directory", look)
+    return steps
+
+
+def step_of(synced: list[Step], directory: Path, name: str) -> int:
+    """The step with which this name became durable."""
+    return next(at for at, (where, names) in enumerate(synced) if where == directory and name in names)
+
+
+def test_where_a_store_s_identity_is_everything_else_is(tmp_path: Path, synced: list[Step]) -> None:
+    store = tmp_path / "n"
+    store.mkdir()
+    make_store(store, Identity(FORMAT_VERSION, "c", "n", "i"))
+    last = step_of(synced, store, FILE)
+    assert last == len(synced) - 1
+    assert step_of(synced, tmp_path, "n") < last and step_of(synced, store / "state", "data.mdb") < last
+    assert {"log", "state"} <= synced[last][1]
+
+
+def test_what_is_found_at_a_start_is_made_durable(tmp_path: Path, synced: list[Step]) -> None:
+    """Whoever made it may have been killed before its names were on the disk."""
+    posts = Posts()
+    open_store(tmp_path / "n", posts).close()
+    synced.clear()
+    open_store(tmp_path / "n", posts).close()
+    assert {tmp_path, tmp_path / "n", tmp_path / "n" / "state"} <= {where for where, _ in synced}
+
+
+def test_each_part_that_is_set_aside_is_there_and_gone_before_the_next_moves(
+    tmp_path: Path, synced: list[Step]
+) -> None:
+    for part in PARTS:
+        (tmp_path / part).touch()
+    aside = set_aside(tmp_path, "old", lambda: "old-1", "aside")
+    assert aside == tmp_path / "old-1"
+    assert synced[0] == (tmp_path, frozenset({"old-1", *PARTS})), "it has a name before anything is in it"
+    steps = []
+    for count in range(1, len(PARTS) + 1):
+        steps += [(aside, frozenset(PARTS[:count])), (tmp_path, frozenset({"old-1", *PARTS[count:]}))]
+    assert synced[1:] == steps
+    assert set_aside(tmp_path, "old", lambda: "old-2", "aside") is None and not (tmp_path / "old-2").exists()
