@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from recovery.aside import PARTS, set_aside
-from recovery.files import Files
+from recovery.condemned import condemn
+from recovery.files import FILE_MODE, Files
 from recovery.identity import FILE, FORMAT_VERSION, Identity
+from recovery.lmdb_state import MAP_SIZE, MAX_READERS, LmdbState
 from recovery.store import make_store
-from tests.recovery.helpers import Posts, open_store
+from tests.recovery.helpers import Posts, frame, open_store
 
 Step = tuple[Path, frozenset[str]]
 
@@ -66,3 +69,26 @@ def test_each_part_that_is_set_aside_is_there_and_gone_before_the_next_moves(
         steps += [(aside, frozenset(PARTS[:count])), (tmp_path, frozenset({"old-1", *PARTS[count:]}))]
     assert synced[1:] == steps
     assert set_aside(tmp_path, "old", lambda: "old-2", "aside") is None and not (tmp_path / "old-2").exists()
+
+
+def test_what_a_store_creates_only_its_owner_writes_and_only_its_group_reads(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        posts = Posts()
+        store = open_store(tmp_path / "n", posts)
+        list(store.suffix())
+        store.append(frame(1), posts.done)
+        assert posts.wait() == [None]
+        store.close()
+        condemn(tmp_path / "n" / "state", "a test")
+    finally:
+        os.umask(before)
+    for name in ("lock", "state/data.mdb", "state/lock.mdb", "state/damaged", f"log/{1:020d}.log"):
+        assert (tmp_path / "n" / name).stat().st_mode & 0o777 == FILE_MODE == 0o640, name
+
+
+def test_the_limits_of_a_state_are_those_that_are_documented(tmp_path: Path) -> None:
+    state = LmdbState(tmp_path)
+    found = state._env.info()
+    assert (found["map_size"], found["max_readers"]) == (MAP_SIZE, MAX_READERS)
+    state.close()
