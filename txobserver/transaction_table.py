@@ -56,8 +56,10 @@ class TransactionTable:
         named = [buffer for buffer in buffers if buffer.name is not None]
         for buffer in sorted(named, key=lambda each: each.opened):
             self.named(buffer)
-        for buffer in sorted(named, key=lambda each: each.prepared or 0):
-            if isinstance(buffer, DtxBuffer) and buffer.stays and (buffer.prepared or 0) <= applied:
+        prepared = {buffer.prepared: buffer for buffer in named if buffer.prepared is not None}
+        for sequence in sorted(prepared):
+            buffer = prepared[sequence]
+            if isinstance(buffer, DtxBuffer) and buffer.stays and sequence <= applied:
                 self.branch_prepared(buffer)
 
     def branch_prepared(self, buffer: DtxBuffer) -> None:
