@@ -27,6 +27,7 @@ from txobserver.ids import Member, id_text
 from txobserver.tx_buffer import TxBuffer
 
 NEVER = 1 << 62
+LOG_TOO_SHORT = "the log no longer holds what comes next; if that happens again, raise store.retention_seconds"
 
 
 class Backups:
@@ -214,7 +215,7 @@ class Backups:
                 self._emit(effect)
         else:
             self._must_resync.add(session.member)
-            self._refuse(node, number, "the log no longer holds what comes next")
+            self._refuse(node, number, LOG_TOO_SHORT)
             self.detach(node, now)
 
     # -- what follows from it

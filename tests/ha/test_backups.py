@@ -216,7 +216,7 @@ def test_what_is_read_from_the_log_is_sent_and_what_is_gone_is_copied() -> None:
     side.ours.log_read("b", 71, FRAMES[:1], 101.0)
     assert [(peer, message.frame) for peer, message in side.said()] == [("b", FRAMES[0].data)]
     side.ours.log_read("b", 71, [], 101.0)
-    assert side.said() == ended(71, "the log no longer holds what comes next") and side.ours.sessions == {}
+    assert side.said() == ended(71, backups.LOG_TOO_SHORT) and side.ours.sessions == {}
     side.asked()
     assert side.join(tail=4, applied=4) == [] and side.asked() == [("remove", B, 100.0)], "it must be copied to"
     side.keeper.ready = {C}
