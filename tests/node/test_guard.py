@@ -212,3 +212,38 @@ def test_every_callback_of_a_protocol_is_guarded(name: str) -> None:
     protocol.guard = Guard(ended.append, ended.append)
     getattr(protocol, name)()
     assert len(ended) == 1 and protocol.guard.broken
+
+
+async def test_a_node_counts_as_broken_before_anybody_is_told() -> None:
+    """Who is told ends the node, and must find that nothing of it runs any more."""
+    found: list[bool] = []
+    guard = Guard(lambda reason: None, lambda reason: found.append(guard.broken))
+    guard.run(lambda: 1 / 0)
+    assert found == [True]
+
+
+async def test_a_future_that_is_cancelled_is_told_to_nobody() -> None:
+    reasons: list[str] = []
+    told: list[object] = []
+    guard = Guard(reasons.append, reasons.append)
+    cancelled, done = (asyncio.get_running_loop().create_future() for _ in range(2))
+    for future in (cancelled, done):
+        guard.when_done(future, told.append)
+    cancelled.cancel()
+    done.set_result(1)
+    await asyncio.sleep(0)
+    assert told == [done] and reasons == []
+
+
+def test_a_thread_that_reports_to_a_loop_that_has_ended_is_not_heard() -> None:
+    guard = Guard(lambda reason: None, lambda reason: None)
+    called: list[int] = []
+
+    async def watch() -> None:
+        guard.watch()
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(watch())
+    loop.close()
+    guard.call_soon_threadsafe(lambda: called.append(1))
+    assert called == []

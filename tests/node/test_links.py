@@ -248,3 +248,20 @@ def test_a_message_is_as_long_as_may_be_and_no_longer(greeted: bool, limit: int)
         protocol.peer = "b" if greeted else None
         protocol.data_received(length.to_bytes(4, "big") + b"begun")
         assert transport.aborted == closed
+
+
+@pytest.mark.parametrize("greets", [True, False])
+async def test_who_connects_must_greet_in_time(greets: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[tuple[float, Any]] = []
+    ours = Dialling(monkeypatch, TAKEN)
+    await ours.until_the_last()
+    monkeypatch.setattr(ours.network, "call_later", lambda seconds, call: waited.append((seconds, call)))
+    came: Any = Transport(ours.network.factory())
+    came.protocol.connection_made(came)
+    if greets:
+        came.protocol.data_received(framed(THEIRS))
+    ((seconds, late),) = waited
+    assert seconds == links_module.GREETING_SECONDS and not came.aborted
+    late()
+    assert came.aborted != greets
+    await ours.links.stop()
