@@ -74,8 +74,14 @@ class Steps:
         """Stop a process for so long."""
         self.say(f"SIGSTOP of {process.name}")
         process.pause()
-        self.at_end(process.go_on)
-        self.after(seconds, process.go_on)
+
+        def go_on() -> None:
+            if process.paused:
+                self.say(f"SIGCONT of {process.name}")
+                process.go_on()
+
+        self.at_end(go_on)
+        self.after(seconds, go_on)
 
 
 def _primary(cluster: Cluster) -> Process | None:

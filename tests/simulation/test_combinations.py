@@ -1,0 +1,37 @@
+"""Each combination reaches the moment that it waits for, and the product as it is holds through that."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.faults import COMBINATIONS, Fault
+from tests.simulation.run import Run
+
+MOMENTS = {
+    "snapshot_not_durable": ("loses the disk", "resynchronising", "fault "),
+    "joiner_while_commits_wait": ("SIGKILL", "is out of the ready set", "attached", "SIGCONT"),
+    "older_record_of_another_generation": ("is put in its place", "this store has seen generation", "writes the"),
+    "forced_while_another_is_promoted": ("disk of", "forces", "nothing is forced"),
+    "primary_oversleeps": ("SIGSTOP", "record ", "SIGCONT", "stepping down: the lease could not be renewed"),
+    "renewal_told_late": ("late", "off from the coordination store", "stepping down", "state active"),
+}
+"""Of each: what its transcript says, in this order"""
+
+
+@pytest.mark.parametrize("kind", COMBINATIONS)
+def test_the_moment_comes(kind: str) -> None:
+    for seed in range(60):
+        result = Run(seed, [Fault(0.1, kind, 1.1, 0)], transcript=True).run()
+        assert not result.broken
+        if _comes(result.transcript, MOMENTS[kind]):
+            return
+    raise AssertionError(f"{kind} never comes to {MOMENTS[kind]}")
+
+
+def _comes(transcript: list[str], moments: tuple[str, ...]) -> bool:
+    lines = iter(transcript[_began(transcript) :])
+    return all(any(moment in line for line in lines) for moment in moments)
+
+
+def _began(transcript: list[str]) -> int:
+    return next((at for at, line in enumerate(transcript) if " fault " in line), len(transcript))
