@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker_plugin.admin.server import Refusal
+from broker_plugin.node import main
 from broker_plugin.node.main import Node
 from broker_plugin.node.wiring import FAREWELL
 
@@ -59,3 +60,33 @@ async def test_a_broken_node_ends_at_once() -> None:
         ours._failure = before
         ours._broken("broken")
         assert ours._failure == said and ours._ended.is_set() and ours.later == []
+
+
+@pytest.mark.parametrize("question", ["status", "transactions"])
+async def test_who_asks_is_answered_by_a_node_that_has_looked_at_its_clock(
+    question: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was stopped for longer than its lease is no primary any more."""
+    ours, steps = node(), []
+    ours._config, ours._readiness = SimpleNamespace(name="a"), None
+    ours.records = SimpleNamespace(complaint="")
+    ours.shell.look_at_clock = lambda: steps.append("clock")
+    monkeypatch.setattr(main, question, lambda *words: steps.append(question) or "answer")
+    assert await getattr(ours, f"_{question}")({}) == "answer" and steps == ["clock", question]
+
+
+@pytest.mark.parametrize("failure", [None, "its disk is full"])
+async def test_a_node_that_stops_gives_its_lease_up_unless_it_has_failed(
+    failure: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, steps = node(), []
+
+    async def release(parts: Any) -> None:
+        steps.append(parts)
+
+    monkeypatch.setattr(main, "release", release)
+    ours.shell.stop = lambda: steps.append("stopped")
+    ours.parts, ours._failure = "released", failure
+    ours._server, ours.store = None, SimpleNamespace(close=lambda: steps.append("closed"))
+    await ours._stop()
+    assert steps == (["stopped", "closed"] if failure else ["released", "stopped", "closed"])
