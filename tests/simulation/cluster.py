@@ -76,8 +76,7 @@ class Cluster:
         that the record is an old copy: nothing in one of the same generation gives it away. One of a generation that is
         lower than what the node's disk has seen does, and the node waits.
         """
-        left = self.coordination.record
-        if self.coordination.gone and (left is None or left.generation >= self.disks[name].last_durable()[0]):
+        if not self.may_start(name):
             self.world.say(name, "does not start: the coordination record is gone, or an older copy")
             return None
         if name in self.kept_down:
@@ -90,6 +89,12 @@ class Cluster:
             return error
         self.world.say(name, f"starts at {self.processes[name].core.replica.tail}")
         return None
+
+    def may_start(self, name: str) -> bool:
+        """Whether there is a record to start with, or an older copy that gives itself away."""
+        left = self.coordination.record
+        seen = self.disks[name].last_durable()[0]
+        return not self.coordination.gone or (left is not None and left.generation < seen)
 
     def kill(self, name: str, power: bool) -> None:
         """SIGKILL, or a power cut, which also takes what was not synced."""

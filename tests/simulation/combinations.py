@@ -116,9 +116,8 @@ def snapshot_not_durable(cluster: Cluster, chance: random.Random) -> Ending | No
     cluster.kill(name, power=False)
     cluster.new_disk(name)
     disk = cluster.disks[name]
-    usual, slow = disk.checkpoint_seconds, chance.choice(((0.4, 1.0), (1.0, 3.0)))
-    disk.checkpoint_seconds = 0.0003, 0.003
-    steps.at_end(lambda: setattr(disk, "checkpoint_seconds", usual))
+    slow = chance.choice(((0.4, 1.0), (1.0, 3.0)))
+    steps.at_end(cluster.lasting.change(disk, "checkpoint_seconds", (0.0003, 0.003)))
     cluster.start(name)
 
     def copies(still: bool = True) -> bool:
@@ -126,7 +125,7 @@ def snapshot_not_durable(cluster: Cluster, chance: random.Random) -> Ending | No
         return process is not None and marked and process.core.replica.resyncing is still
 
     def slower() -> None:
-        disk.checkpoint_seconds = slow
+        steps.at_end(cluster.lasting.change(disk, "checkpoint_seconds", slow))
         steps.when(lambda: copies(False), lambda: steps.after(chance.choice((0.0, 0.01, 0.1)), strike))
 
     def strike() -> None:
@@ -168,8 +167,7 @@ def renewal_told_late(cluster: Cluster, chance: random.Random) -> Ending | None:
 
     def cut_off() -> None:
         steps.say(f"cuts {name} off from the coordination store")
-        store.cut_off.add(name)
-        steps.at_end(lambda: store.cut_off.discard(name))
+        steps.at_end(cluster.lasting.hold(store.cut_off, name))
 
     steps.after(chance.uniform(0.05, 0.4), cut_off)
     return steps.end
@@ -215,10 +213,10 @@ def forced_while_another_is_promoted(cluster: Cluster, chance: random.Random) ->
     steps, forced = Steps(cluster), process
     steps.say(f"disk of {primary.name} is full")
     files = primary.disk.files
-    files.full = True
+    works = cluster.lasting.change(files, "full", True)
 
     def works_again() -> None:
-        files.full = False
+        works()
         restart(cluster, primary.name)
 
     steps.at_end(works_again)

@@ -71,6 +71,11 @@ class Disk:
         self.damaged = False
         self._whole = -1, Position(0, 0), 0
 
+    @property
+    def fails(self) -> bool:
+        """Whether its node will end as soon as it asks something of it."""
+        return self.files.full or self.files.sync_fails or self.files.read_fails or self.base.fails
+
     def last_durable(self) -> tuple[int, int]:
         """(generation, sequence) of the last event that is on this disk."""
         applied = self.base.durable.meta.applied
@@ -136,6 +141,11 @@ class Writer:
         if len(self._tasks) == 1:
             self._loop.thread(self._latency(), self._finish)
 
+    @property
+    def busy(self) -> bool:
+        """Whether something is under way."""
+        return bool(self._tasks)
+
     def crash(self) -> None:
         """The process ends: what is under way may be done in part."""
         chance = self._disk.chance
@@ -179,6 +189,11 @@ class SimStore(Store):
                 max(map(disk.files.modified, map(Path, sorted(disk.files.entries)[-1:])), default=None),
             ).removable_before,
         )
+
+    @property
+    def writes_checkpoint(self) -> bool:
+        """Whether a checkpoint is being written just now."""
+        return self._writers[1].busy
 
     def truncate(self, last: int, tail: Position, done: Report) -> None:
         self._undoing(last)

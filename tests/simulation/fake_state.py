@@ -15,7 +15,13 @@ from txobserver.store import Checkpoint, MemoryBase, StoreError
 
 
 class FakeState(MemoryBase):
-    """``fails``: the disk takes no checkpoint. ``dying``: the process ends while the next one is written."""
+    """``fails``: the disk takes no checkpoint. ``dying``: the process ends while the next one is written.
+
+    ``syncs``: as LMDB does it unless it is told not to. Without, no page is on the disk for certain, and a power cut
+    takes any: the head page with what it names, or only what it names.
+    """
+
+    syncs = True
 
     def __init__(self, chance: random.Random) -> None:
         super().__init__()
@@ -32,7 +38,7 @@ class FakeState(MemoryBase):
     def write(self, checkpoint: Checkpoint) -> None:
         """As ever, if nothing happens meanwhile."""
         ends_with = self._chance.randrange(3) if self.dying else self._chance.randrange(2) if self.fails else 2
-        if ends_with == 1:
+        if ends_with == 1 or (ends_with == 2 and not self.syncs):
             self._before = self._before or _copy(self)
         if ends_with:
             super().write(checkpoint)
@@ -40,18 +46,24 @@ class FakeState(MemoryBase):
             if self.dying:
                 raise Crashed
             raise self._failure()
-        self._before = None
+        if self.syncs:
+            self._before = None
 
     def confirm(self, log_begun: bool) -> None:
         """What is read is on the disk from now on."""
         if self.fails:
             raise self._failure()
         super().confirm(log_begun)
-        self._before = None
+        if self.syncs:
+            self._before = None
 
     def crash(self, chance: random.Random) -> None:
         """The machine goes down."""
-        if self._before is not None and chance.random() < 0.5:
+        if self._before is not None and not self.syncs and chance.random() < 0.5:
+            for queue in sorted(self.queues):  # pages that the head page names
+                there = self.queues[queue].items()
+                self.queues[queue] = {place: each for place, each in there if chance.random() < 0.8}
+        elif self._before is not None and chance.random() < 0.5:
             self.__dict__.update(_copy(self._before).__dict__)
         self._before = None
 

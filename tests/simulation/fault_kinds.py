@@ -25,7 +25,7 @@ def may_lose_disk(cluster: Cluster, name: str) -> bool:
     if record is None or cluster.coordination.under_way or cluster.coordination.gone:
         return False
     disks = [cluster.disks[m.node] for m in record.ready if m.node != name and cluster.disks[m.node].member == m]
-    keepers = [disk for disk in disks if not disk.damaged]
+    keepers = [disk for disk in disks if not (disk.damaged or disk.fails)]
     spoiled = [p for p in cluster.running() if p.name != name and p.failed]
     serves = record.primary is not None and record.primary.node in cluster.processes
     return bool(keepers) and not spoiled and serves

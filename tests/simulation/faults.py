@@ -33,11 +33,24 @@ KINDS: dict[str, Kind] = {
         *(record.leave, record.handover, loss.force, record.stop_and_start, record.discard),
     )
 }
-LOSSES: dict[str, Kind] = {kind.__name__: kind for kind in (loss.force_with_loss, loss.recover_with_loss)}
-"""Where something is lost: in few seeds, so that the others show that nothing is"""
-COUNTED_BY_RESULT = {"force", *LOSSES}
+LOSSES: dict[str, Kind] = {
+    kind.__name__: kind
+    for kind in (
+        *(loss.force_with_loss, loss.recover_with_loss),
+        *(record.empty_node_first, record.killed_in_checkpoint),
+    )
+}
+"""In few seeds, so that the others show that nothing is lost"""
+COUNTED_BY_RESULT = {"force", "force_with_loss", "recover_with_loss"}
 """They count when a node was forced, or something was lost (see ``Run``)"""
-SHARES = {"force": 0.1, "force_with_loss": 0.17, "recover_with_loss": 0.13, "": 0.6}
+SHARES = {
+    "force": 0.1,
+    "force_with_loss": 0.17,
+    "recover_with_loss": 0.13,
+    "empty_node_first": 0.08,
+    "killed_in_checkpoint": 0.08,
+    "": 0.44,
+}
 """Of seeds that have one of such a kind, and of those that have none"""
 
 COMBINATIONS: dict[str, Kind] = {

@@ -83,21 +83,22 @@ def recover(cluster: Cluster) -> None:
     start_all(cluster)
 
 
-def recover_accepting(cluster: Cluster) -> None:
-    """``txha recover --accept-missing``: as ``recover``, with the store that is left, whatever is lost by that.
+def recover_accepting(cluster: Cluster, lost: bool = True) -> None:
+    """``txha recover --accept-missing``: as ``recover``, with the store that is left.
 
-    Where two stores exclude each other, the greatest position counts. All nodes are kept down meanwhile.
+    ``lost``: whatever is lost by that. Where two stores exclude each other, the greatest position counts. All nodes
+    are kept down meanwhile.
     """
     coordination = cluster.coordination
     site = survey(cluster, None if coordination.gone else coordination.record)
     choice = choose(site)
     if coordination.under_way or choice.chosen is None:
-        cluster.world.after(AGAIN, lambda: recover_accepting(cluster))
+        cluster.world.after(AGAIN, lambda: recover_accepting(cluster, lost))
         return
     assert choice.chosen.member is not None
     record = record_for(choice.chosen, choice, site)
     cluster.world.say("operator", f"accepts what is missing: {choice.chosen.node} from {choice.chosen.tail}")
-    cluster.truth.losses.granted = {choice.chosen.member}
+    cluster.truth.losses.granted = {choice.chosen.member} if lost else set()
     coordination.write(record)
     cluster.truth.losses.granted.clear()
     cluster.kept_down.clear()

@@ -7,7 +7,7 @@ import random
 from recovery.planner.facts import Condition
 from tests.simulation.cluster import Cluster
 from tests.simulation.fault_kinds import Ending, may_lose_disk, restart, some_node
-from tests.simulation.operators import recover, start_all, stop_all, survey
+from tests.simulation.operators import recover, recover_accepting, start_all, stop_all, survey
 
 
 def stalled_store(cluster: Cluster, chance: random.Random) -> Ending | None:
@@ -63,6 +63,84 @@ def older_record(cluster: Cluster, chance: random.Random) -> Ending | None:
     cluster.world.say("fault", f"version {copy.version} of the coordination record is put in its place")
     cluster.coordination.lose(copy)
     return lambda: recover(cluster)
+
+
+def empty_node_first(cluster: Cluster, chance: random.Random) -> Ending | None:
+    """The record is lost, and with it a node's disk; that node starts first, again and again, with its new one.
+
+    Where another ready member keeps its disk. An operator accepts that the new store is empty, and loses nothing by it.
+    """
+    names = [name for name in sorted(cluster.processes) if may_lose_disk(cluster, name)]
+    if not names or not recoverable(cluster):
+        return None
+    name = chance.choice(names)
+    cluster.world.say("fault", f"the coordination record is lost, and the disk of {name}")
+    cluster.kill(name, power=True)
+    cluster.new_disk(name)
+    cluster.coordination.lose(None)
+    over = False
+
+    def again() -> None:
+        if not over and name not in cluster.processes:
+            cluster.start(name)
+        if not over:
+            cluster.world.after(0.1, again)
+
+    def ending() -> None:
+        nonlocal over
+        over = True
+        stop_all(cluster)
+        cluster.kept_down |= set(cluster.disks)
+        recover_accepting(cluster, lost=False)
+
+    again()
+    return ending
+
+
+def killed_in_checkpoint(cluster: Cluster, chance: random.Random) -> Ending | None:
+    """A node gets a new store, is killed while it makes durable what is copied to it, starts, and loses power soon.
+
+    The next process may read a checkpoint that is in memory alone.
+    """
+    record = cluster.coordination.valid
+    primary = record.primary.node if record is not None and record.primary is not None else ""
+    names = [name for name in sorted(cluster.processes) if name != primary and may_lose_disk(cluster, name)]
+    if not names:
+        return None
+    name = chance.choice(names)
+    cluster.world.say("operator", f"discards the store of {name}, which is killed in its first checkpoints")
+    cluster.kill(name, power=False)
+    cluster.new_disk(name)
+    cluster.start(name)
+    kills, over = chance.randint(1, 3), False
+
+    def look() -> None:
+        nonlocal kills
+        process = cluster.processes.get(name)
+        if process is not None and process.store.writes_checkpoint and chance.random() < 0.3:
+            kills -= 1
+            cluster.world.say("fault", f"SIGKILL of {name} in a checkpoint")
+            cluster.kill(name, power=False)
+            cluster.start(name)
+            if not kills:
+                cluster.world.after(chance.choice((0.02, 0.1, 0.3)), lambda: _kill(cluster, name))
+        if kills and not over:
+            cluster.world.after(0.001, look)
+
+    def ending() -> None:
+        nonlocal over
+        over = True
+        restart(cluster, name)
+
+    look()
+    return ending
+
+
+def _kill(cluster: Cluster, name: str) -> None:
+    if name in cluster.processes:
+        cluster.world.say("fault", f"power cut at {name}")
+        cluster.kill(name, power=True)
+        cluster.world.after(0.1, lambda: restart(cluster, name))
 
 
 def recoverable(cluster: Cluster) -> bool:

@@ -117,10 +117,10 @@ class Run:
         return self._counted(result, faults)
 
     def _counted(self, result: Result, faults: Faults | None) -> Result:
-        book, record = self.cluster.book, self.cluster.coordination.valid
+        book = self.cluster.book
         result.events = self.world.events
         result.commits, result.unknown = book.count(OK), book.count(UNKNOWN)
-        result.failovers = record.generation - 1 if record else 0
+        result.failovers = max(0, len(self.cluster.truth.marks_at_start) - 1)
         if faults is not None:
             faults.struck.update(self.cluster.truth.losses.struck())
             result.faults, result.hits, result.struck = faults.struck.total(), faults.hits, faults.struck

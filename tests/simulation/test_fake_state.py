@@ -100,3 +100,19 @@ def test_a_store_that_cannot_confirm_does_not_open() -> None:
     state.fails = True
     with pytest.raises(StoreError, match="Input/output"):
         open_store(state)
+
+
+def test_without_syncs_a_power_cut_takes_any_page() -> None:
+    """LMDB's ``sync=False``: what a checkpoint wrote is there, or not, or its head page names what is not."""
+    found = set()
+    for seed in SEEDS:
+        state = FakeState(random.Random(seed))
+        state.syncs = False
+        for checkpoint in islice(checkpoints(1), NUMBER + 1):
+            state.write(checkpoint)
+        state.confirm(True)
+        assert state.durable.meta == FakeState(random.Random(seed)).meta, "nothing is certain"
+        state.crash(random.Random(seed))
+        there = seen(state, random.Random(1))
+        found.add("all" if there == BEHIND else "none" if there == expected(0) else "some")
+    assert found == {"all", "none", "some"}

@@ -12,8 +12,10 @@ from ha.record_keeper import RecordKeeper
 from ha.wire import Ack
 from recovery.log import Log
 from tests.simulation.fake_files import FakeFiles
+from tests.simulation.fake_state import FakeState
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.effects import Persist, Send
+from txobserver.store import MemoryBase
 
 
 @seeded("P11")
@@ -84,6 +86,18 @@ def log_found_at_the_start_is_not_synced(stack: ExitStack) -> None:
 @seeded("P11")
 def log_found_at_the_start_is_not_written_again(stack: ExitStack) -> None:
     replace(stack, FakeFiles, "rewrite", lambda original: lambda self, path, offset: None)
+
+
+@seeded("P11", "P9", "P2", rare=True)
+def a_state_found_at_the_start_is_not_confirmed(stack: ExitStack) -> None:
+    """What is read may be in memory alone: its writer was killed before the head page was synced."""
+    replace(stack, FakeState, "confirm", lambda original: MemoryBase.confirm)
+
+
+@seeded("P11", "P9", "P2")
+def the_state_is_written_and_not_synced(stack: ExitStack) -> None:
+    """LMDB's ``sync=False``."""
+    replace(stack, FakeState, "syncs", lambda original: False)
 
 
 @seeded("P11", "P2")

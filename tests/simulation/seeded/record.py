@@ -7,12 +7,16 @@ from typing import Any
 
 from ha.backups import NEVER, Backups
 from ha.candidate import Candidate
+from ha.coordination import Record
+from ha.node_core import NodeCore
 from ha.queue_guard import QueueGuard
 from ha.queue_replicator import QueueReplicator
 from ha.record_gate import RecordGate
 from ha.tx_tracker import TxTrackers
+from tests.simulation.cluster import Cluster
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.contents import Contents
+from txobserver.effects import CompareAndSet
 from txobserver.outcomes import Outcomes
 
 
@@ -34,6 +38,30 @@ def accept_data_loss_races_a_new_primary(stack: ExitStack) -> None:
         return force
 
     replace(stack, Candidate, "_force", make)
+
+
+@seeded("P6", "P10", rare=True)
+def an_empty_node_founds_anew(stack: ExitStack) -> None:
+    """One that finds no record and has nothing founds a cluster, whose identity is its name's."""
+
+    def may_start(original: Any) -> Any:
+        def empty_too(self: Cluster, name: str) -> bool:
+            return original(self, name) or self.disks[name].last_durable() == (0, 0)
+
+        return empty_too
+
+    def on_record(original: Any) -> Any:
+        def read(self: NodeCore, record: Record | None) -> None:
+            if record is not None or self.replica.tail.sequence or self.keeper or self._candidate.in_flight:
+                original(self, record)
+            else:
+                founded = Record("simulated", 1, 1, self._member, (self._member,), cluster_id=self._gate._cluster_id)
+                self._candidate._propose(CompareAndSet(0, founded), self.now)
+
+        return read
+
+    replace(stack, Cluster, "may_start", may_start)
+    replace(stack, NodeCore, "on_record", on_record)
 
 
 @seeded("P6", "P7")
