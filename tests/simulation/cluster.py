@@ -38,13 +38,12 @@ class Cluster:
         self.kept_down: set[str] = set()
         self.lasting = Lasting()
         self.starts = 0
-        self.failovers = 0
         self.book = Book()
         self.links: list[ClientLink] = []
         self._chance = world.chance("cluster")
         self._incarnations = 0
         self.checkpoint_seconds = world.chance("checkpoints").choice(SPEEDS)
-        self.retention = 1.0
+        self.retention = 1.0 if self.checkpoint_seconds[1] < 0.1 else 3.0
         if settings.portion_bytes > 1000 and self.checkpoint_seconds[1] < 0.1:
             # So short that a joiner needs a copy of the queues; one that took longer than this would never be enough.
             self.retention = world.chance("retention").choice((0.1, 0.1, 1.0))
