@@ -276,8 +276,8 @@ def test_a_cut_while_old_segments_are_reclaimed_leaves_one(tmp_path: Path) -> No
                 cuts[0].join(0.5)  # it waits for the reclaiming, or is done
             return 0.0
 
-    log, _ = open_log(tmp_path / "log", 1, Cutting())
-    log.reclaim(applied=9, older_than=1000)
+    log, _ = open_log(tmp_path / "log", files=Cutting())
+    log.reclaim(applied=3, older_than=1000)
     cuts[0].join()
     assert segment_firsts(tmp_path / "log"), "the only segment that was left has been removed"
     log.append([frame(4)])
