@@ -12,6 +12,7 @@ A segment is named by its first sequence. ``scan`` never yields a frame whose ch
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ from txobserver.frames import (
     bytes_behind,
     decode_frame,
     header_is_intact,
+    last_of,
 )
 from txobserver.store import StoreDamaged, StoreError
 
@@ -42,6 +44,8 @@ HEADER_ROOM = 4096
 _START = struct.Struct(">4sHH")
 _CRC = struct.Struct(">I")
 _HEADER_SIZE = _START.size + _CRC.size
+_BEGINS_FRAME = re.compile(rb"TXHA\0[^\0]")
+"""With the version, since a cluster may have that name"""
 
 
 class SegmentInfo(msgspec.Struct):
@@ -81,7 +85,7 @@ def decode_header(data: bytes, path: Path) -> tuple[SegmentInfo, int]:
     crc = zlib.crc32(description, zlib.crc32(data[: _START.size]))
     intact = magic == MAGIC and len(description) == length and _CRC.unpack_from(data, _START.size)[0] == crc
     unfilled = (magic == MAGIC and len(description) < length) or data[-1:] == b"\0"
-    if not intact and unfilled and b"TXHA" not in data:
+    if not intact and unfilled and not _BEGINS_FRAME.search(data):
         raise TornFrame(f"{path} ends within its header, or was never filled to its end")
     damaged = StoreDamaged(f"the header of {path} is damaged; restore the file or let the node rejoin with a new store")
     if not intact:
@@ -139,7 +143,7 @@ def _torn(file: BinaryIO, offset: int, error: Exception) -> bool:
     """
     file.seek(offset)
     rest = file.read()
-    if _whole_frame_in(rest):
+    if _later_frame_in(rest):
         return False
     if isinstance(error, TornFrame):
         return True
@@ -149,12 +153,21 @@ def _torn(file: BinaryIO, offset: int, error: Exception) -> bool:
     return not rest[HEADER_SIZE - 1 :].strip(b"\0")
 
 
-def _whole_frame_in(rest: bytes) -> bool:
+def _later_frame_in(rest: bytes) -> bool:
+    """Whether a whole frame stands there that may have been written later than what ``rest`` begins with.
+
+    A message may hold the bytes of a log. So of what stands within the bytes that an intact header counts as its own,
+    only a frame that goes on from there is a later one: an event takes a byte at least.
+    """
+    intact = header_is_intact(rest)
+    end, last = (HEADER_SIZE + bytes_behind(rest), last_of(rest)) if intact else (0, 0)
     at = rest.find(b"TXHA")
     while at >= 0:
         try:
-            decode_frame(rest, at)
-            return True
+            frame, _ = decode_frame(rest, at)
+            if at >= end or last < frame.first <= last + len(rest):
+                return True
         except (TornFrame, DamagedFrame, UnknownFormat):
-            at = rest.find(b"TXHA", at + 1)
+            pass
+        at = rest.find(b"TXHA", at + 1)
     return False

@@ -130,3 +130,9 @@ def header_is_intact(data: bytes | memoryview) -> bool:
 def bytes_behind(header: bytes | memoryview) -> int:
     """How many bytes belong to a frame behind its header (at least HEADER_SIZE bytes of which are given)."""
     return len(TRAILER) + int(_HEADER.unpack_from(header)[3])
+
+
+def last_of(header: bytes | memoryview) -> int:
+    """Sequence of the last event of the frame with this header (at least HEADER_SIZE bytes are given)."""
+    _, _, _, _, _, _, first, count, _ = _HEADER.unpack_from(header)
+    return int(first + count - 1)

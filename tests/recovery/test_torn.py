@@ -1,0 +1,53 @@
+"""What a crash cut short is told from damage, whatever clients put into their messages and operators into names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recovery.segment import SegmentInfo, decode_header, encode_header, segment_path
+from tests.recovery.helpers import frame, open_log
+from txobserver.events import Delivered, Message, Publish
+from txobserver.frames import TornFrame, encode_frame
+from txobserver.ids import Position
+from txobserver.store import StoreDamaged
+
+
+@pytest.mark.parametrize("zeros", [0, 700])
+@pytest.mark.parametrize("held", [1, 1 << 40])
+def test_a_message_that_holds_a_log_is_torn_like_any_other(tmp_path: Path, held: int, zeros: int) -> None:
+    """The records within its body are none behind it, of this log or of another."""
+    log, _ = open_log(tmp_path / "log")
+    body = b"".join(encode_frame(1, held + at, [Delivered(1, 5)], 0).data for at in range(3)) + b"x" * 1000
+    log.append([frame(1), encode_frame(1, 4, [Publish(9, (1,), Message("", "q", b"", body))], 0)])
+    log.close()
+    last = segment_path(tmp_path / "log", 1)
+    last.write_bytes(last.read_bytes()[:-700] + bytes(zeros))
+    log, found = open_log(tmp_path / "log")
+    assert [each.first for each in found] == [1] and log.tail == Position(1, 3)
+    log.append([frame(4)])
+
+
+def test_records_that_go_on_within_what_a_record_counts_as_its_own_are_later_ones(tmp_path: Path) -> None:
+    """Its bytes are gone from the middle of the file, so that it seems to be cut short: it may have been synced."""
+    log, _ = open_log(tmp_path / "log")
+    lost = encode_frame(1, 4, [Publish(9, (1,), Message("", "q", b"", b"x" * 1000))], 0)
+    log.append([frame(1), lost, frame(5)])
+    log.close()
+    last = segment_path(tmp_path / "log", 1)
+    whole = last.read_bytes()
+    at = whole.index(lost.data)
+    last.write_bytes(whole[: at + 100] + whole[at + len(lost.data) :])
+    with pytest.raises(StoreDamaged):
+        open_log(tmp_path / "log")
+
+
+def test_a_header_that_was_cut_short_is_torn_whatever_the_cluster_is_called(tmp_path: Path) -> None:
+    whole = encode_header(SegmentInfo("TXHA", "TXHA", "i", 1, 1))
+    for end in range(len(whole)):
+        for data in (whole[:end], whole[:end] + bytes(len(whole) - end)):
+            with pytest.raises(TornFrame):
+                decode_header(data, tmp_path)
+        with pytest.raises(StoreDamaged):
+            decode_header(whole[:end] + bytes(len(whole) - end) + frame(1).data + bytes(9), tmp_path)
