@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker_plugin.node import proxy
 from broker_plugin.node.proxy import FrontDoor, PassOn, PrimarySide, Refuse, Serve, Verdict
 from tests.guards import strict_guard
 
@@ -84,6 +85,34 @@ async def test_a_primary_that_dies_before_its_first_word_looks_like_a_slow_conne
         doorway.verdict = await doorway.primary(Echo)
         assert await reader.readexactly(11) == b"heard hello"
     assert not doorway.waiting
+    writer.close()
+
+
+async def test_a_client_is_kept_waiting_until_the_primary_s_first_word(doorway: Doorway) -> None:
+    """Whoever waits is told of a new primary, and of nothing else: a primary that was dialled may be dead."""
+    desk = Desk()
+    doorway.verdict = await doorway.primary(desk)
+    reader, writer = await doorway.client()
+    writer.write(b"hello")
+    async with asyncio.timeout(10):
+        primary = await desk.heard(b"hello")
+        (door,) = doorway.waiting
+        primary.transport.write(b"word")
+        assert await reader.readexactly(4) == b"word"
+    assert door not in doorway.waiting
+    writer.close()
+
+
+async def test_patience_ends_with_a_primary_that_says_nothing(
+    doorway: Doorway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxy, "PATIENCE", 0.2)
+    doorway.verdict = await doorway.primary(Desk())
+    reader, writer = await doorway.client()
+    writer.write(b"hello")
+    async with asyncio.timeout(10):
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
     writer.close()
 
 

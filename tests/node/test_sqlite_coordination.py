@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import threading
 import zlib
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from broker_plugin.node import sqlite_coordination
 from broker_plugin.node.sqlite_coordination import BUSY_SECONDS, SqliteCoordination
 from ha.coordination import CasConflict, CoordinationError, Record
 from txobserver.ids import Member
@@ -203,6 +205,19 @@ def test_a_locked_store_fails_and_does_not_hang(tmp_path: Path) -> None:
         store.compare_and_set(1, record())
     blocker.execute("ROLLBACK")
     assert store.compare_and_set(1, record()).version == 2
+
+
+def test_a_change_waits_for_another_before_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite does not wait for the lock of a writer on behalf of one who has begun by reading: it fails at once."""
+    monkeypatch.setattr(sqlite_coordination, "BUSY_SECONDS", 60.0)
+    store = SqliteCoordination(tmp_path / "r", "c", create=True)
+    store.compare_and_set(0, record())
+    writer = sqlite3.connect(tmp_path / "r", isolation_level=None, check_same_thread=False)
+    writer.execute("BEGIN IMMEDIATE")
+    ending = threading.Timer(0.3, lambda: writer.execute("ROLLBACK"))
+    ending.start()
+    assert store.compare_and_set(1, record()).version == 2
+    ending.join()
 
 
 def test_a_file_that_is_replaced_while_a_change_is_made_has_not_taken_it(tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ import msgspec
 import pytest
 
 from ha.coordination import CasConflict, CoordinationError, MemoryCoordination, Record
+from recovery import founding
 from recovery.founding import GIVEN_LATER, found, holds_nothing, identity_in_record, make_empty, new_cluster_id
 from recovery.identity import lock_directory, read_identity
 from tests.recovery.helpers import Posts, frame, open_store
-from txobserver.ids import Member
-from txobserver.store import StoreError
+from txobserver.ids import Member, Position
+from txobserver.store import Checkpoint, Meta, StoreError
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,6 +66,38 @@ def test_a_store_with_data_founds_nothing(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"holds data already, .* `txha recover`"):
         found(tmp_path / "a", "cluster", "a", store)
     assert files(tmp_path) == before and store.read() is None
+
+
+def test_data_that_comes_before_the_store_is_locked_is_not_founded_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node was still running when it was looked at, and has written and ended since."""
+    store, lock = MemoryCoordination(), founding.lock_directory
+
+    def after_data(directory: Path) -> int:
+        with_data(directory, cluster_id="1" * 32)
+        return lock(directory)
+
+    monkeypatch.setattr(founding, "lock_directory", after_data)
+    with pytest.raises(StoreError, match="holds data already"):
+        found(tmp_path / "a", "cluster", "a", store)
+    identity = read_identity(tmp_path / "a")
+    assert store.read() is None and identity is not None and identity.cluster_id == "1" * 32
+
+
+@pytest.mark.parametrize("resyncing", [False, True])
+def test_a_store_whose_log_is_empty_behind_its_checkpoint_founds_nothing(tmp_path: Path, resyncing: bool) -> None:
+    """So it is after the end of a copy, before the first event behind it."""
+    posts = Posts()
+    store = open_store(tmp_path / "a", posts, node="a")
+    list(store.suffix())
+    store.checkpoint(Checkpoint(Meta(Position(3, 70), resyncing=resyncing), {}, [], [], []), posts.done)
+    store.reset(Position(3, 70), posts.done)
+    assert posts.wait(2) == [None, None]
+    store.close()
+    assert not holds_nothing(tmp_path / "a")
+    with pytest.raises(StoreError, match="holds data already"):
+        found(tmp_path / "a", "cluster", "a", MemoryCoordination())
 
 
 def test_a_store_that_is_another_node_s_or_in_use_founds_nothing(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,6 +113,29 @@ def test_killed_there_and_run_again(
     assert places.open_record(places.record).read() == undisturbed.open_record(undisturbed.record).read()
     assert not journal(places).actions, "there is nothing left to do"
     assert finished(places) == [planned]
+
+
+def test_the_plan_is_on_the_disk_before_its_first_action(
+    places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whole under its name, or not there: half of one would be in the way of every other."""
+    steps: list[object] = []
+    fsync, there = os.fsync, tmp_path / JOURNAL
+
+    def synced(descriptor: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        steps.append((path.name, 0 if path.is_dir() else path.stat().st_size, there.exists()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    ended(monkeypatch, "recover.plan-written", 1)
+    with pytest.raises(Killed):
+        carry_out(journal(places), places)
+    assert steps == [(JOURNAL + ".new", there.stat().st_size, False), (tmp_path.name, 0, True)]
+    for module in (apply, aside):
+        monkeypatch.setattr(module, "crash_point", lambda name: None)
+    carry_out(journal(places), places)
+    assert steps[-1] == (tmp_path.name, 0, False), "and what is told to be done is not found undone"
 
 
 def test_what_was_set_aside_is_the_store_as_it_was(places: Places, tmp_path: Path) -> None:

@@ -142,6 +142,23 @@ CASES: dict[str, tuple[Site, str, bool, bool]] = {
         True,
         True,
     ),
+    "the loss that was accepted is of what came before that promotion, and of nothing in it": (
+        site(
+            store("a1", "2.60", "1.1 2.31", applied="2.60"),
+            store("b1", "2.70", "1.1 2.41"),
+            gone("c"),
+            by=forced(2, "b1"),
+        ),
+        "b",
+        False,
+        False,
+    ),
+    "a store that was being overwritten says nothing against the record": (
+        site(store("a1", "1.50", condition="resyncing", applied="1.50"), store("b1"), store("c1"), by=record(1, "b1")),
+        "b",
+        True,
+        True,
+    ),
     "a record of before there were identities, though the stores know theirs": (
         identified(site(store("a1", "1.20"), store("b1"), store("c1"), by=record(1, "b1"))),
         "a",

@@ -112,6 +112,11 @@ def checkpoint_of(meta: Meta) -> object:
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], Position, bool]] = {
     "a bit in the log": (lambda a: flip(segment(a, -2), b"TXHA"), Position(1, 0), False),
+    "all of the log is gone": (
+        lambda a: [each.unlink() for each in (a / "log").iterdir()],
+        Position(1, CHECKPOINT),
+        False,
+    ),
     "a segment is missing": (lambda a: segment(a, -2).unlink(), Position(1, 0), False),
     "the identity is gone": (lambda a: (a / FILE).unlink(), TAIL, True),
     "a bit in the identity": (
