@@ -336,9 +336,7 @@ class Log:
         first = self._firsts[-1]
         self._index.pop(first, None)
         end = self._segment_start(first)
-        for offset, frame in self._scan(first, whole=False):
-            if frame.last > last:
-                break
+        for offset, frame in takewhile(lambda each: each[1].last <= last, self._scan(first, whole=False)):
             end = offset + len(frame.data)
         self._descriptor = self._files.open(segment_path(self._directory, first))
         self._files.truncate(self._descriptor, end)

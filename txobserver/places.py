@@ -11,14 +11,12 @@ class Places:
 
     def __init__(self) -> None:
         self._places: list[int] = []
-        self._last = -1
         self._sorted = True
 
     def add(self, place: int) -> None:
         """One more."""
-        if place < self._last:
+        if self._places and place < self._places[-1]:
             self._sorted = False
-        self._last = place
         self._places.append(place)
 
     def above(self, after: int) -> Iterator[int]:
@@ -26,7 +24,6 @@ class Places:
         places = self._places
         if not self._sorted:
             places.sort()
-            self._last = places[-1]
             self._sorted = True
         for index in range(bisect_right(places, after), len(places)):
             yield places[index]

@@ -96,11 +96,7 @@ class Node:
                 await self._ended.wait()
             finally:
                 await self._stop()
-        if self._failure:
-            log.error("%s", self._failure)
-        if self._hung:
-            end_at_once(self._hung)
-        return 1 if self._failure else 0
+        return ended(self._failure, self._hung)
 
     # -- starting
 
@@ -240,8 +236,8 @@ class Node:
 
     def _after_turn(self) -> None:
         core = self.core
-        active = core.state == ACTIVE and core.keeper is not None
-        self._readiness.look(len(core.keeper.record.ready) if active and core.keeper else None)
+        keeper = core.keeper if core.state == ACTIVE else None
+        self._readiness.look(len(keeper.record.ready) if keeper else None)
         congested = core.primary is not None and core.primary.serving and core.primary.congested
         if congested != self.amqp.paused:
             if congested:
@@ -303,6 +299,15 @@ class Node:
             self.store.close()
         except StoreHung as error:
             self._hung = str(error)
+
+
+def ended(failure: str | None, hung: str | None) -> int:
+    """Say what the node has failed with; its exit status. Where its disk hangs, this is the end."""
+    if failure:
+        log.error("%s", failure)
+    if hung:
+        end_at_once(hung)
+    return 1 if failure else 0
 
 
 def end_at_once(reason: str) -> None:

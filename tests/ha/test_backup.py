@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ha import backup as backup_module
 from ha import queue_replicator
 from ha.backup import Backup
 from ha.replica import Replica
@@ -68,6 +69,25 @@ def test_who_is_told_to_follow_is_attached_and_takes_the_stream() -> None:
     assert side.backup.attached
     assert side.take(Entries(1, 7, 0, FRAMES[0].data)) == [Persist(FRAMES[0], Acknowledge("a", 1, 7, 1))]
     assert side.replica.tail == Position(1, 1)
+
+
+def test_who_cannot_follow_is_not_attached() -> None:
+    """The primary names a place of the log that this node never had."""
+    side = Side().asked()
+    assert side.backup.follow(Follow(1, 7, 5, 0)) is False and not side.backup.attached
+    assert [type(each.message) for each in side.said()] == [Leave]
+
+
+@pytest.mark.plain
+def test_that_it_is_full_is_said_with_the_commit_that_makes_it_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at the next tick: a fast primary sends much between two of them."""
+    side = Side().following()
+    side.tick()
+    monkeypatch.setattr(backup_module, "behind", lambda replica, settings: replica.applied.sequence > 0)
+    side.take(Entries(1, 7, 0, FRAMES[0].data))
+    side.backup.written(1)
+    assert side.said() == []
+    assert side.take(Commit(1, 7, 1)) == [Send("a", Progress(1, 7, 0, True))]
 
 
 def test_it_asks_until_an_answer_comes_and_then_no_more() -> None:

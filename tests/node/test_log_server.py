@@ -286,6 +286,15 @@ class Transport:
         self.ended = True
 
 
+async def test_the_end_of_a_node_is_that_of_its_readers(node: Node) -> None:
+    reader, writer = await node.connect(READER)
+    node.server.stop()
+    assert await ended(reader) and not node.server.readers
+    with pytest.raises(RuntimeError):
+        node.server.thread.submit(int)
+    writer.close()
+
+
 @pytest.mark.fuzz
 @examples(300)
 @given(st.sampled_from([b"", READER]), st.binary(max_size=200) | QUESTIONS.map(framed), st.lists(st.integers(0, 400)))

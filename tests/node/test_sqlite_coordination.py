@@ -67,6 +67,8 @@ def test_a_file_that_is_not_there_holds_no_record_and_is_not_made(tmp_path: Path
         founding.compare_and_set(1, record())
     assert founding.read() is None
     assert founding.compare_and_set(0, record()) == store.read()
+    with pytest.raises(CasConflict):
+        SqliteCoordination(tmp_path / "none", "c", create=True).compare_and_set(1, record())
     assert [path.name for path in tmp_path.iterdir()] == ["r?%41 b"]
 
 

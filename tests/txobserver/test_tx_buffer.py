@@ -111,6 +111,14 @@ def test_truncate_a_token(last: int, name: bytes | None) -> None:
     assert [TxToken(7, b"token")] * (name is not None) == [e for _, e in built.since(0) if isinstance(e, TxToken)]
 
 
+def test_what_is_prepared_takes_no_token() -> None:
+    built = buffer()
+    built.add(5, TxPrepare(7, 2, ["a"]))
+    with pytest.raises(IllegalTransition):
+        built.add(6, TxToken(7, b"token"))
+    assert built.name is None
+
+
 @pytest.mark.parametrize("event", [TxToken(7, b"token"), DtxOpen(7, X)])
 def test_what_a_branch_does_not_take(event: TxEvent) -> None:
     with pytest.raises(IllegalTransition):
@@ -174,6 +182,8 @@ def test_the_observer_opens_its_tx_queue_with_the_first_event() -> None:
     assert sink.ended == [("commit", 1)]
     with pytest.raises(ValueError, match="has ended"):
         observer.enqueue([1], MESSAGE)
+    with pytest.raises(ValueError, match="has ended"):
+        observer.name(b"token")
 
 
 def test_an_empty_transaction_costs_nothing() -> None:
