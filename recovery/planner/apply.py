@@ -164,7 +164,8 @@ def _set_aside(action: SetAside, directory: Path) -> None:
         identity = read_identity(directory)
     except StoreDamaged:
         identity = None
-    if identity is not None and action.incarnation and identity.incarnation != action.incarnation:
+    # One whose incarnation nobody could read, and that has one now, is no longer the store that was damaged either.
+    if identity is not None and identity.incarnation != action.incarnation:
         return  # a new store has taken its place
     set_aside(directory, ASIDE, lambda: _next(directory, ASIDE, "").name, "recover.part-set-aside")
 

@@ -7,17 +7,18 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from broker_plugin.cli.recovering import read_record
 from broker_plugin.node.sqlite_coordination import SqliteCoordination
-from ha.coordination import Record
+from ha.coordination import CoordinationError, MemoryCoordination, Record
 from recovery import aside
 from recovery.crash_points import CRASH_POINTS
 from recovery.planner import apply
 from recovery.planner.apply import JOURNAL, Journal, Places, carry_out, finished, nobody_runs, unfinished
 from recovery.planner.facts import Condition, Contents, Evidence, RecordState
-from recovery.planner.plan import make_plan
+from recovery.planner.plan import SetAside, SetRecordAside, make_plan
 from recovery.planner.site import look
 from recovery.segment import segment_firsts, segment_path
 from tests.recovery.helpers import Posts, open_store
@@ -168,6 +169,63 @@ def test_a_store_that_has_been_replaced_is_left_alone(places: Places, tmp_path: 
     assert {store.condition for store in found.stores} == {Condition.WHOLE}
 
 
+def test_a_store_that_replaces_one_of_which_nothing_could_be_read_is_left_alone(
+    places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whoever carried the plan out was killed behind its last action, and the node was started before somebody went on:
+    by then its new store may alone hold what was acknowledged."""
+    (tmp_path / "a" / "identity.json").write_text("{")
+    shutil.rmtree(tmp_path / "a" / "log")
+    planned = journal(places)
+    assert [each for each in planned.actions if isinstance(each, SetAside) and not each.incarnation]
+    ended(monkeypatch, "recover.action-done", len(planned.actions))
+    with pytest.raises(Killed):
+        carry_out(planned, places)
+    for module in (apply, aside):
+        monkeypatch.setattr(module, "crash_point", lambda name: None)
+    make_store(tmp_path / "a", [(1, beginning(3))], 2, incarnation="another")
+    before = tree(tmp_path / "a")
+    left = unfinished(places)
+    assert left == planned
+    carry_out(left, places)
+    assert tree(tmp_path / "a") == before
+
+
+class Damaged(MemoryCoordination):
+    """A file that cannot be read, with a journal beside it that nobody has rolled back."""
+
+    def read(self) -> Record | None:
+        raise CoordinationError("damaged")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_the_journal_of_a_damaged_record_goes_before_it(
+    places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """SQLite would roll it back into the record that is written in that place, also if we are killed in between."""
+    places = msgspec.structs.replace(places, open_record=lambda path: Damaged())
+    left = tmp_path / "coordination.sqlite-journal"
+    left.write_bytes(b"pages of a file that is gone")
+    planned, rename = Journal((SetRecordAside("damaged"),), {}), Path.rename
+
+    def killed(path: Path, target: Path) -> Path:
+        if path == places.record:
+            assert not left.exists()
+            raise Killed
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", killed)
+    with pytest.raises(Killed):
+        carry_out(planned, places)
+    monkeypatch.setattr(Path, "rename", rename)
+    carry_out(planned, places)
+    aside = tmp_path / "coordination.sqlite.set-aside-1"
+    assert not left.exists() and not places.record.exists() and aside.read_bytes() == b"SQLite, once"
+    assert aside.with_name(aside.name + "-journal").read_bytes() == b"pages of a file that is gone"
+
+
 def test_a_record_that_has_gone_on_is_left_alone(places: Places) -> None:
     planned = journal(places)
     places.record.unlink()
@@ -212,3 +270,16 @@ def test_whoever_runs_is_named_and_nobody_starts_meanwhile(places: Places, tmp_p
     with nobody_runs(places.directories, change), pytest.raises(StoreError, match="in use by another process"):
         open_store(tmp_path / "b", Posts(), node="b")
     open_store(tmp_path / "b", Posts(), node="b").close()
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_node_that_has_no_store_does_not_get_one_meanwhile(places: Places, tmp_path: Path, there: bool) -> None:
+    """And whoever only looks makes nothing."""
+    directories = {**places.directories, "c": tmp_path / "c"}
+    if there:
+        (tmp_path / "c").mkdir()
+    with nobody_runs(directories, change=False):
+        assert list((tmp_path / "c").glob("*")) == [] and (tmp_path / "c").exists() == there
+    with nobody_runs(directories, change=True), pytest.raises(StoreError, match="in use by another process"):
+        open_store(tmp_path / "c", Posts(), node="c")
+    open_store(tmp_path / "c", Posts(), node="c").close()
