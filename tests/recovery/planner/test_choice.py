@@ -153,6 +153,35 @@ CASES: dict[str, tuple[Site, str, bool, bool]] = {
         False,
         False,
     ),
+    "who is not ready may lack what has passed": (
+        site(store("a1", "1.20", applied="1.20"), store("b1", "1.20"), store("c1", "1.5"), by=record(1, "a1", "b1")),
+        "b",
+        True,
+        True,
+    ),
+    "so may a new store of a ready node": (
+        site(store("a1", "1.20", applied="1.20"), store("c2", "1.5"), gone("b"), by=record(1, "a1", "c1")),
+        "a",
+        True,
+        True,
+    ),
+    "and what is left of a damaged one": (
+        site(
+            store("a1", "1.20", applied="1.20"),
+            store("c1", "1.5", condition="damaged", complete=False),
+            gone("b"),
+            by=record(1, "a1", "c1"),
+        ),
+        "a",
+        True,
+        True,
+    ),
+    "no record, and one of our nodes has the store of another cluster": (
+        site(store("a1"), store("b1"), store("c9", "9.9", condition="foreign"), by=None),
+        "b",
+        False,
+        False,
+    ),
     "a store that was being overwritten says nothing against the record": (
         site(store("a1", "1.50", condition="resyncing", applied="1.50"), store("b1"), store("c1"), by=record(1, "b1")),
         "b",
@@ -264,7 +293,9 @@ def test_what_was_accepted_before_is_not_asked_for_again() -> None:
     old = msgspec.structs.replace(forced(7, "x1"), generation=6)
     found = site(rival, later, store("c1"), by=old)
     assert choose(found).sure and told(position("1.45"), choose(found), found).value == "accepted"
-    assert not choose(excluding(store("c1"), by=forced(7, "x1"))).sure
+    assert choose(excluding(store("c1"), by=forced(7, "x1"))).between == ("b", "a"), "b knows nothing of that promotion"
+    same = store("a1", "7.50", "1.1 7.31", applied="7.50")
+    assert choose(site(same, later, store("c1"), by=forced(7, "x1"))).between == ("b", "a"), "lost by another one"
 
 
 def plan(found: Site) -> Plan:
