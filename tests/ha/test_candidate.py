@@ -201,6 +201,52 @@ def test_a_second_force_hears_anew() -> None:
     assert proposal.record.generation == 4
 
 
+def test_a_forced_primary_keeps_its_lease() -> None:
+    """That the one before gave it up, to somebody, is over."""
+    ours = Watcher(msgspec.structs.replace(RECORD, released=True, preferred="a"))
+    ours.one.force((), 100.0)
+    (proposal,) = ours.until(100.125)
+    assert (proposal.record.primary, proposal.record.released, proposal.record.preferred) == (B, False, "")
+
+
+def test_a_force_ends_where_the_store_is_being_overwritten() -> None:
+    ours = Watcher()
+    ours.one.force((), 100.0)
+    ours.one.tick(TAIL, (), 100.1, whole=False)
+    assert ours.until(100.5) == []
+
+
+def test_a_node_with_a_new_store_has_no_say() -> None:
+    """It is no member, so it never stands; were it waited for, nobody would."""
+    ours = Watcher()
+    assert probed(ours.until(101.01)) == ["a", "c"]
+    ours.answer(Member("a", "a2"), Position(3, 99)), ours.answer(C, Position(3, 1))
+    assert ours.until(101.02) == [], "the member itself has not answered"
+    assert stood(ours.until(101.25))
+
+
+def test_a_force_waits_for_the_answer_to_what_was_proposed_before() -> None:
+    """Of two changes on their way, the one that was made first would be taken for somebody else's."""
+    ours = Watcher()
+    assert probed(ours.until(101.01)) == ["a", "c"]
+    assert stood(ours.until(101.25))
+    ours.one.force((), 101.25)
+    assert ours.until(102.0) == []
+    ours.one.settled(unknown=True)
+    (proposal,) = ours.until(102.0)
+    assert proposal.record.ready == (B,) and proposal.expected == 5
+
+
+def test_another_version_begins_the_questions_anew() -> None:
+    """Whoever was taken into the ready set meanwhile was not asked, and may hold more than all who were."""
+    ours = Watcher()
+    assert probed(ours.until(101.01)) == ["a", "c"]
+    ours.answer(A, TAIL), ours.answer(C, Position(3, 1))
+    d = Member("d", "d1")
+    assert ours.one.observe(msgspec.structs.replace(RECORD, version=6, ready=(A, B, C, d), released=True), 101.02)
+    assert probed(ours.until(101.03, linked=("a", "c", "d"))) == ["a", "c", "d"]
+
+
 def test_the_first_question_does_not_wait() -> None:
     ours: list[Any] = []
     one = Candidate(B, SETTINGS, ours.append)

@@ -129,6 +129,19 @@ def test_the_later_wish_counts(kept: Kept) -> None:
     assert B not in kept.wished().ready, "one that is listed is not added: it must leave first"
 
 
+def test_who_is_wanted_again_is_not_taken_out_afterwards(kept: Kept) -> None:
+    """Its addition may have been made or not, it was to be taken out, and has come back: the removal is forgotten."""
+    keeper = kept.keeper
+    keeper.add(D, 102.0)
+    keeper.remove(D, 102.1)
+    keeper.failed()
+    keeper.add(D, 102.2)
+    assert kept.wished().ready == (A, B, C, D)
+    kept.stored()
+    keeper.send_if_due(105.0)
+    assert kept.wished().ready == (A, B, C, D)
+
+
 def test_a_released_lease_is_held_no_more(kept: Kept) -> None:
     keeper = kept.keeper
     keeper.release("b", 100.5)

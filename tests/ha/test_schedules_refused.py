@@ -155,6 +155,16 @@ def test_which_records_a_node_goes_by(change: dict[str, Any], why: str | None, k
     assert (why or "") in (gate.refused or "") and len(said) == (why is not None)
 
 
+def test_a_record_that_was_another_cluster_s_for_a_while_has_not_gone_back() -> None:
+    """Whatever its version was: the node's own record is there again, and has not grown from a copy."""
+    gate = RecordGate("mine", Replica(MemoryBase(), Meta(Position(3, 9), [Position(3, 1)]), {}), lambda effect: None)
+    assert gate.admits(MINE, None)
+    assert not gate.admits(replace(MINE, cluster_id="another", version=1), MINE)
+    assert gate.admits(MINE, MINE) and gate.refused is None
+    assert not gate.admits(replace(MINE, version=MINE.version - 1), MINE)
+    assert not gate.admits(replace(MINE, version=MINE.version + 1), MINE) and "went back" in str(gate.refused)
+
+
 @pytest.mark.parametrize("change", [{"cluster_id": "another"}, {"generation": 0}], ids=["another cluster", "older"])
 def test_a_refused_record_that_a_compare_and_set_finds_is_not_gone_by(change: dict[str, Any]) -> None:
     """It takes the record's place between the reading and a candidate's compare-and-set."""

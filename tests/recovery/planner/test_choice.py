@@ -194,6 +194,17 @@ CASES: dict[str, tuple[Site, str, bool, bool]] = {
         True,
         False,
     ),
+    "no record, and one store was being overwritten by the primary of a later generation": (
+        site(
+            store("a1"),
+            store("b1", "1.12"),
+            store("c1", "5.2", "1.1 5.2", condition="resyncing", applied="1.1"),
+            by=None,
+        ),
+        "b",
+        True,
+        False,
+    ),
     "a store of another cluster does not count": (
         site(store("a9", "8.99", condition="foreign"), store("b1"), by=record(1, "b1")),
         "b",
@@ -339,6 +350,10 @@ def test_a_generation_that_a_lost_node_may_have_known_is_passed() -> None:
     choice = choose(lossy)
     assert choice.chosen is not None
     assert record_for(choice.chosen, choice, lossy).generation == 5 + HEADROOM
+    known = site(store("a1", "4.12", "1.1 4.11"), store("b1"), gone("c"), by=record(8, "c1"))
+    choice = choose(known)
+    assert choice.chosen is not None and choice.trusted and not choice.sure
+    assert record_for(choice.chosen, choice, known).generation == 9, "a trusted record says what anybody can know"
     whole = site(store("a1", "4.12", "1.1 4.11"), store("b1"), store("c1"), by=None)
     choice = choose(whole)
     assert choice.chosen is not None
@@ -380,6 +395,21 @@ TOLD: dict[str, tuple[Site, str, str]] = {
         site(store("a1", "1.20"), store("b1", "2.12", "1.1 2.11"), by=record(2, "c1")),
         "1.11",
         "never",
+    ),
+    "and what stands in its place there is in a checkpoint": (
+        site(store("a1", "1.20"), store("b1", "2.12", "1.1 2.11", applied="2.12"), by=record(2, "c1")),
+        "1.11",
+        "never",
+    ),
+    "its loss was accepted, and now the chosen store is one of two": (
+        site(
+            store("a1", "1.50", applied="1.50"),
+            store("b1", "7.60", "1.1 7.41", applied="7.60"),
+            store("c1", "7.50", "1.1 7.31", applied="7.50"),
+            by=forced(7, "x1"),
+        ),
+        "1.45",
+        "acknowledged",
     ),
     "it is in a checkpoint, so it had passed the commit point": (
         site(store("a1", "1.20", condition="damaged", applied="1.12"), store("b1"), by=record(1, "a1")),

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from recovery.identity import FILE
+from recovery.condemned import condemn
+from recovery.founding import make_empty
+from recovery.identity import FILE, adopt, read_identity
 from recovery.planner.facts import Condition, RecordState, Store
 from recovery.planner.site import cluster_of, look
 from recovery.planner.survey import contents_of, survey
@@ -95,6 +97,21 @@ def test_of_another_cluster_or_node(a: Path) -> None:
     assert survey("a", a, "other").facts.condition is Condition.FOREIGN, "its log says so, too"
 
 
+def test_of_another_cluster_of_the_same_name(a: Path, tmp_path: Path) -> None:
+    """Its store is left alone, and whether it holds anything is said; one of before identities is ours."""
+    ours, other = "1" * 32, "2" * 32
+    assert survey("a", a, "cluster", ours).facts.condition is Condition.WHOLE
+    identity = read_identity(a)
+    assert identity is not None
+    adopt(a, identity, other)
+    make_empty(tmp_path / "b", "cluster", "b", other)
+    for node, has_data in (("a", True), ("b", False)):
+        found = survey(node, tmp_path / node, "cluster", ours).facts
+        assert (found.condition, found.cluster_id, found.has_data) == (Condition.FOREIGN, other, has_data)
+        assert survey(node, tmp_path / node, "cluster", other).facts.cluster_id == other
+    assert survey("a", a, "cluster").facts.condition is Condition.WHOLE, "where nobody knows which is ours"
+
+
 def test_being_overwritten(a: Path) -> None:
     posts = Posts()
     store = open_store(a, posts, node="a")
@@ -102,6 +119,8 @@ def test_being_overwritten(a: Path) -> None:
     assert posts.wait() == [None]
     store.close()
     assert surveyed(a).condition is Condition.RESYNCING
+    (a / FILE).write_text("{")
+    assert surveyed(a).condition is Condition.DAMAGED, "no node starts with it, so it has to go"
 
 
 def checkpoint_of(meta: Meta) -> object:
@@ -125,6 +144,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], Position, bool]] = {
         True,
     ),
     "the state is gone": (lambda a: shutil.rmtree(a / "state"), TAIL, True),
+    "damage that was found while it was served": (lambda a: condemn(a / "state", "a page"), TAIL, True),
     "a bit in the state": (lambda a: flip_state(a), TAIL, True),
 }
 """What is done; the position up to which the log is whole, or so far as the damaged segment; whether that is its end"""
