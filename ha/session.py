@@ -105,8 +105,12 @@ class Session:
             self.resync.progress(taken, full, now)
 
     def owes_since(self, tail: int, now: float, timeout: float) -> bool:
-        """Whether something up to ``tail`` has been owed for longer than ``timeout`` without any progress."""
-        if self.acknowledged >= tail:
+        """Whether something up to ``tail`` has been owed for longer than ``timeout`` without any progress.
+
+        One that is full owes room: while the primary reads no clients for it, nothing new may ever come to be owed
+        (``full_member_owes_nothing``).
+        """
+        if self.acknowledged >= tail and not self.full:
             self.progress_at = now
             return False
         return now - self.progress_at > timeout

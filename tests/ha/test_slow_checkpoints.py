@@ -147,6 +147,24 @@ def test_a_full_member_is_taken_out() -> None:
     survivors_agree(cluster)
 
 
+def test_full_member_owes_nothing() -> None:
+    """P12: it has acknowledged everything, and nothing more comes, since no clients are read meanwhile."""
+    cluster = declared("q", size=3, checkpoint_bytes=CHECKPOINT)
+    primary, backup = cluster.primary, backups_of(cluster)[0]
+    core = primary.core.primary
+    assert core is not None
+    backup.checkpoints_held = lambda write: True
+    while not core.congested:
+        put(primary, "q", LARGE)
+        cluster.pause(0.05)
+    cluster.run(lambda: not core.congested, cluster.settings.prepare_timeout + 1)
+    assert [member.node for member in cluster.coordination.record.ready] == ["a", "c"]  # type: ignore[union-attr]
+    publish(primary, "q", "m")
+    answered(cluster, primary, "publish m")
+    backup.checkpoints_held = lambda write: False
+    survivors_agree(cluster)
+
+
 def most_held(cluster: MemoryCluster, node: MemoryNode, load: Callable[[], None], turns: int) -> int:
     most = 0
     for _ in range(turns):
