@@ -195,7 +195,7 @@ class Backup:
             f"{self.primary} at {message.tail} lacks some of them: stop all nodes and choose with `txha recover`, "
             "or discard this store with `txha discard`"
         )
-        self._emit(LogLine(self.refusal))
+        self._emit(LogLine(self.refusal, warning=True))
         self._emit(Send(self.primary, Leave(self.generation, self.session, "it refuses to be overwritten")))
         self.detach(retry_at_once=False)
 

@@ -37,7 +37,7 @@ class RecordGate:
         seen = self._replica.tail.generation
         self.refused = self._went_back or _objection(record, self._cluster_id, seen)
         if self.refused is not None and self.refused != before:
-            self._emit(LogLine(self.refused))
+            self._emit(LogLine(self.refused, warning=True))
         return self.refused is None
 
 

@@ -78,9 +78,10 @@ class ReadRecord(NamedTuple):
 
 
 class LogLine(NamedTuple):
-    """One line for people: a state change with node, generation and transaction."""
+    """One line for people: a state change with node, generation and transaction. ``warning``: somebody must act."""
 
     text: str
+    warning: bool = False
 
 
 class Stop(NamedTuple):

@@ -260,7 +260,8 @@ class Shell:
         )
 
     def _log(self, effect: LogLine) -> None:
-        log.info("generation=%d %s", self.core.generation, effect.text)
+        level = logging.WARNING if effect.warning else logging.INFO
+        log.log(level, "generation=%d %s", self.core.generation, effect.text)
 
     def _stop(self, effect: Stop) -> None:
         self._on_stop(effect.reason)

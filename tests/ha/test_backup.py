@@ -143,7 +143,10 @@ def test_a_primary_that_lacks_what_has_passed_is_told_that_it_will_not_be_follow
     assert side.replica.applied == Position(1, 3)
     side.backup.detach(retry_at_once=True)
     assert isinstance(side.tick(session=8)[0].message, Join)
-    (leave,) = side.take(ResyncBegin(1, 8, [Position(1, 1)], Position(1, 2)))
+    side.backup.take(ResyncBegin(1, 8, [Position(1, 1)], Position(1, 2)), side.now)
+    (line,) = [each for each in side.effects if isinstance(each, LogLine)]
+    assert line.warning and line.text == side.backup.refusal, "an operator must see it"
+    (leave,) = side.said()
     assert isinstance(leave.message, Leave) and (leave.peer, leave.message.session) == ("a", 8)
     assert side.backup.refusal is not None and "txha discard" in side.backup.refusal
     assert not side.backup.attached and side.replica.whole and side.checkpoints == []

@@ -14,7 +14,7 @@ from ha.wire import ResyncBegin, decode
 from tests.ha.steps import backups_of, declared, publish, survivors_agree
 from tests.ha.test_schedules_joiner import force_resync
 from tests.ha.test_schedules_record import promote, published, ready, two
-from txobserver.effects import Effect
+from txobserver.effects import Effect, LogLine
 from txobserver.ids import Member, Position
 from txobserver.store import MemoryBase, Meta
 
@@ -153,6 +153,7 @@ def test_which_records_a_node_goes_by(change: dict[str, Any], why: str | None, k
     gate = RecordGate("mine", Replica(MemoryBase(), Meta(Position(3, 9), [Position(3, 1)]), {}), said.append)
     assert gate.admits(replace(MINE, **change), known) is (why is None)
     assert (why or "") in (gate.refused or "") and len(said) == (why is not None)
+    assert all(isinstance(line, LogLine) and line.warning for line in said), "an operator must see it"
 
 
 def test_a_record_that_was_another_cluster_s_for_a_while_has_not_gone_back() -> None:

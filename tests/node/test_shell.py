@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import Any
 
@@ -12,7 +13,7 @@ from broker_plugin.guard import Guard
 from broker_plugin.node.record_thread import RecordThread
 from broker_plugin.node.shell import PATIENCE, Shell
 from tests.guards import strict_guard
-from txobserver.effects import CompareAndSet
+from txobserver.effects import CompareAndSet, LogLine
 
 
 class BrokenCore:
@@ -59,6 +60,22 @@ async def test_an_error_in_the_core_stops_the_node_at_once() -> None:
     await asyncio.sleep(0.01)
     assert len(reasons) == 1 and "wrong state" in reasons[0]
     assert core.settled == 1, "nothing is settled from a wrong state"
+
+
+async def test_a_line_that_asks_for_an_operator_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """The terminal of ``txha cluster`` shows warnings, and of other lines the changes of state only."""
+    core: Any = BrokenCore()
+    core.settle, core.generation = lambda: None, 5
+    lines: list[LogLine] = [LogLine("following b"), LogLine("this store waits", warning=True)]
+    core.take_effects = lambda: [lines.pop(0)] if lines else []
+    nothing: Any = None
+    shell = Shell(core, nothing, nothing, 0.2, lambda reason: None, strict_guard())
+    with caplog.at_level(logging.INFO, "txha.node"):
+        for _ in range(2):
+            shell.report(lambda: None)
+            await asyncio.sleep(0.01)
+    said = [(record.levelno, record.getMessage()) for record in caplog.records]
+    assert said == [(logging.INFO, "generation=5 following b"), (logging.WARNING, "generation=5 this store waits")]
 
 
 async def test_many_reports_make_one_turn() -> None:
