@@ -16,7 +16,7 @@ from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.crashed import Crashed, Given, crashed_cluster
 from broker_plugin.cli.dtx_recover import shown
 from broker_plugin.cli.recovery_report import as_dict, show
-from broker_plugin.node.sqlite_coordination import SqliteCoordination
+from broker_plugin.node.sqlite_coordination import WAY_OUT, ForeignRecord, SqliteCoordination
 from ha.coordination import CoordinationError
 from recovery.planner.apply import Journal, Places, carry_out, finished, last, nobody_runs, unfinished
 from recovery.planner.branches import Verdict, said_before, verdicts_of
@@ -133,7 +133,11 @@ def _plan(crashed: Crashed, given: Given, earlier: Mapping[str, Verdict], chosen
 
 
 def read_record(path: Path, cluster: str) -> RecordFound:
-    """The coordination record, read from a copy of its file: what a crash left in it is not touched."""
+    """The coordination record, read from a copy of its file: what a crash left in it is not touched.
+
+    Raises StoreError if it cannot be read, or is another cluster's: that may be a wrong --coordination, and whatever
+    state it is in, it is not damage to be set aside.
+    """
     if not path.exists():
         return None, RecordState.GONE, ""
     with tempfile.TemporaryDirectory(prefix="txha-recover-") as directory:
@@ -147,8 +151,10 @@ def read_record(path: Path, cluster: str) -> RecordFound:
         store = SqliteCoordination(copy, cluster)
         try:
             record = store.read()
+        except ForeignRecord as error:
+            raise StoreError(str(error).replace(str(copy), str(path))) from error
         except CoordinationError as error:
-            return None, RecordState.DAMAGED, str(error).replace(str(copy), str(path))
+            return None, RecordState.DAMAGED, str(error).replace(str(copy), str(path)).removesuffix(f": {WAY_OUT}")
         finally:
             store.close()
     return record, RecordState.GONE if record is None else RecordState.INTACT, ""

@@ -39,6 +39,10 @@ FAILURES = (sqlite3.Error, UnicodeDecodeError)
 """The second: sqlite3 decodes its error messages, and a damaged file may put anything into them"""
 
 
+class ForeignRecord(CoordinationError):
+    """The file holds the record of a cluster of another name. Whatever its state, it is not ours to change."""
+
+
 class SqliteCoordination:
     """A coordination store in one SQLite file. Calls block for at most about half a second; use it from one thread.
 
@@ -181,7 +185,10 @@ class SqliteCoordination:
             return None
         record = msgspec.json.decode(row[3], type=Record)
         if record.cluster != self._cluster:
-            raise CoordinationError(f"{self._path} belongs to cluster {record.cluster}, not to cluster {self._cluster}")
+            raise ForeignRecord(
+                f"{self._path} belongs to cluster {record.cluster}, not to cluster {self._cluster}: name the right "
+                "coordination file, or move this one away and write a new record with `txha recover`"
+            )
         return record
 
     def _failed(self, error: Exception) -> CoordinationError:

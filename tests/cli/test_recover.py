@@ -255,6 +255,27 @@ def test_a_store_that_comes_back_later_finds_a_generation_above_its_own(
 
 
 @pytest.mark.parametrize("apply", [False, True])
+def test_the_record_of_another_cluster_is_left_alone(directory: Path, apply: bool) -> None:
+    """``another_clusters_record_set_aside``: it may be a wrong --coordination, and that cluster may only be stopped."""
+    theirs = directory / "theirs.sqlite"
+    store = SqliteCoordination(theirs, "other", create=True)
+    store.compare_and_set(0, Record("other", 1, 1, A, (A,), cluster_id="0" * 32))
+    store.close()
+    before = theirs.read_bytes()
+    with pytest.raises(StoreError, match="belongs to cluster other, not to cluster cluster: name the right") as refused:
+        run(Given([directory], theirs), apply, Accepted(), as_json=True)
+    assert str(theirs) in str(refused.value) and "move this one away" in str(refused.value)
+    assert theirs.read_bytes() == before and not list(directory.glob("*set-aside*"))
+
+
+def test_who_has_run_txha_recover_is_not_told_to_run_it(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (directory / "coordination.sqlite").write_bytes(b"no database at all" * 100)
+    status, said = recover(directory, capsys)
+    assert status == 0 and "is damaged (file is not a database)" in said["reasons"][0]
+    assert "txha recover" not in json.dumps(said["reasons"]) + json.dumps(said["actions"])
+
+
+@pytest.mark.parametrize("apply", [False, True])
 def test_no_record_and_empty_stores(tmp_path: Path, apply: bool, capsys: pytest.CaptureFixture[str]) -> None:
     """Status 1, and a sentence: status 0 would say that nothing acknowledged is lost."""
     for name in ("a", "b"):
