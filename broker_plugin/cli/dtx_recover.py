@@ -53,6 +53,8 @@ def dtx_recover(
         raise BadArgument(f"there is no decision log {log}")
     if not 0 <= grace < math.inf:
         raise BadArgument("--grace must be a finite number of seconds, and not negative")
+    if not database and not broker:
+        raise BadArgument("nobody is asked: name every resource that takes part, with --broker and --database")
     report = _run(log, database or [], broker or [], grace, forget)
     if as_json:
         typer.echo(json.dumps(_as_dict(report), indent=2))

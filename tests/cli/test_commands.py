@@ -266,4 +266,5 @@ def test_values_that_no_configuration_would_take_are_refused(tmp_path: Path) -> 
     for value in ("-1", "nan", "inf"):
         assert "--grace must be a finite number" in refused("recover", str(tmp_path), "--settle", "--grace", value)
         assert "--grace must be a finite number" in refused("dtx", "recover", "--grace", value)
+    assert "with --broker and --database" in refused("dtx", "recover")
     assert list(tmp_path.iterdir()) == []
