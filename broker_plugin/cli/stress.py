@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -52,6 +53,9 @@ def stress(
 
     if (fault_command or heal_command or queue_prefix or queue_argument) and not url:
         raise ConfigError("--fault-command, --heal-command, --queue-prefix and --queue-argument go with --url")
+    for name, value in (("--seconds", seconds), ("--min-rate", min_rate), ("--patience", patience)):
+        if not 0 <= value < math.inf:
+            raise ConfigError(f"{name} must be a finite number, and not negative")
     try:
         if judge is not None:
             raise SystemExit(run_judge(judge))

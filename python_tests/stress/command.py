@@ -125,7 +125,7 @@ def _own(options: Options, seed: int, say: Callable[[str], None], stack: ExitSta
         kinds = _checked(fixed.kinds, options)
     else:
         kinds = _checked(options.kinds, options)
-        for kind, reason in impossible(FAULTS, options.network).items():
+        for kind, reason in impossible(FAULTS, options.network, options.nodes).items():
             say(f"without {kind}: {reason}")
         everyone = frozenset(kind for kind in kinds if FAULTS[kind].everyone)
         schedule = RandomSchedule(seed, kinds, everyone, options.extent.seconds)
@@ -197,7 +197,7 @@ def _checked(kinds: Sequence[str] | None, options: Options) -> list[str]:
     for kind in wanted:
         if kind not in FAULTS:
             raise BadInput(f"there is no fault {kind!r}; there are {', '.join(FAULTS)}")
-    missing = impossible(wanted, options.network)
+    missing = impossible(wanted, options.network, options.nodes)
     if kinds is not None:
         for kind, reason in missing.items():
             raise BadInput(f"{kind} is not possible here: {reason}")

@@ -74,12 +74,14 @@ def choose_network(wanted: str, kinds: Iterable[str], nodes: int) -> Network:
     return Namespaces(nodes, "delay" in on_it)
 
 
-def impossible(kinds: Iterable[str], network: str) -> dict[str, str]:
+def impossible(kinds: Iterable[str], network: str, nodes: int) -> dict[str, str]:
     """Of these kinds, those that this machine does not allow, each with what is missing. ``network`` as above."""
     spaces, missing = why_not(), {}
     for kind in kinds:
         reason = None
-        if kind in ON_THE_NETWORK and network == "none":
+        if kind in ON_THE_NETWORK - {"isolate"} and nodes == 1:
+            reason = "a single node has no other to be cut off from"
+        elif kind in ON_THE_NETWORK and network == "none":
             reason = "--network none leaves nothing between the nodes"
         elif kind in ON_THE_NETWORK and network == "namespaces":
             reason = spaces

@@ -131,7 +131,10 @@ class Switchboard:
             assert task is not None
             self._tasks[task] = (link.way, writer)
             task.add_done_callback(self._tasks.pop)
-            await self._pass_on(link, reader, writer)
+            try:
+                await self._pass_on(link, reader, writer)
+            except asyncio.CancelledError:  # the proxy ends; asyncio would print this as an error of ours
+                writer.transport.abort()
 
         await asyncio.start_server(accepted, sock=listening)
 

@@ -73,6 +73,8 @@ class Result:
         found = []
         if self.rate < self.min_rate:
             found.append(f"{self.rate:.0f} transactions/s were committed, and {self.min_rate:g} are wanted")
+        if self.rounds and not self.injections:
+            found.append("there was no fault at all")
         for each in self.injections:
             where = f"round {each.round}, {each.done}"
             if not each.hit:

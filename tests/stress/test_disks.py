@@ -162,7 +162,7 @@ def test_without_a_compiler_it_is_refused_if_named_and_left_out_if_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(shutil, "which", without_a_compiler)
-    missing = impossible(["slow-disk", "failed-sync", "kill"], "none")
+    missing = impossible(["slow-disk", "failed-sync", "kill"], "none", 3)
     assert sorted(missing) == ["failed-sync", "slow-disk"] and "a C compiler" in missing["slow-disk"]
     options = Options(tmp_path)
     with pytest.raises(BadInput, match=r"slow-disk is not possible here: .* takes a C compiler"):

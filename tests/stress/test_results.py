@@ -43,6 +43,7 @@ def test_an_honest_run_holds() -> None:
         lambda result: setattr(result, "min_rate", 1e6),
         lambda result: setattr(result.injections[1], "hit", False),
         lambda result: setattr(result.injections[0], "in_flight", 0),
+        lambda result: result.injections.clear(),
     ],
 )
 def test_too_little_load_and_a_fault_that_hit_nothing_prove_nothing(spoil) -> None:  # type: ignore[no-untyped-def]
