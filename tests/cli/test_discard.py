@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from broker_plugin.node.sqlite_coordination import SqliteCoordination
 from ha.coordination import CasConflict, CoordinationError, MemoryCoordination, Record
+from recovery import discarding
 from recovery.aside import PARTS
 from recovery.discarding import discard as set_store_aside
 from recovery.discarding import look
@@ -229,6 +230,51 @@ def test_who_cannot_be_taken_out_keeps_its_store(
     with pytest.raises(StoreError, match=sentence):
         set_store_aside(node, "cluster", found, coordination)
     assert files(node) == before
+
+
+def test_who_has_become_the_last_member_since_it_was_looked_at_is_kept(config: Path) -> None:
+    node, coordination = config.parent / "b", MemoryCoordination()
+    coordination.record = Record("cluster", 1, 1, A, (A, B))
+    found, before = look(node, "cluster", "b", coordination), files(config.parent / "b")
+    coordination.record = last = Record("cluster", 2, 2, B, (B,))
+    with pytest.raises(StoreError, match="b is the only member of the ready set"):
+        set_store_aside(node, "cluster", found, coordination)
+    assert files(node) == before and coordination.record == last
+
+
+def test_the_store_of_another_node_or_cluster_is_not_given_up(config: Path) -> None:
+    coordination = MemoryCoordination()
+    coordination.record = Record("cluster", 1, 1, A, (A,))
+    for cluster, name in (("cluster", "x"), ("other", "b")):
+        with pytest.raises(StoreError, match="it belongs to node b of cluster cluster"):
+            look(config.parent / "b", cluster, name, coordination)
+
+
+def test_only_this_store_is_taken_out_and_not_a_later_one_of_its_node(config: Path) -> None:
+    """A store that was restored beside the node's, or in its place: the member is another one."""
+    node, coordination = config.parent / "b", MemoryCoordination()
+    for ready in ((A, Member("b", "later")), (Member("b", "later"),)):
+        coordination.record = Record("cluster", 1, 1, A, ready)
+        found = look(node, "cluster", "b", coordination)
+        assert not found.ready and found.others == tuple(member.node for member in ready)
+    set_store_aside(node, "cluster", found, coordination)
+    assert coordination.record is not None and coordination.record.ready == (Member("b", "later"),)
+
+
+def test_each_store_has_a_directory_of_its_own_also_within_a_second(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, coordination = config.parent / "b", MemoryCoordination()
+    coordination.record = Record("cluster", 1, 1, A, (A,))
+    monkeypatch.setattr(discarding.time, "strftime", lambda *words: "20200101T000000Z")
+    kept = {}
+    for name in ("discarded-20200101T000000Z", "discarded-20200101T000000Z-2", "discarded-20200101T000000Z-3"):
+        before = files(node)
+        aside = set_store_aside(node, "cluster", look(node, "cluster", "b", coordination), coordination)
+        assert aside == node / name
+        kept[aside] = {path: data for path, data in before.items() if not path.startswith("discarded")}
+        make_store(node, [(1, beginning(len(kept)))], 2)
+    assert {aside: files(aside) for aside in kept} == kept
 
 
 def test_killed_when_it_is_out_of_the_ready_set_and_run_again(config: Path) -> None:

@@ -14,8 +14,16 @@ import pytest
 
 from ha.coordination import CasConflict, CoordinationError, MemoryCoordination, Record
 from recovery import founding
-from recovery.founding import GIVEN_LATER, found, holds_nothing, identity_in_record, make_empty, new_cluster_id
-from recovery.identity import lock_directory, read_identity
+from recovery.founding import (
+    GIVEN_LATER,
+    found,
+    holds_nothing,
+    identity_in_record,
+    make_empty,
+    may_take,
+    new_cluster_id,
+)
+from recovery.identity import Identity, lock_directory, read_identity
 from tests.recovery.helpers import Posts, frame, open_store
 from txobserver.ids import Member, Position
 from txobserver.store import Checkpoint, Meta, StoreError
@@ -275,3 +283,17 @@ def test_a_copy_of_the_record_of_before_gets_none() -> None:
 def test_identities_are_random_and_never_look_as_if_given_later() -> None:
     seen = {new_cluster_id() for _ in range(1000)}
     assert len(seen) == 1000 and not any(each.startswith(GIVEN_LATER) for each in seen)
+
+
+def test_which_identity_a_store_without_one_may_take() -> None:
+    later, founded = GIVEN_LATER + "1" * 24, "3" * 32
+    old = Identity(1, "cluster", "a", "i")
+    assert may_take(old, later) and not may_take(old, founded), "that cluster was founded since"
+    rebuilt = msgspec.structs.replace(old, format=2)
+    assert may_take(rebuilt, later) and may_take(rebuilt, founded), "an operator has made it for this cluster"
+
+
+def test_a_founded_identity_never_looks_as_if_given_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = [GIVEN_LATER + "1" * 24, GIVEN_LATER + "2" * 24, "3" * 32]
+    monkeypatch.setattr(founding.secrets, "token_hex", lambda size: drawn.pop(0))
+    assert new_cluster_id() == "3" * 32

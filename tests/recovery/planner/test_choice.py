@@ -289,6 +289,14 @@ def test_stores_that_exclude_each_other_are_for_an_operator_to_choose_from() -> 
     assert not choose(msgspec.structs.replace(excluding(*more), picked="c")).picked
 
 
+def test_a_rival_that_another_one_does_not_contain_can_be_chosen() -> None:
+    """It holds events that the longer one lacks, whether they had passed the commit point or not."""
+    chosen = store("c1", "3.70", "1.1 3.21", applied="3.70")
+    longer = store("b1", "2.60", "1.1 2.41", applied="2.60")
+    for rival in (store("a1", "2.50", "1.1 2.31", applied="2.50"), store("a1", "1.50", applied="1.25")):
+        assert choose(site(rival, longer, chosen, by=None)).between == ("c", "b", "a")
+
+
 def test_a_rival_that_cannot_be_chosen_has_to_be_accepted_by_name() -> None:
     """Also where the record is trusted: none of its members has a store."""
     overwritten = store("a1", "1.50", condition="resyncing", applied="1.50")
@@ -372,6 +380,8 @@ def test_nothing_is_recovered_from_empty_stores_without_a_record() -> None:
     found = plan(site(gone("a", "empty"), gone("b", "empty"), by=None))
     assert found.for_people and not found.actions and len(found.doubts) == 1
     assert "nothing is recovered: found the cluster with `txha init`" in found.doubts[0]
+    found = plan(site(gone("a"), gone("b", "empty"), by=None))
+    assert found.for_people and not any("txha init" in doubt for doubt in found.doubts), "a's may not be empty"
 
 
 def test_damaged_stores_are_set_aside_behind_the_record() -> None:
@@ -383,6 +393,15 @@ def test_damaged_stores_are_set_aside_behind_the_record() -> None:
 def test_a_foreign_store_is_for_people_and_is_left_alone() -> None:
     found = plan(site(store("a9", condition="foreign", why="of x"), store("b1"), by=record(1, "b1")))
     assert found.for_people and "of x" in found.doubts[0] and not found.actions
+    has_data = store("a9", condition="foreign", why="of x", has_data=True)
+    found = plan(site(has_data, store("b1"), by=record(1, "b1")))
+    assert "of x" in found.doubts[0] and not any("founded over" in doubt for doubt in found.doubts)
+
+
+def test_a_store_that_was_being_overwritten_is_left_where_it_is() -> None:
+    """Its node starts with it, and is copied again."""
+    found = plan(site(store("a1", condition="resyncing"), store("b1"), store("c1"), by=None))
+    assert [type(each) for each in found.actions] == [WriteRecord]
 
 
 TOLD: dict[str, tuple[Site, str, str]] = {

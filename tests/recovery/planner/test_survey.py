@@ -243,3 +243,20 @@ def test_which_cluster(a: Path, tmp_path: Path) -> None:
     assert cluster_of([a, tmp_path / "b", tmp_path / "x"]) == "cluster"
     site, _ = look("cluster", {"a": a, "x": tmp_path / "x"}, (None, RecordState.GONE, ""), None)
     assert [store.condition for store in site.stores] == [Condition.WHOLE, Condition.FOREIGN]
+
+
+def test_which_identity(a: Path, tmp_path: Path) -> None:
+    """That of the stores which hold something, where the record does not say it; they must agree on one."""
+    none, ours, other = (None, RecordState.GONE, ""), "1" * 32, "2" * 32
+    make_store(tmp_path / "b", [(1, EVENTS[:4])], 3)
+    make_empty(tmp_path / "c", "cluster", "c", other)
+    directories = {node: tmp_path / node for node in "abc"}
+    assert look("cluster", directories, none, None)[0].cluster_id == "", "founded before there were any"
+    for node, identity in (("a", ours), ("b", other)):
+        found = read_identity(tmp_path / node)
+        assert found is not None
+        if node == "b":
+            assert look("cluster", directories, none, None)[0].cluster_id == ours
+        adopt(tmp_path / node, found, identity)
+    with pytest.raises(StoreError, match=rf"founded apart under one name \(a to {ours}; b to {other}\)"):
+        look("cluster", directories, none, None)
