@@ -346,8 +346,6 @@ class NodeCore:
             self._move("granted")
 
     def _promoted(self, record: Record, sent_at: float) -> None:
-        if self.state == NODE_TABLE.start:
-            self._move("record read")
         assert self.replica.whole, "who is being overwritten neither proposes itself nor is overwritten meanwhile"
         self.backup, self.generation = None, record.generation
         self._move("promoted")

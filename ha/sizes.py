@@ -14,6 +14,8 @@ OVERHEAD = 100
 """Bytes that a message or an event is counted for beside its contents."""
 ENTRY = 20
 """Bytes of a place and a replication id."""
+COUNT = 12
+"""Bytes of a transaction's number and that of its events."""
 SETTLED = 10_000
 """How many messages one event settles at most, outside transactions."""
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from ha.replica import Replica
-from ha.sizes import OVERHEAD, event_bytes, slices
+from ha.sizes import COUNT, OVERHEAD, event_bytes, slices
 from ha.wire import ForwardOutcomes, ForwardTx, SnapshotConfiguration, SnapshotEnd, SnapshotPart, SnapshotQueues
 from txobserver.configuration import BindingSpec, ExchangeSpec, QueueSpec
 from txobserver.ids import Position
@@ -67,7 +67,7 @@ class Ending:
             transactions,
             self._outcomes,
         )
-        yield end, OVERHEAD + 12 * len(transactions)
+        yield end, OVERHEAD + COUNT * len(transactions)
 
     def _declared(self) -> Iterator[tuple[SnapshotPart, int]]:
         configuration = self._configuration

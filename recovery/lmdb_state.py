@@ -8,7 +8,6 @@ that points behind the file's end makes LMDB's map end the process that follows 
 
 from __future__ import annotations
 
-import errno
 import os
 import struct
 import zlib
@@ -373,7 +372,7 @@ class LmdbState:
 
     def _explained(self, error: Exception) -> StoreError:
         text = str(error)
-        if isinstance(error, lmdb.DiskError | lmdb.MapFullError) or "No space" in text or errno.errorcode[28] in text:
+        if isinstance(error, lmdb.DiskError | lmdb.MapFullError) or "No space" in text:
             return StoreFull(f"no space is left for {self._directory}; make room and start the node again")
         if isinstance(error, lmdb.CorruptedError | lmdb.InvalidError | lmdb.PageNotFoundError | lmdb.NotFoundError):
             return StoreDamaged(f"{self._directory} is damaged ({text}); let the node rejoin with a new store")

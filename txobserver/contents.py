@@ -281,7 +281,7 @@ class Contents:
         """What the layers over the base hold above ``after``, in order."""
         frozen, fresh = self._frozen_layer(queue), self._fresh.get(queue, {})
         layers = [self._fresh_places] if queue in self._dropped else [self._frozen_places, self._fresh_places]
-        last = -1
+        last = after
         for place in merge(*[places[queue].above(after) for places in layers if queue in places]):
             entry = fresh[place] if place in fresh else frozen.get(place)
             if entry is not None and place != last:

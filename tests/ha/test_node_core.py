@@ -17,7 +17,7 @@ from tests.ha.memory_cluster import CLUSTER_ID, MemoryCluster, MemoryNode
 from tests.ha.memory_host import text
 from tests.ha.steps import backups_of, begin_t, declared, publish
 from txobserver.effects import Send
-from txobserver.events import Removal
+from txobserver.events import Removal, Settle
 from txobserver.ids import Member
 
 
@@ -57,6 +57,21 @@ def test_a_primary_and_one_whose_store_failed_go_by_no_record_that_is_read() -> 
     assert backup.core.keeper is None and backup.core.failed
     backup.report(lambda: backup.core.on_record(None))
     assert backup.stopped == said != NO_RECORD
+
+
+def test_who_has_failed_is_not_promoted_by_what_it_asked_before() -> None:
+    """Its proposal is made while its store fails: the lease ends by itself, and nobody serves from that store."""
+    cluster = declared("q", size=2)
+    primary, (backup,) = cluster.primary, backups_of(cluster)
+    cluster.cas_held.add(backup.name)
+    cluster.kill(primary.name)
+    cluster.run(lambda: backup.core._candidate.in_flight is not None)
+    backup.report(lambda: backup.core.on_store_error("input/output error"))
+    cluster.cas_held.clear()
+    before = cluster.coordination.record
+    cluster.run(lambda: cluster.coordination.record is not before)
+    cluster.turn()
+    assert backup.core.primary is None and backup.core.keeper is None and backup.core.failed
 
 
 @pytest.mark.parametrize("primary", ["nobody", "itself", "another"])
@@ -277,3 +292,13 @@ def test_what_waits_for_a_joiner_is_all_that_came_since_it_was_sent_something() 
         subscription.gone([place, place + 10, 101])
         subscription.enqueued(place + 20, place, text("m"))
     assert subscription.waiting == 4 * ENTRY + 2 * message_bytes(text("m"))
+
+
+def test_settlements_share_an_event_only_where_they_follow_each_other() -> None:
+    """What lies between two of them would come behind both."""
+    primary = declared("q", "r", size=1).primary.core.primary
+    assert primary is not None
+    for queue, place in ((1, 1), (1, 2), (2, 3), (1, 4)):
+        primary.settle(queue, [(place, place)], Removal.ACKED)
+    told = [(each.queue, each.entries) for each in primary._group if isinstance(each, Settle)]
+    assert told == [(1, [(1, 1), (2, 2)]), (2, [(3, 3)]), (1, [(4, 4)])]

@@ -48,8 +48,9 @@ def test_it_ends_with_its_node_and_is_started_again_when_it_ends_alone(tmp_path:
     assert found is not None and found.version == 1
     child = store._child
     assert child is not None
+    pipes = child.stdin, child.stdout
     store.close()
-    assert child.returncode == 0
+    assert child.returncode == 0 and all(pipe is not None and pipe.closed for pipe in pipes)
 
 
 def test_it_says_nothing_when_its_node_has_died_before_the_answer(tmp_path: Path) -> None:

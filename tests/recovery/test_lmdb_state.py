@@ -19,7 +19,18 @@ from txobserver.contents import Contents
 from txobserver.events import TxEnqueue, TxOpen
 from txobserver.ids import Position
 from txobserver.outcomes import Kind, Outcomes, OutcomesMeta, Remembered, name_of
-from txobserver.store import Changes, Checkpoint, Entry, Loaded, MemoryBase, Meta, StoreDamaged, StoreError, mix
+from txobserver.store import (
+    Changes,
+    Checkpoint,
+    Entry,
+    Loaded,
+    MemoryBase,
+    Meta,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    mix,
+)
 
 
 def checkpoint(*puts: tuple[int, int, str], deletes: tuple[tuple[int, int], ...] = ()) -> Checkpoint:
@@ -334,3 +345,20 @@ def test_whoever_reads_beside_a_node_can_write_nothing_and_stands_in_its_table_o
     with pytest.raises(lmdb.Error):
         _reader(tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (lmdb.MapFullError("mdb_put: MDB_MAP_FULL"), StoreFull),
+        (lmdb.DiskError("mdb_txn_commit: No space left on device"), StoreFull),
+        (lmdb.Error("mdb_txn_commit: No space left on device"), StoreFull),
+        (lmdb.CorruptedError("mdb_get: MDB_CORRUPTED"), StoreDamaged),
+        (lmdb.InvalidError("MDB_INVALID"), StoreDamaged),
+        (lmdb.Error("mdb_txn_commit: Input/output error"), StoreError),
+        (OSError("Permission denied"), StoreError),
+    ],
+)
+def test_each_failure_is_told_as_what_it_is(tmp_path: Path, error: Exception, kind: type[StoreError]) -> None:
+    found = LmdbState(tmp_path / "state")._explained(error)
+    assert type(found) is kind and str(tmp_path / "state") in str(found)

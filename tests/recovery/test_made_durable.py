@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import pytest
 from recovery.aside import PARTS, set_aside
 from recovery.condemned import condemn
 from recovery.files import FILE_MODE, Files
-from recovery.identity import FILE, FORMAT_VERSION, Identity
+from recovery.identity import FILE, FORMAT_VERSION, Identity, create_identity
 from recovery.lmdb_state import MAP_SIZE, MAX_READERS, LmdbState
 from recovery.store import make_store
-from tests.recovery.helpers import Posts, frame, open_store
+from tests.recovery.helpers import Posts, frame, open_log, open_store
+from txobserver.store import StoreError
 
 Step = tuple[Path, frozenset[str]]
 
@@ -92,3 +94,33 @@ def test_the_limits_of_a_state_are_those_that_are_documented(tmp_path: Path) -> 
     found = state._env.info()
     assert (found["map_size"], found["max_readers"]) == (MAP_SIZE, MAX_READERS)
     state.close()
+
+
+def test_an_identity_that_cannot_be_made_durable_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(files: Files, directory: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Files, "sync_directory", fails)
+    with pytest.raises(StoreError, match="Input/output error"):
+        create_identity(tmp_path, Identity(FORMAT_VERSION, "c", "n", "i"))
+
+
+def test_a_rewritten_file_s_length_is_written_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux takes a length that failed to be synced for clean, as it does pages: it must change to become dirty."""
+    path, sizes = tmp_path / "f", list[int]()
+    path.write_bytes(b"abcdef")
+    cut = os.ftruncate
+
+    def look(descriptor: int, size: int) -> None:
+        sizes.append(size)
+        cut(descriptor, size)
+
+    monkeypatch.setattr(os, "ftruncate", look)
+    Files().rewrite(path, 2)
+    assert sizes == [7, 6] and path.read_bytes() == b"abcdef"
+
+
+def test_a_segment_that_is_gone_is_said_in_a_sentence(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path / "log")
+    with pytest.raises(StoreError, match=r"00000000000000000009\.log"):
+        log._segment_start(9)

@@ -19,3 +19,13 @@ def test_a_purge_while_a_checkpoint_is_written_shows_nothing_of_before() -> None
     assert contents.ids(1) == contents.ids_page(1, -1, 10) == [(2, 2)]
     contents.thaw()
     assert contents.ids(1) == contents.ids_page(1, -1, 10) == [(2, 2)]
+
+
+def test_a_queue_that_is_dropped_is_not_known_and_begins_anew() -> None:
+    contents = Contents(MemoryBase(), Meta())
+    for _ in range(2):
+        contents.add_queue(1)
+        assert contents.knows(1) and contents.summary(1).count == 0 and contents.ids(1) == []
+        contents.insert(1, 1, 1, Message("", "q", b"", b"m"))
+        contents.drop_queue(1)
+        assert not contents.knows(1)

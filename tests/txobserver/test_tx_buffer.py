@@ -186,6 +186,12 @@ def test_the_observer_opens_its_tx_queue_with_the_first_event() -> None:
         observer.name(b"token")
 
 
+def test_what_is_acknowledged_counts_no_bytes() -> None:
+    factory = TransactionObserverFactory(3, Sink(), lambda: 1)
+    factory.begin().dequeue(1, [(9, 9)])
+    assert factory.open_bytes == 0
+
+
 def test_an_empty_transaction_costs_nothing() -> None:
     sink, answers = Sink(), []
     TransactionObserverFactory(3, sink, lambda: 1).begin().commit(answers.append)
