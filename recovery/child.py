@@ -20,8 +20,12 @@ def in_a_child(job: Callable[[], None]) -> None:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(reading)
-        os._exit(_outcome(job, writing))
+        status = 3
+        try:
+            os.close(reading)
+            status = _outcome(job, writing)
+        finally:  # whatever it fails with, a parent that has gone included: it must not go on as its parent would
+            os._exit(status)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         text = pipe.read().decode()
