@@ -2,20 +2,27 @@
 
 A primary whose own disk hangs answers nothing, and nobody takes it out of the ready set: it renews its lease in time.
 So when a write takes longer than any backup may owe one, it leaves the ready set and gives its lease up, if a ready
-backup holds everything that has been told (``primary_with_a_hung_disk``).
+backup holds everything that has been told (``primary_with_a_hung_disk``). A primary whose checkpoints hang reads no
+clients in the end, and then has nothing to write, so that is looked at too (``primary_with_a_hung_checkpoint``).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from ha.backups import Backups
+from ha.checkpointing import behind
 from ha.primary import Primary
 from ha.record_keeper import RecordKeeper
 from ha.replica import Replica
 from ha.settings import Settings
 from txobserver.effects import Effect, LogLine
+from txobserver.ids import Member
 from txobserver.ledger import Host
+
+CHECKPOINT_PATIENCE = 10
+"""How many times as long as a write a checkpoint may keep clients waiting: one that is slow, and ends, is no reason."""
 
 
 class Handover:
@@ -26,6 +33,7 @@ class Handover:
         self._settings = settings
         self._stood_at = 0.0
         self._durable = -1
+        self._room_at = math.inf
         self._emit = emit
         self._successor: str | None = None
 
@@ -45,11 +53,12 @@ class Handover:
         """This node is no longer primary."""
         self._successor = None
         self._durable = -1
+        self._room_at = math.inf
 
     def tick(self, primary: Primary, backups: Backups, keeper: RecordKeeper, replica: Replica, now: float) -> None:
         """Time has passed at the primary."""
         self._release_if_quiet(backups, keeper, replica.tail.sequence, now)
-        self._leave_if_hung(primary, backups, keeper, replica.durable, now)
+        self._leave_if_hung(primary, backups, keeper, replica, now)
 
     def _release_if_quiet(self, backups: Backups, keeper: RecordKeeper, tail: int, now: float) -> None:
         """Give the lease up when the chosen one has everything up to ``tail``, or is gone."""
@@ -60,12 +69,25 @@ class Handover:
             keeper.release(self._successor, now)
 
     def _leave_if_hung(
-        self, primary: Primary, backups: Backups, keeper: RecordKeeper, durable: int, now: float
+        self, primary: Primary, backups: Backups, keeper: RecordKeeper, replica: Replica, now: float
     ) -> None:
-        if not primary.writing or durable != self._durable:
-            self._durable, self._stood_at = durable, now
+        patience = self._settings.prepare_timeout
+        if not primary.writing or replica.durable != self._durable:
+            self._durable, self._stood_at = replica.durable, now
+        if not behind(replica, self._settings):
+            self._room_at = now
+        self._room_at = min(self._room_at, now)
+        if self.begun:
             return
-        hung = now - self._stood_at > self._settings.prepare_timeout and not self.begun
-        if hung and (holders := backups.holders(primary.commit)):
-            self.begin(primary, "", f"the disk has not written for {self._settings.prepare_timeout:g} s")
+        holders = backups.holders(primary.commit)
+        if now - self._stood_at > patience:
+            self._leave(primary, keeper, holders, f"the disk has not written for {patience:g} s", now)
+        elif now - self._room_at > CHECKPOINT_PATIENCE * patience:
+            room = [each for each in holders if not backups.sessions[each.node].full]
+            waited = f"the checkpoints have been behind for {CHECKPOINT_PATIENCE * patience:g} s"
+            self._leave(primary, keeper, room, waited, now)
+
+    def _leave(self, primary: Primary, keeper: RecordKeeper, holders: list[Member], reason: str, now: float) -> None:
+        if holders:
+            self.begin(primary, "", reason)
             keeper.release("", now, holders)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ha.checkpointing import LAYERS
+from ha.handover import CHECKPOINT_PATIENCE
 from ha.wire import QueueContent
 from tests.ha.copying import KIB, LARGE, Scales, joining, put
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
@@ -162,6 +163,35 @@ def test_full_member_owes_nothing() -> None:
     publish(primary, "q", "m")
     answered(cluster, primary, "publish m")
     backup.checkpoints_held = lambda write: False
+    survivors_agree(cluster)
+
+
+@pytest.mark.parametrize("others", ["have room", "are full"])
+def test_primary_with_a_hung_checkpoint(others: str) -> None:
+    """P12: it reads no clients, so that its log has nothing to write; it leaves it to a ready backup that has room."""
+    cluster = declared("q", size=3, checkpoint_bytes=CHECKPOINT)
+    primary = cluster.primary
+    assert primary.core.primary is not None and primary.core.backups is not None
+    primary.checkpoints_held = lambda write: True
+    while not primary.core.primary.congested:
+        put(primary, "q", LARGE)
+        cluster.pause(0.05)
+    patience = CHECKPOINT_PATIENCE * cluster.settings.prepare_timeout
+    if others == "are full":
+        for session in primary.core.backups.sessions.values():
+            session.progress = lambda *told: None  # type: ignore[method-assign]
+            session.owes_since = lambda *asked: False  # type: ignore[method-assign]
+            session.full = True
+        cluster.pause(2 * patience)
+        assert primary.state == "active"
+        return
+    cluster.pause(0.9 * patience)
+    assert primary.state == "active", "a checkpoint that is slow, and ends, is no reason"
+    cluster.run(lambda: any(n.state == "active" for n in cluster.nodes.values() if n is not primary), 0.2 * patience)
+    assert primary.member not in cluster.coordination.record.ready  # type: ignore[union-attr]
+    publish(cluster.primary, "q", "m")
+    answered(cluster, cluster.primary, "publish m")
+    primary.checkpoints_held = lambda write: False
     survivors_agree(cluster)
 
 
