@@ -18,7 +18,7 @@ from tests.simulation.network import Network
 from tests.simulation.process import CLUSTER_ID, Process
 from tests.simulation.truth import Truth
 from tests.simulation.world import World
-from txobserver.store import StoreError
+from txobserver.store import StoreDamaged, StoreError
 
 if TYPE_CHECKING:
     from tests.simulation.client_link import ClientLink
@@ -85,6 +85,8 @@ class Cluster:
             self.processes[name] = Process(self, self.disks[name], self.clocks[name])
         except StoreError as error:
             self.world.say(name, f"does not start: {error}")
+            if isinstance(error, StoreDamaged) and not self.disks[name].damaged:
+                self.truth.fail("P2", f"{name} gives its store up for damaged, and nothing has damaged it: {error}")
             return error
         self.world.say(name, f"starts at {self.processes[name].core.replica.tail}")
         return None

@@ -96,6 +96,7 @@ def recover_accepting(cluster: Cluster, lost: bool = True) -> None:
         cluster.world.after(AGAIN, lambda: recover_accepting(cluster, lost))
         return
     assert choice.chosen.member is not None
+    _check_chosen(cluster, choice.chosen, [each for each in site.stores if each.condition is Condition.WHOLE])
     record = record_for(choice.chosen, choice, site)
     cluster.world.say("operator", f"accepts what is missing: {choice.chosen.node} from {choice.chosen.tail}")
     cluster.truth.losses.granted = {choice.chosen.member} if lost else set()
@@ -103,6 +104,21 @@ def recover_accepting(cluster: Cluster, lost: bool = True) -> None:
     cluster.truth.losses.granted.clear()
     cluster.kept_down.clear()
     start_all(cluster)
+
+
+def _check_chosen(cluster: Cluster, chosen: Store, whole: list[Store]) -> None:
+    """What an operator accepts is the loss of what is not there: the store that counts holds what any of them does."""
+    truth = cluster.truth
+
+    def told(store: Store) -> int:
+        at = truth.told
+        while at and not store.holds(Position(truth.generation_at(at), at)):
+            at -= 1
+        return at
+
+    best = max(whole, key=told)
+    if told(chosen) < told(best):
+        truth.fail("P2", f"{chosen.node} counts, with {told(chosen)} of what was told; {best.node} has {told(best)}")
 
 
 def start_all(cluster: Cluster) -> None:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
+import pytest
+
 from ha.coordination import Record
-from tests.simulation.losses import Losses
+from recovery import segment
+from recovery.planner.facts import Condition, Store
+from tests.simulation import operators
+from tests.simulation.losses import Loss, Losses
 from tests.simulation.run import Run
-from txobserver.events import Publish
+from tests.simulation.truth import Broken, Truth
+from txobserver.events import GenerationStart, Publish
 from txobserver.ids import Member, Position
 
 A, B = Member("a", "a1"), Member("b", "b1")
@@ -54,3 +60,38 @@ def test_a_forced_node_that_loses_something_unaccepted_breaks_a_promise() -> Non
     with patch.object(Losses, "accepted", lambda self, record: False):
         broken = [Run(seed).run().promise for seed in losing]
     assert set(broken) <= {"P2", "P6", "P7", "P9"}, broken
+
+
+def told_up_to(told: int, by_force: bool) -> Truth:
+    """Five events have happened, an operator accepts a loss, and the node that goes on has so much of what was told."""
+    run = Run(0)
+    run.world.run(0.1)
+    truth = run.cluster.truth
+    truth.canonical = [(1, GenerationStart(1, "a", []))] * 5
+    truth.told = told
+    truth.losses.all.append(Loss(3, A, by_force))
+    return truth
+
+
+def test_the_node_that_goes_on_keeps_what_it_held() -> None:
+    told_up_to(3, by_force=True)._cut(3)
+    with pytest.raises(Broken, match="P2: nothing behind 2 goes on"):
+        told_up_to(3, by_force=True)._cut(2)
+
+
+def test_the_store_that_counts_holds_what_any_store_does() -> None:
+    few, many = (
+        Store(node=node, condition=Condition.WHOLE, tail=Position(1, last), history=(Position(1, 1),))
+        for node, last in (("a", 2), ("b", 4))
+    )
+    cluster = told_up_to(3, by_force=False).cluster
+    operators._check_chosen(cluster, many, [few, many])
+    with pytest.raises(Broken, match="P2: a counts, with 2 of what was told; b has 3"):
+        operators._check_chosen(cluster, few, [few, many])
+
+
+def test_a_node_that_gives_up_an_intact_store_breaks_a_promise() -> None:
+    """An operator would give it a new disk, which hides that the old one was good, while another node has it all."""
+    with patch.object(segment, "_torn", lambda *of_a_tail: False):
+        broken = next(result for seed in range(40) if (result := Run(seed).run()).broken)
+    assert broken.promise == "P2" and "nothing has damaged it" in broken.broken

@@ -118,6 +118,8 @@ class Truth:
 
     def _cut(self, kept: int) -> None:
         """The one stream goes on from ``kept``: what was told of events behind that is of no account any more."""
+        if kept < self.told:
+            self.fail("P2", f"nothing behind {kept} goes on, and the node that does held {self.told}, which was told")
         before, self.happened, self.reference = self.happened, set(), Reference()
         self.losses.cut(self.canonical, kept)
         del self.canonical[kept:]
