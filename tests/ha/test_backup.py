@@ -153,6 +153,20 @@ def test_a_primary_that_lacks_what_has_passed_is_told_that_it_will_not_be_follow
     assert side.tick(10.0) == [], "it asks no more"
 
 
+def test_one_that_is_being_overwritten_lets_any_primary_go_on_with_that() -> None:
+    """What it had applied is gone already, and was in the log of the primary that began."""
+    side = Side().following()
+    for frame in FRAMES:
+        side.take(Entries(1, 7, 0, frame.data))
+    side.backup.written(3)
+    side.take(Commit(1, 7, 3))
+    side.backup.detach(retry_at_once=True)
+    side.replica.begin_resync()
+    side.tick(session=8)
+    side.take(ResyncBegin(1, 8, [Position(1, 1)], Position(1, 2)))
+    assert side.backup.attached and side.backup.refusal is None
+
+
 @pytest.mark.plain
 def test_a_part_of_a_copy_that_takes_many_turns_is_finished_by_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     """No further part comes before the backup has answered this one."""

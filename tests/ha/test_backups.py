@@ -66,6 +66,17 @@ def test_one_that_must_undo_something_leaves_the_ready_set_before(words: dict[st
         assert side.ours.sessions["b"].acknowledged == 3
 
 
+def test_one_that_is_gone_before_it_has_left_the_ready_set_is_not_attached() -> None:
+    """What it had asked for is asked no more: it would be waited for, and its log may be another one by now."""
+    side = Side(B)
+    assert side.join(resyncing=True) == [] and side.ours.sessions == {}
+    side.ours.detach("b", 100.5)
+    side.keeper.ready.clear()
+    side.keeper.record = SimpleNamespace(ready=(A,))
+    side.ours.record_stored((A, B), 1, 101.0)
+    assert side.ours.sessions == {} and side.said() == []
+
+
 def test_a_log_that_begins_right_behind_what_is_common_is_enough() -> None:
     for first, copied in ((9, False), (10, True)):
         side = Side(C)

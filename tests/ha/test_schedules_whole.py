@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from ha.replica import Replica
+from tests.ha.messages import TEXT
 from tests.ha.test_schedules_record import copied_and_not_saved, promote
-from txobserver.events import GenerationStart
+from txobserver.events import GenerationStart, TxEnqueue, TxEvent, TxOpen
 from txobserver.ids import Position
 from txobserver.store import MemoryBase, Meta
 
@@ -26,6 +28,29 @@ def test_a_checkpoint_of_the_middle_of_a_copy_does_not_make_the_store_whole() ->
     assert not replica.checkpoint().meta.resyncing
     replica.checkpoint_written()
     assert replica.whole
+
+
+@pytest.mark.parametrize("former", [0, 90])
+def test_the_checkpoint_of_a_copy_holds_open_transactions_from_their_first_event(former: int) -> None:
+    """Also where the former state stood behind that event: what was there of it has gone with the former state."""
+    events: list[tuple[int, TxEvent]] = [(40, TxOpen(7)), (41, TxEnqueue(7, 8, (1,), TEXT))]
+    base = MemoryBase()
+    if former:
+        base.transactions = {7: dict(events), 8: {50: TxOpen(8)}}
+    replica = Replica(base, Meta(Position(1, former), [Position(1, 1)]), base.load().transactions)
+    replica.contents.add_queue(5)
+    replica.contents.insert(5, 3, 4, TEXT)
+    replica.begin_resync()
+    for _ in range(2):
+        base.write(replica.checkpoint())
+        replica.checkpoint_written()
+    outcomes, transactions = replica.contents.table.outcomes.meta, {7: list(events), 9: [(60, TxOpen(9))]}
+    configuration = replica.contents.configuration
+    replica.end_resync(Position(2, 120), [Position(1, 1), Position(2, 95)], configuration, transactions, outcomes, [])
+    base.write(replica.checkpoint())
+    assert not base.queues.get(5) and not base.meta.summaries, "a queue that the primary does not have"
+    assert base.load().transactions == transactions
+    assert replica.durable == 120, "what the copy leads to is nothing that the log has to bring"
 
 
 def test_a_snapshot_that_is_whole_in_memory_only_never_stands_whatever_the_record_says() -> None:

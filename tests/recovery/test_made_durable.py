@@ -73,6 +73,32 @@ def test_each_part_that_is_set_aside_is_there_and_gone_before_the_next_moves(
     assert set_aside(tmp_path, "old", lambda: "old-2", "aside") is None and not (tmp_path / "old-2").exists()
 
 
+@pytest.mark.parametrize(
+    ("begun", "there", "name"),
+    [
+        ({"old-1": "state"}, ["log", FILE], "old-1"),
+        ({"old-1": "state"}, PARTS, "old-3"),
+        ({"old-1": "state", "old-2": "state"}, ["log", FILE], "old-2"),
+        ({"old-2": "state", "old-1": "state"}, ["log", FILE], "old-1"),
+        ({"old-1": FILE}, ["state", "log"], "old-3"),
+    ],
+    ids=["one that was begun", "a whole store", "the later one", "by its time", "one that was ended"],
+)
+def test_where_a_store_goes_that_somebody_had_begun_to_set_aside(
+    tmp_path: Path, begun: dict[str, str], there: list[str], name: str
+) -> None:
+    """Never over another one's parts."""
+    for at, (aside, part) in enumerate(begun.items()):
+        (tmp_path / aside).mkdir()
+        (tmp_path / aside / part).write_text("before")
+        os.utime(tmp_path / aside, (at, at))
+    for part in there:
+        (tmp_path / part).touch()
+    assert set_aside(tmp_path, "old", lambda: "old-3", "aside") == tmp_path / name
+    assert all((tmp_path / name / part).read_text() == "" for part in there)
+    assert all((tmp_path / aside / part).read_text() == "before" for aside, part in begun.items())
+
+
 def test_what_a_store_creates_only_its_owner_writes_and_only_its_group_reads(tmp_path: Path) -> None:
     before = os.umask(0)
     try:

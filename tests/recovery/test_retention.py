@@ -55,6 +55,14 @@ def test_a_clock_that_jumps_all_the_time_does_not_keep_the_log_for_ever() -> Non
     assert any(removed)
 
 
+def test_a_jump_while_nothing_is_removed_does_not_prolong_that() -> None:
+    """The log grows by one more retention at most."""
+    clocks = Clocks()
+    assert clocks.after(5, jump=3 * DAY) == clocks.after(HOUR / 2, jump=3 * DAY) == NEVER
+    assert clocks.after(HOUR / 2) == START + 5 + 6 * DAY
+    assert clocks.after(1) == START + 6 + 6 * DAY
+
+
 @pytest.mark.parametrize("jump", [-3 * DAY, -30.0, 30.0])
 def test_a_jump_back_or_a_small_one_is_followed(jump: float) -> None:
     clocks = Clocks()
@@ -105,6 +113,10 @@ def test_a_store_keeps_its_segments_when_the_clock_jumps(tmp_path: Path) -> None
     store.close()
     store = opened()
     assert checkpoint(store, last) == 4, "nor when it starts with such a clock"
+    store.close()
+    os.utime(max((tmp_path / "n" / "log").iterdir()), (wall[0], wall[0]))
+    store = opened()
+    assert checkpoint(store, last) == 1, "but the end of the log was written by that clock"
     store.close()
 
 

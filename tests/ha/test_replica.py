@@ -1,0 +1,43 @@
+"""What a replica's checkpoint holds, and which frames it takes (``ha.replica``)."""
+
+from __future__ import annotations
+
+import pytest
+
+from ha.replica import GapInStream, Replica
+from tests.ha.messages import TEXT
+from txobserver.events import GenerationStart, TxEnqueue, TxOpen, TxPrepare
+from txobserver.frames import encode_frame
+from txobserver.ids import Position
+from txobserver.store import MemoryBase, Meta
+
+
+def test_a_checkpoint_holds_nothing_that_may_still_be_cut() -> None:
+    """An event of a transaction, or a generation's beginning, that another primary's log has not: it must be as if it
+    had never been, also for whoever starts with the checkpoint."""
+    base = MemoryBase()
+    replica = Replica(base, Meta(), {})
+    for event in (GenerationStart(1, "a", ["a"]), TxOpen(7), TxEnqueue(7, 8, (1,), TEXT)):
+        replica.append(1, event)
+    replica.append(2, GenerationStart(2, "b", ["b"]))
+    replica.append(2, TxEnqueue(7, 9, (1,), TEXT))
+    replica.append(2, TxPrepare(7, 2, ["b"]))
+    replica.durable = 6
+    for applied, generations in ((2, [1]), (3, [1]), (4, [1, 2]), (5, [1, 2])):
+        replica.apply(applied)
+        base.write(replica.checkpoint())
+        replica.checkpoint_written()
+        loaded = base.load()
+        assert loaded.meta.applied.sequence == applied
+        assert [start.generation for start in loaded.meta.history] == generations
+        ((tx, events),) = loaded.transactions.items()
+        assert tx == 7 and [sequence for sequence, _ in events] == [each for each in (2, 3, 5) if each <= applied]
+
+
+def test_a_frame_of_a_lower_generation_continues_nothing() -> None:
+    replica = Replica(MemoryBase(), Meta(Position(3, 9), [Position(3, 1)]), {})
+    with pytest.raises(GapInStream, match=r"does not continue 3\.9"):
+        replica.receive(encode_frame(2, 10, [TxOpen(1)], 0))
+    assert replica.tail == (3, 9) and not replica.buffers
+    replica.receive(encode_frame(4, 10, [GenerationStart(4, "b", [])], 0))
+    assert replica.tail == (4, 10) and replica.history[-1] == (4, 10)
