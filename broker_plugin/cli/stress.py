@@ -43,9 +43,7 @@ def stress(
 
     Exit status: 0 they held, 1 one was broken, 2 for what you can mend, 3 too little load or a fault that hit nothing.
     """
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ConfigError(f"txha stress needs {', '.join(missing)}: install it with pip install 'txha[stress]'")
+    _check_installed()
     from python_tests.stress.command import BadInput, Options, run, run_judge
     from python_tests.stress.namespaces import NetworkError
     from python_tests.stress.scenario import Extent
@@ -53,9 +51,7 @@ def stress(
 
     if (fault_command or heal_command or queue_prefix or queue_argument) and not url:
         raise ConfigError("--fault-command, --heal-command, --queue-prefix and --queue-argument go with --url")
-    for name, value in (("--seconds", seconds), ("--min-rate", min_rate), ("--patience", patience)):
-        if not 0 <= value < math.inf:
-            raise ConfigError(f"{name} must be a finite number, and not negative")
+    _check_finite(("--seconds", seconds), ("--min-rate", min_rate), ("--patience", patience))
     try:
         if judge is not None:
             raise SystemExit(run_judge(judge))
@@ -80,3 +76,15 @@ def stress(
         raise SystemExit(run(options))
     except (BadInput, NetworkError, ScheduleError) as error:
         raise ConfigError(str(error)) from error
+
+
+def _check_finite(*given: tuple[str, float]) -> None:
+    for name, value in given:
+        if not 0 <= value < math.inf:
+            raise ConfigError(f"{name} must be a finite number, and not negative")
+
+
+def _check_installed() -> None:
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"txha stress needs {', '.join(missing)}: install it with pip install 'txha[stress]'")
