@@ -8,7 +8,7 @@ import pytest
 from ha.coordination import Record, first_record
 from recovery.planner.choice import HEADROOM, choose, record_for, told
 from recovery.planner.facts import Contents, Evidence, Site, Store
-from recovery.planner.plan import Plan, SetAside, SetRecordAside, WriteRecord, make_plan
+from recovery.planner.plan import Plan, WriteRecord, make_plan
 from tests.recovery.planner.facts import gone, position, record, site, store
 from txobserver.ids import Member
 
@@ -373,120 +373,6 @@ def test_nobody_can_be_promoted(stores: tuple[object, ...]) -> None:
     found = plan(site(*stores, by=ALL))  # type: ignore[arg-type]
     assert found.choice.chosen is None and not found.actions and found.for_people
     assert "txha rebuild" in found.doubts[0]
-
-
-def test_nothing_is_recovered_from_empty_stores_without_a_record() -> None:
-    """They may have been lost with it, and then it is no success."""
-    found = plan(site(gone("a", "empty"), gone("b", "empty"), by=None))
-    assert found.for_people and not found.actions and len(found.doubts) == 1
-    assert "nothing is recovered: found the cluster with `txha init`" in found.doubts[0]
-    found = plan(site(gone("a"), gone("b", "empty"), by=None))
-    assert found.for_people and not any("txha init" in doubt for doubt in found.doubts), "a's may not be empty"
-
-
-def test_damaged_stores_are_set_aside_behind_the_record() -> None:
-    found = plan(site(store("a1", condition="damaged", why="a bit"), store("b1"), gone("c"), by=None, state="damaged"))
-    assert [type(each) for each in found.actions] == [SetRecordAside, WriteRecord, SetAside]
-    assert found.actions[-1] == SetAside("a", "a bit", "1")
-
-
-def test_a_foreign_store_is_for_people_and_is_left_alone() -> None:
-    found = plan(site(store("a9", condition="foreign", why="of x"), store("b1"), by=record(1, "b1")))
-    assert found.for_people and "of x" in found.doubts[0] and not found.actions
-    has_data = store("a9", condition="foreign", why="of x", has_data=True)
-    found = plan(site(has_data, store("b1"), by=record(1, "b1")))
-    assert "of x" in found.doubts[0] and not any("founded over" in doubt for doubt in found.doubts)
-
-
-def test_a_store_that_was_being_overwritten_is_left_where_it_is() -> None:
-    """Its node starts with it, and is copied again."""
-    found = plan(site(store("a1", condition="resyncing"), store("b1"), store("c1"), by=None))
-    assert [type(each) for each in found.actions] == [WriteRecord]
-
-
-TOLD: dict[str, tuple[Site, str, str]] = {
-    "every member of the ready set lacks nothing that was told": (
-        site(store("a1", "1.20"), store("b1"), by=record(1, "b1")),
-        "1.11",
-        "never",
-    ),
-    "a later primary was chosen without it": (
-        site(store("a1", "1.20"), store("b1", "2.12", "1.1 2.11"), by=record(2, "c1")),
-        "1.11",
-        "never",
-    ),
-    "and what stands in its place there is in a checkpoint": (
-        site(store("a1", "1.20"), store("b1", "2.12", "1.1 2.11", applied="2.12"), by=record(2, "c1")),
-        "1.11",
-        "never",
-    ),
-    "its loss was accepted, and now the chosen store is one of two": (
-        site(
-            store("a1", "1.50", applied="1.50"),
-            store("b1", "7.60", "1.1 7.41", applied="7.60"),
-            store("c1", "7.50", "1.1 7.31", applied="7.50"),
-            by=forced(7, "x1"),
-        ),
-        "1.45",
-        "acknowledged",
-    ),
-    "it is in a checkpoint, so it had passed the commit point": (
-        site(store("a1", "1.20", condition="damaged", applied="1.12"), store("b1"), by=record(1, "a1")),
-        "1.12",
-        "acknowledged",
-    ),
-    "it is behind every checkpoint": (
-        site(store("a1", "1.20", condition="damaged", applied="1.12"), store("b1"), by=record(1, "a1")),
-        "1.13",
-        "unknown",
-    ),
-    "another member whose log is whole lacks it": (
-        site(
-            store("a1", "1.20", condition="damaged", applied="1.10"),
-            store("c1", "1.12", condition="damaged", applied="1.10"),
-            store("b1"),
-            by=record(1, "a1", "c1"),
-        ),
-        "1.13",
-        "never",
-    ),
-    "another member lacks it because its own log is damaged": (
-        site(
-            store("a1", "1.20", condition="damaged", applied="1.10"),
-            store("c1", "1.12", condition="damaged", applied="1.10", complete=False),
-            store("b1"),
-            by=record(1, "a1", "c1"),
-        ),
-        "1.13",
-        "unknown",
-    ),
-    "it is in a checkpoint, and another node was promoted without it": (
-        excluding(store("c1")),
-        "1.45",
-        "acknowledged",
-    ),
-    "what follows the checkpoint of a store that the promoted one excludes": (
-        site(store("a1", "1.50", applied="1.45"), store("b1", "2.60", "1.1 2.41"), store("c1"), by=None),
-        "1.48",
-        "unknown",
-    ),
-    "its loss was accepted": (
-        site(store("a1", "1.20", applied="1.20"), store("b1", "2.12", "1.1 2.11"), by=forced(2, "b1")),
-        "1.15",
-        "accepted",
-    ),
-    "without a record nobody knows": (
-        site(store("a1", "1.20", condition="damaged", applied="1.10"), store("b1"), by=None),
-        "1.13",
-        "unknown",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", TOLD)
-def test_what_clients_can_have_been_told(name: str) -> None:
-    found, event, answer = TOLD[name]
-    assert told(position(event), choose(found), found).value == answer
 
 
 def test_members_are_compared_with_their_incarnations() -> None:
