@@ -35,7 +35,7 @@ from broker_plugin.node.wiring import FAREWELL, Parts, amqp_server, release, res
 from ha.node_core import NodeCore
 from ha.node_state import ACTIVE
 from ha.wire import WIRE_VERSION, Hello
-from recovery.store import Store, StoreHung, StoreSettings, open_store
+from recovery.store import CLOSE_SECONDS, Store, StoreHung, StoreSettings, open_store
 from txobserver.store import StoreError
 
 log = logging.getLogger("txha.node")
@@ -126,7 +126,7 @@ class Node:
             cluster_id = await cluster_identity(config, self._coordination, self._ended.is_set)
             if cluster_id is not None:
                 self._cluster_id = cluster_id
-                self._open_store()
+                await self._open_unless_it_hangs()
                 return True
         except BaseException:
             self._coordination.close()
@@ -140,6 +140,22 @@ class Node:
         """A node that is told to end before it has read the record does not wait for an answer."""
         await self._ended.wait()
         self._coordination.give_up()
+
+    async def _open_unless_it_hangs(self) -> None:
+        """Open the store in a thread: a node whose disk hangs hears all the same that it is to end."""
+        end = self.guard.create_task(self._end_without_the_store())
+        try:
+            await asyncio.to_thread(self._open_store)
+        finally:
+            end.cancel()
+
+    async def _end_without_the_store(self) -> None:
+        await self._ended.wait()
+        await asyncio.sleep(CLOSE_SECONDS)
+        end_at_once(
+            f"{self._config.dir} could not be opened within {CLOSE_SECONDS:g} s, so the node ends without it, as if it "
+            "had been killed; look at the disk before you start the node again"
+        )
 
     def _open_store(self) -> None:
         config = self._config
