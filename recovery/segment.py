@@ -39,8 +39,8 @@ from txobserver.store import StoreDamaged, StoreError
 MAGIC = b"TXSG"
 FORMAT_VERSION = 1
 SUFFIX = ".log"
-HEADER_ROOM = 4096
-"""Bytes that are read of a segment's beginning: its header is shorter."""
+HEADER_ROOM = 12 + 65_535
+"""Bytes that are read of a segment's beginning: no header is longer, whatever the names in it."""
 _START = struct.Struct(">4sHH")
 _CRC = struct.Struct(">I")
 _HEADER_SIZE = _START.size + _CRC.size

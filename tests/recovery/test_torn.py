@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.segment import SegmentInfo, decode_header, encode_header, segment_path
+from recovery.segment import SegmentInfo, decode_header, encode_header, read_header, scan, segment_path
 from tests.recovery.helpers import frame, open_log
 from txobserver.events import Delivered, Message, Publish
 from txobserver.frames import TornFrame, encode_frame
@@ -51,3 +51,11 @@ def test_a_header_that_was_cut_short_is_torn_whatever_the_cluster_is_called(tmp_
                 decode_header(data, tmp_path)
         with pytest.raises(StoreDamaged):
             decode_header(whole[:end] + bytes(len(whole) - end) + frame(1).data + bytes(9), tmp_path)
+
+
+def test_names_of_any_length_are_read_again(tmp_path: Path) -> None:
+    """A header that does not fit in what is read of it would be called torn, and its log gone."""
+    info = SegmentInfo("c" * 30_000, "n" * 35_000, "i", 1, 1)
+    path = segment_path(tmp_path, 1)
+    path.write_bytes(encode_header(info) + frame(1).data)
+    assert read_header(path)[0] == info and [each.first for _, each in scan(path)] == [1]
