@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.ha.memory_host import text
 from tests.ha.steps import backups_of, declared
+from tests.ha.test_schedules_ready_set import hold_the_add
 from txobserver.events import TxOpen
 
 
@@ -21,6 +22,23 @@ def test_what_is_confirmed_is_refused_and_what_is_not_is_taken() -> None:
     assert len(answers) == 1 and answers[0] and node.core.replica.tail.sequence == tail
     primary.publish([number], text("m"), None)
     assert len(answers) == 1 and node.core.replica.tail.sequence == tail + 1
+
+
+def test_who_may_be_ready_is_not_counted_among_the_ready() -> None:
+    """Its addition may never have been made: then what is confirmed would be lost with the others."""
+    cluster = declared("q", size=2, min_ready=2)
+    node, (backup,) = cluster.primary, backups_of(cluster)
+    primary, keeper = node.core.primary, node.core.keeper
+    assert primary is not None and keeper is not None
+    cluster.kill(backup.name)
+    cluster.run(lambda: primary.below_min_ready)
+    joiner = cluster.start(backup.name)
+    hold_the_add(cluster, node, joiner)
+    cluster.pause(0.1)
+    assert keeper.counted() == {joiner.member} and primary.below_min_ready
+    cluster.cas_held.clear()
+    cluster.run(lambda: not primary.below_min_ready)
+    assert joiner.member in keeper.record.ready
 
 
 def test_a_primary_that_was_abandoned_takes_nothing() -> None:

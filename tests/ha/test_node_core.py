@@ -42,7 +42,7 @@ def test_a_primary_whose_store_failed_only_gives_its_lease_up() -> None:
     assert node.host.closed == ["input/output error"] and node.core.keeper is keeper
     node.core.on_store_error("once more")
     assert node.host.closed == ["input/output error"] and node.core.failed == "input/output error"
-    node.report(lambda: node.core.resign("the node is stopping"))
+    node.core.resign("the node is stopping")
     assert node.host.closed == ["input/output error"] and not node.core._handover.begun
 
 

@@ -117,6 +117,17 @@ def test_failing_primary_leaves_the_absent() -> None:
     cluster.run(lambda: cluster.nodes[primary.name].state == "recovering")
 
 
+def test_failing_primary_leaves_to_nobody_who_has_not_said_that_it_holds_what_was_told() -> None:
+    """It is a member, and attached a moment ago: what its log holds is not known yet."""
+    cluster = declared("q", size=2)
+    primary, (backup,) = cluster.primary, backups_of(cluster)
+    assert primary.core.backups is not None and primary.core.primary is not None
+    primary.core.backups.sessions[backup.name].acknowledged = primary.core.primary.commit - 1
+    primary.report(lambda: primary.core.on_store_error("input/output error"))
+    cluster.run(lambda: cluster.coordination.record.released)
+    assert primary.member in cluster.coordination.record.ready
+
+
 def test_snapshot_with_later_configuration() -> None:
     """P7: what is applied before the end of a snapshot is encoded stands behind that end, and not in it as well."""
     replica, emitted = Replica(MemoryBase(), Meta(), {}), list[Effect]()

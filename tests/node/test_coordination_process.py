@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -99,6 +100,17 @@ def changed(store: SqliteCoordination) -> Record:
         except (CasConflict, CoordinationError):
             continue
     raise AssertionError("the coordination file stays locked")
+
+
+def test_an_answer_that_comes_in_pieces_is_waited_for(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.write(write, b"one half, ")
+    later = threading.Timer(0.3, lambda: os.write(write, b"the other\n"))
+    later.start()
+    assert CoordinationProcess(tmp_path / "r", "c")._answer_of(read, 60.0) == b"one half, the other\n"
+    later.join()
+    os.close(write)
+    os.close(read)
 
 
 def test_only_the_first_answer_of_each_process_may_take_as_long_as_a_start(

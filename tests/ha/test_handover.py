@@ -1,0 +1,107 @@
+"""When a primary gives its lease up because its disk or its checkpoints hang, to the moment (``ha.handover``)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from ha.handover import CHECKPOINT_PATIENCE, Handover
+from ha.settings import Settings
+from txobserver.ids import Member, Position
+
+B = Member("b", "b1")
+HUNG = "the disk has not written for 3 s"
+
+
+class Hanging:
+    """A primary whose disk writes and does not end, and a backup that holds everything."""
+
+    def __init__(self) -> None:
+        self.closed: list[str] = []
+        self.released: list[Any] = []
+        host: Any = SimpleNamespace(on_inactive=self.closed.append)
+        self.handover = Handover(host, Settings(prepare_timeout=3.0), lambda effect: None)
+        self.primary: Any = SimpleNamespace(writing=True, serving=True, commit=5)
+        self.contents = SimpleNamespace(held_bytes=0)
+        self.replica: Any = SimpleNamespace(durable=5, tail=Position(1, 6), contents=self.contents)
+        self.session = SimpleNamespace(full=False, acknowledged=6)
+
+    def tick(self, now: float) -> list[str]:
+        """Why its clients have been closed by then."""
+        backups: Any = SimpleNamespace(holders=lambda commit: [B], sessions={"b": self.session})
+        keeper: Any = SimpleNamespace(release=lambda *words: self.released.append(words))
+        self.handover.tick(self.primary, backups, keeper, self.replica, now)
+        return self.closed
+
+
+def test_it_leaves_once_however_long_the_record_takes() -> None:
+    ours = Hanging()
+    assert ours.tick(100.0) == ours.tick(103.0) == []
+    assert ours.tick(103.1) == [HUNG] and ours.released == [("", 103.1, [B])]
+    assert ours.tick(104.0) == ours.tick(120.0) == [HUNG] and len(ours.released) == 1
+
+
+def test_a_disk_that_gets_on_does_not_hang() -> None:
+    ours = Hanging()
+    for second in range(100, 120, 2):
+        assert ours.tick(float(second)) == []
+        ours.replica.durable += 1
+
+
+def test_a_disk_that_has_nothing_to_write_does_not_hang() -> None:
+    ours = Hanging()
+    ours.primary.writing = False
+    assert ours.tick(100.0) == ours.tick(200.0) == []
+    ours.primary.writing = True
+    assert ours.tick(201.0) == []
+
+
+def test_the_time_of_a_former_lease_does_not_count() -> None:
+    """Nothing was written meanwhile, since the node was no primary."""
+    ours = Hanging()
+    ours.tick(100.0)
+    ours.handover.end()
+    assert ours.tick(200.0) == ours.tick(203.0) == []
+    assert ours.tick(203.1) == [HUNG]
+
+
+LATE = 3.0 * CHECKPOINT_PATIENCE
+
+
+def behind() -> Hanging:
+    """The disk of its log writes, and its checkpoints have been behind since 100 s."""
+    ours = Hanging()
+    ours.primary.writing = False
+    assert ours.tick(100.0) == []
+    ours.contents.held_bytes = 1 << 40
+    return ours
+
+
+def test_checkpoints_that_hang_are_waited_for_longer() -> None:
+    ours = behind()
+    assert ours.tick(100.0 + LATE) == [] and ours.tick(100.1 + LATE) != []
+    assert ours.tick(200.0 + LATE) == ours.closed and len(ours.closed) == 1
+    assert ours.released == [("", 100.1 + LATE, [B])]
+
+
+def test_checkpoints_that_have_caught_up_meanwhile_do_not_hang() -> None:
+    ours = behind()
+    ours.contents.held_bytes = 0
+    ours.tick(100.0 + LATE)
+    ours.contents.held_bytes = 1 << 40
+    assert ours.tick(101.0 + LATE) == []
+
+
+def test_it_is_not_left_to_one_whose_checkpoints_are_behind_as_well() -> None:
+    ours = behind()
+    ours.session.full = True
+    assert ours.tick(200.0 + LATE) == [] and ours.primary.serving
+    ours.session.full = False
+    assert len(ours.tick(201.0 + LATE)) == 1
+
+
+def test_the_time_of_its_checkpoints_in_a_former_lease_does_not_count() -> None:
+    ours = behind()
+    ours.handover.end()
+    assert ours.tick(200.0 + LATE) == [] and ours.tick(200.0 + 2 * LATE) == []
+    assert ours.tick(200.1 + 2 * LATE) != []
