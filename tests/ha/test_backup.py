@@ -206,3 +206,14 @@ def test_a_log_is_cut_behind_what_is_applied_and_not_behind_its_end(keep: int, t
     assert side.backup.attached == taken
     assert said == [Truncate(keep, Acknowledge("a", 1, 8, keep))] if taken else isinstance(said[0].message, Leave)
     assert side.replica.tail == Position(1, keep if taken else 3)
+
+
+def test_a_page_reaches_up_to_where_it_says() -> None:
+    """What is here at its last place and not on the page is surplus; what is behind belongs to the next page."""
+    side = Side()
+    side.replica.contents.add_queue(1)
+    for place in (4, 5, 6):
+        side.replica.contents.insert(1, place, 1000 + place, text("m"))
+    side.asked().take(ResyncBegin(1, 7, [], Position(1, 9)))
+    side.take(QueueSnapshot(1, 7, 1, -1, 5, [(4, 1004)]))
+    assert side.replica.contents.ids_page(1, -1, 10) == [(4, 1004), (6, 1006)]

@@ -74,6 +74,17 @@ def test_who_has_failed_is_not_promoted_by_what_it_asked_before() -> None:
     assert backup.core.primary is None and backup.core.keeper is None and backup.core.failed
 
 
+def test_who_asks_to_be_primary_is_still_a_backup_meanwhile() -> None:
+    """It is attached to nobody anew; what its attachment brings is taken as ever."""
+    cluster = declared("q", size=2)
+    primary, (backup,) = cluster.primary, backups_of(cluster)
+    backup.core._candidate._unresolved = 1 << 30
+    assert backup.core._candidate.proposing
+    publish(primary, "q", "m")
+    cluster.run(lambda: confirmed(primary))
+    assert backup.member in cluster.coordination.record.ready  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("primary", ["nobody", "itself", "another"])
 def test_a_backup_whose_primary_is_no_primary_any_more_is_attached_to_it_no_more(primary: str) -> None:
     """The record may name nobody, this node itself in an earlier life, or another."""

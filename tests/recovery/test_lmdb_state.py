@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from recovery.condemned import NAME
-from recovery.lmdb_state import LmdbState, _reader, check, read_meta, sealed
+from recovery.lmdb_state import _META_KEY, LmdbState, _reader, check, read_meta, sealed
 from tests.recovery.helpers import message, meta_of
 from txobserver.contents import Contents
 from txobserver.events import TxEnqueue, TxOpen
@@ -362,3 +362,13 @@ def test_whoever_reads_beside_a_node_can_write_nothing_and_stands_in_its_table_o
 def test_each_failure_is_told_as_what_it_is(tmp_path: Path, error: Exception, kind: type[StoreError]) -> None:
     found = LmdbState(tmp_path / "state")._explained(error)
     assert type(found) is kind and str(tmp_path / "state") in str(found)
+
+
+def test_a_state_that_has_lost_its_meta_is_damaged_and_not_empty(tmp_path: Path) -> None:
+    LmdbState(tmp_path / "state").write(Checkpoint(Meta(applied=Position(1, 3)), {}, [], [], []))
+    environment = lmdb.open(str(tmp_path / "state"), max_dbs=4)
+    with environment.begin(write=True) as txn:
+        assert txn.delete(_META_KEY, db=environment.open_db(b"meta", txn=txn))
+    environment.close()
+    with pytest.raises(StoreDamaged, match="holds no checkpoint"):
+        LmdbState(tmp_path / "state").load()
