@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from broker_plugin.node.coordination_process import ANSWER_SECONDS, START_SECONDS, CoordinationProcess, Request
-from broker_plugin.node.sqlite_coordination import SqliteCoordination
+from broker_plugin.node.sqlite_coordination import BUSY_SECONDS, SqliteCoordination
 from ha.coordination import CasConflict, CoordinationError, Record
 from tests.node.test_sqlite_coordination import ROOT, A, B, record
 
@@ -100,6 +100,23 @@ def changed(store: SqliteCoordination) -> Record:
         except (CasConflict, CoordinationError):
             continue
     raise AssertionError("the coordination file stays locked")
+
+
+def test_a_locked_file_is_told_long_before_its_process_is_taken_for_hung() -> None:
+    assert BUSY_SECONDS * 10 <= ANSWER_SECONDS
+
+
+def test_the_interrupt_of_a_node_is_not_that_of_its_process(tmp_path: Path) -> None:
+    """Ctrl-C reaches all of a terminal: the node still gives its lease up, and needs the file for that."""
+    store = CoordinationProcess(tmp_path / "r", "c")
+    assert store.read() is None and store._child is not None
+    child = store._child
+    assert os.getpgid(child.pid) != os.getpgid(0)
+    child.send_signal(signal.SIGINT)
+    for _ in range(20):
+        assert store.read() is None
+    assert store._child is child
+    store.close()
 
 
 def test_an_answer_that_comes_in_pieces_is_waited_for(tmp_path: Path) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
+from broker_plugin.node.config import Address, NodeConfig, PeerNode
+from broker_plugin.node.main import Node
 from broker_plugin.node.readiness import Readiness
 
 
@@ -16,6 +19,19 @@ def test_what_a_shortage_means() -> None:
     assert "NOTHING NEW IS COMMITTED" in str(three.shortage(1)) and "min_ready is 2" in str(three.shortage(1))
     assert "ON ONE DISK" in str(Readiness(3, 1).shortage(1))
     assert Readiness(1, 1).shortage(1) is None and "ON ONE DISK" in str(Readiness(2, 1).shortage(1))
+
+
+def test_how_many_more_may_leave_is_counted() -> None:
+    assert str(Readiness(5, 3).shortage(4)).endswith("nothing new is committed when 2 more must leave")
+    assert str(Readiness(5, 3).shortage(3)).endswith("nothing new is committed when another one must leave")
+    assert str(Readiness(7, 2).shortage(5)).endswith("when 4 more must leave")
+
+
+def test_the_node_itself_is_one_of_the_nodes(tmp_path: Path) -> None:
+    peers = [PeerNode(name=name, port=port) for name, port in (("b", 8), ("c", 9))]
+    at = {"dir": tmp_path / "a", "coordination": tmp_path / "r", "peer": Address(port=7)}
+    node = Node(NodeConfig(name="a", cluster="c", peers=peers, **at))
+    assert (node._readiness.nodes, node._readiness.min_ready) == (3, 2)
 
 
 def test_the_primary_warns_each_time_that_it_changes(caplog: pytest.LogCaptureFixture) -> None:

@@ -209,6 +209,17 @@ def test_a_locked_store_fails_and_does_not_hang(tmp_path: Path) -> None:
     assert store.compare_and_set(1, record()).version == 2
 
 
+def test_who_makes_a_file_that_has_been_made_meanwhile_goes_on_with_it(tmp_path: Path) -> None:
+    """Of two founders the later one is told of the other's record."""
+    first = SqliteCoordination(tmp_path / "r", "c", create=True).compare_and_set(0, record())
+    later = SqliteCoordination(tmp_path / "r", "c", create=True)
+    later._found()
+    assert later.read() == first
+    with pytest.raises(CasConflict) as conflict:
+        later.compare_and_set(0, record(2))
+    assert conflict.value.current == first
+
+
 def test_a_change_waits_for_another_before_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite does not wait for the lock of a writer on behalf of one who has begun by reading: it fails at once."""
     monkeypatch.setattr(sqlite_coordination, "BUSY_SECONDS", 60.0)

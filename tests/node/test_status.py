@@ -1,22 +1,46 @@
-"""What ``txha status`` is told of a primary's backups."""
+"""What a node says of itself: who is ready, what is short, and what its coordination store complains of."""
 
 from __future__ import annotations
 
 from broker_plugin.node.readiness import Readiness
 from broker_plugin.node.status import status
-from tests.ha.steps import backups_of, declared, publish
+from tests.ha.steps import backups_of, declared
 
 
-def test_a_backup_s_lag_is_what_it_has_not_acknowledged() -> None:
+def test_a_primary_says_what_is_short_and_a_backup_leaves_that_to_it() -> None:
     cluster = declared("q", size=2)
-    primary, (backup,) = cluster.primary, backups_of(cluster)
-    backup.disk_held = True
-    for number in range(3):
-        publish(primary, "q", f"m{number}")
-    cluster.pause(0.1)
-    core = primary.core
-    assert core.backups is not None
-    held = core.backups.sessions[backup.name].acknowledged
-    found = status(core, primary.name, Readiness(2, 1), "")["backups"][backup.name]
-    assert found["state"] == "ready"
-    assert found["lag_events"] == core.replica.tail.sequence - held > 0
+    node, (backup,) = cluster.primary, backups_of(cluster)
+    readiness = Readiness(2, 1)
+    assert status(node.core, node.name, readiness)["shortage"] is None
+    cluster.kill(backup.name)
+    cluster.run(lambda: len(node.core.record.ready) == 1)  # type: ignore[union-attr]
+    said = status(node.core, node.name, readiness)
+    assert "ON ONE DISK" in said["shortage"] and (said["ready"], said["ready_set"]) == (True, [node.name])
+    backup = cluster.start(backup.name)
+    cluster.run(lambda: backup.core.record is not None)
+    said = status(backup.core, backup.name, Readiness(3, 2))
+    assert said["shortage"] is None and not said["ready"]
+
+
+def test_a_node_that_is_not_in_step_is_not_ready_whatever_the_record_says() -> None:
+    cluster = declared("q", size=2)
+    (backup,) = backups_of(cluster)
+    assert status(backup.core, backup.name, Readiness(2, 1))["ready"]
+    cluster.partition(backup.name)
+    cluster.run(lambda: backup.state == "joining")
+    said = status(backup.core, backup.name, Readiness(2, 1))
+    assert not said["ready"] and backup.name in said["ready_set"]
+
+
+def test_a_primary_that_waits_for_its_backups_is_short_of_nothing_yet() -> None:
+    cluster = declared("q", size=2)
+    (backup,) = backups_of(cluster)
+    cluster.kill(cluster.primary.name)
+    cluster.run(lambda: backup.state == "recovering")
+    assert status(backup.core, backup.name, Readiness(3, 1))["shortage"] is None
+
+
+def test_what_the_coordination_store_complains_of_is_said() -> None:
+    core = declared("q", size=1).primary.core
+    assert status(core, "a", Readiness(1, 1), "it gives no answer")["record_error"] == "it gives no answer"
+    assert status(core, "a", Readiness(1, 1))["record_error"] is None

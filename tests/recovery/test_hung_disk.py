@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,6 +24,17 @@ def test_worker_stopped_while_its_job_hangs() -> None:
     assert not worker.stop(0.01)
     goes_on.set()
     assert worker.stop(60.0) and posts.wait() == [None]
+
+
+def test_a_job_that_fails_in_a_way_that_nobody_expects_is_reported_and_others_follow() -> None:
+    """A thread that ended with it would leave a node that acknowledges nothing any more, and says nothing."""
+    posts, done = Posts(), list[int]()
+    worker = Worker("failing", posts.queue.put)
+    worker.submit(lambda: [][1], posts.done)
+    worker.submit(lambda: done.append(2), posts.done)
+    failed, fine = posts.wait(2)
+    assert isinstance(failed, store_module.StoreError) and "IndexError" in str(failed)
+    assert fine is None and done == [2] and worker.stop(60.0)
 
 
 @pytest.mark.parametrize("hangs", ["log", "state"])
@@ -52,3 +64,17 @@ def test_store_closed_while_its_disk_hangs(hangs: str, tmp_path: Path, monkeypat
     with pytest.raises(store_module.StoreError, match="in use"):
         open_store(tmp_path / "n", posts)
     goes_on.set()
+
+
+def test_the_log_and_the_state_share_the_time_of_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, now, asked, stop = open_store(tmp_path / "n", Posts()), [100.0], list[float](), Worker.stop
+
+    def slowly(worker: Worker, seconds: float) -> bool:
+        asked.append(seconds)
+        now[0] += 7.0
+        return stop(worker, 60.0)
+
+    monkeypatch.setattr(Worker, "stop", slowly)
+    monkeypatch.setattr(store_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    store.close()
+    assert asked == [store_module.CLOSE_SECONDS, store_module.CLOSE_SECONDS - 7.0]
