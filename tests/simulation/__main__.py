@@ -24,7 +24,7 @@ console = Console(highlight=False)
 def run(
     seeds: Annotated[int, typer.Option(help="How many")] = 2000,
     first: Annotated[int, typer.Option(help="The first seed")] = 0,
-    jobs: Annotated[int, typer.Option(help="Processes")] = os.cpu_count() or 1,
+    jobs: Annotated[int, typer.Option(help="Processes", min=1)] = os.cpu_count() or 1,
     file: Annotated[Path | None, typer.Option(help="Remember here what is done, and go on from there")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The sums as JSON")] = False,
     each: Annotated[bool, typer.Option(help="A line for every seed")] = False,
@@ -100,10 +100,13 @@ def seeded(
     names: Annotated[list[str] | None, typer.Argument(help="Only these")] = None,
 ) -> None:
     """Put faults into the protocol, one at a time, and see which checker finds it; exit status 1 if none does."""
+    wanted = {name.replace(" ", "_") for name in names or ()}  # as the table has it, too
+    if unknown := sorted(wanted - {fault.name for fault in SEEDED}):
+        raise typer.BadParameter(f"there is no fault {unknown[0]}; without a name, all are tried and listed")
     table = Table("fault", "meant for", "found by", "seed", title="seeded faults")
     missed = 0
     for fault in SEEDED:
-        if names and fault.name not in names:
+        if wanted and fault.name not in wanted:
             continue
         found = find(fault, seeds)
         missed += found is None
