@@ -12,6 +12,7 @@ import pytest
 from broker_plugin.guard import Guard
 from broker_plugin.node.record_thread import RecordThread
 from broker_plugin.node.shell import PATIENCE, Shell
+from ha.wire import Probe
 from tests.guards import strict_guard
 from txobserver.effects import CompareAndSet, LogLine
 
@@ -88,6 +89,25 @@ async def test_many_reports_make_one_turn() -> None:
         shell.report(lambda: None)
     await asyncio.sleep(0.01)
     assert turns == [1]
+
+
+async def test_a_shell_that_was_stopped_tells_the_core_nothing_and_settles_no_more() -> None:
+    """Its store is being closed: what was due is as if the node had been killed, and no answer makes it a primary."""
+    core: Any = BrokenCore()
+    told: list[str] = []
+    core.settle, core.set_clock = lambda: told.append("settled"), lambda now, wall_ms: told.append("clock")
+    nothing: Any = None
+    shell = Shell(core, nothing, nothing, 0.2, lambda reason: None, strict_guard())
+    shell.start()
+    shell.report(lambda: told.append("before"))
+    shell.stop()
+    shell._stored(lambda: told.append("stored"))
+    shell.report(lambda: told.append("after"))
+    shell.on_message("b", Probe(1, 1))
+    shell.store_failed("the disk is gone")
+    shell.due()
+    await asyncio.sleep(0.1)
+    assert told == ["before"]
 
 
 async def test_who_has_overslept_settles_that_before_it_takes_anything() -> None:

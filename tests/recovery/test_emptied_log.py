@@ -156,3 +156,13 @@ def test_a_planner_s_store_is_made_as_a_node_s(tmp_path: Path) -> None:
     """What is read of a whole store is not changed by the notice that its log has begun."""
     make_store(tmp_path / "a", [(1, beginning(4))], 3)
     assert survey("a", tmp_path / "a", "cluster").facts.condition is Condition.WHOLE
+
+
+def test_a_start_that_is_ended_before_its_first_segment_has_a_header_is_done_again(tmp_path: Path) -> None:
+    """The segment without one is no log that has begun, and the next start must not miss it as one that is gone."""
+    open_store(tmp_path / "n", Posts()).close()
+    segment_path(tmp_path / "n" / "log", 1).touch()
+    for _ in range(3):
+        store = open_store(tmp_path / "n", Posts())
+        assert list(store.suffix()) == [] and store.first == 1
+        store.close()
