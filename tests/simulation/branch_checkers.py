@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tests.simulation.process import Process
 
 TOLD_COMMIT = (Outcome.COMMITTED, Outcome.HEURISTICALLY_COMMITTED)
+PLAIN = (Outcome.COMMITTED, Outcome.ROLLED_BACK)
 TOLD_ROLLBACK = (Outcome.ROLLED_BACK, Outcome.HEURISTICALLY_ROLLED_BACK)
 
 
@@ -58,8 +59,10 @@ class OneOutcome(Checker):
     def told_of(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
         name, branches = attempt.name, self.truth.reference.branches
         assert name is not None
-        committed = branches.outcomes.get(name, (None, 0))[0]
+        committed, kind = branches.outcomes.get(name, (None, 0))
         says = f"{process.name} tells {attempt.label} {outcome.name}"
+        if attempt.decision is not None and outcome in PLAIN and kind == HEURISTIC:
+            self.fail(f"{says}, and an operator has decided it: its coordinator would never forget it")
         if outcome in TOLD_COMMIT and committed is not True:
             self.fail(f"{says}, and the stream says {committed}")
         if outcome in TOLD_ROLLBACK:

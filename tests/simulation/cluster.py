@@ -32,7 +32,8 @@ class Cluster:
 
     name = "simulated"
 
-    def __init__(self, world: World, size: int, settings: Settings) -> None:
+    def __init__(self, world: World, size: int, settings: Settings, copies: bool = False) -> None:
+        """``copies``: so little of the log is kept that whoever comes with a new disk needs a copy of the queues."""
         self.world = world
         self.settings = settings
         self.kept_down: set[str] = set()
@@ -47,6 +48,8 @@ class Cluster:
         if settings.portion_bytes > 1000 and self.checkpoint_seconds[1] < 0.1:
             # So short that a joiner needs a copy of the queues; one that took longer than this would never be enough.
             self.retention = world.chance("retention").choice((0.1, 0.1, 1.0))
+        if copies:  # the primary has in memory what comes behind the copy
+            self.retention = 0.1
         self.clocks: dict[str, MachineClock] = {}
         self.disks: dict[str, Disk] = {}
         self.processes: dict[str, Process] = {}

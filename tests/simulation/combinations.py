@@ -84,7 +84,7 @@ class Steps:
         self.after(seconds, go_on)
 
 
-def _primary(cluster: Cluster) -> Process | None:
+def serving_primary(cluster: Cluster) -> Process | None:
     """The primary that the record names, if it runs and serves, and no operator is at work."""
     record = cluster.coordination.valid
     if record is None or record.primary is None or cluster.coordination.gone or cluster.kept_down:
@@ -93,7 +93,7 @@ def _primary(cluster: Cluster) -> Process | None:
     return process if process is not None and process.broker.active and not process.paused else None
 
 
-def _backup(cluster: Cluster, chance: random.Random, primary: Process) -> Process | None:
+def a_backup(cluster: Cluster, chance: random.Random, primary: Process) -> Process | None:
     """A running node that is not the primary."""
     others = [process for process in cluster.running() if process is not primary and not process.paused]
     return chance.choice(others) if others else None
@@ -107,8 +107,8 @@ def snapshot_not_durable(cluster: Cluster, chance: random.Random) -> Ending | No
 
     A connection, the joiner, the primary, or all of them.
     """
-    primary = _primary(cluster)
-    joiner = _backup(cluster, chance, primary) if primary is not None else None
+    primary = serving_primary(cluster)
+    joiner = a_backup(cluster, chance, primary) if primary is not None else None
     if primary is None or joiner is None or not may_lose_disk(cluster, joiner.name):
         return None
     steps, name, how, power = Steps(cluster), joiner.name, chance.choice("ccckpa"), chance.random() < 0.5
@@ -143,7 +143,7 @@ def snapshot_not_durable(cluster: Cluster, chance: random.Random) -> Ending | No
 
 def primary_oversleeps(cluster: Cluster, chance: random.Random) -> Ending | None:
     """A primary is stopped with an answer in its hands, and wakes when another has taken over."""
-    primary = _primary(cluster)
+    primary = serving_primary(cluster)
     if primary is None or len(cluster.processes) < 2:
         return None
     steps, seconds = Steps(cluster), cluster.settings.lease_ttl * 1.2 + chance.choice((0.1, 0.2, 0.4))
@@ -157,7 +157,7 @@ def primary_oversleeps(cluster: Cluster, chance: random.Random) -> Ending | None
 
 def renewal_told_late(cluster: Cluster, chance: random.Random) -> Ending | None:
     """The primary is told late that its lease was renewed, and then cannot reach the coordination store any more."""
-    primary = _primary(cluster)
+    primary = serving_primary(cluster)
     if primary is None or len(cluster.processes) < 2:
         return None
     steps, store, name = Steps(cluster), cluster.coordination, primary.name
@@ -175,7 +175,7 @@ def renewal_told_late(cluster: Cluster, chance: random.Random) -> Ending | None:
 
 def older_record_of_another_generation(cluster: Cluster, chance: random.Random) -> Ending | None:
     """After a failover somebody puts a copy of the record from before it in its place, and starts all nodes."""
-    primary, store = _primary(cluster), cluster.coordination
+    primary, store = serving_primary(cluster), cluster.coordination
     if primary is None or len(cluster.processes) < 2 or store.valid is None:
         return None
     steps, began = Steps(cluster), store.valid.generation
@@ -206,8 +206,8 @@ def older_record_of_another_generation(cluster: Cluster, chance: random.Random) 
 
 def forced_while_another_is_promoted(cluster: Cluster, chance: random.Random) -> Ending | None:
     """The primary's disk fails, so it leaves; an operator forces one node while another takes over by itself."""
-    primary = _primary(cluster)
-    process = _backup(cluster, chance, primary) if primary is not None else None
+    primary = serving_primary(cluster)
+    process = a_backup(cluster, chance, primary) if primary is not None else None
     if primary is None or process is None:
         return None
     steps, forced = Steps(cluster), process
@@ -240,7 +240,7 @@ def forced_while_another_is_promoted(cluster: Cluster, chance: random.Random) ->
 
 def joiner_while_commits_wait(cluster: Cluster, chance: random.Random) -> Ending | None:
     """A node comes back while transactions are closed and not decided, since another ready member is stopped."""
-    primary = _primary(cluster)
+    primary = serving_primary(cluster)
     record = cluster.coordination.valid
     if primary is None or record is None or len(cluster.processes) < 3:
         return None
@@ -262,4 +262,23 @@ def joiner_while_commits_wait(cluster: Cluster, chance: random.Random) -> Ending
         steps.after(chance.uniform(0.02, 0.1), lambda: restart(cluster, joiner))
 
     steps.when(out, stop)
+    return steps.end
+
+
+def clock_jumps_at_a_cut(cluster: Cluster, chance: random.Random) -> Ending | None:
+    """The primary is cut off from the coordination store and from a backup, and just then that one's clock jumps."""
+    primary, record = serving_primary(cluster), cluster.coordination.valid
+    process = a_backup(cluster, chance, primary) if primary is not None else None
+    if primary is None or process is None or record is None or process.disk.member not in record.ready:
+        return None
+    steps = Steps(cluster)
+    steps.say(f"cuts {primary.name} off from the coordination store")
+    steps.at_end(cluster.lasting.hold(cluster.coordination.cut_off, primary.name))
+    steps.cut(primary.name, process.name, chance.random() < 0.5, 1.0)
+
+    def jump() -> None:
+        steps.say(f"clock of {process.name} jumps")
+        process.clock.skipped += cluster.settings.lease_ttl * chance.uniform(1.0, 2.0)
+
+    steps.after(chance.uniform(0.01, 0.1), jump)
     return steps.end

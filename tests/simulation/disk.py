@@ -31,6 +31,8 @@ DIRECTORY = Path("log")
 SEGMENT_BYTES = 3000
 SPEEDS = ((0.0003, 0.003), (0.0003, 0.003), (0.005, 0.05), (0.05, 0.4))
 """Shortest and longest time that a checkpoint takes, of the machines of one run"""
+SLOWEST = 0.7, 1.5
+"""Of a machine that is slower than a backup may be silent, also when the faults have ended"""
 LONGEST = 1.0
 """Seconds that an operation of the log takes at most, however slow the disk is"""
 
@@ -74,7 +76,7 @@ class Disk:
     @property
     def fails(self) -> bool:
         """Whether its node will end as soon as it asks something of it."""
-        return self.files.full or self.files.sync_fails or self.files.read_fails or self.base.fails
+        return self.files.full or self.files.sync_fails or self.files.read_fails or self.base.fails or self.base.damaged
 
     def last_durable(self) -> tuple[int, int]:
         """(generation, sequence) of the last event that is on this disk."""

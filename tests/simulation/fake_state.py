@@ -9,13 +9,15 @@ process reads that checkpoint, and a power cut takes it back or not. The next ch
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 from tests.simulation.fake_files import Crashed
-from txobserver.store import Checkpoint, MemoryBase, StoreError
+from txobserver.store import Checkpoint, Entry, MemoryBase, StoreDamaged, StoreError
 
 
 class FakeState(MemoryBase):
     """``fails``: the disk takes no checkpoint. ``dying``: the process ends while the next one is written.
+    ``damaged``: no page of a queue can be read.
 
     ``syncs``: as LMDB does it unless it is told not to. Without, no page is on the disk for certain, and a power cut
     takes any: the head page with what it names, or only what it names.
@@ -27,6 +29,7 @@ class FakeState(MemoryBase):
         super().__init__()
         self.fails = False
         self.dying = False
+        self.damaged = False
         self._chance = chance
         self._before: MemoryBase | None = None
 
@@ -34,6 +37,25 @@ class FakeState(MemoryBase):
     def durable(self) -> MemoryBase:
         """What is on the disk for certain; what is read may be one checkpoint further."""
         return self._before or self
+
+    def get(self, queue: int, place: int) -> Entry | None:
+        """As ever, if it can be read."""
+        self._read()
+        return super().get(queue, place)
+
+    def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
+        """As ever, if it can be read."""
+        self._read()
+        return super().page(queue, after, limit)
+
+    def ids(self, queue: int) -> Iterator[tuple[int, int]]:
+        """As ever, if it can be read."""
+        self._read()
+        return super().ids(queue)
+
+    def _read(self) -> None:
+        if self.damaged:
+            raise StoreDamaged("the queue state is damaged: a page cannot be read")
 
     def write(self, checkpoint: Checkpoint) -> None:
         """As ever, if nothing happens meanwhile."""

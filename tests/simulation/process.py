@@ -67,13 +67,16 @@ class WatchedReplica(Replica):
         return super().append(generation, event)
 
     def apply(self, commit: int) -> None:
-        """As ever."""
+        """As ever. Where the store fails, up to the event in the middle of which it did."""
         due = []
         while self._arrived and self._arrived[0][0] <= commit:
             due.append(self._arrived.popleft())
-        super().apply(commit)
-        for sequence, generation, event in due:
-            self._process.cluster.truth.applied(self._process, sequence, generation, event)
+        try:
+            super().apply(commit)
+        finally:
+            for sequence, generation, event in due:
+                if sequence <= self.applied.sequence:
+                    self._process.cluster.truth.applied(self._process, sequence, generation, event)
 
 
 class WatchedBroker(Broker):

@@ -14,7 +14,7 @@ from tests.simulation.clients import INPUT, OUTPUTS, Client, Consumer, Counter, 
 from tests.simulation.cluster import Cluster
 from tests.simulation.coordinators import Coordinator, Operator
 from tests.simulation.fault_kinds import restart
-from tests.simulation.faults import Fault, Faults, draw_schedule
+from tests.simulation.faults import COPIES, Fault, Faults, draw_schedule
 from tests.simulation.logs import logs_into
 from tests.simulation.truth import Broken
 from tests.simulation.world import Endless, World
@@ -66,6 +66,8 @@ class Run:
         chance = self.world.chance("run")
         size = chance.choice((2, 3, 3, 3, 4, 5))
         lease = chance.choice((0.4, 1.0))
+        drawn = draw_schedule(self.world, LOAD_SECONDS) if schedule is None else schedule
+        copies = any(fault.kind in COPIES for fault in drawn)
         settings = Settings(
             lease_ttl=lease,
             renew_every=lease / 5,
@@ -75,16 +77,16 @@ class Run:
             probe_timeout=0.1,
             link_down_grace=0.15,
             min_ready=chance.choice((1, 1, 1, 2)),
-            checkpoint_every=chance.choice((0.2, 0.5, 2.0)),
+            checkpoint_every=min(chance.choice((0.2, 0.5, 2.0)), 0.2 if copies else 2.0),
             window_bytes=chance.choice((2000, 1 << 20)),
-            recent_bytes=chance.choice((2000, 1 << 20)),
+            recent_bytes=max(chance.choice((2000, 1 << 20)), 1 << 20 if copies else 0),
             prepare_timeout=chance.choice((0.5, 1.5)),
             backup_timeout=chance.choice((1.0, 2.0)),
             portion_bytes=chance.choice((1000, 1 << 20)),
             small_lag=chance.choice((3, 1000)),
         )
-        self.schedule = draw_schedule(self.world, LOAD_SECONDS) if schedule is None else schedule
-        self.cluster = Cluster(self.world, size, settings)
+        self.schedule = drawn
+        self.cluster = Cluster(self.world, size, settings, copies)
         self._clients: list[Client] = []
 
     def run(self) -> Result:

@@ -14,6 +14,13 @@ MOMENTS = {
     "forced_while_another_is_promoted": ("disk of", "forces", "nothing is forced"),
     "primary_oversleeps": ("SIGSTOP", "record ", "SIGCONT", "stepping down: the lease could not be renewed"),
     "renewal_told_late": ("late", "off from the coordination store", "stepping down", "state active"),
+    "copy_in_memory_alone": ("loses the disk", "at the end of its copy", "in the memory of", "power cut"),
+    "slow_joiner": ("a slow one", "resynchronises queue by queue", "is ready"),
+    "clock_jumps_at_a_cut": ("off from the coordination store", "jumps", "state active"),
+    "damaged_while_serving": ("are damaged", "the store failed", "has mended", "starts"),
+    "copied_again_and_again": ("loses the disk", "is ready", "loses the disk", "is ready"),
+    "leaves_to_nobody": ("loses all disks", "is full", "store failed", "is ready"),
+    "a_vote_fails_at_the_end": ("is full", "cancelled by", "power cut"),
 }
 """Of each: what its transcript says, in this order"""
 

@@ -145,11 +145,11 @@ class Truth:
         return process.core.generation < self.losses.generation
 
     def turned(self, process: Process) -> None:
-        """A node's turn has ended."""
+        """A node's turn has ended. One whose store has failed may be in the middle of an event, and is about to end."""
         for watch in self._watching["turned"]:
             watch(process)
         applied = process.core.replica.applied
-        if self._seen.get(process) != applied:
+        if self._seen.get(process) != applied and not process.core.failed:
             self._seen[process] = applied
             if self.is_lost(applied):
                 return

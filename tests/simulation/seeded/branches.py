@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
+from broker_plugin.embedded.branch_operations import BranchOperations
 from broker_plugin.embedded.durable_queue import DurableQueue
 from ha.branches import Branches
 from ha.primary import Primary
@@ -87,6 +88,11 @@ def what_a_prepared_branch_dequeues_is_handed_out(stack: ExitStack) -> None:
 @seeded("P12")
 def the_next_primary_lists_no_branches(stack: ExitStack) -> None:
     replace(stack, Contents, "branches", lambda original: lambda self: [])
+
+
+@seeded("P6", rare=True)
+def a_coordinator_is_told_ok_for_a_heuristic_decision(stack: ExitStack) -> None:
+    replace(stack, BranchOperations, "_joins_operator", lambda original: lambda self, channel, branch, reply: False)
 
 
 @seeded("P7")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
+from ha.backup import Backup
 from ha.queue_replicator import QueueReplicator
 from ha.resync import Resync
+from ha.snapshot_end import Ending
+from ha.wire import SnapshotConfiguration, SnapshotEnd, SnapshotPart
 from tests.simulation.seeded.planting import replace, seeded
+from txobserver.configuration import Configuration
 from txobserver.contents import Contents
 from txobserver.ids import Position
 
@@ -61,16 +66,27 @@ def _stream_from(stack: ExitStack, shift: int) -> None:
 
 @seeded("P7", "error", rare=True)
 def snapshot_with_later_configuration(stack: ExitStack) -> None:
-    from txobserver.configuration import Configuration
+    """It is sent as it is when its turn comes, which is behind the queues."""
 
     def make(original: Any) -> Any:
-        def end(self: Resync) -> None:
+        def parts(self: Ending) -> Iterator[tuple[SnapshotPart, int]]:
+            for part, size in original(self):
+                if isinstance(part, SnapshotEnd):
+                    yield from self._declared()
+                if not isinstance(part, SnapshotConfiguration):
+                    yield part, size
+
+        return parts
+
+    def shared(original: Any) -> Any:
+        def init(self: Ending, *of_a_joiner: Any) -> None:
             with patch.object(Configuration, "copy", lambda configuration: configuration):
-                original(self)
+                original(self, *of_a_joiner)
 
-        return end
+        return init
 
-    replace(stack, Resync, "_end", make)
+    replace(stack, Ending, "parts", make)
+    replace(stack, Ending, "__init__", shared)
 
 
 @seeded("P12")
@@ -83,3 +99,9 @@ def surplus_is_not_dropped(stack: ExitStack) -> None:
         return snapshot
 
     replace(stack, QueueReplicator, "snapshot", make)
+
+
+@seeded("P12", rare=True)
+def slow_checkpoints_make_a_resync_begin_anew(stack: ExitStack) -> None:
+    """A joiner says nothing while a checkpoint is written: the primary takes it for silent, and all begins anew."""
+    replace(stack, Backup, "_speak", lambda original: lambda self, now: self._report_full())

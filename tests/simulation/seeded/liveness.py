@@ -6,11 +6,13 @@ from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
+from broker_plugin.guard import Guard
 from ha.backup import Backup
 from ha.backups import Backups
 from ha.primary import Primary
 from ha.replica import Replica
 from tests.simulation.seeded.planting import replace, seeded
+from txobserver.store import StoreDamaged
 
 
 @seeded("P12")
@@ -27,9 +29,33 @@ def transactions_of_a_dead_primary_are_not_aborted(stack: ExitStack) -> None:
 
 @seeded("P12", rare=True)
 def silence_is_not_noticed(stack: ExitStack) -> None:
+    """Of an attachment that has ended. One who speaks is told so, too: either would be enough."""
+
+    def make(original: Any) -> Any:
+        def progress(self: Backups, node: str, message: Any, now: float) -> None:
+            if self._current(node, message.session) is not None:
+                original(self, node, message, now)
+
+        return progress
+
     replace(stack, Backup, "silent", lambda original: lambda self, now: False)
+    replace(stack, Backups, "progress", make)
 
 
 @seeded("P12", rare=True)
 def failing_primary_leaves_the_absent(stack: ExitStack) -> None:
     replace(stack, Backups, "holders", lambda original: lambda self, sequence: self._keeper.record.ready)
+
+
+@seeded("P12", "P7")
+def damage_found_while_serving(stack: ExitStack) -> None:
+    """As where nothing guards what the event loop calls: it logs what a callback raises, and goes on."""
+
+    def make(original: Any) -> Any:
+        def caught(self: Guard, error: Exception) -> None:
+            if not isinstance(error, StoreDamaged):
+                original(self, error)
+
+        return caught
+
+    replace(stack, Guard, "caught", make)

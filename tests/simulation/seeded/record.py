@@ -83,6 +83,18 @@ def marks_are_missing_from_a_copy(stack: ExitStack) -> None:
     replace(stack, Contents, "overwrite_mark", lambda original: lambda self, queue, mark: None)
 
 
+@seeded("P3", "P7", rare=True)
+def marks_are_merged_with_those_of_a_copy(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def raise_mark(self: Contents, queue: int, mark: int) -> None:
+            tally = self._tallies.get(queue)
+            original(self, queue, max(mark, tally.mark if tally is not None else 0))
+
+        return raise_mark
+
+    replace(stack, Contents, "overwrite_mark", make)
+
+
 @seeded("P12")
 def heuristic_outcomes_are_not_listed_after_a_promotion(stack: ExitStack) -> None:
     replace(stack, Contents, "heuristic_branches", lambda original: lambda self: [])

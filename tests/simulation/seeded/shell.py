@@ -63,3 +63,17 @@ def the_lease_counts_from_the_answer(stack: ExitStack) -> None:
         return on_stored
 
     replace(stack, NodeCore, "on_stored", make)
+
+
+@seeded("P9", "P11", "P6", "P7", rare=True)
+def sessions_begin_at_0_with_each_process(stack: ExitStack) -> None:
+    """What an earlier process of the same node was sent, or sent, may be taken for this one's."""
+
+    def make(original: Any) -> Any:
+        def init(self: NodeCore, *of_a_node: Any) -> None:
+            original(self, *of_a_node)
+            self._sessions = 0
+
+        return init
+
+    replace(stack, NodeCore, "__init__", make)
