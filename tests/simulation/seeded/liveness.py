@@ -47,7 +47,7 @@ def failing_primary_leaves_the_absent(stack: ExitStack) -> None:
     replace(stack, Backups, "holders", lambda original: lambda self, sequence: self._keeper.record.ready)
 
 
-@seeded("P12", "P7")
+@seeded("P12", "P7", "P6", "error", rare=True)
 def damage_found_while_serving(stack: ExitStack) -> None:
     """As where nothing guards what the event loop calls: it logs what a callback raises, and goes on."""
 
