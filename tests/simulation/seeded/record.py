@@ -40,7 +40,7 @@ def accept_data_loss_races_a_new_primary(stack: ExitStack) -> None:
     replace(stack, Candidate, "_force", make)
 
 
-@seeded("P6", "P10", rare=True)
+@seeded("P6", "P10", "error", rare=True)
 def an_empty_node_founds_anew(stack: ExitStack) -> None:
     """One that finds no record and has nothing founds a cluster, whose identity is its name's."""
 
