@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker_plugin.guard import Guard
-from broker_plugin.node.record_thread import RecordThread
+from broker_plugin.node.record_thread import STOP_SECONDS, RecordThread
 from ha.coordination import CasConflict, CoordinationError, MemoryCoordination, Record
 from tests.guards import strict_guard
 
@@ -51,12 +51,14 @@ class ByHand:
         self.ends = ends
         self.futures: list[Future[Any]] = []
         self.stopped = False
+        self.waited: list[float] = []
 
     def submit(self, call: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
         self.futures.append(Future())
         return self.futures[-1]
 
     def wait(self, futures: Collection[Future[Any]], seconds: float) -> None:
+        self.waited.append(seconds)
         for each in futures if self.ends else ():
             each.set_result(None)
 
@@ -105,6 +107,7 @@ async def test_a_call_that_does_not_end_in_time_is_given_up_at_the_end(ends: boo
     calls, given_up = ByHand(ends), list[bool]()
     RecordThread(Unreachable(), strict_guard(), calls, lambda: given_up.append(calls.stopped)).stop()
     assert calls.stopped and given_up == ([] if ends else [False])
+    assert calls.waited == [STOP_SECONDS] and STOP_SECONDS <= 1.0, "`txha cluster` kills a node after 5 seconds"
 
 
 async def test_what_the_last_answer_failed_with_is_known_until_one_does_not() -> None:
