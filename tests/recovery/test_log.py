@@ -249,6 +249,20 @@ def test_a_frame_that_does_not_continue_is_refused(tmp_path: Path) -> None:
         log.append([frame(5)])
 
 
+@pytest.mark.parametrize("applied", [9, 10, 11, 20])
+def test_a_log_that_ends_before_what_the_checkpoint_holds_is_damaged(tmp_path: Path, applied: int) -> None:
+    """Also if only its last event is missing: what is written behind the gap could not be read back."""
+    filled(tmp_path / "log", frames=3)
+    at = Position(1, applied)
+    log = Log(tmp_path / "log", describe, 1 << 20, at)
+    if applied == 9:
+        assert list(log.recover(at, begun=True)) == [] and log.tail == at
+        log.close()
+        return
+    with pytest.raises(StoreDamaged, match=f"lacks the events 10 to {applied};"):
+        list(log.recover(at, begun=True))
+
+
 def test_reclaiming_takes_whole_old_segments_only(tmp_path: Path) -> None:
     filled(tmp_path / "log", 10, segment_bytes=300)
     log, _ = open_log(tmp_path / "log", 300)
