@@ -17,7 +17,7 @@ from recovery.segment import segment_firsts
 from recovery.store import Store
 from tests.recovery.helpers import describe, frame, open_log
 from txobserver.ids import Member, Position
-from txobserver.store import Checkpoint, Meta, StoreDamaged
+from txobserver.store import Checkpoint, Meta, StoreDamaged, StoreError
 
 AT = Position(2, 7)
 
@@ -166,3 +166,20 @@ def test_generations_rise_through_the_whole_log(tmp_path: Path) -> None:
     log.close()
     with pytest.raises(StoreDamaged, match=r"holds 2.6 behind events of generation 3"):
         open_log(tmp_path / "log")
+
+
+@pytest.mark.parametrize("last", [3, 4, 5])
+def test_a_log_is_not_cut_before_it_begins(tmp_path: Path, last: int) -> None:
+    """What is written then would stand in a segment that says it begins later."""
+    log = Log(tmp_path, describe, 1 << 20, Position(1, 5))
+    log.begin(Position(1, 5))
+    assert list(log.recover(Position(1, 5))) == []
+    log.append([frame(6)])
+    if last < 5:
+        with pytest.raises(StoreError, match=f"begins at 6 and cannot be cut after {last}"):
+            log.truncate(last, Position(1, last))
+        return
+    log.truncate(5, Position(1, 5))
+    log.append([frame(6, count=2)])
+    assert log.tail == Position(1, 7) and [each.first for each in log.read(6, 1)] == [6]
+    log.close()
