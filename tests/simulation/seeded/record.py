@@ -20,7 +20,7 @@ from txobserver.effects import CompareAndSet
 from txobserver.outcomes import Outcomes
 
 
-@seeded("P2", "P6", "P9", "P10", "P11")
+@seeded("P2", "P6", "P9", "P10", "P11", rare=True)
 def an_older_record_is_gone_by(stack: ExitStack) -> None:
     replace(stack, RecordGate, "admits", lambda original: lambda self, record, known: True)
 
