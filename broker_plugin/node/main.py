@@ -10,7 +10,8 @@ import os
 import secrets
 import signal
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import uvloop
 
@@ -39,6 +40,7 @@ from recovery.store import CLOSE_SECONDS, Store, StoreHung, StoreSettings, open_
 from txobserver.store import StoreError
 
 log = logging.getLogger("txha.node")
+T = TypeVar("T")
 SWITCH_INTERVAL = 0.0005
 CLIENTS_WAITING = 1024
 """Connections that the operating system keeps until the node accepts them."""
@@ -126,7 +128,7 @@ class Node:
             cluster_id = await cluster_identity(config, self._coordination, self._ended.is_set)
             if cluster_id is not None:
                 self._cluster_id = cluster_id
-                await self._open_unless_it_hangs()
+                await self._unless_the_disk_hangs(self._open_store)
                 return True
         except BaseException:
             self._coordination.close()
@@ -141,11 +143,11 @@ class Node:
         await self._ended.wait()
         self._coordination.give_up()
 
-    async def _open_unless_it_hangs(self) -> None:
-        """Open the store in a thread: a node whose disk hangs hears all the same that it is to end."""
+    async def _unless_the_disk_hangs(self, job: Callable[[], T]) -> T:
+        """Do it in a thread: a node whose disk hangs at the start hears all the same that it is to end."""
         end = self.guard.create_task(self._end_without_the_store())
         try:
-            await asyncio.to_thread(self._open_store)
+            return await asyncio.to_thread(job)
         finally:
             end.cancel()
 
@@ -175,7 +177,7 @@ class Node:
 
     async def _start(self) -> None:
         config = self._config
-        replica = restored(self.store)
+        replica = await self._unless_the_disk_hangs(lambda: restored(self.store))
         broker = embedded_broker(self.guard, dtx_limits=DtxLimits(config.dtx.default_timeout, config.dtx.max_timeout))
         hello = Hello(
             WIRE_VERSION, config.cluster, config.name, config.amqp.host, config.amqp.port, self._cluster_id

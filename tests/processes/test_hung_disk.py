@@ -49,17 +49,18 @@ def test_node_told_to_end_while_its_disk_hangs(tmp_path: Path, hangs: Kind) -> N
             assert connection.channel().basic_get("q", auto_ack=True)[2] == b"acknowledged"
 
 
-def test_node_told_to_end_while_its_disk_hangs_at_the_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hangs", Kind)
+def test_node_told_to_end_while_its_disk_hangs_at_the_start(tmp_path: Path, hangs: Kind) -> None:
     """``told_to_end_while_the_store_is_opened``: it writes the log's end once more, and heard nothing meanwhile."""
     disks = Disks(tmp_path / "disks")
     with StressCluster(tmp_path / "cluster", 1, Proxied(1), disks=disks) as cluster:
         (node,) = cluster.names
         cluster.kill(node)
-        disks.slow(node, HOURS)
-        before = disks.count(node).seen
+        disks.slow(node, HOURS, [hangs])
+        before = disks.count(node, [hangs]).seen
         said = cluster.said(node)
         cluster.start_node(node)
-        wait_until(lambda: disks.count(node).seen > before, SECONDS, "a sync that hangs")
+        wait_until(lambda: disks.count(node, [hangs]).seen > before, SECONDS, "a sync that hangs")
         os.kill(cluster.pid(node), signal.SIGTERM)
         wait_until(lambda: cluster.exit_status(node) is not None, SECONDS, "the end of the node")
         assert cluster.exit_status(node) == 1
