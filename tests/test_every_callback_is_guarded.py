@@ -29,6 +29,7 @@ ALLOWED = {
     ("node/main.py", "add_signal_handler"): "it sets the event that ends the node, broken or not",
     ("node/main.py", "create_server"): "a look whether the port is free; what connects meanwhile is not served",
     ("node/main.py", "Protocol"): "the same",
+    ("node/main.py", "Timer"): "it ends a process that does nothing any more but wait for its threads",
     ("node/record_thread.py", "submit"): "the future goes to the guard; at the end nobody waits for an answer",
 }
 

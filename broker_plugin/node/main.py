@@ -10,6 +10,7 @@ import os
 import secrets
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -59,7 +60,13 @@ def run_node(config: NodeConfig) -> int:
     )
     # The log's writer thread waits for the interpreter at every step; the default of 5 ms would dominate its latency.
     sys.setswitchinterval(SWITCH_INTERVAL)
-    return uvloop.run(Node(config).run())
+    return uvloop.run(_run(Node(config)))
+
+
+async def _run(node: Node) -> int:
+    status = await node.run()
+    end_in_time()
+    return status
 
 
 class Node:
@@ -326,6 +333,14 @@ def ended(failure: str | None, hung: str | None) -> int:
     if hung:
         end_at_once(hung)
     return 1 if failure else 0
+
+
+def end_in_time() -> None:
+    """Let this process end by itself, or at once when threads of it still wait for a disk after CLOSE_SECONDS."""
+    reason = f"a thread of this node has waited for its disk for {CLOSE_SECONDS:g} s, so the node ends without it"
+    timer = threading.Timer(CLOSE_SECONDS, end_at_once, [f"{reason}; look at the disk before you start it again"])
+    timer.daemon = True
+    timer.start()
 
 
 def end_at_once(reason: str) -> None:
