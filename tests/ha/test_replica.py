@@ -41,3 +41,15 @@ def test_a_frame_of_a_lower_generation_continues_nothing() -> None:
     assert replica.tail == (3, 9) and not replica.buffers
     replica.receive(encode_frame(4, 10, [GenerationStart(4, "b", [])], 0))
     assert replica.tail == (4, 10) and replica.history[-1] == (4, 10)
+
+
+@pytest.mark.plain
+def test_the_beginning_of_a_generation_is_noted_once() -> None:
+    """Also by who was restored in the middle of the generation, and lacks no earlier one."""
+    history = [Position(1, 1), Position(3, 5)]
+    replica = Replica(MemoryBase(), Meta(Position(3, 9), list(history)), {})
+    replica._generation = 0
+    replica.append(3, TxOpen(7))
+    assert replica.history == history
+    replica.append(4, GenerationStart(4, "b", []))
+    assert replica.history == [*history, Position(4, 11)]

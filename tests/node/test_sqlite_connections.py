@@ -76,3 +76,14 @@ def test_after_a_failure_the_file_is_opened_anew(tmp_path: Path) -> None:
         used.execute("SELECT 1")
     other.execute("ROLLBACK")
     assert store.read() is not None
+
+
+def test_a_file_of_another_format_is_let_go_of(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "r")
+    connection.execute("CREATE TABLE record (id INTEGER)")
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(CoordinationError, match="format version 99") as raised:
+        SqliteCoordination(tmp_path / "r", "c").read()
+    held = [link.readlink() for link in Path("/proc/self/fd").iterdir() if link.exists()]
+    assert raised.value and tmp_path / "r" not in held

@@ -27,3 +27,13 @@ def test_the_first_sequence_is_asked_for_while_the_log_is_reset(tmp_path: Path) 
     log._firsts = Replaced(log)
     assert log.first == 1
     assert log.first == log.tail.sequence + 1, "now there is none"
+
+
+def test_a_portion_is_full_with_the_frame_that_fills_it(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path / "log")
+    frames = [frame(1), frame(4), frame(7)]
+    log.append(frames)
+    size = len(frames[0].data)
+    assert len(frames[1].data) == size
+    for room, count in ((1, 1), (size, 1), (size + 1, 2), (2 * size, 2), (3 * size, 3), (9 * size, 3)):
+        assert [each.first for each in log.read(1, room)] == [1, 4, 7][:count]
