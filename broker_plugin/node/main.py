@@ -299,7 +299,8 @@ class Node:
         self.shell.report(lambda: refused.append(self.core.promote(loses, version)))
         reason = refused[0] if refused else "the node is stopping"
         if reason:
-            raise Refusal(reason)
+            complaint = self.records.complaint  # of the record, by which the node would judge
+            raise Refusal(f"{reason}; {complaint}" if complaint else reason)
         return {}
 
     # -- stopping

@@ -20,6 +20,7 @@ def node(answer: str | None = None, stopping: bool = False) -> Any:
     ours.asked, ours.later, ours._failure, ours._ended = [], [], None, asyncio.Event()
     ours.core = SimpleNamespace(promote=lambda *words: ours.asked.append(words) or answer)
     ours.shell = SimpleNamespace(report=lambda call: None if stopping else call())
+    ours.records = SimpleNamespace(complaint="")
     ours.guard = SimpleNamespace(call_later=lambda *words: ours.later.append(words))
     return ours
 
@@ -44,6 +45,13 @@ async def test_why_it_is_refused_is_told() -> None:
         await node("it lacks something")._promote({})
     with pytest.raises(Refusal, match=r"^the node is stopping$"):
         await node(stopping=True)._promote({})
+
+
+async def test_what_the_record_complains_of_is_told_besides() -> None:
+    ours = node("the coordination record has not been read yet")
+    ours.records.complaint = "it is damaged: stop all nodes"
+    with pytest.raises(Refusal, match=r"^the coordination record has not been read yet; it is damaged: stop all"):
+        await ours._promote({})
 
 
 async def test_a_core_that_cannot_go_on_has_time_for_its_last_messages() -> None:
@@ -80,6 +88,7 @@ async def test_a_node_that_stops_gives_its_lease_up_unless_it_has_failed(
     failure: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, steps = node(), []
+    del ours.records
 
     async def release(parts: Any) -> None:
         steps.append(parts)
