@@ -27,6 +27,8 @@ from python_tests.waiting import wait_until
 
 AIM_SECONDS = 3.0
 """For so long a fault waits for a moment at which commits are under way"""
+FIND_SECONDS = 10.0
+"""For so long it waits for a node that it can hit"""
 GO_ON = 20
 """So many commits after the end of all faults show that it goes on"""
 
@@ -155,17 +157,28 @@ class Stress:
         self._clients.wait_committed(GO_ON, self._extent.patience)
 
     def _begin(self, number: int, step: Step, alone: bool) -> tuple[Fault, Injection] | None:
-        """Let a fault happen, in the middle of commits if possible. ``alone``: no other one lasts."""
+        """Let a fault happen, in the middle of commits if possible. ``alone``: no other one lasts.
+
+        What a fault before it has ended cannot be hit, but will be there again.
+        """
+        until = time.monotonic() + (FIND_SECONDS if alone else 0.0)
+        while True:
+            try:
+                return self._strike(number, step, alone)
+            except LookupError as error:
+                if time.monotonic() >= until:
+                    self._say(f"round {number}: no {step.kind}, {error}")
+                    return None
+            time.sleep(0.1)
+
+    def _strike(self, number: int, step: Step, alone: bool) -> tuple[Fault, Injection]:
+        """Raises LookupError if there is nothing to hit."""
         history = self._clients.history
         fault, role = self._site.fault(step.kind, step.target, history, self._random, self._say)
         wait_for_commits_under_way(history, AIM_SECONDS)
         in_flight, committing = history.in_flight(), history.committing_now()
         began = time.monotonic()
-        try:
-            done = fault.begin()
-        except LookupError as error:
-            self._say(f"round {number}: no {step.kind}, {error}")  # what a fault before it has ended cannot be hit
-            return None
+        done = fault.begin()
         injection = Injection(number, step.kind, fault.target, role, done, began, in_flight, committing, alone=alone)
         self.result.injections.append(injection)
         shown = f" ({role})" if role else ""

@@ -5,10 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from ha.handover import CHECKPOINT_PATIENCE, Handover
 from ha.settings import Settings
 from txobserver.ids import Member, Position
 
+pytestmark = pytest.mark.plain
 B = Member("b", "b1")
 HUNG = "the disk has not written for 3 s"
 

@@ -166,6 +166,7 @@ def test_full_member_owes_nothing() -> None:
     survivors_agree(cluster)
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("others", ["have room", "are full"])
 def test_primary_with_a_hung_checkpoint(others: str) -> None:
     """P12: it reads no clients, so that its log has nothing to write; it leaves it to a ready backup that has room."""

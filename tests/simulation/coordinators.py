@@ -220,6 +220,10 @@ class Coordinator(Client):
                 self._doubts.append(attempt)
         assert pair[0].xid is not None
         which, wanted = pair[0].xid.globally, Outcome.COMMITTED if commit else Outcome.ROLLED_BACK
+        if self.cluster.truth.losses.all:  # one that came too late may be prepared again: its end is among what is lost
+            for xid, attempt in self.book.branches.items():
+                if xid.globally == which:
+                    attempt.asked.add(commit)
 
         def told(status: Status) -> None:
             if status is Status.OK:
