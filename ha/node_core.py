@@ -201,10 +201,10 @@ class NodeCore:
             if self.keeper.released:
                 self._step_down("the lease was handed over")
         elif self._candidate.in_flight is asked and not self.failed:
-            sent_at = self._candidate.sent_at
             self._candidate.settled()
-            self._candidate.observe(record, self.now)
-            self._promoted(record, sent_at)
+            if self._gate.admits_own(record, self._candidate.record):
+                self._candidate.observe(record, self.now)
+                self._promoted(record, self._candidate.sent_at)
         else:
             self.on_record(record)
 

@@ -41,6 +41,18 @@ class RecordGate:
         return self.refused is None
 
 
+    def admits_own(self, record: Record, known: Record | None) -> bool:
+        """Whether the node may go by a proposal of its own that has been stored.
+
+        Not where it knows another record of that version: an older copy had taken that one's place, and the proposal,
+        which was made for the copy's version, landed on it (``proposal_lands_on_an_older_record``). Nor where it knows
+        a later one, which the next read shows again, or does not.
+        """
+        if known is not None and known.version == record.version and known != record:
+            self._went_back = self._went_back or _went_back(record.version - 1, known.version)
+        return (known is None or known.version <= record.version) and self.admits(record, known)
+
+
 def _objection(record: Record, cluster_id: str, seen: int) -> str | None:
     """Why a node must not go by this record; ``seen`` is the greatest generation in its store."""
     if record.cluster_id != cluster_id:

@@ -14,7 +14,7 @@ from ha.wire import ResyncBegin, decode
 from tests.ha.steps import backups_of, declared, publish, survivors_agree
 from tests.ha.test_schedules_joiner import force_resync
 from tests.ha.test_schedules_record import promote, published, ready, two
-from txobserver.effects import Effect, LogLine
+from txobserver.effects import CompareAndSet, Effect, LogLine
 from txobserver.ids import Member, Position
 from txobserver.store import MemoryBase, Meta
 
@@ -196,3 +196,22 @@ def test_who_refuses_a_record_does_not_write_over_it(change: dict[str, Any]) -> 
     cluster.coordination.record = foreign
     cluster.pause(5)
     assert b.core.waits_for_operator and cluster.coordination.record is foreign
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+def test_proposal_lands_on_an_older_record(behind: int) -> None:
+    """A copy takes the record's place while a proposal made for the copy's version is on its way to the store.
+
+    It is stored, as of a version of which its node knows another record: that of the primary of the same generation. A
+    node that knows a later version goes by that.
+    """
+    cluster = declared("q", size=3)
+    c = backups_of(cluster)[1]
+    known = c.core.record
+    assert known is not None
+    ours = replace(known, version=known.version - behind, generation=known.generation + 1, primary=c.member)
+    asked = CompareAndSet(ours.version - 1, ours)
+    c.core._candidate.in_flight = asked
+    c.report(lambda: c.core.on_stored(asked, ours))
+    assert c.core.primary is None and c.core.keeper is None and c.core._candidate.in_flight is None
+    assert ("went back" in (c.core.waits_for_operator or "")) == (behind == 0)
