@@ -2,7 +2,7 @@
 
 The plan's actions are written down before the first is carried out. From then on ``unfinished`` finds them, and no new
 plan is made from stores that are half changed. Every action does nothing if it has been done. Nothing is ever
-deleted and no log is changed: a store is set aside by renaming its parts, its identity last.
+deleted and no log says anything else: a store is set aside by renaming its parts, its identity last.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import msgspec
 from ha.coordination import CasConflict, Coordination, CoordinationError
 from recovery.aside import set_aside
 from recovery.crash_points import crash_point
+from recovery.durable import make_durable
 from recovery.files import REAL_FILES, explain
 from recovery.identity import lock_directory, read_identity
 from recovery.planner.plan import Action, SetAside, SetRecordAside, WriteRecord
@@ -129,11 +130,17 @@ def _do(action: Action, places: Places) -> None:
 
 
 def _write_record(action: WriteRecord, places: Places) -> None:
-    """By compare-and-set. A record that has gone on since is that of a cluster that was started in between."""
+    """By compare-and-set. A record that has gone on since is that of a cluster that was started in between.
+
+    The stores that it names are made durable first: a node that was killed may have written what it had not synced,
+    and a power cut would take that from who alone counts then (``record_written_from_what_is_not_on_the_disk``).
+    """
     store = places.open_record(places.record)
     try:
         current = store.read()
         if current is None or current.generation < action.record.generation:
+            for member in action.record.ready:
+                make_durable(places.directories[member.node])
             store.compare_and_set(action.expected, action.record)
     except (CasConflict, CoordinationError) as error:
         raise StoreError(f"the coordination record cannot be written: {error}") from error

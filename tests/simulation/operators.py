@@ -4,6 +4,7 @@ product's (``recovery.planner.choice``); only the survey of a store is a model's
 from __future__ import annotations
 
 from ha.coordination import Record
+from recovery.durable import make_log_durable
 from recovery.log import Log
 from recovery.planner.choice import choose, record_for
 from recovery.planner.facts import Condition, RecordState, Site, Store
@@ -74,7 +75,8 @@ def recover(cluster: Cluster) -> None:
     stop_all(cluster)
     site = survey(cluster, None)
     choice = choose(site)
-    if cluster.coordination.under_way or choice.chosen is None or not choice.sure:
+    can = not cluster.coordination.under_way and choice.sure
+    if not can or choice.chosen is None or not _durable(cluster, choice.chosen):
         cluster.world.after(AGAIN, lambda: recover(cluster) if cluster.coordination.gone else None)
         return
     record = record_for(choice.chosen, choice, site)
@@ -92,7 +94,7 @@ def recover_accepting(cluster: Cluster, lost: bool = True) -> None:
     coordination = cluster.coordination
     site = survey(cluster, None if coordination.gone else coordination.record)
     choice = choose(site)
-    if coordination.under_way or choice.chosen is None:
+    if coordination.under_way or choice.chosen is None or not _durable(cluster, choice.chosen):
         cluster.world.after(AGAIN, lambda: recover_accepting(cluster, lost))
         return
     assert choice.chosen.member is not None
@@ -104,6 +106,17 @@ def recover_accepting(cluster: Cluster, lost: bool = True) -> None:
     cluster.truth.losses.granted.clear()
     cluster.kept_down.clear()
     start_all(cluster)
+
+
+def _durable(cluster: Cluster, chosen: Store) -> bool:
+    """As ``recovery.durable``: what the record is about to name is on its disk; False if that takes nothing now."""
+    disk = cluster.disks[chosen.node]
+    try:
+        make_log_durable(DIRECTORY, disk.files)
+        disk.base.confirm(disk.base.log_begun)
+    except StoreError:
+        return False
+    return True
 
 
 def _check_chosen(cluster: Cluster, chosen: Store, whole: list[Store]) -> None:

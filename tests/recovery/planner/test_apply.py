@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,6 +16,8 @@ from broker_plugin.node.sqlite_coordination import SqliteCoordination
 from ha.coordination import CoordinationError, MemoryCoordination, Record
 from recovery import aside
 from recovery.crash_points import CRASH_POINTS
+from recovery.files import Files
+from recovery.lmdb_state import LmdbState
 from recovery.planner import apply
 from recovery.planner.apply import JOURNAL, Journal, Places, carry_out, finished, nobody_runs, unfinished
 from recovery.planner.facts import Condition, Contents, Evidence, RecordState
@@ -283,3 +286,23 @@ def test_a_node_that_has_no_store_does_not_get_one_meanwhile(places: Places, tmp
     with nobody_runs(directories, change=True), pytest.raises(StoreError, match="in use by another process"):
         open_store(tmp_path / "c", Posts(), node="c")
     open_store(tmp_path / "c", Posts(), node="c").close()
+
+
+def test_record_written_from_what_is_not_on_the_disk(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a killed node had written and not synced was counted; a power cut took it from the only one that counted."""
+    plan, done = journal(places), list[str]()
+    rewrite, sync, confirm, store = Files.rewrite, Files.sync, LmdbState.confirm, SqliteCoordination.compare_and_set
+
+    def noted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def look(*words: Any) -> Any:
+            done.append(name)
+            return call(*words)
+
+        return look
+
+    monkeypatch.setattr(Files, "rewrite", noted("rewrite", rewrite))
+    monkeypatch.setattr(Files, "sync", noted("sync", sync))
+    monkeypatch.setattr(LmdbState, "confirm", noted("confirm", confirm))
+    monkeypatch.setattr(SqliteCoordination, "compare_and_set", noted("record", store))
+    carry_out(plan, places)
+    assert done[: done.index("record")] == ["rewrite", "sync", "confirm"]
