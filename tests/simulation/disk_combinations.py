@@ -9,6 +9,7 @@ from tests.simulation.cluster import Cluster
 from tests.simulation.combinations import Steps, a_backup, serving_primary
 from tests.simulation.disk import SLOWEST
 from tests.simulation.fault_kinds import Ending, may_lose_disk, restart
+from tests.simulation.process import Process
 
 
 def copy_in_memory_alone(cluster: Cluster, chance: random.Random) -> Ending | None:
@@ -137,14 +138,7 @@ def leaves_to_nobody(cluster: Cluster, chance: random.Random) -> Ending | None:
         steps.at_end(lambda n=name: restart(cluster, n))  # type: ignore[misc]
 
     def fill() -> None:
-        steps.say(f"disk of {primary.name} is full")
-        works = cluster.lasting.change(primary.disk.files, "full", True)
-
-        def works_again() -> None:
-            works()
-            restart(cluster, primary.name)
-
-        steps.at_end(works_again)
+        fill_disk(steps, cluster, primary)
 
     def alone() -> bool:
         return primary.alive and primary.core.backups is not None and not primary.core.backups.sessions
@@ -166,14 +160,7 @@ def a_vote_fails_at_the_end(cluster: Cluster, chance: random.Random) -> Ending |
         return bool(leads and leads._branches._preparing)
 
     def fill() -> None:
-        steps.say(f"disk of {backup.name} is full")
-        works = cluster.lasting.change(backup.disk.files, "full", True)
-
-        def works_again() -> None:
-            works()
-            restart(cluster, backup.name)
-
-        steps.at_end(works_again)
+        fill_disk(steps, cluster, backup)
         steps.when(failed, lambda: steps.after(chance.uniform(0.0005, 0.004), end_primary), every=0.0003)
 
     def failed() -> bool:
@@ -184,3 +171,15 @@ def a_vote_fails_at_the_end(cluster: Cluster, chance: random.Random) -> Ending |
 
     steps.when(prepares, fill, every=0.0003)
     return steps.end
+
+
+def fill_disk(steps: Steps, cluster: Cluster, process: Process) -> None:
+    """This node's disk is full until the end, when there is room again and the node is started, if it has ended."""
+    steps.say(f"disk of {process.name} is full")
+    works = cluster.lasting.change(process.disk.files, "full", True)
+
+    def works_again() -> None:
+        works()
+        restart(cluster, process.name)
+
+    steps.at_end(works_again)
