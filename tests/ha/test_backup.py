@@ -61,6 +61,15 @@ class Side:
         self.asked().take(Follow(1, 7, 0, 0))
         return self
 
+    def holding_all(self) -> Side:
+        """Attached so, with FRAMES on the disk and applied."""
+        self.following()
+        for frame in FRAMES:
+            self.take(Entries(1, 7, 0, frame.data))
+        self.backup.written(3)
+        self.take(Commit(1, 7, 3))
+        return self
+
 
 def test_who_is_told_to_follow_is_attached_and_takes_the_stream() -> None:
     side = Side().asked()
@@ -135,11 +144,7 @@ def test_it_says_once_in_a_while_that_it_is_alive() -> None:
 
 def test_a_primary_that_lacks_what_has_passed_is_told_that_it_will_not_be_followed() -> None:
     """``older_record_restored``: it is not to wait for a backup that waits for an operator."""
-    side = Side().following()
-    for frame in FRAMES:
-        side.take(Entries(1, 7, 0, frame.data))
-    side.backup.written(3)
-    side.take(Commit(1, 7, 3))
+    side = Side().holding_all()
     assert side.replica.applied == Position(1, 3)
     side.backup.detach(retry_at_once=True)
     assert isinstance(side.tick(session=8)[0].message, Join)
@@ -155,11 +160,7 @@ def test_a_primary_that_lacks_what_has_passed_is_told_that_it_will_not_be_follow
 
 def test_one_that_is_being_overwritten_lets_any_primary_go_on_with_that() -> None:
     """What it had applied is gone already, and was in the log of the primary that began."""
-    side = Side().following()
-    for frame in FRAMES:
-        side.take(Entries(1, 7, 0, frame.data))
-    side.backup.written(3)
-    side.take(Commit(1, 7, 3))
+    side = Side().holding_all()
     side.backup.detach(retry_at_once=True)
     side.replica.begin_resync()
     side.tick(session=8)
