@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from broker_plugin.guard import Guard
 from ha.coordination import CasConflict, Coordination, CoordinationError, Record
@@ -43,8 +43,19 @@ class OneThread(ThreadPoolExecutor):
         wait(futures, seconds)
 
 
+class Change(NamedTuple):
+    """A change of the record that is on its way: which of all calls it is, and whom to tell."""
+
+    number: int
+    done: Callable[[Any], None]
+
+
 class RecordThread:
     """Calls in order; answers come back in the event loop.
+
+    Who waits for the answer to a change is told of it before the loop comes to what was answered earlier. A record that
+    was read before that change is told no more: it would look as if the record had gone back
+    (``read_before_a_change_and_told_behind_it``).
 
     ``give_up`` lets the call that is on its way end, should the node's end have to wait for it. ``complaint`` is what
     the last answer failed with, in a sentence; empty if it did not.
@@ -63,17 +74,20 @@ class RecordThread:
         self._give_up = give_up
         self._reading = False
         self.complaint = ""
-        self._changes: dict[Future[Any], Callable[[Any], None]] = {}
+        self._calls_made = 0
+        self._last_told = 0
+        self._changes: dict[Future[Any], Change] = {}
 
     def read(self, on_record: Callable[[Record | None], None]) -> None:
         """Read the record, unless a read is on its way already. Errors are logged and the next read tries again."""
         if self._reading:
             return
         self._reading = True
+        number = self._next_call()
 
         def done(future: Any) -> None:
             self._reading = False
-            if self._fine(future):
+            if number > self._last_told and self._fine(future):
                 on_record(future.result())
 
         self._submit(self._coordination.read, done)
@@ -99,7 +113,7 @@ class RecordThread:
                 failed()
 
         change = self._calls.submit(self._coordination.compare_and_set, expected, record)
-        self._changes[change] = done
+        self._changes[change] = Change(self._next_call(), done)
 
         def answered(future: asyncio.Future[Any]) -> None:
             future.exception()  # looked at, or asyncio calls it forgotten, and the guard ends the node for it
@@ -115,9 +129,14 @@ class RecordThread:
                 self._answer(change)
 
     def _answer(self, change: Future[Any]) -> None:
-        done = self._changes.pop(change, None)
-        if done is not None:
-            done(change)
+        waiting = self._changes.pop(change, None)
+        if waiting is not None:
+            self._last_told = max(self._last_told, waiting.number)
+            waiting.done(change)
+
+    def _next_call(self) -> int:
+        self._calls_made += 1
+        return self._calls_made
 
     def stop(self) -> None:
         """Finish what is on its way, if it ends in time, and let go of the store."""

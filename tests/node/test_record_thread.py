@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from broker_plugin.guard import Guard
 from broker_plugin.node.record_thread import STOP_SECONDS, RecordThread
@@ -83,6 +84,41 @@ async def test_a_change_is_answered_once_though_it_was_waited_for() -> None:
     records.wait(1.0)
     await settled()
     assert told == [RECORD]
+
+
+@pytest.mark.parametrize("error", [None, CoordinationError("no answer in time")])
+async def test_read_before_a_change_and_told_behind_it(error: CoordinationError | None) -> None:
+    """A renewal is read, and another made, before the loop comes to either; a clock that went on asks for the second.
+
+    The node would take what was read for a record that went back, and wait for an operator (simulated seed 44619).
+    """
+    calls, told = ByHand(), list[Record | None]()
+    records = RecordThread(Unreachable(), strict_guard(), calls)
+    records.read(told.append)
+    records.compare_and_set(1, replace(RECORD, version=2), told.append, told.append, lambda: told.append(None))
+    reading, change = calls.futures
+    reading.set_result(RECORD) if error is None else reading.set_exception(error)
+    change.set_result(replace(RECORD, version=2))
+    records.wait(1.0)
+    await settled()
+    assert told == [replace(RECORD, version=2)] and not records.complaint
+    records.read(told.append)
+    calls.futures[2].set_result(replace(RECORD, version=3))
+    await settled()
+    assert [record and record.version for record in told] == [2, 3]
+
+
+async def test_read_behind_a_change_is_told_behind_it() -> None:
+    """It may know more than the change does."""
+    calls, told = ByHand(), list[Record | None]()
+    records = RecordThread(Unreachable(), strict_guard(), calls)
+    records.compare_and_set(0, RECORD, told.append, told.append, lambda: told.append(None))
+    records.read(told.append)
+    for future, version in zip(calls.futures, (1, 2), strict=True):
+        future.set_result(replace(RECORD, version=version))
+    records.wait(1.0)
+    await settled()
+    assert [record and record.version for record in told] == [1, 2]
 
 
 async def test_a_reading_that_failed_is_followed_by_another() -> None:
