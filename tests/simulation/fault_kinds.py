@@ -19,10 +19,13 @@ def some_node(cluster: Cluster, chance: random.Random) -> str:
     return chance.choice(sorted(cluster.disks))
 
 
-def may_lose_disk(cluster: Cluster, name: str) -> bool:
-    """Whether another member of the ready set keeps its disk (P2), whatever change of it is still under way."""
+def may_lose_disk(cluster: Cluster, name: str, settled: bool = True) -> bool:
+    """Whether another member of the ready set keeps its disk (P2), whatever change of it is still under way.
+
+    ``settled``: not while one is.
+    """
     record = cluster.coordination.record
-    if record is None or cluster.coordination.under_way or cluster.coordination.gone:
+    if record is None or (settled and cluster.coordination.under_way) or cluster.coordination.gone:
         return False
     disks = [cluster.disks[m.node] for m in record.ready if m.node != name and cluster.disks[m.node].member == m]
     keepers = [disk for disk in disks if not (disk.damaged or disk.fails)]

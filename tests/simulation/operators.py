@@ -3,6 +3,8 @@ product's (``recovery.planner.choice``); only the survey of a store is a model's
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ha.coordination import Record
 from recovery.durable import make_log_durable
 from recovery.log import Log
@@ -59,6 +61,34 @@ def survey(cluster: Cluster, record: Record | None) -> Site:
         nodes=frozenset(cluster.disks),
         cluster_id=CLUSTER_ID,
     )
+
+
+def discard_store(cluster: Cluster, name: str) -> None:
+    """``txha discard`` of a node that is down: its member is taken out of the ready set, and its disk is a new one.
+
+    The version of the record is another then, in any case: a change that is on its way comes to nothing, such as one
+    that adds the member (``recovery.discarding``).
+    """
+    record, member = cluster.coordination.record, cluster.disks[name].member
+    assert record is not None
+    ready = tuple(each for each in record.ready if each != member)
+    assert ready, "no operator discards the only store that counts"
+    cluster.coordination.compare_and_set(record.version, replace(record, ready=ready))
+    cluster.new_disk(name)
+
+
+def look_after(cluster: Cluster) -> None:
+    """When a cluster does not come back by itself: where all members of the ready set have lost their disks, a record
+    is written from the stores that are left. Nothing is lost by it, or the faults have taken too much."""
+    record = cluster.coordination.record
+    if record is None or cluster.coordination.gone or cluster.kept_down or not record.ready:
+        return
+    if any(cluster.disks[member.node].member == member for member in record.ready):
+        return
+    cluster.world.say("operator", "finds that no member of the ready set has its disk")
+    stop_all(cluster)
+    cluster.kept_down |= set(cluster.disks)
+    recover_accepting(cluster, lost=False)
 
 
 def stop_all(cluster: Cluster) -> None:

@@ -7,7 +7,7 @@ import random
 from recovery.planner.facts import Condition
 from tests.simulation.cluster import Cluster
 from tests.simulation.fault_kinds import Ending, may_lose_disk, restart, some_node
-from tests.simulation.operators import recover, recover_accepting, start_all, stop_all, survey
+from tests.simulation.operators import discard_store, recover, recover_accepting, start_all, stop_all, survey
 
 
 def stalled_store(cluster: Cluster, chance: random.Random) -> Ending | None:
@@ -110,7 +110,7 @@ def killed_in_checkpoint(cluster: Cluster, chance: random.Random) -> Ending | No
     name = chance.choice(names)
     cluster.world.say("operator", f"discards the store of {name}, which is killed in its first checkpoints")
     cluster.kill(name, power=False)
-    cluster.new_disk(name)
+    discard_store(cluster, name)
     cluster.start(name)
     kills, over = chance.randint(1, 3), False
 
@@ -186,10 +186,10 @@ def handover(cluster: Cluster, chance: random.Random) -> Ending | None:
 def discard(cluster: Cluster, chance: random.Random) -> Ending | None:
     """An operator stops a node, gives its store up, and starts it with an empty one."""
     name = some_node(cluster, chance)
-    if name not in cluster.processes or not may_lose_disk(cluster, name):
+    if name not in cluster.processes or not may_lose_disk(cluster, name, settled=False):
         return None
     cluster.world.say("operator", f"discards the store of {name}")
     cluster.kill(name, power=False)
-    cluster.new_disk(name)
+    discard_store(cluster, name)
     cluster.start(name)
     return lambda: None

@@ -16,6 +16,7 @@ from tests.simulation.coordinators import Coordinator, Operator
 from tests.simulation.fault_kinds import restart
 from tests.simulation.faults import COPIES, Fault, Faults, draw_schedule
 from tests.simulation.logs import logs_into
+from tests.simulation.operators import look_after
 from tests.simulation.truth import Broken
 from tests.simulation.world import Endless, World
 
@@ -153,6 +154,7 @@ class Run:
         for name in self.cluster.disks:
             if name not in self.cluster.processes:
                 restart(self.cluster, name)
+        look_after(self.cluster)
         return self.cluster.all_ready()
 
     def _drain(self) -> None:
