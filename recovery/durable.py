@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recovery.files import REAL_FILES, Files, explain, renew_directory
+from recovery.files import REAL_FILES, Files, explain, renew_directory, write_again
 from recovery.lmdb_state import LmdbState
 from recovery.segment import segment_firsts, segment_path
 
@@ -22,20 +22,17 @@ def make_durable(store: Path) -> None:
 
 
 def make_log_durable(log: Path, files: Files = REAL_FILES) -> None:
-    """Write the last segment as it is once more: a sync that failed has left it clean (``sync_failed_then_restart``).
-
-    Those before it were synced before it was begun. Raises StoreError.
-    """
+    """Write the last segment as it is once more: those before it were synced before it was begun. Raises StoreError."""
     firsts = segment_firsts(log, files)
     try:
-        if firsts:
-            path = segment_path(log, firsts[-1])
-            files.rewrite(path, 0)
-            descriptor = files.open(path)
-            try:
-                files.sync(descriptor)
-            finally:
-                files.close(descriptor)
-        renew_directory(log, files)
+        if not firsts:
+            renew_directory(log, files)
+            return
+        path = segment_path(log, firsts[-1])
+        descriptor = files.open(path)
+        try:
+            write_again(files, descriptor, path, 0)
+        finally:
+            files.close(descriptor)
     except OSError as error:
         raise explain(error, log) from error

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from recovery.crash_points import crash_point
 from txobserver.store import StoreError, StoreFull
 
 REWRITE_BYTES = 1 << 20
@@ -101,6 +102,17 @@ class Files:
 
 
 REAL_FILES = Files()
+
+
+def write_again(files: Files, descriptor: int, path: Path, since: int) -> None:
+    """Make durable what stands in an open file from ``since`` on, and the names of its directory. Raises OSError.
+
+    A sync that failed has left both clean, so another one alone would write nothing (``sync_failed_then_restart``).
+    """
+    files.rewrite(path, since)
+    crash_point("log.written-again")
+    files.sync(descriptor)
+    renew_directory(path.parent, files)
 
 
 def renew_directory(directory: Path, files: Files = REAL_FILES, name: str = SCRATCH) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Lock
 
 from recovery.crash_points import crash_point
-from recovery.files import REAL_FILES, Files, explain, renew_directory
+from recovery.files import REAL_FILES, Files, explain, write_again
 from recovery.segment import SegmentInfo, encode_header, read_header, scan, segment_firsts, segment_path
 from txobserver.frames import Frame, TornFrame
 from txobserver.ids import Position
@@ -165,9 +165,8 @@ class Log:
         """Continue the last segment behind its last whole frame. What stands from ``since`` on was not applied yet.
 
         That may have been written by a process that was killed before its sync (``found_is_not_synced``), or whose sync
-        failed: then the kernel takes it for clean, and no sync alone would write it (``sync_failed_then_restart``). It
-        is about to count as durable, so it is written again. So is the directory: a segment that was made or removed
-        just before may have neither come nor gone on the disk.
+        failed. It is about to count as durable, so it is written again. So is the directory: a segment that was made or
+        removed just before may have neither come nor gone on the disk.
         """
         path = segment_path(self._directory, first)
         self.close()
@@ -175,10 +174,7 @@ class Log:
             self._descriptor = self._files.open(path)
             if self._files.size(self._descriptor) > end:
                 self._files.truncate(self._descriptor, end)
-            self._files.rewrite(path, since)
-            crash_point("log.written-again")
-            self._files.sync(self._descriptor)
-            renew_directory(self._directory, self._files)
+            write_again(self._files, self._descriptor, path, since)
         except OSError as error:
             raise explain(error, path) from error
         self._size = end
