@@ -79,11 +79,11 @@ class Handover:
         self._room_at = min(self._room_at, now)
         if self.begun:
             return
-        holders = backups.holders(primary.commit)
         if now - self._stood_at > patience:
+            holders = backups.holders(primary.commit)
             self._leave(primary, keeper, holders, f"the disk has not written for {patience:g} s", now)
         elif now - self._room_at > CHECKPOINT_PATIENCE * patience:
-            room = [each for each in holders if not backups.sessions[each.node].full]
+            room = [each for each in backups.holders(primary.commit) if not backups.sessions[each.node].full]
             waited = f"the checkpoints have been behind for {CHECKPOINT_PATIENCE * patience:g} s"
             self._leave(primary, keeper, room, waited, now)
 
