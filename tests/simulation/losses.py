@@ -65,6 +65,11 @@ class Losses:
         lost = ["force_with_loss" if loss.by_force else "recover_with_loss" for loss in self.all if loss.events]
         return ["force"] * self.forced + lost
 
+    @property
+    def is_settling(self) -> bool:
+        """Whether events have been cut off, and the new generation has not begun: what is left is not all known."""
+        return any(loss.tail is None and loss.events for loss in self.all)
+
     def take_effect_at(self, member: Member, generation: int) -> bool:
         """Whether this node goes on from its own store now, as an operator wanted, in this generation."""
         pending = [loss for loss in self.all if loss.tail is None]

@@ -79,6 +79,17 @@ def test_the_node_that_goes_on_keeps_what_it_held() -> None:
         told_up_to(3, by_force=True)._cut(2)
 
 
+def test_what_is_left_is_not_known_between_the_cut_and_the_new_generation() -> None:
+    """A node that starts just then holds more than is known of the one stream (seed 57481)."""
+    truth = told_up_to(3, by_force=True)
+    held, lost = Position(1, 3), Position(1, 5)
+    assert not truth._may_be_lost(lost)
+    truth._cut(3)
+    assert truth._may_be_lost(lost) and truth._may_be_lost(Position(2, 2)) and not truth._may_be_lost(held)
+    truth.losses.settle(3, 4)
+    assert not truth._may_be_lost(lost) and truth.is_lost(lost)
+
+
 def test_the_store_that_counts_holds_what_any_store_does() -> None:
     few, many = (
         Store(node=node, condition=Condition.WHOLE, tail=Position(1, last), history=(Position(1, 1),))

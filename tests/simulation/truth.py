@@ -137,6 +137,12 @@ class Truth:
         """Whether this event is none of the one stream, as an operator has accepted its loss."""
         return self.losses.covers(position, self.generation_at)
 
+    def _may_be_lost(self, position: Position) -> bool:
+        """Whether this is none of the one stream as far as that is known again since a cut."""
+        at = position.sequence
+        known = at <= len(self.canonical) and self.generation_at(at) == position.generation
+        return self.losses.is_settling and not known
+
     def is_of_before(self, process: Process) -> bool:
         """Whether this node does not know yet of a loss that was accepted: what it holds may be lost.
 
@@ -151,7 +157,7 @@ class Truth:
         applied = process.core.replica.applied
         if self._seen.get(process) != applied and not process.core.failed:
             self._seen[process] = applied
-            if self.is_lost(applied):
+            if self.is_lost(applied) or self._may_be_lost(applied):
                 return
             for checker in self.checkers:
                 checker.stands_at(process, applied)
