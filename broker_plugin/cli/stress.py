@@ -18,6 +18,7 @@ Pairs = list[str] | None
 
 
 def stress(
+    context: typer.Context,
     nodes: Annotated[int, typer.Option(help="Nodes of the cluster that is started.", min=1, max=9)] = 3,
     rounds: Annotated[int, typer.Option(help="Rounds of load, each with a fault or two.", min=1)] = 5,
     seconds: Annotated[float, typer.Option(help="Length of a round; it ends later if a fault lasts.", min=1)] = 20.0,
@@ -54,6 +55,7 @@ def stress(
     _check_finite(("--seconds", seconds), ("--min-rate", min_rate), ("--patience", patience))
     try:
         if judge is not None:
+            _check_alone(context)
             raise SystemExit(run_judge(judge))
         options = Options(
             directory=(dir or Path(tempfile.mkdtemp(prefix="txha-stress-"))).absolute(),
@@ -82,6 +84,22 @@ def _check_finite(*given: tuple[str, float]) -> None:
     for name, value in given:
         if not 0 <= value < math.inf:
             raise ConfigError(f"{name} must be a finite number, and not negative")
+
+
+def _check_alone(context: typer.Context) -> None:
+    """Raises ConfigError if options of a run stand beside ``--judge``, which runs nothing."""
+    beside = [
+        f"--{name.rstrip('_').removeprefix('as_').replace('_', '-')}"
+        for name in context.params
+        if name != "judge" and _was_given(context, name)
+    ]
+    if beside:
+        raise ConfigError(f"{', '.join(beside)}: --judge only judges an earlier run again, so leave the rest out")
+
+
+def _was_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _check_installed() -> None:

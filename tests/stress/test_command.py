@@ -134,6 +134,7 @@ def test_a_history_of_a_broker_with_a_flaw_is_judged_broken(tmp_path: Path, flaw
         (("--faults", "cut", "--network", "none"), "cut is not possible here: --network none"),
         (("--faults", "isolate", "--network", "proxies"), "in network namespaces only"),
         (("--faults", "partial", "--nodes", "1"), "partial is not possible here: a single node has no other"),
+        (("--judge", "history.parquet", "--rounds", "3", "--set", "a=b"), "--rounds, --set: --judge only judges"),
         (("--min-rate", "nan"), "--min-rate must be a finite number"),
         (("--min-rate", "-5"), "--min-rate must be a finite number, and not negative"),
         (("--patience", "inf"), "--patience must be a finite number"),
@@ -148,7 +149,8 @@ def test_a_history_of_a_broker_with_a_flaw_is_judged_broken(tmp_path: Path, flaw
 def test_what_can_be_mended_is_one_sentence(
     tmp_path: Path, options: tuple[str, ...], sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["txha", "stress", "--dir", str(tmp_path / "run"), *options])
+    directory = () if "--judge" in options else ("--dir", str(tmp_path / "run"))
+    monkeypatch.setattr(sys, "argv", ["txha", "stress", *directory, *options])
     with pytest.raises(SystemExit) as ended:
         command_line()
     assert ended.value.code == BAD_INPUT
