@@ -72,6 +72,8 @@ WEIGHTS: dict[Kind, int] = {
     at_disk.a_vote_fails_at_the_end: 3,
 }
 """How often each combination is drawn: the more often, the less often its moment comes"""
+COMBINED_FROM = 1_000_000_000
+"""Seeds from this one on have a combination each, so that the rarest moments come more often"""
 COMBINATIONS: dict[str, Kind] = {kind.__name__: kind for kind in WEIGHTS}
 
 
@@ -93,11 +95,12 @@ def draw_schedule(world: World, seconds: float) -> list[Fault]:
 
     Some combinations strike alone.
     """
+    combined = world.seed >= COMBINED_FROM
     faults, losses, chance = _independent(world, seconds), world.chance("losses"), world.chance("combinations")
     rare = losses.choices(list(SHARES), list(SHARES.values()))[0]
-    if rare:
+    if rare and not combined:
         return [*faults, Fault(losses.uniform(0.05, seconds / 2), rare, seconds, len(faults))]
-    if chance.random() < 0.1:
+    if chance.random() < 0.1 and not combined:
         return faults
     (kind,), at = chance.choices(list(COMBINATIONS), list(WEIGHTS.values())), chance.uniform(0.05, 0.3)
     combination = Fault(at, kind, seconds - at, len(faults))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.faults import COMBINATIONS, Fault
+from tests.simulation.faults import COMBINATIONS, COMBINED_FROM, LOSSES, Fault, draw_schedule
 from tests.simulation.run import Run
+from tests.simulation.world import World
 
 MOMENTS = {
     "snapshot_not_durable": ("loses the disk", "resynchronising", "fault "),
@@ -42,3 +43,9 @@ def _comes(transcript: list[str], moments: tuple[str, ...]) -> bool:
 
 def _began(transcript: list[str]) -> int:
     return next((at for at, line in enumerate(transcript) if " fault " in line), len(transcript))
+
+
+def test_seeds_from_a_billion_on_have_one_each() -> None:
+    for seed in range(COMBINED_FROM, COMBINED_FROM + 100):
+        kinds = [fault.kind for fault in draw_schedule(World(seed), 1.2)]
+        assert sum(kind in COMBINATIONS for kind in kinds) == 1 and not LOSSES.keys() & kinds
