@@ -112,6 +112,13 @@ def test_it_asks_until_an_answer_comes_and_then_no_more() -> None:
     assert side.take(Follow(1, 8, 0, 0)) == [], "it is attached already"
 
 
+def test_who_has_no_connection_asks_nothing_and_asks_at_once_when_it_has_one() -> None:
+    side = Side()
+    side.backup.tick(False, 6, side.now)
+    assert side.said() == []
+    side.asked()
+
+
 def test_what_belongs_to_no_attachment_of_its_own_is_not_taken() -> None:
     for side, session in ((Side().asked(), 7), (Side().following(), 6)):
         assert side.take(Entries(1, session, 0, FRAMES[0].data)) == []

@@ -11,7 +11,7 @@ from ha.queue_guard import QueueGuard
 from ha.replicating_subscription import ReplicatingSubscription
 from ha.session import Session
 from ha.sizes import ENTRY, message_bytes
-from ha.wire import Ack, Granted, Handover, Probe, Refused
+from ha.wire import Ack, Granted, Handover, Join, Probe, Refused
 from tests.ha.branch_steps import decide_globally, work_on
 from tests.ha.memory_cluster import CLUSTER_ID, MemoryCluster, MemoryNode
 from tests.ha.memory_host import text
@@ -241,6 +241,20 @@ def test_only_a_refusal_of_what_was_asked_last_ends_it() -> None:
     assert not core.backup.attached and core.state == "joining"
     core.on_message("a", Refused(core.generation, 0, "nothing has been asked"))
     assert sum("refused:" in str(effect) for effect in core.take_effects()) == 1
+
+
+def test_who_takes_its_primary_for_silent_asks_to_be_attached_at_once() -> None:
+    """Not only when it would ask again: commits may be waiting for it."""
+    cluster = declared("q", size=2, silence=3.0, rejoin_every=60.0)
+    (node,) = backups_of(cluster)
+    core, primary = node.core, cluster.primary.name
+    core.tick()
+    assert core.backup is not None and core.backup.attached
+    core.take_effects()
+    core.set_clock(cluster.now + 3.1, 0)
+    core.tick()
+    asked = [each.message for each in core.take_effects() if isinstance(each, Send) and each.peer == primary]
+    assert any(isinstance(message, Join) for message in asked)
 
 
 def test_attachments_are_numbered_upwards_from_where_the_process_begins() -> None:

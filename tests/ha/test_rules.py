@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ha.history import common_sequence
+from ha.node_state import ACTIVE, RECOVERING
+from ha.primary import Primary
 from ha.recent_frames import RecentFrames
 from ha.replicating_subscription import PAGE, ReplicatingSubscription
 from ha.wire import Ack, Commit, Refused, decode, encode
@@ -212,6 +214,26 @@ def test_clients_are_not_read_while_too_much_waits_for_a_backup() -> None:
         slow.disk_held = False
         cluster.run(lambda: not core.congested)
     assert primary.core.primary is core
+
+
+def test_clients_of_a_new_primary_are_read_at_once() -> None:
+    """Also before it has looked at its backups for the first time."""
+    cluster = declared("q")
+    at = cluster.primary.core
+    fresh = Primary("a", 1, at.replica, at._host, cluster.settings, lambda effect: None)
+    assert not fresh.congested
+
+
+def test_a_handover_is_not_begun_before_the_primary_serves() -> None:
+    """A backup asks for one while its primary is still recovering: it would close clients that nobody let in."""
+    cluster = declared("q")
+    core, heir = cluster.primary.core, backups_of(cluster)[0]
+    core.state = RECOVERING
+    core._begin_handover(heir.name)
+    assert not core._handover.begun
+    core.state = ACTIVE
+    core._begin_handover(heir.name)
+    assert core._handover.begun
 
 
 def test_clients_are_not_read_while_checkpoints_are_behind() -> None:

@@ -158,10 +158,12 @@ def test_which_records_a_node_goes_by(change: dict[str, Any], why: str | None, k
 
 def test_a_record_that_was_another_cluster_s_for_a_while_has_not_gone_back() -> None:
     """Whatever its version was: the node's own record is there again, and has not grown from a copy."""
-    gate = RecordGate("mine", Replica(MemoryBase(), Meta(Position(3, 9), [Position(3, 1)]), {}), lambda effect: None)
+    said: list[Effect] = []
+    gate = RecordGate("mine", Replica(MemoryBase(), Meta(Position(3, 9), [Position(3, 1)]), {}), said.append)
     assert gate.admits(MINE, None)
     assert not gate.admits(replace(MINE, cluster_id="another", version=1), MINE)
     assert gate.admits(MINE, MINE) and gate.refused is None
+    assert len(said) == 1, "that it is right again is no complaint"
     assert not gate.admits(replace(MINE, version=MINE.version - 1), MINE)
     assert not gate.admits(replace(MINE, version=MINE.version + 1), MINE) and "went back" in str(gate.refused)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker_plugin.node.config import SHORTEST, ConfigError, Timing, load_config
+from broker_plugin.node.main import Node
 from broker_plugin.node.shell import TICK
 from ha.candidate import Candidate
 from ha.coordination import Record
@@ -25,6 +26,17 @@ port = 7001
 name = "node-2"
 port = 7002
 """
+
+
+AMQP = {"heartbeat": 7, "frame_max": 8192, "channel_max": 9, "max_connections": 11}
+
+
+def test_what_is_said_of_amqp_reaches_the_listener(tmp_path: Path) -> None:
+    lines = "\n".join(f"{key} = {value}" for key, value in AMQP.items())
+    config = load_config(write(tmp_path, f"[amqp]\n{lines}\n[amqp.users]\nalice = \"secret\"\n"))
+    settings = Node(config)._amqp_settings()
+    assert {key: getattr(settings, key) for key in AMQP} == AMQP
+    assert settings.cluster == "c" and settings.users == config.amqp.users
 
 
 def write(tmp_path: Path, extra: str = "", text: str = GOOD) -> Path:

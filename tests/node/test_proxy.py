@@ -298,6 +298,13 @@ def test_who_reads_slowly_slows_the_other_side() -> None:
     assert client.reads
 
 
+def test_a_primary_that_ends_behind_its_client_has_nobody_to_tell() -> None:
+    door, client, _ = passing()
+    door._transport = None
+    door.primary_lost()
+    assert door._other is None and not client.closed
+
+
 def test_what_is_held_for_a_primary_that_is_silent_is_bounded() -> None:
     door, client, _ = passing()
     door.data_received(bytes(1 << 20))

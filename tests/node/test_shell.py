@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from broker_plugin.guard import Guard
 from broker_plugin.node.record_thread import RecordThread
-from broker_plugin.node.shell import PATIENCE, Shell
+from broker_plugin.node.shell import PATIENCE, Clocks, Shell
 from ha.wire import Probe
 from tests.guards import strict_guard
 from txobserver.effects import CompareAndSet, LogLine
@@ -125,6 +126,19 @@ async def test_who_has_overslept_settles_that_before_it_takes_anything() -> None
     assert not core.asleep
     await asyncio.sleep(0.01)
     assert turns == [1]
+
+
+async def test_a_node_reads_the_record_with_its_first_tick() -> None:
+    """Also on a machine that has just been started, whose clock is near its beginning."""
+    core: Any = BrokenCore()
+    core.keeper, core.tick, core.settle = None, lambda: None, lambda: None
+    read: list[object] = []
+    nothing: Any = None
+    records: Any = SimpleNamespace(read=read.append)
+    shell = Shell(core, nothing, records, 0.2, lambda reason: None, strict_guard(), Clocks(lambda: 0.5, lambda: 0))
+    shell.start()
+    shell.stop()
+    assert len(read) == 1
 
 
 class LeasedCore(BrokenCore):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from recovery.log import Log
+from recovery.segment import segment_path
 from tests.recovery.helpers import frame, open_log
+from txobserver.frames import Frame
 
 
 class Replaced(list[int]):
@@ -37,3 +40,28 @@ def test_a_portion_is_full_with_the_frame_that_fills_it(tmp_path: Path) -> None:
     assert len(frames[1].data) == size
     for room, count in ((1, 1), (size, 1), (size + 1, 2), (2 * size, 2), (3 * size, 3), (9 * size, 3)):
         assert [each.first for each in log.read(1, room)] == [1, 4, 7][:count]
+
+
+def test_what_was_read_before_its_segments_were_removed_is_given(tmp_path: Path) -> None:
+    """Another thread removes them in the middle of a reading."""
+    log, _ = open_log(tmp_path / "log", 1)
+    for first in (1, 4):
+        log.append([frame(first)])
+    found, scan = log._scan, log._firsts
+
+    def removing(segment: int, *args: int, **options: bool) -> Iterator[tuple[int, Frame]]:
+        yield from found(segment, *args, **options)
+        log._firsts = scan[-1:]
+
+    log._scan = removing  # type: ignore[method-assign]
+    assert [each.first for each in log.read(1, 1 << 20)] == [1, 4]
+
+
+def test_a_segment_that_has_just_been_made_ends_a_reading(tmp_path: Path) -> None:
+    """Its header is being written by the thread of the log, and nothing stands behind it."""
+    log, _ = open_log(tmp_path / "log")
+    for first in (1, 4):
+        log.append([frame(first)])
+    log._firsts = [*log._firsts, 7]
+    segment_path(tmp_path / "log", 7).write_bytes(b"TX")
+    assert [each.first for each in log.read(1, 1 << 20)] == [1, 4]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from txobserver.contents import Contents
 from txobserver.events import Message
+from txobserver.places import Places
 from txobserver.store import MemoryBase, Meta
 
 
@@ -19,6 +20,27 @@ def test_a_purge_while_a_checkpoint_is_written_shows_nothing_of_before() -> None
     assert contents.ids(1) == contents.ids_page(1, -1, 10) == [(2, 2)]
     contents.thaw()
     assert contents.ids(1) == contents.ids_page(1, -1, 10) == [(2, 2)]
+
+
+def test_what_is_put_over_a_removed_message_and_removed_shows_nothing_of_before() -> None:
+    """A copy of the queues does that, while a checkpoint of what was there before is being written."""
+    contents = Contents(MemoryBase(), Meta())
+    contents.add_queue(1)
+    contents.insert(1, 5, 5, Message("", "q", b"", b"before"))
+    contents.freeze()
+    for body in (b"", b"again"):
+        if body:
+            contents.insert(1, 5, 6, Message("", "q", b"", body))
+        assert contents.remove(1, 5) is not None
+        assert contents.get(1, 5) is None and contents.ids(1) == []
+
+
+def test_places_that_come_out_of_order_are_found_in_order() -> None:
+    places = Places()
+    for place, found in ((5, [5]), (3, [3, 5]), (4, [3, 4, 5]), (9, [3, 4, 5, 9])):
+        places.add(place)
+        assert list(places.above(0)) == found
+    assert list(places.above(4)) == [5, 9]
 
 
 def test_a_queue_that_is_dropped_is_not_known_and_begins_anew() -> None:

@@ -88,6 +88,8 @@ def test_truncate(last: int, state: str, events: int) -> None:
     built.add(6, TxDecision(7, True))
     assert built.truncate(last)
     assert built.state == state and len(built.events) == events
+    decided, count = (6 if last >= 6 else None), (2 if last >= 5 else 0)
+    assert (built.decided, built.count) == (decided, count), "what is read of it afterwards is as if it had not come"
 
 
 @pytest.mark.parametrize(("last", "stays", "state"), [(7, True, COMMITTED), (6, True, PREPARED), (5, False, OPEN)])
@@ -184,6 +186,15 @@ def test_the_observer_opens_its_tx_queue_with_the_first_event() -> None:
         observer.enqueue([1], MESSAGE)
     with pytest.raises(ValueError, match="has ended"):
         observer.name(b"token")
+
+
+def test_a_token_is_open_until_its_transaction_ends() -> None:
+    factory = TransactionObserverFactory(3, Sink(), lambda: 1)
+    observer = factory.begin(b"token")
+    observer.enqueue([1], MESSAGE)
+    assert factory.is_open(b"token") and not factory.is_open(b"another")
+    factory.ended(b"token")
+    assert not factory.is_open(b"token")
 
 
 def test_what_is_acknowledged_counts_no_bytes() -> None:

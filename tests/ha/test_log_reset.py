@@ -1,0 +1,50 @@
+"""A joiner's log is begun anew for the end of its snapshot: once, and for the attachment that asked (``ha.backup``)."""
+
+from __future__ import annotations
+
+from tests.ha.memory_cluster import MemoryCluster, MemoryNode
+from tests.ha.steps import backups_of, declared, publish
+from txobserver.effects import ResetLog
+
+
+def asked_for_a_reset() -> tuple[MemoryCluster, MemoryNode]:
+    """A joiner has its snapshot whole in memory; its disk, which is held, has not begun the log anew yet."""
+    cluster = declared("q", prepare_timeout=60.0, silence=60.0)
+    name = backups_of(cluster)[0].name
+    cluster.kill(name)
+    cluster.run(lambda: len(cluster.coordination.record.ready) == 2)
+    publish(cluster.primary, "q", "m")
+    cluster.primary.core.log_first = cluster.primary.disk.frames[-1].last + 1
+    joiner = cluster.start(name, wipe=True)
+    cluster.run(lambda: any(isinstance(write, ResetLog) for write in joiner.writes))
+    joiner.disk_held = True
+    return cluster, joiner
+
+
+def test_it_is_asked_for_once() -> None:
+    """However long the disk takes."""
+    cluster, joiner = asked_for_a_reset()
+    cluster.pause(1.0)
+    assert sum(isinstance(write, ResetLog) for write in joiner.writes) == 1
+
+
+def test_what_it_holds_then_begins_behind_the_snapshot() -> None:
+    """A primary that counted on an event before that could not bring another node in step."""
+    cluster, joiner = asked_for_a_reset()
+    before = joiner.core.log_first
+    joiner.disk_held = False
+    cluster.run(lambda: joiner.core.log_first != before)
+    (asked,) = {cluster.primary.core.replica.tail.sequence + 1}
+    assert joiner.core.log_first == joiner.core.replica.applied.sequence + 1 == asked
+
+
+def test_an_attachment_that_has_ended_takes_no_answer() -> None:
+    """And none has begun instead."""
+    cluster, joiner = asked_for_a_reset()
+    joiner.report(lambda: joiner.core._detached(retry_at_once=False))
+    (asked,) = [write for write in joiner.writes if isinstance(write, ResetLog)]
+    joiner.report(lambda: joiner.core.on_reset(asked))
+    assert joiner.core.replica.resyncing
+    joiner.writes.remove(asked)
+    joiner.disk_held = False
+    cluster.run(cluster.all_ready)
