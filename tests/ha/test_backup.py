@@ -11,7 +11,7 @@ from ha import queue_replicator
 from ha.backup import Backup
 from ha.replica import Replica
 from ha.settings import Settings
-from ha.wire import Commit, Entries, Follow, Join, Leave, Missing, Progress, QueueSnapshot, ResyncBegin
+from ha.wire import Commit, Entries, Follow, ForwardTx, Join, Leave, Missing, Progress, QueueSnapshot, ResyncBegin
 from tests.ha.memory_host import text
 from txobserver.effects import Acknowledge, LogLine, Persist, Send, Truncate
 from txobserver.events import TxOpen
@@ -191,6 +191,15 @@ def test_a_part_of_a_copy_that_takes_many_turns_is_finished_by_ticks(monkeypatch
         said += side.tick()
     assert [each.message for each in said if isinstance(each.message, Missing)] == [Missing(1, 7, 1, [len(surplus)])]
     assert side.replica.contents.summary(1).count == 0
+
+
+def test_a_snapshot_that_cannot_be_is_left_with_one_word() -> None:
+    """What it has got of it is of no account any more: a report of that would be for no attachment at all."""
+    side = Side().asked()
+    side.take(ResyncBegin(1, 7, [], Position(1, 9)))
+    assert side.take(ForwardTx(1, 7, 4, [(9, TxOpen(4))])) == [Send("a", Progress(1, 7, 1, False))]
+    (left,) = side.take(ForwardTx(1, 7, 5, [(10, TxOpen(6))]))
+    assert isinstance(left.message, Leave) and left.message.session == 7 and not side.backup.attached
 
 
 def test_one_that_is_being_copied_to_follows_nobody_from_its_log() -> None:
