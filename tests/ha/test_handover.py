@@ -44,6 +44,14 @@ def test_it_leaves_once_however_long_the_record_takes() -> None:
     assert ours.tick(104.0) == ours.tick(120.0) == [HUNG] and len(ours.released) == 1
 
 
+@pytest.mark.parametrize("durable", [0, 1, 2])
+def test_a_new_primary_has_waited_for_nothing_yet(durable: int) -> None:
+    """Wherever its log ends."""
+    ours = Hanging()
+    ours.replica.durable = durable
+    assert ours.tick(100.0) == ours.tick(103.0) == [] and ours.tick(103.1) == [HUNG]
+
+
 def test_a_disk_that_gets_on_does_not_hang() -> None:
     ours = Hanging()
     for second in range(100, 120, 2):
