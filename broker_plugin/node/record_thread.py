@@ -6,12 +6,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from broker_plugin.guard import Guard
 from ha.coordination import CasConflict, Coordination, CoordinationError, Record
 
 log = logging.getLogger("txha.coordination")
+Told = Callable[[Future[Any]], None]
 STOP_SECONDS = 1.0
 """How long the end of a node waits for a call that is on its way."""
 
@@ -43,22 +44,13 @@ class OneThread(ThreadPoolExecutor):
         wait(futures, seconds)
 
 
-class Change(NamedTuple):
-    """A change of the record that is on its way: which of all calls it is, and whom to tell."""
-
-    number: int
-    done: Callable[[Any], None]
-
-
 class RecordThread:
-    """Calls in order; answers come back in the event loop.
+    """Calls in order; their answers are told in the event loop, in the same order.
 
-    Who waits for the answer to a change is told of it before the loop comes to what was answered earlier. A record that
-    was read before that change is told no more: it would look as if the record had gone back
-    (``read_before_a_change_and_told_behind_it``).
-
-    ``give_up`` lets the call that is on its way end, should the node's end have to wait for it. ``complaint`` is what
-    the last answer failed with, in a sentence; empty if it did not.
+    Who waits for a change is told of it before the loop comes to it, and of all that was answered before: a record that
+    was read before the change, and told behind it, would look as if it had gone back
+    (``read_before_a_change_and_told_behind_it``). ``give_up`` lets the call that is on its way end, should the node's
+    end have to wait for it. ``complaint`` is what the last answer failed with, in a sentence; empty if it did not.
     """
 
     def __init__(
@@ -74,23 +66,22 @@ class RecordThread:
         self._give_up = give_up
         self._reading = False
         self.complaint = ""
-        self._calls_made = 0
-        self._last_told = 0
-        self._changes: dict[Future[Any], Change] = {}
+        self._waiting: dict[Future[Any], Told] = {}
+        self._changes: set[Future[Any]] = set()
+        self._telling = False
 
     def read(self, on_record: Callable[[Record | None], None]) -> None:
         """Read the record, unless a read is on its way already. Errors are logged and the next read tries again."""
         if self._reading:
             return
         self._reading = True
-        number = self._next_call()
 
-        def done(future: Any) -> None:
+        def told(future: Future[Any]) -> None:
             self._reading = False
-            if number > self._last_told and self._fine(future):
+            if self._fine(future):
                 on_record(future.result())
 
-        self._submit(self._coordination.read, done)
+        self._submit(told, self._coordination.read)
 
     def compare_and_set(
         self,
@@ -102,7 +93,8 @@ class RecordThread:
     ) -> None:
         """Change the record; exactly one of the callbacks is called."""
 
-        def done(future: Any) -> None:
+        def told(future: Future[Any]) -> None:
+            self._changes.discard(future)
             error = future.exception()
             if isinstance(error, CasConflict):
                 self.complaint = ""
@@ -112,31 +104,35 @@ class RecordThread:
             else:
                 failed()
 
-        change = self._calls.submit(self._coordination.compare_and_set, expected, record)
-        self._changes[change] = Change(self._next_call(), done)
-
-        def answered(future: asyncio.Future[Any]) -> None:
-            future.exception()  # looked at, or asyncio calls it forgotten, and the guard ends the node for it
-            self._answer(change)
-
-        self._guard.when_done(asyncio.wrap_future(change, loop=self._guard.loop), answered)
+        self._changes.add(self._submit(told, self._coordination.compare_and_set, expected, record))
 
     def wait(self, seconds: float) -> None:
-        """Deliver the answers to changes that are on their way at once, if they come within so many seconds."""
+        """Tell the answers to changes that are on their way at once, if they come within so many seconds."""
         if self._changes:
             self._calls.wait(list(self._changes), seconds)
-            for change in [each for each in self._changes if each.done()]:
-                self._answer(change)
+            self._tell()
 
-    def _answer(self, change: Future[Any]) -> None:
-        waiting = self._changes.pop(change, None)
-        if waiting is not None:
-            self._last_told = max(self._last_told, waiting.number)
-            waiting.done(change)
+    def _submit(self, told: Told, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        future = self._calls.submit(call, *arguments)
+        self._waiting[future] = told
 
-    def _next_call(self) -> int:
-        self._calls_made += 1
-        return self._calls_made
+        def answered(of: asyncio.Future[Any]) -> None:
+            of.exception()  # looked at, or asyncio calls it forgotten, and the guard ends the node for it
+            self._tell()
+
+        self._guard.when_done(asyncio.wrap_future(future, loop=self._guard.loop), answered)
+        return future
+
+    def _tell(self) -> None:
+        """Tell what has been answered; not to who waits while he is told something: that comes afterwards."""
+        if self._telling:
+            return
+        self._telling = True
+        try:
+            while (first := next(iter(self._waiting), None)) is not None and first.done():
+                self._waiting.pop(first)(first)
+        finally:
+            self._telling = False
 
     def stop(self) -> None:
         """Finish what is on its way, if it ends in time, and let go of the store."""
@@ -145,9 +141,6 @@ class RecordThread:
         if not closed.done():
             self._give_up()
         self._calls.shutdown(wait=True)
-
-    def _submit(self, call: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        self._guard.when_done(asyncio.wrap_future(self._calls.submit(call), loop=self._guard.loop), done)
 
     def _fine(self, future: Any) -> bool:
         error = future.exception()

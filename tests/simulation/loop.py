@@ -71,6 +71,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._waits = False
         self._left = 0
         self._held: list[Call] = []
+        self._futures: list[asyncio.Future[Any]] = []
         self._late: tuple[list[Handle], list[Handle]] = [], []
 
     # -- the process
@@ -229,7 +230,15 @@ class SimLoop(asyncio.AbstractEventLoop):
         """A timer that was cancelled stays where it is, and does nothing."""
 
     def create_future(self) -> asyncio.Future[Any]:
-        return asyncio.Future(loop=self)
+        future: asyncio.Future[Any] = asyncio.Future(loop=self)
+        self._futures.append(future)
+        return future
+
+    def forgotten(self) -> list[BaseException]:
+        """Errors that nobody has looked at: asyncio complains of each when it collects garbage, and the node ends."""
+        done = [each for each in self._futures if each.done() and not each.cancelled()]
+        forgotten = [each for each in done if each._log_traceback]  # type: ignore[attr-defined]
+        return [error for each in forgotten if (error := each.exception()) is not None]
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> Any:
         task = asyncio.Task(coro, loop=self, name=name, context=context)
