@@ -83,6 +83,7 @@ class Connection:
         self._channel_max = settings.channel_max
         self._output: list[bytes] = []
         self._output_bytes = 0
+        self._forced = False
         self.writable = True
         self._blocked: str | None = None
         self._origins: dict[tuple[str, str], bytes] = {}
@@ -264,9 +265,9 @@ class Connection:
         return data
 
     def forget_output(self) -> None:
-        """What waits to be sent is sent no more. Only before the end: a client misses answers then."""
-        self._output = []
-        self._output_bytes = 0
+        """What waits to be sent is sent no more, but for the last word. Only at the end: a client misses answers."""
+        self._output = self._output[-1:] if self._forced else []
+        self._output_bytes = sum(map(len, self._output))
 
     def set_writable(self, writable: bool) -> None:
         """Whether the client takes what is sent to it; if not, it gets no deliveries, and is not read either."""
@@ -355,6 +356,7 @@ class Connection:
         """This node does not serve clients any more: say so, and drop the connection."""
         if self.state == OPEN:
             self.send(self.close_frame(commands.Connection.Close, error, 0))
+            self._forced = True
         self._session = None
         self._channels.clear()
         self.end()

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from broker_plugin.guard import Guard
 from broker_plugin.node.links import Links
 from broker_plugin.node.record_thread import RecordThread
+from ha.coordination import Record
 from ha.node_core import NodeCore
 from ha.wire import Ack, Peer
 from recovery.store import Store
@@ -116,26 +117,45 @@ class Shell:
         if self._stopped:
             log.error("%s", reason)
             return
-        self.core.set_clock(self._now(), self._wall_ms())
+        now = self._now()
+        self._forget_if_over(now)
+        self.core.set_clock(now, self._wall_ms())
         self.core.on_store_error(reason)
         self.due()
 
-    def _stored(self, call: Callable[[], None]) -> None:
-        """A change of the record has been made: told before the clock is looked at, since it may be a renewal."""
+    def _answered(self, call: Callable[[], None]) -> None:
+        """The coordination store's answer: told before the clock is looked at, since a renewal may be behind it."""
         if not self._stopped:
-            self._tell(self.core.set_clock, call)
+            self._tell(self.core.set_clock, call, self._now())
             self.due()
 
-    def _look_and_tell(self, call: Callable[[], None]) -> None:
-        if self.core.overslept(self._now()):
-            self._records.wait(PATIENCE)
-            if self.core.overslept(self._now()):
-                self.on_overslept()
-        self._tell(self.core.look_at_clock, call)
+    def _stored(self, effect: CompareAndSet, record: Record) -> None:
+        """A change of the record has been made. The one that gives the lease up renews nothing."""
+        if not self._stopped and record.released:
+            self._forget_if_over(self._now())
+        self._answered(lambda: self.core.on_stored(effect, record))
 
-    def _tell(self, clock: Callable[[float, int], None], call: Callable[[], None]) -> None:
+    def _look_and_tell(self, call: Callable[[], None]) -> None:
+        """Both go by one reading of the clock: the process may be stopped between two."""
+        now = self._now()
+        if self.core.overslept(now):
+            self._records.wait(PATIENCE)
+            now = self._now()
+        self._forget_if_over(now)
+        self._tell(self.core.look_at_clock, call, now)
+
+    def _forget_if_over(self, now: float) -> None:
+        """Where the lease may be another's, what has not left is told to nobody; also where the store has failed."""
+        if self._lease_over(now):
+            self.on_overslept()
+
+    def _lease_over(self, now: float) -> bool:
+        keeper = self.core.keeper
+        return keeper is not None and keeper.expired(now)
+
+    def _tell(self, clock: Callable[[float, int], None], call: Callable[[], None], now: float) -> None:
         def tell() -> None:
-            clock(self._now(), self._wall_ms())
+            clock(now, self._wall_ms())
             call()
 
         # Whoever reports may be in the middle of something else, which goes on if what it reports was the store's end.
@@ -167,7 +187,7 @@ class Shell:
     def look_at_clock(self) -> None:
         """Before anything of a client is taken, and before anything is sent to it: a process that has been stopped may
         have lost its lease meanwhile, and another primary has gone on."""
-        if self.core.overslept(self._now()):
+        if self._lease_over(self._now()):
             self.report(lambda: None)
 
     def _turn(self) -> None:
@@ -247,14 +267,14 @@ class Shell:
 
     def _read_record(self, effect: ReadRecord) -> None:
         self._polled_at = self._now()
-        self._records.read(lambda record: self.report(lambda: self.core.on_record(record)))
+        self._records.read(lambda record: self._answered(lambda: self.core.on_record(record)))
 
     def _compare_and_set(self, effect: CompareAndSet) -> None:
         record: Any = effect.record
         self._records.compare_and_set(
             effect.expected,
             record,
-            lambda stored: self._stored(lambda: self.core.on_stored(effect, stored)),
+            lambda stored: self._stored(effect, stored),
             lambda current: self.report(lambda: self.core.on_conflict(effect, current)),
             lambda: self.report(lambda: self.core.on_cas_failed(effect)),
         )

@@ -21,9 +21,11 @@ from txobserver.effects import CompareAndSet, LogLine
 class BrokenCore:
     """Fails when it settles."""
 
-    keeper = object()
     settled = 0
     asleep = False
+
+    def __init__(self) -> None:
+        self.keeper: Any = SimpleNamespace(expired=self.overslept)
 
     def overslept(self, now: float) -> bool:
         return self.asleep
@@ -102,7 +104,7 @@ async def test_a_shell_that_was_stopped_tells_the_core_nothing_and_settles_no_mo
     shell.start()
     shell.report(lambda: told.append("before"))
     shell.stop()
-    shell._stored(lambda: told.append("stored"))
+    shell._answered(lambda: told.append("stored"))
     shell.report(lambda: told.append("after"))
     shell.on_message("b", Probe(1, 1))
     shell.store_failed("the disk is gone")
@@ -182,7 +184,7 @@ async def test_a_renewal_whose_answer_was_not_read_yet_counts(seconds: float, st
     records = RecordThread(store, strict_guard())
     nothing: Any = None
     shell = Shell(core, nothing, records, 0.2, lambda reason: None, strict_guard())
-    effect: Any = CompareAndSet(1, nothing)
+    effect: Any = CompareAndSet(1, SimpleNamespace(released=False))  # type: ignore[arg-type]
     shell._compare_and_set(effect)
     shell.look_at_clock()
     assert core.stepped_down == (not stays)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ Done = Callable[[StoreError | None], None]
 class Core:
     """Asks for what the test says, and writes down what it is told."""
 
-    keeper = object()
+    keeper = SimpleNamespace(expired=lambda now: False)
     log_first = 1
     log_first_then = 0
 

@@ -166,6 +166,71 @@ def test_stopped_before_the_answer_has_left(node: ServedByShell, client: DtxChan
     only_closed(received(client))
 
 
+def taken(node: ServedByShell, channel: DtxChannel) -> None:
+    """A request is taken; its answer waits to be sent when the turn ends."""
+    (protocol,) = node.server._protocols
+    protocol.data_received(frame.marshal(Queue.Declare(queue="q", passive=True), channel.number))
+    assert protocol.connection is not None and protocol.connection._output
+
+
+def given_up(node: ServedByShell) -> None:
+    """The lease is given up, which is stored, and the loop has not come to the answer; then the process is stopped."""
+    shell = node.parts.shell
+    shell.report(lambda: node.parts.core.resign("the node is stopping"))
+    shell._turn()
+    shell._records._calls.wait(list(shell._records._changes), 5.0)
+    node.sleep()
+
+
+@pytest.mark.parametrize("first", ["whoever looks at the clock", "the loop"])
+def test_given_up_and_stopped_before_the_answer_has_left(node: ServedByShell, client: DtxChannel, first: str) -> None:
+    """Whoever is told first that the lease has been given up: it is over by then."""
+
+    def taken_and_stopped() -> None:
+        taken(node, client)
+        given_up(node)
+        if first == "the loop":
+            node.parts.records._tell()
+            assert node.parts.core.keeper is None
+
+    node.call(taken_and_stopped)
+    only_closed(received(client))
+
+
+def test_failed_and_stopped_before_the_answer_has_left(node: ServedByShell, client: DtxChannel) -> None:
+    def taken_and_stopped() -> None:
+        taken(node, client)
+        node.parts.shell.store_failed("the disk is full")
+        node.sleep()
+
+    node.call(taken_and_stopped)
+    only_closed(received(client))
+
+
+def test_stopped_for_long_before_its_store_failed(node: ServedByShell, client: DtxChannel) -> None:
+    def taken_and_stopped() -> None:
+        taken(node, client)
+        node.sleep()
+        node.parts.shell.store_failed("the disk is full")
+
+    node.call(taken_and_stopped)
+    only_closed(received(client))
+
+
+def test_one_report_goes_by_one_reading_of_the_clock(node: ServedByShell, client: DtxChannel) -> None:
+    """The process may be stopped between two, of which the second says that it has overslept."""
+    shell, readings = node.parts.shell, list[float]()
+
+    def reported() -> None:
+        now = shell._now
+        shell._now = lambda: readings.append(now()) or readings[-1]  # type: ignore[func-returns-value]
+        shell.report(lambda: None)
+        shell._now = now
+
+    node.call(reported)
+    assert len(readings) == 1
+
+
 def test_a_delivery_that_has_not_left(node: ServedByShell, client: DtxChannel) -> None:
     """A consumer that waits: a message passes the commit point, and the process is stopped before the turn ends."""
     client.ask(Queue.Declare(queue="other", durable=True))
