@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
 from broker_plugin.node import shell as shell_module
+from broker_plugin.node.record_thread import RecordThread
 from broker_plugin.node.shell import Shell
 from ha.node_core import NodeCore
 from ha.replica import Replica
@@ -77,3 +79,20 @@ def sessions_begin_at_0_with_each_process(stack: ExitStack) -> None:
         return init
 
     replace(stack, NodeCore, "__init__", make)
+
+
+@seeded("error")
+def an_error_that_nobody_looks_at(stack: ExitStack) -> None:
+    """An answer of the coordination store is told from the thread's future; the loop's own is left alone."""
+
+    def make(original: Any) -> Any:
+        def submit(self: RecordThread, told: Any, call: Any, *arguments: Any) -> Any:
+            future = self._calls.submit(call, *arguments)
+            self._waiting[future] = told
+            wrapped = asyncio.wrap_future(future, loop=self._guard.loop)
+            self._guard.when_done(wrapped, lambda of: self._tell())
+            return future
+
+        return submit
+
+    replace(stack, RecordThread, "_submit", make)
