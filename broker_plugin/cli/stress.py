@@ -55,8 +55,7 @@ def stress(
     _check_finite(("--seconds", seconds), ("--min-rate", min_rate), ("--patience", patience))
     try:
         if judge is not None:
-            _check_alone(context)
-            raise SystemExit(run_judge(judge))
+            raise SystemExit(run_judge(_alone(context, judge)))
         options = Options(
             directory=(dir or Path(tempfile.mkdtemp(prefix="txha-stress-"))).absolute(),
             nodes=nodes,
@@ -86,8 +85,8 @@ def _check_finite(*given: tuple[str, float]) -> None:
             raise ConfigError(f"{name} must be a finite number, and not negative")
 
 
-def _check_alone(context: typer.Context) -> None:
-    """Raises ConfigError if options of a run stand beside ``--judge``, which runs nothing."""
+def _alone(context: typer.Context, judge: Path) -> Path:
+    """The history to be judged. Raises ConfigError if options of a run stand beside ``--judge``, which runs nothing."""
     beside = [
         f"--{name.rstrip('_').removeprefix('as_').replace('_', '-')}"
         for name in context.params
@@ -95,6 +94,7 @@ def _check_alone(context: typer.Context) -> None:
     ]
     if beside:
         raise ConfigError(f"{', '.join(beside)}: --judge only judges an earlier run again, so leave the rest out")
+    return judge
 
 
 def _was_given(context: typer.Context, name: str) -> bool:
