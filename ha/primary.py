@@ -94,7 +94,8 @@ class Primary(Applied):
         self._emit = emit
         self._group: list[Event] = []
         self._group_first = replica.tail.sequence + 1
-        self.writing = self.abandoned = False
+        self.abandoned = False
+        self._framed = 0
         self._waiting: deque[tuple[int, Done]] = deque()
         self._additions = Additions()
         self._ids = ReplicationIds(generation)
@@ -132,6 +133,11 @@ class Primary(Applied):
         ``backup_full``: those of a backup that counts are.
         """
         return self.backlog.full or self.backup_full or behind(self._replica, self._settings)
+
+    @property
+    def writing(self) -> bool:
+        """Whether a frame of this primary's is on its way to the disk (``former_role_s_write_ends_late``)."""
+        return self._replica.durable < self._framed
 
     def serve(self, content: Content) -> None:
         """The primary is active: clients may be served."""
@@ -182,14 +188,13 @@ class Primary(Applied):
             self._group = whole[len(events) :]
         frame = encode_frame(self.generation, self._group_first, events, self.wall_ms)
         self._group_first = frame.last + 1
-        self.writing = True
+        self._framed = frame.last
         self.recent.add(frame)
         self.backlog.framed(frame.last, len(frame.data), sum(event_bytes(each) for each in self._group))
         self._emit(Persist(frame))
 
     def written(self, sequence: int) -> None:
-        """The disk has everything up to ``sequence``."""
-        self.writing = False
+        """The disk has everything up to ``sequence``: a frame of ours, or one of a former role of this node's."""
         self._replica.durable = sequence
 
     def advance(self, everywhere: int) -> None:
