@@ -193,11 +193,10 @@ class NodeCore:
 
     def on_stored(self, asked: CompareAndSet, record: Record) -> None:
         """Our compare-and-set has been made, and synced. One that was sent in a role given up since is only read."""
-        if self.keeper and self.keeper.in_flight is asked:
+        if self.keeper and self.backups and self.keeper.in_flight is asked:
             before = self.keeper.record.ready
             self.keeper.stored(record)
-            if self.backups:
-                self.backups.record_stored(before, self.log_first, self.now)
+            self.backups.record_stored(before, self.log_first, self.now)
             if self.keeper.released:
                 self._step_down("the lease was handed over")
         elif self._candidate.in_flight is asked and not self.failed:
@@ -210,10 +209,13 @@ class NodeCore:
 
     def on_conflict(self, asked: CompareAndSet, current: Record | None) -> None:
         """Our compare-and-set found another version."""
-        if self.keeper and self.keeper.in_flight is asked:
+        if self.keeper and self.backups and self.keeper.in_flight is asked:
+            before = self.keeper.record.ready
             self.keeper.conflict(current)
             if self.keeper.lost or self.keeper.released:  # by a change of ours that was thought lost
                 self._step_down(self.keeper.farewell(current))
+            else:
+                self.backups.record_stored(before, self.log_first, self.now)
         elif self._candidate.in_flight is asked:
             self._candidate.settled()
         if current:
@@ -349,14 +351,11 @@ class NodeCore:
         assert self.replica.whole, "who is being overwritten neither proposes itself nor is overwritten meanwhile"
         self.backup, self.generation = None, record.generation
         self._move("promoted")
-        self.keeper = RecordKeeper(record, sent_at, self._member, self._settings, self._emit)
-        self.primary = Primary(
-            self._member.node, record.generation, self.replica, self._host, self._settings, self._emit
-        )
+        me, settings, emit = self._member, self._settings, self._emit
+        self.keeper = RecordKeeper(record, sent_at, me, settings, emit)
+        self.primary = Primary(me.node, record.generation, self.replica, self._host, settings, emit)
         self.primary.wake, self.primary.wall_ms = self.wake, self.wall_ms
-        self.backups = Backups(
-            self.primary, self.replica, self.keeper, self._settings, self.linked, self._emit, self.now
-        )
+        self.backups = Backups(self.primary, self.replica, self.keeper, settings, self.linked, emit, self.now)
         self.primary.start([m.node for m in record.ready])
         for node in sorted(self.linked):
             self._emit(Send(node, wire.Promoted(self.generation)))

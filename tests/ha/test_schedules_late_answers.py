@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from ha.node_state import RECOVERING
-from tests.ha.memory_cluster import MemoryCluster, MemoryNode
-from tests.ha.steps import all_agree, backups_of, declared, publish
-from txobserver.effects import Persist
+from ha.wire import Granted, Progress, Refused
+from tests.ha.memory_cluster import MemoryCluster, MemoryDisk, MemoryNode
+from tests.ha.steps import all_agree, answered, backups_of, declared, publish
+from tests.ha.test_schedules_joiner import force_resync
+from txobserver.effects import CompareAndSet, Persist
 from txobserver.events import Delivered
 
 
@@ -61,3 +67,96 @@ def test_a_new_primary_writes_one_group_at_a_time() -> None:
     heir.disk_held = False
     cluster.start(former)
     all_agree(cluster)
+
+
+def answer_lost(cluster: MemoryCluster, wanted: Callable[[CompareAndSet], bool]) -> None:
+    """The primary's next change of this kind lands, and its answer is an error. All changes before it are answered."""
+    primary = next(node for node in cluster.nodes.values() if node.core.keeper is not None)
+    cluster.cas_held.add(primary.name)
+
+    def next_one() -> CompareAndSet | None:
+        found = [effect for node, effect in cluster.cas if node is primary]
+        for effect in found:
+            if wanted(effect):
+                return effect
+            cluster.cas.remove((primary, effect))
+            cluster.land(primary, effect)
+        return None
+
+    cluster.run(lambda: next_one() is not None)
+    effect = next_one()
+    assert effect is not None
+    cluster.cas.remove((primary, effect))
+    cluster.land(primary, effect, report=False)
+    primary.report(lambda: primary.core.on_cas_failed(effect))
+    cluster.cas_held.clear()
+
+
+def test_addition_met_by_a_conflict() -> None:
+    """The joiner that the lost answer was about is told that it is ready, and so are people."""
+    told: list[str] = []
+
+    def look(source: str, target: str, message: object) -> bool:
+        if isinstance(message, Granted):
+            told.append(target)
+        return False
+
+    cluster = MemoryCluster(2)
+    cluster.lose = look
+    cluster.run(lambda: any(node.core.keeper is not None for node in cluster.nodes.values()))
+    answer_lost(cluster, lambda effect: len(effect.record.ready) == 2)
+    cluster.pause(1.0)
+    assert told == ["b"] and cluster.primary.lines.count("backup b is ready") == 1
+    cluster.settled()
+
+
+@pytest.mark.parametrize("attached", [True, False])
+def test_removal_met_by_a_conflict(attached: bool) -> None:
+    """Who was removed is told so, or finds its request to join taken up, at once and not with the next renewal."""
+    told: list[tuple[str, str]] = []
+
+    def look(source: str, target: str, message: object) -> bool:
+        if isinstance(message, Refused):
+            told.append((target, message.reason))
+        return isinstance(message, Progress)
+
+    cluster = declared("q", prepare_timeout=0.5, silence=60.0)
+    cluster.lose = look
+    primary, (removed, _) = cluster.primary, backups_of(cluster)
+    if attached:
+        removed.disk_held = True
+        publish(primary, "q", "m")
+    else:
+        cluster.kill(removed.name)
+    answer_lost(cluster, lambda effect: len(effect.record.ready) == 2)
+    left = f"{removed.name} is out of the ready set"
+    assert left not in primary.lines and told == []
+    cluster.run(lambda: left in primary.lines)
+    cluster.pause(0.05)
+    assert primary.lines.count(left) == 1
+    assert told == ([(removed.name, "taken out of the ready set")] if attached else [])
+    removed.disk_held = False
+    if not attached:
+        publish(primary, "q", "m")
+        cluster.start(removed.name)
+    answered(cluster, primary, "publish m")
+    all_agree(cluster)
+
+
+def test_a_joiner_that_waits_for_its_removal_is_attached_when_a_conflict_tells_of_it() -> None:
+    """Its disk was set back, so it must leave the ready set before it is attached; no renewal has to come first."""
+    cluster = declared("q")
+    primary, (removed, _) = cluster.primary, backups_of(cluster)
+    publish(primary, "q", "m")
+    answered(cluster, primary, "publish m")
+    cluster.kill(removed.name)
+    cluster.disks[removed.name] = MemoryDisk(removed.member.incarnation)
+    force_resync(primary)
+    cluster.start(removed.name)
+    answer_lost(cluster, lambda effect: len(effect.record.ready) == 2)
+    backups = primary.core.backups
+    assert backups is not None and backups.sessions.keys() & {removed.name} == set()
+    cluster.run(lambda: any(node is primary for node, _ in cluster.cas))
+    cluster._do_cas()
+    assert removed.name in backups.sessions, "the conflict has been told, and nothing else"
+    cluster.settled()
