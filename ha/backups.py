@@ -20,6 +20,7 @@ from ha.replica import Replica
 from ha.resync import Resync
 from ha.session import Session
 from ha.settings import Settings
+from ha.watch import Watch
 from ha.wire import Ack, Cancel, Follow, Granted, Join, Leave, Missing, Peer, Progress, Refused
 from txobserver.effects import Effect, LogLine, Send
 from txobserver.frames import Frame
@@ -31,7 +32,10 @@ LOG_TOO_SHORT = "the log no longer holds what comes next; if that happens again,
 
 
 class Backups:
-    """Sessions of one generation's backups. ``linked`` tells which peers can be reached now."""
+    """Sessions of one generation's backups. ``linked`` tells which peers can be reached now.
+
+    ``passed_over``: seconds of the step before the last tick that are held against nobody (``ha.watch``).
+    """
 
     def __init__(
         self,
@@ -53,7 +57,8 @@ class Backups:
         self._parked: dict[str, Join] = {}
         self._must_resync: set[Member] = set()
         self._absent_since: dict[str, float] = {m.node: now for m in keeper.counted()}
-        self._since = now
+        self._watch = Watch(settings.longest_counted, now)
+        self.passed_over = 0.0
         primary.watcher = self
 
     # -- attaching
@@ -297,6 +302,12 @@ class Backups:
 
     def tick(self, now: float) -> None:
         """Take the silent and the gone out of the ready set, and tell the others the commit point."""
+        self.passed_over = self._watch.passed_over(now)
+        if self.passed_over:
+            for session in self.sessions.values():
+                session.pass_over(self.passed_over, now)
+            for node, since in self._absent_since.items():
+                self._absent_since[node] = min(since + self.passed_over, now)
         self._take_out_the_silent(now)
         self.tell_commit(now)
 

@@ -104,6 +104,10 @@ class Session:
         if self.resync is not None:
             self.resync.progress(taken, full, now)
 
+    def pass_over(self, seconds: float, now: float) -> None:
+        """So much of the time until now is not held against the backup (``ha.watch``)."""
+        self.progress_at = min(self.progress_at + seconds, now)
+
     def owes_since(self, tail: int, now: float, timeout: float) -> bool:
         """Whether something up to ``tail`` has been owed for longer than ``timeout`` without any progress.
 

@@ -54,3 +54,9 @@ class Settings:
         """The longest step of its clock, in seconds, in which a candidate counts as watching the record. The shell's
         ticks must be clearly shorter, or nobody ever takes over (``renew_every_below_the_tick``)."""
         return max(self.renew_every, self.lease_ttl / 4)
+
+    @property
+    def longest_counted(self) -> float:
+        """The longest step of its clock, in seconds, that a primary holds against others whole (``ha.watch``): in one
+        that is longer, everyone may have spoken and nothing has been read."""
+        return min(self.longest_step, self.speak_every)

@@ -75,7 +75,14 @@ class Side:
         self.effects: list[Any] = []
         linking: Any = set(linked)
         keeper: Any = self.keeper
-        self.ours = Backups(self.primary, self.replica, keeper, SETTINGS, linking, self.effects.append, 100.0)
+        self.now = 100.0
+        self.ours = Backups(self.primary, self.replica, keeper, SETTINGS, linking, self.effects.append, self.now)
+
+    def tick(self, until: float) -> None:
+        """Time passes in steps that count whole."""
+        while self.now < until:
+            self.now = min(self.now + SETTINGS.longest_counted / 2, until)
+            self.ours.tick(self.now)
 
     def said(self) -> list[tuple[str, Any]]:
         """To whom what was sent since the last call."""

@@ -187,6 +187,7 @@ class MemoryCluster:
         self.coordination.record = first_record("test", CLUSTER_ID, Member("a", "a1"))
         self.nodes: dict[str, MemoryNode] = {}
         self.frozen: set[str] = set()
+        self._were_frozen: set[str] = set()
         self.starts = 0
         for name in self.disks:
             self.start(name)
@@ -241,6 +242,7 @@ class MemoryCluster:
     def turn(self) -> None:
         """One turn: writes complete, messages arrive, compare-and-sets land, time passes."""
         self.now += TURN
+        self._go_on()
         for node in list(self.nodes.values()):
             if not node.disk_held and node.name not in self.frozen:
                 node.do_writes()
@@ -257,6 +259,12 @@ class MemoryCluster:
                 record = self.coordination.read()
                 node.report(lambda n=node, r=record: n.core.on_record(r))  # type: ignore[misc]
                 node.report(node.core.tick)
+
+    def _go_on(self) -> None:
+        """Who was frozen in the last turn and is so no more runs its timer before it reads anything, as uvloop does."""
+        went_on, self._were_frozen = self._were_frozen - self.frozen, set(self.frozen)
+        for name in sorted(went_on & self.nodes.keys()):
+            self.nodes[name].report(self.nodes[name].core.tick)
 
     def _do_cas(self) -> None:
         while self.late:

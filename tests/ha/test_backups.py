@@ -282,9 +282,9 @@ def test_a_silent_member_is_taken_out_and_a_silent_joiner_let_go() -> None:
     side.join(B, tail=9)
     side.join(C, tail=9)
     side.asked()
-    side.ours.tick(103.0)
-    assert side.asked() == [] and side.said() == [("b", Commit(3, 71, 10)), ("c", Commit(3, 71, 10))]
-    side.ours.tick(103.01)
+    side.tick(103.0)
+    assert side.asked() == [] and side.said() == 3 * [("b", Commit(3, 71, 10)), ("c", Commit(3, 71, 10))]
+    side.tick(103.01)
     assert side.asked() == [("remove", B, 103.01), ("forget", C)]
     assert side.said() == [("c", Refused(3, 71, "silent for too long"))] and list(side.ours.sessions) == ["b"]
 
@@ -293,26 +293,26 @@ def test_while_it_recovers_it_waits_longer() -> None:
     side = Side(B)
     side.primary.serving = False
     side.join(B, tail=9)
-    side.ours.tick(105.0)
+    side.tick(105.0)
     assert side.asked() == []
-    side.ours.tick(105.01)
+    side.tick(105.01)
     assert side.asked() == [("remove", B, 105.01)]
 
 
 @pytest.mark.parametrize(("linked", "limit"), [("bc", 3.0), ("c", 0.5)])
 def test_one_that_is_absent_is_taken_out_the_sooner_if_there_is_no_link(linked: str, limit: float) -> None:
     side = Side(B, linked=linked)
-    side.ours.tick(100.0 + limit - 0.01)
+    side.tick(100.0 + limit - 0.01)
     assert side.asked() == []
-    side.ours.tick(100.0 + limit)
+    side.tick(100.0 + limit)
     assert side.asked() == [("remove", B, 100.0 + limit)]
     side.keeper.ready = {C}
     side.join(C, now=200.0)
     side.ours.detach("c", 201.0)
     side.asked()
-    side.ours.tick(201.0 + SETTINGS.prepare_timeout - 0.01)
+    side.tick(201.0 + SETTINGS.prepare_timeout - 0.01)
     assert side.asked() == [], "its absence counts from the end of its attachment"
-    side.ours.tick(201.0 + SETTINGS.prepare_timeout)
+    side.tick(201.0 + SETTINGS.prepare_timeout)
     assert side.asked() == [("remove", C, 204.0)]
 
 

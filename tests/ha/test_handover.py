@@ -29,9 +29,11 @@ class Hanging:
         self.replica: Any = SimpleNamespace(durable=5, tail=Position(1, 6), contents=self.contents)
         self.session = SimpleNamespace(full=False, acknowledged=6)
 
-    def tick(self, now: float) -> list[str]:
+    def tick(self, now: float, passed_over: float = 0.0) -> list[str]:
         """Why its clients have been closed by then."""
-        backups: Any = SimpleNamespace(holders=lambda commit: [B], sessions={"b": self.session})
+        backups: Any = SimpleNamespace(
+            holders=lambda commit: [B], sessions={"b": self.session}, passed_over=passed_over
+        )
         keeper: Any = SimpleNamespace(release=lambda *words: self.released.append(words))
         self.handover.tick(self.primary, backups, keeper, self.replica, now)
         return self.closed
@@ -76,6 +78,13 @@ def test_the_time_of_a_former_lease_does_not_count() -> None:
     assert ours.tick(203.1) == [HUNG]
 
 
+def test_time_in_which_nothing_was_read_does_not_count() -> None:
+    """What the disk has done meanwhile is not known yet."""
+    ours = Hanging()
+    assert ours.tick(100.0) == ours.tick(101.0) == ours.tick(150.0, 49.0) == ours.tick(152.0) == []
+    assert ours.tick(152.1) == [HUNG]
+
+
 LATE = 3.0 * CHECKPOINT_PATIENCE
 
 
@@ -93,6 +102,11 @@ def test_checkpoints_that_hang_are_waited_for_longer() -> None:
     assert ours.tick(100.0 + LATE) == [] and ours.tick(100.1 + LATE) != []
     assert ours.tick(200.0 + LATE) == ours.closed and len(ours.closed) == 1
     assert ours.released == [("", 100.1 + LATE, [B])]
+
+
+def test_checkpoints_are_not_behind_in_a_time_in_which_nothing_was_read() -> None:
+    ours = behind()
+    assert ours.tick(200.0 + LATE, 100.0) == ours.tick(200.0 + LATE) == [] and ours.tick(200.1 + LATE) != []
 
 
 def test_checkpoints_that_have_caught_up_meanwhile_do_not_hang() -> None:

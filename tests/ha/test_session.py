@@ -49,6 +49,15 @@ def test_nothing_is_owed_until_the_timeout_has_passed() -> None:
     assert ours.owes_since(6, 157.001, 3.0), "the same once more is no progress"
 
 
+def test_time_that_is_passed_over_is_not_owed_and_what_was_heard_since_is_owed_from_then_on() -> None:
+    ours = session(keep=4)
+    ours.pass_over(4.0, 105.0)
+    assert not ours.owes_since(5, 107.0, 3.0) and ours.owes_since(5, 107.001, 3.0)
+    ours.acknowledge(5, 6, 108.0)
+    ours.pass_over(4.0, 108.5)
+    assert not ours.owes_since(6, 111.5, 3.0) and ours.owes_since(6, 111.501, 3.0)
+
+
 def test_one_that_copies_or_is_full_owes_nothing_unless_it_counts() -> None:
     ours = session(keep=4)
     ours.progress(0, False, False, 102.0)
