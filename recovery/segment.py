@@ -113,36 +113,48 @@ def scan(path: Path, offset: int = 0, whole: bool = True, files: Files = REAL_FI
     with files.reader(path) as file:
         if offset == 0:
             _, offset = decode_header(file.read(HEADER_ROOM), path)
-        while True:
-            file.seek(offset)
-            data = file.read(HEADER_SIZE)
-            if not data:
-                return
-            if len(data) == HEADER_SIZE and data[:4] == b"TXHA":
-                data += file.read(min(bytes_behind(data), MAX_PAYLOAD + 1))
-            try:
-                frame, length = decode_frame(data)
-            except UnknownFormat as error:
-                raise StoreError(f"{path}: {error}") from None
-            except (TornFrame, DamagedFrame) as error:
-                if not whole and _torn(file, offset, error):
-                    return
-                raise StoreDamaged(
-                    f"{path} is damaged at offset {offset}; restore the file or let the node rejoin with a new store"
-                ) from None
-            yield offset, frame
-            offset += length
+        while (found := _frame_at(file, offset, path, whole)) is not None:
+            yield offset, found[0]
+            offset += found[1]
 
 
-def _torn(file: BinaryIO, offset: int, error: Exception) -> bool:
-    """Whether what stands at ``offset`` can be a write that a crash cut short, rather than a damaged record.
+def _frame_at(file: BinaryIO, offset: int, path: Path, whole: bool) -> tuple[Frame, int] | None:
+    """The frame that begins at ``offset``, with its length; None where the file ends. Raises as ``scan`` does."""
+    file.seek(offset)
+    data = file.read(HEADER_SIZE)
+    if not data:
+        return None
+    if len(data) == HEADER_SIZE and data[:4] == b"TXHA":
+        data += file.read(min(bytes_behind(data), MAX_PAYLOAD + 1))
+    try:
+        return decode_frame(data)
+    except UnknownFormat as error:
+        raise StoreError(f"{path}: {error}") from None
+    except (TornFrame, DamagedFrame):
+        pass
+    # Somebody may be writing: since that reading, this frame may have become whole, and others stand behind it. So one
+    # reading is judged by itself, and nothing that another one shows (``a_read_meets_a_frame_mid_write``).
+    file.seek(offset)
+    rest = file.read()
+    try:
+        return decode_frame(rest)
+    except UnknownFormat as error:
+        raise StoreError(f"{path}: {error}") from None
+    except (TornFrame, DamagedFrame) as error:
+        if not whole and _torn(rest, error):
+            return None
+        raise StoreDamaged(
+            f"{path} is damaged at offset {offset}; restore the file or let the node rejoin with a new store"
+        ) from None
+
+
+def _torn(rest: bytes, error: Exception) -> bool:
+    """Whether ``rest``, all from a frame's offset on, can be a write that a crash cut short, not a damaged record.
 
     A cut write leaves a file that is too short, or one whose tail was never filled and reads as zeros. A record
     that is all there up to its own last byte, which is never zero, and fails its checksum was whole once, and may have
     been acknowledged; what a crash left behind it says nothing about it (``damaged_before_a_torn_tail``).
     """
-    file.seek(offset)
-    rest = file.read()
     if _later_frame_in(rest):
         return False
     if isinstance(error, TornFrame):
