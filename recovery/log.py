@@ -56,6 +56,7 @@ class Log:
         self._size = 0
         self._broken: StoreError | None = None
         self._names = Lock()  # held where a segment comes or goes, since two threads remove some
+        self._cuts = 0  # how often the tail was set back, or the log begun anew
         self.tail = before
 
     # -- opening
@@ -190,30 +191,46 @@ class Log:
     def read(self, first: int, max_bytes: int) -> list[Frame]:
         """Frames from the one that begins at ``first``, at least one and about ``max_bytes`` in all.
 
-        Returns nothing when ``first`` lies behind the tail. Raises LogReclaimed or StoreDamaged.
+        Nothing behind the tail is given: what is written and not synced may be gone after a power cut. Returns nothing
+        when ``first`` lies behind the tail. Raises LogReclaimed or StoreDamaged.
         """
-        firsts = list(self._firsts)
+        while True:
+            cuts = self._cuts  # before the tail, since a cut sets the tail first
+            try:
+                found = self._read(first, max_bytes, self.tail.sequence)
+            except StoreError:
+                if cuts == self._cuts:
+                    raise
+            else:
+                if cuts == self._cuts:
+                    return found
+            # A cut went on meanwhile, so what was found may be of two logs, or of none.
+
+    def _read(self, first: int, max_bytes: int, last: int) -> list[Frame]:
+        """As ``read``, up to ``last``. All of that was synced, so whatever is not whole there is damaged."""
         found: list[Frame] = []
+        if first > last:
+            return found
+        firsts = list(self._firsts)  # looked at behind the tail: the segment that this is in is among them
         size = 0
         behind = firsts[max(bisect_right(firsts, first) - 1, 0) :]
         for segment in takewhile(lambda each: found or each <= first, behind):
             try:
-                whole = segment != firsts[-1]
-                for _, frame in self._scan(segment, self._near(segment, first), whole=whole):
+                for _, frame in self._scan(segment, self._near(segment, first)):
                     if frame.first >= first:
                         if found and frame.first != found[-1].last + 1:
                             raise StoreDamaged(gap(self._directory, found[-1].last + 1, frame.first))
                         found.append(frame)
                         size += len(frame.data)
-                        if size >= max_bytes:
-                            return found
+                    if frame.last >= last or (found and size >= max_bytes):
+                        return found
             except FileNotFoundError:
                 raise LogReclaimed(f"the log no longer holds the events before {self.first}") from None
-            except TornFrame:
-                return found  # a segment that has just been made
+            except TornFrame as error:
+                raise StoreDamaged(f"{error}; restore it or let the node rejoin with a new store") from None
         if not found and first < self.first:
             raise LogReclaimed(f"the log no longer holds the events before {self.first}")
-        return found
+        raise StoreDamaged(gap(self._directory, found[-1].last + 1 if found else first, last + 1))
 
     def _note(self, segment: int, sequence: int, offset: int) -> None:
         index = self._index.setdefault(segment, [])
@@ -233,8 +250,7 @@ class Log:
 
     def truncate(self, last: int, tail: Position) -> None:
         """Cut everything behind sequence ``last``, durably; ``tail`` is the position of that event."""
-        self._guarded(lambda: self._truncate(last))
-        self.tail = tail
+        self._guarded(lambda: self._truncate(last, tail))
 
     def reset(self, before: Position) -> None:
         """Remove every segment, and begin one behind ``before``, durably.
@@ -242,7 +258,6 @@ class Log:
         Until that is done there may be any part of the old log, or none: only a store that is marked as resyncing may.
         """
         self._guarded(lambda: self._reset(before))
-        self.tail = before
 
     def reclaim(self, applied: int, older_than: float) -> None:
         """Remove segments of events up to ``applied``, last written before ``older_than`` (seconds since 1970)."""
@@ -316,11 +331,13 @@ class Log:
         self._size = len(header)
         self._firsts.append(first)
 
-    def _truncate(self, last: int) -> None:
+    def _truncate(self, last: int, tail: Position) -> None:
         if self.tail.sequence <= last:
+            self.tail = tail
             return
         if self._firsts[0] > last + 1:
             raise StoreError(f"{self._directory} begins at {self._firsts[0]} and cannot be cut after {last}")
+        self._cut_to(tail)
         self.close()
         with self._names:
             while len(self._firsts) > 1 and self._firsts[-1] > last:
@@ -340,13 +357,19 @@ class Log:
         self._files.sync(self._descriptor)
         self._size = end
 
+    def _cut_to(self, tail: Position) -> None:
+        """Before anything is cut: who begins to read now reads no further, and who reads already begins again."""
+        self.tail = tail
+        self._cuts += 1
+
     def _reset(self, before: Position) -> None:
         """The segment that is made changes the directory, and all that was removed before is synced with it."""
         self.close()
         with self._names:
+            self._firsts, self._index = [], {}
+            self._cut_to(before)
             for first in reversed(segment_firsts(self._directory, self._files)):
                 self._files.remove(segment_path(self._directory, first))
-            self._firsts, self._index = [], {}
         crash_point("reset.segments-removed")
         self._roll(before.sequence + 1)
 
