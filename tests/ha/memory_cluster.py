@@ -7,14 +7,19 @@ complete and compare-and-sets land at the next turn; each can be held back, let 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
+from pathlib import Path
 from typing import Any
 
 from ha.coordination import CasConflict, MemoryCoordination, first_record
 from ha.node_core import NodeCore
 from ha.replica import Replica
 from ha.settings import Settings
-from ha.wire import Ack, decode, encode
+from ha.wire import Ack, Entries, decode, encode
+from recovery.log import Log
+from recovery.segment import SegmentInfo
 from tests.ha.memory_host import MemoryHost
+from tests.simulation.fake_files import FakeFiles
 from txobserver.effects import (
     Acknowledge,
     CompareAndSet,
@@ -28,7 +33,7 @@ from txobserver.effects import (
     Truncate,
     WriteCheckpoint,
 )
-from txobserver.frames import Frame
+from txobserver.frames import Frame, decode_frame
 from txobserver.ids import Member, Position
 from txobserver.ledger import Host
 from txobserver.outcomes import Outcomes
@@ -56,6 +61,26 @@ class MemoryDisk:
         return self.frames[0].first if self.frames else self.base.meta.applied.sequence + 1
 
 
+    def read(self, asked: ReadLog, coming: list[Frame]) -> list[Frame]:
+        """What the product's log gives, on files that hold these frames, and behind them what is written, not synced.
+
+        None where the log no longer holds it, as the shell has it.
+        """
+        files = FakeFiles(lambda: 0.0)
+        log = Log(Path("log"), _describe, 1 << 40, Position(0, self.log_first - 1), files)
+        try:
+            log.begin(log.tail)
+            log.append(self.frames)
+            files.coming = lambda: b"".join(frame.data for frame in coming)
+            return log.read(asked.first, asked.max_bytes)
+        except StoreError:
+            return []
+
+
+def _describe(first: int) -> SegmentInfo:
+    return SegmentInfo("test", "node", "incarnation", first, 0)
+
+
 class MemoryNode:
     """One node: its core, its disk, and what is under way between them."""
 
@@ -66,6 +91,7 @@ class MemoryNode:
         self.host: Any = cluster.make_host(self)
         self.member = Member(name, disk.incarnation)
         self.writes: list[Any] = []
+        self.reads: list[ReadLog] = []
         self.disk_held = False
         self.checkpoints_held: Callable[[WriteCheckpoint], bool] = lambda write: False
         self.disk_error: str | None = None
@@ -120,15 +146,21 @@ class MemoryNode:
         elif isinstance(effect, CompareAndSet):
             self.cluster.cas.append((self, effect))
         elif isinstance(effect, ReadLog):
-            frames = [f for f in self.disk.frames if f.first >= effect.first]
-            whole = bool(frames) and frames[0].first == effect.first
-            self.writes.append(("read", effect, frames if whole else []))
+            self.reads.append(effect)
         elif isinstance(effect, ReadRecord):
             pass  # it is read at every turn
         elif isinstance(effect, LogLine):
             self.lines.append(effect.text)
         elif isinstance(effect, Stop):
             self.stopped = effect.reason
+
+    def do_reads(self) -> None:
+        """Another thread reads the log, also while the one that writes it waits for the disk."""
+        reads, self.reads = self.reads, []
+        coming = [write.frame for write in takewhile(lambda each: isinstance(each, Persist), self.writes)]
+        for effect in reads:
+            frames = self.disk.read(effect, coming)
+            self.report(lambda e=effect, f=frames: self.core.on_log_read(e.peer, e.session, f))  # type: ignore[misc]
 
     def do_writes(self) -> None:
         """The disk completes what it was given."""
@@ -155,13 +187,10 @@ class MemoryNode:
             disk.base.write(write.checkpoint)
             self._acknowledge(write.then)
             self.report(self.core.on_checkpoint)
-        elif isinstance(write, ResetLog):
+        else:
             self.cluster.check_not_ready(self, "throws its log away")
             disk.frames = []
             self.report(lambda: self.core.on_reset(write))
-        else:
-            _, effect, frames = write
-            self.report(lambda: self.core.on_log_read(effect.peer, effect.session, frames))
 
     def _acknowledge(self, then: Acknowledge | None) -> None:
         if then is not None:
@@ -236,6 +265,9 @@ class MemoryCluster:
                 self.nodes[one].report(lambda o=one, p=other: self.nodes[o].core.on_link(p, True))  # type: ignore[misc]
 
     def send(self, source: str, target: str, message: Any) -> None:
+        if isinstance(message, Entries):
+            last = decode_frame(message.frame)[0].last
+            assert last <= self.disks[source].durable, f"{source} sends {last}, which is not durable on itself"
         if target in self.nodes and (source, target) not in self.cut and not self.lose(source, target, message):
             self.wire.append((source, target, encode(message)))
 
@@ -244,8 +276,10 @@ class MemoryCluster:
         self.now += TURN
         self._go_on()
         for node in list(self.nodes.values()):
-            if not node.disk_held and node.name not in self.frozen:
-                node.do_writes()
+            if node.name not in self.frozen:
+                node.do_reads()
+                if not node.disk_held:
+                    node.do_writes()
         wire, self.wire = self.wire, []
         for source, target, data in wire:
             if (source, target) in self.held or target in self.frozen:

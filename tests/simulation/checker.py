@@ -78,6 +78,9 @@ class Checker:
     def acknowledging(self, process: Process, sequence: int) -> None:
         """A node sends word that its log is durable up to there; 0: that its store is marked as resyncing."""
 
+    def sending(self, process: Process, last: Position) -> None:
+        """A primary sends a backup the stream's events up to this one."""
+
     def leaves(self, process: Process, generation: int) -> None:
         """What a node held as primary of this generation is sent to a client: a message, a length, an outcome."""
 

@@ -25,7 +25,7 @@ from tests.simulation.fake_state import FakeState
 from tests.simulation.loop import MachineClock, SimLoop
 from tests.simulation.world import World
 from txobserver.ids import Member, Position
-from txobserver.store import Checkpoint
+from txobserver.store import Checkpoint, StoreError
 
 DIRECTORY = Path("log")
 SEGMENT_BYTES = 3000
@@ -178,6 +178,8 @@ class SimStore(Store):
         self, disk: Disk, loop: SimLoop, guard: Guard, retention: float, undoing: Callable[[int], None]
     ) -> None:
         self._undoing = undoing
+        self._files = disk.files
+        self._cuts = 0
         self._writers = Writer(loop, guard, disk, disk.log_latency), Writer(loop, guard, disk, disk.checkpoint_latency)
         super().__init__(
             disk.member,
@@ -191,6 +193,23 @@ class SimStore(Store):
                 max(map(disk.files.modified, map(Path, sorted(disk.files.entries)[-1:])), default=None),
             ).removable_before,
         )
+        disk.files.coming = self._under_way
+
+    def _under_way(self) -> bytes:
+        """What the log's writer appends just now. Behind a cut it comes later, and at a segment's end elsewhere."""
+        last = self._files.entries[max(self._files.entries)]
+        if self._cuts or not self._writers[0].busy or len(last.data) >= SEGMENT_BYTES:
+            return b""
+        return b"".join(frame.data for frame in self._appends)
+
+    def _cutting(self, done: Report) -> Report:
+        self._cuts += 1
+
+        def cut(error: StoreError | None) -> None:
+            self._cuts -= 1
+            done(error)
+
+        return cut
 
     @property
     def writes_checkpoint(self) -> bool:
@@ -199,11 +218,11 @@ class SimStore(Store):
 
     def truncate(self, last: int, tail: Position, done: Report) -> None:
         self._undoing(last)
-        super().truncate(last, tail, done)
+        super().truncate(last, tail, self._cutting(done))
 
     def reset(self, before: Position, done: Report) -> None:
         self._undoing(0)
-        super().reset(before, done)
+        super().reset(before, self._cutting(done))
 
     def checkpoint(self, checkpoint: Checkpoint, done: Report) -> None:
         if checkpoint.meta.resyncing:
@@ -212,6 +231,7 @@ class SimStore(Store):
 
     def crash(self) -> None:
         """The process ends."""
+        self._files.coming = None
         for writer in self._writers:
             writer.crash()
 

@@ -151,8 +151,31 @@ class FakeFile:
             self.uncut.dirty = True
 
 
+class Growing(io.BytesIO):
+    """What stands in a file, and behind it what is being written: each reading may find more of that."""
+
+    def __init__(self, data: bytes, coming: bytes, chance: random.Random) -> None:
+        super().__init__(data)
+        self._coming, self._chance = coming, chance
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """As ever."""
+        if self._coming:
+            more = self._chance.choice((0, self._chance.randint(0, len(self._coming)), len(self._coming)))
+            at = self.seek(0, io.SEEK_CUR)
+            self.seek(0, io.SEEK_END)
+            self.write(self._coming[:more])
+            self._coming = self._coming[more:]
+            self.seek(at)
+        return super().read(size)
+
+
 class FakeFiles(Files):
-    """One directory. ``now`` gives virtual seconds."""
+    """One directory. ``now`` gives virtual seconds.
+
+    ``coming`` gives what a writer has under way at the end of the last file: a reader sees any part of it, as on Linux,
+    and no sync has reached it yet. A crash before it is written keeps nothing of it.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.entries: dict[str, FakeFile] = {}
@@ -160,6 +183,8 @@ class FakeFiles(Files):
         self.sync_fails = False
         self.read_fails = False
         self.steps_to_crash: int | None = None
+        self.coming: Callable[[], bytes] | None = None
+        self._readers = random.Random(0)
         self._now = now
         self._open: dict[int, FakeFile] = {}
         self._unsynced: list[tuple[str, str, FakeFile]] = []
@@ -224,7 +249,8 @@ class FakeFiles(Files):
         file = self.entries.get(path.name)
         if file is None:
             raise FileNotFoundError(path.name)
-        return io.BytesIO(file.data)
+        coming = self.coming() if self.coming is not None and path.name == max(self.entries) else b""
+        return Growing(file.data, coming, self._readers) if coming else io.BytesIO(file.data)
 
     def modified(self, path: Path) -> float:
         return self.entries[path.name].modified

@@ -190,7 +190,10 @@ class DurableBeforeAnswer(Checker):
 
 
 class DurableBeforeAcknowledgement(Checker):
-    """What a node says of its disk to others is so: all that it names is there, and nothing behind that it has cut."""
+    """What a node says of its disk to others is so: all that it names is there, and nothing behind that it has cut.
+
+    What a primary sends is on its disk, so that no backup is ahead of it.
+    """
 
     promise = "P11"
 
@@ -205,6 +208,11 @@ class DurableBeforeAcknowledgement(Checker):
             self.fail(f"{process.name} acknowledges {sequence}, and its disk holds {generation}.{last}")
         if last > replica.tail.sequence:
             self.fail(f"{process.name} acknowledges {sequence}, and {generation}.{last}, which it has cut, is there")
+
+    def sending(self, process: Process, last: Position) -> None:
+        if not process.disk.holds(last.generation, last.sequence):
+            generation, sequence = process.disk.last_durable()
+            self.fail(f"{process.name} sends {last}, and its disk holds {generation}.{sequence}")
 
 
 class Live(Checker):

@@ -21,11 +21,12 @@ from broker_plugin.node.wiring import FAREWELL, Parts, release, restored, wire
 from ha.coordination import Coordination, Record
 from ha.node_core import NodeCore
 from ha.replica import Replica
-from ha.wire import WIRE_VERSION, Ack, Hello, Peer
+from ha.wire import WIRE_VERSION, Ack, Entries, Hello, Peer
 from tests.simulation.calls import Plan, SimCalls
 from tests.simulation.disk import Disk, SimStore
 from tests.simulation.loop import MachineClock, SimLoop
 from txobserver.events import DtxPrepare, Event, Message, TxPrepare
+from txobserver.frames import decode_frame
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
@@ -107,7 +108,7 @@ class WatchedRecords(RecordThread):
 
 
 class WatchedLinks(Links):
-    """Says what is acknowledged."""
+    """Says what is acknowledged, and what of the stream is sent."""
 
     process: Process
 
@@ -115,6 +116,8 @@ class WatchedLinks(Links):
         """As ever."""
         if isinstance(message, Ack):
             self.process.cluster.truth.acknowledging(self.process, message.sequence)
+        elif isinstance(message, Entries):
+            self.process.cluster.truth.sending(self.process, decode_frame(message.frame)[0].position)
         super().send(peer, message)
 
 

@@ -258,6 +258,11 @@ class Truth:
         for checker in self.checkers:
             checker.acknowledging(process, sequence)
 
+    def sending(self, process: Process, last: Position) -> None:
+        """A primary sends a backup the stream's events up to this one."""
+        for checker in self.checkers:
+            checker.sending(process, last)
+
     def leaves(self, process: Process, generation: int) -> None:
         """What a node held as primary of this generation is sent to a client: a message, a length, an outcome."""
         for checker in self.checkers:

@@ -134,6 +134,20 @@ def _counted_only(self: Backups) -> int:
 
 
 @seeded("P11")
+def a_primary_sends_what_is_not_synced(stack: ExitStack) -> None:
+    """It reads its log to where the file ends."""
+
+    def make(original: Any) -> Any:
+        def read(self: Log, first: int, max_bytes: int) -> Any:
+            frames = [frame for each in self._firsts for _, frame in self._scan(each, whole=each != self._firsts[-1])]
+            return [frame for frame in frames if frame.first >= first] or original(self, first, max_bytes)
+
+        return read
+
+    replace(stack, Log, "read", make)
+
+
+@seeded("P11")
 def a_removal_under_way_counts_as_made(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def counted(self: RecordKeeper) -> Any:
