@@ -38,13 +38,23 @@ class Forcing:
 
     def _again(self) -> None:
         world, record = self._cluster.world, self._cluster.coordination.valid
-        if world.now >= self._until or record is None or self._before is None or record.primary != self._before.primary:
+        if record is None or self._before is None or record.primary != self._before.primary:
             self._end()
             return
         process = self._cluster.processes.get(self._name)
-        if process is not None and world.now >= self._asked_until:
+        if world.now >= self._until:
+            if not self._may_still_land(process):
+                self._end()
+                return
+        elif process is not None and world.now >= self._asked_until:
             process.operate(lambda: self._ask(process))
         world.after(0.02, self._again)
+
+    def _may_still_land(self, process: Process | None) -> bool:
+        """Whether the node is still at what it was told, so that the others must not be started yet (seed 111176)."""
+        candidate = process.core._candidate if process is not None else None
+        asks = candidate is not None and (candidate._forcing_at is not None or candidate.in_flight is not None)
+        return asks or self._cluster.coordination.under_way
 
     def _ask(self, process: Process) -> None:
         if self._may_be(process) and process.core.promote(True) is None:
