@@ -250,7 +250,7 @@ class FakeFiles(Files):
         if file is None:
             raise FileNotFoundError(path.name)
         coming = self.coming() if self.coming is not None and path.name == max(self.entries) else b""
-        return Growing(file.data, coming, self._readers) if coming else io.BytesIO(file.data)
+        return Growing(bytes(file.data), coming, self._readers) if coming else io.BytesIO(file.data)
 
     def modified(self, path: Path) -> float:
         return self.entries[path.name].modified
