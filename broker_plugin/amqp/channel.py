@@ -152,7 +152,7 @@ class AmqpChannel:
             return 0
         at, end, number = stop + 1, len(data), self.number
         repeated = self.connection.published.get(data[start:stop])
-        if repeated is not None and repeated.size:
+        if repeated is not None and repeated.size and repeated.channel == number:
             body_start = at + len(repeated.head)
             after = body_start + repeated.size + 1
             if after <= end and data[at:body_start] == repeated.head and data[after - 1] == FRAME_END:
@@ -187,6 +187,7 @@ class AmqpChannel:
             return after
         if self._publish_whole(repeated, properties, body) and length and body_start - at <= LONGEST_HEAD:
             repeated.head, repeated.properties, repeated.size = data[at:body_start], properties, length
+            repeated.channel = number
         return after
 
     def _publish_whole(self, repeated: Repeated, properties: bytes, body: bytes) -> bool:

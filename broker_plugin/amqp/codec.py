@@ -59,14 +59,16 @@ class PublishArguments(NamedTuple):
 class Repeated:
     """A basic.publish that a client repeats: what it says, and what came behind it the last time.
 
-    ``head`` is all between the method and the body: the header's frame and the beginning of the only body frame.
+    ``head`` is all between the method and the body: the header's frame and the beginning of the only body frame. It
+    came on ``channel``, and means nothing on another one (``another_channel_s_content_behind_a_publish``).
     Empty: nothing is known of it.
     """
 
-    __slots__ = ("arguments", "head", "properties", "size")
+    __slots__ = ("arguments", "channel", "head", "properties", "size")
 
     def __init__(self, arguments: PublishArguments) -> None:
         self.arguments = arguments
+        self.channel = 0
         self.head = b""
         self.properties = b""
         self.size = 0
