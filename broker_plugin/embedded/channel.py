@@ -70,6 +70,7 @@ class Channel:
         self._publishing = 0
         self._when_quiet: Callable[[], None] | None = None
         self._getting: tuple[Queue, Getter] | None = None
+        self._gone: list[str] = []
 
     # -- publishing
 
@@ -123,6 +124,7 @@ class Channel:
 
     def consume(self, name: str, tag: str, no_ack: bool, exclusive: bool, arguments: Mapping[str, Any]) -> str:
         """basic.consume; returns the consumer tag. Deliveries begin when the turn ends, after the answer."""
+        self._tell_cancelled()
         queue = self._broker.accessible_queue(name, self.session)
         if tag in self.consumers:
             raise AmqpError(530, f"attempt to reuse consumer tag '{tag}'")
@@ -139,19 +141,23 @@ class Channel:
 
     def cancel(self, tag: str) -> None:
         """basic.cancel. What the consumer holds stays with the channel; an unknown tag is no error."""
+        self._tell_cancelled()
         consumer = self.consumers.pop(tag, None)
         if consumer is not None:
             consumer.queue.remove_consumer(consumer)
             self._broker.consumer_left(consumer.queue)
 
     def consumer_gone(self, consumer: Consumer) -> None:
-        """The queue of this consumer was deleted."""
+        """Its queue was deleted. The client is told when the turn ends, or before it uses a tag again: what is told
+        of a tag is taken for the consumer that has it (``consumer_tag_reused_behind_a_delete``).
+        """
         del self.consumers[consumer.tag]
-        self._broker.turn.later(partial(self._tell_cancelled, consumer.tag))
+        self._gone.append(consumer.tag)
+        self._broker.turn.later(self._tell_cancelled)
 
-    def _tell_cancelled(self, tag: str) -> None:
-        if not self.closed:
-            self.outlet.cancelled(tag)
+    def _tell_cancelled(self) -> None:
+        while self._gone and not self.closed:
+            self.outlet.cancelled(self._gone.pop(0))
 
     def get(self, name: str, no_ack: bool, reply: Callable[[Got | None], None]) -> None:
         """basic.get; None if the queue is empty."""
