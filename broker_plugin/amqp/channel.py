@@ -30,6 +30,7 @@ from broker_plugin.amqp.codec import (
     decode_method,
     decode_publish,
     deliver_prefix,
+    encode_close,
     encode_confirm,
     encode_content,
     encode_delivery,
@@ -293,7 +294,9 @@ class AmqpChannel:
             kind, payload = backlog.popleft()
             connection.waiting_bytes -= len(payload) + WAITING_OVERHEAD
             self._handle(kind, payload)
-        connection.read_on()
+        if not backlog and not self.busy:
+            connection.last_requests.carried_out(self)
+        connection.relieved()
 
     def send(self, frame: bytes) -> None:
         """A frame to the client."""
@@ -363,6 +366,6 @@ class AmqpChannel:
         self.busy = False
         self.inner.close()
         self._drop_content()
-        self.send(self.connection.close_frame(commands.Channel.Close, error, self._method, self.number))
+        self.send(encode_close(commands.Channel.Close, error, self._method, self.number))
         if not self._handling:
             self.go_on()

@@ -210,6 +210,17 @@ def encode_return(channel: int, code: int, text: str, origin: bytes) -> bytes:
     return _method_frame(channel, b"".join((_RETURN, code.to_bytes(2, "big"), short_string(text), origin)))
 
 
+def encode_close(
+    kind: type[commands.Channel.Close] | type[commands.Connection.Close],
+    error: AmqpError,
+    method: int,
+    channel: int = 0,
+) -> bytes:
+    """channel.close or connection.close for this error, which ``method`` (class and method id) has caused."""
+    text = short_string(error.reply_text)[1:].decode()
+    return encode_method(kind(error.code, text, method >> 16, method & 0xFFFF), channel)
+
+
 def encode_confirm(channel: int, tag: int, multiple: bool, accepted: bool) -> bytes:
     """basic.ack or basic.nack from the broker."""
     return _ANSWER.pack(METHOD, channel, 13, ACK if accepted else _NACK, tag, multiple, FRAME_END)

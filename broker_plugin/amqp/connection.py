@@ -1,8 +1,9 @@
 """One AMQP connection without io: bytes in by ``receive``, bytes out by ``take_output``, time by ``tick``.
 
 The wire is told when there is something to send and when reading may go on. A hard error sends connection.close and
-ignores all but its close-ok from then on (AMQP 0-9-1, 1.4.1.3 and 1.5.2.5). After bytes that are no frames nothing is
-read any more, since nobody can say where the next frame begins; the client's end or the time ends the connection.
+ignores all but its close-ok from then on (AMQP 0-9-1, 1.4.1.3 and 1.5.2.5). The client's own connection.close is
+answered when what came before it has been carried out. After bytes that are no frames nothing is read any more, since
+nobody can say where the next frame begins; the client's end or the time ends the connection.
 """
 
 from __future__ import annotations
@@ -27,13 +28,15 @@ from broker_plugin.amqp.codec import (
     PUBLISH,
     Repeated,
     decode_method,
+    encode_close,
     encode_method,
     encode_open_ok,
     frame_problem,
     short_string,
 )
-from broker_plugin.amqp.handshake import CLOSED, CLOSING, CONNECTION_TABLE, OPEN, LoginRefused
+from broker_plugin.amqp.handshake import CLOSED, CLOSING, CONNECTION_TABLE, LEAVING, OPEN, LoginRefused
 from broker_plugin.amqp.heartbeats import Heartbeats
+from broker_plugin.amqp.last_requests import LastRequests
 from broker_plugin.amqp.properties import PropertyCheck
 from broker_plugin.amqp.settings import FRAME_MIN_SIZE, AmqpSettings
 from broker_plugin.embedded.broker import Broker
@@ -72,6 +75,7 @@ class Connection:
         self.check_properties = PropertyCheck("")
         self.passed_properties = self.check_properties.passed
         self.heartbeats = Heartbeats(settings.handshake_timeout)
+        self.last_requests = LastRequests(self._close_ok)
         self._broker = broker
         self._wire = wire
         self._session: Session | None = None
@@ -157,6 +161,8 @@ class Connection:
 
     def _frame(self, kind: int, number: int, payload: bytes) -> None:
         """A frame of the connection itself, or of a channel that is not open."""
+        if self.state == LEAVING:
+            return
         self._current = int.from_bytes(payload[:4], "big") if kind == METHOD else 0
         if kind == HEARTBEAT:
             if number:
@@ -193,8 +199,7 @@ class Connection:
         if isinstance(method, commands.Connection.CloseOk):
             self.end()
         elif isinstance(method, commands.Connection.Close):
-            self.send(encode_method(commands.Connection.CloseOk(), 0))
-            self.end()
+            self._close()
         elif self.state == CLOSING:
             return
         elif isinstance(method, commands.Connection.StartOk) and self.state == handshake.AWAIT_START_OK:
@@ -276,7 +281,7 @@ class Connection:
             if self._session is not None:
                 self._session.set_flowing(writable)
             if writable:
-                for channel in list(self._channels.values()):
+                for channel in [*self._channels.values(), *self.last_requests.channels]:
                     channel.go_on()
                 self._wire.read_on()
 
@@ -329,16 +334,17 @@ class Connection:
         """Whether the connection is over; what is left to send is sent and the wire is closed."""
         return self.state == CLOSED
 
-    def close_frame(
-        self,
-        kind: type[commands.Channel.Close] | type[commands.Connection.Close],
-        error: AmqpError,
-        method: int,
-        channel: int = 0,
-    ) -> bytes:
-        """channel.close or connection.close for this error."""
-        text = short_string(error.reply_text)[1:].decode()
-        return encode_method(kind(error.code, text, method >> 16, method & 0xFFFF), channel)
+    def _close(self) -> None:
+        """The client closes the connection: each channel ends when it has carried out what came before that."""
+        channels = list(self._channels.values())
+        self._channels.clear()
+        if self.state == OPEN:
+            self._move("close received")
+        self.last_requests.begin(channels)
+
+    def _close_ok(self) -> None:
+        self.send(encode_method(commands.Connection.CloseOk(), 0))
+        self.end()
 
     def fail(self, error: AmqpError, method: int) -> None:
         """Close the connection with this error; from now on only its close-ok counts."""
@@ -350,23 +356,20 @@ class Connection:
         self._move("close sent")
         self._leave()
         self.heartbeats.closing = True
-        self.send(self.close_frame(commands.Connection.Close, error, method))
+        self.send(encode_close(commands.Connection.Close, error, method))
 
     def force_close(self, error: AmqpError) -> None:
         """This node does not serve clients any more: say so, and drop the connection."""
-        if self.state == OPEN:
-            self.send(self.close_frame(commands.Connection.Close, error, 0))
+        if self.state in (OPEN, LEAVING):
+            self.send(encode_close(commands.Connection.Close, error, 0))
             self._forced = True
         self._session = None
         self._channels.clear()
+        self.last_requests.channels.clear()
         self.end()
 
     def relieved(self) -> None:
-        """What was in flight has landed."""
-        self._wire.read_on()
-
-    def read_on(self) -> None:
-        """What waited behind a request has been read."""
+        """What was in flight has landed, or what waited behind a request has been carried out."""
         self._wire.read_on()
 
     def end(self) -> None:
@@ -382,8 +385,9 @@ class Connection:
 
     def _leave(self) -> None:
         session, self._session = self._session, None
-        channels = list(self._channels.values())
+        channels = [*self._channels.values(), *self.last_requests.channels]
         self._channels.clear()
+        self.last_requests.channels.clear()
         for channel in channels:
             channel.leave()
         if session is not None:

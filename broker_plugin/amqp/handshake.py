@@ -13,7 +13,7 @@ from broker_plugin.embedded.errors import AmqpError
 from txobserver.table import Table
 
 AWAIT_HEADER, AWAIT_START_OK, AWAIT_TUNE_OK = "await header", "await start-ok", "await tune-ok"
-AWAIT_OPEN, OPEN, CLOSING, CLOSED = "await open", "open", "closing", "closed"
+AWAIT_OPEN, OPEN, LEAVING, CLOSING, CLOSED = "await open", "open", "leaving", "closing", "closed"
 
 CONNECTION_TABLE: Table[str, str] = Table(
     "connection",
@@ -23,10 +23,11 @@ CONNECTION_TABLE: Table[str, str] = Table(
         (AWAIT_START_OK, "start-ok"): AWAIT_TUNE_OK,
         (AWAIT_TUNE_OK, "tune-ok"): AWAIT_OPEN,
         (AWAIT_OPEN, "open"): OPEN,
-        **{(state, "close sent"): CLOSING for state in (AWAIT_START_OK, AWAIT_TUNE_OK, AWAIT_OPEN, OPEN)},
+        (OPEN, "close received"): LEAVING,
+        **{(state, "close sent"): CLOSING for state in (AWAIT_START_OK, AWAIT_TUNE_OK, AWAIT_OPEN, OPEN, LEAVING)},
         **{
             (state, "ended"): CLOSED
-            for state in (AWAIT_HEADER, AWAIT_START_OK, AWAIT_TUNE_OK, AWAIT_OPEN, OPEN, CLOSING, CLOSED)
+            for state in (AWAIT_HEADER, AWAIT_START_OK, AWAIT_TUNE_OK, AWAIT_OPEN, OPEN, LEAVING, CLOSING, CLOSED)
         },
     },
 )
