@@ -80,7 +80,7 @@ class Node:
         self._cluster_id = ""
         self._readiness = Readiness(1 + len(config.peers), config.min_ready)
         self._coordination: CoordinationProcess
-        self._waiting: set[FrontDoor] = set()
+        self._doors: set[FrontDoor] = set()
         self._verdict_state: object = None
         self._server: asyncio.Server | None = None
         self.guard = Guard(lambda reason: self.shell.store_failed(reason), self._broken)
@@ -211,7 +211,7 @@ class Node:
         self.amqp = amqp_server(self.parts, self.guard, broker, self._amqp_settings())
         await self.links.start(config.peer.host, config.peer.port)
         self._server = await self.guard.create_server(
-            lambda: FrontDoor(self.guard, self._decide, self._waiting),
+            lambda: FrontDoor(self.guard, self._decide, self._doors),
             config.amqp.host,
             config.amqp.port,
             backlog=CLIENTS_WAITING,
@@ -256,7 +256,7 @@ class Node:
         if core.backup and core.backup.attached:
             greeting = self.links.greetings.get(core.backup.primary)
             if greeting is not None:
-                return PassOn(greeting.amqp_host, greeting.amqp_port)
+                return PassOn(greeting.amqp_host, greeting.amqp_port, core.generation)
         return None
 
     def _after_turn(self) -> None:
@@ -272,8 +272,8 @@ class Node:
         state = (core.state, core.generation, core.backup and core.backup.attached)
         if state != self._verdict_state:
             self._verdict_state = state
-            for door in list(self._waiting):
-                door.reconsider()
+            for door in list(self._doors):
+                door.look(core.generation)
 
     def _fail(self, reason: str) -> None:
         """The core cannot go on: leave time for the last messages, then end."""

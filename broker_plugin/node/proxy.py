@@ -3,6 +3,10 @@
 A client that comes while no primary is known is kept waiting, with what it has sent so far, until there is one (or
 patience ends); so a take-over looks like a slow connection, not like a refused one. That holds until the primary's
 first word: one that was killed a moment ago may still accept a connection, and never serves it.
+
+A client is passed on to the primary of one generation. When the record has another generation, no client of the former
+one is served any more, and its primary may be stopped, and never say so: its clients' connections end here
+(``passed_on_to_a_stopped_primary``).
 """
 
 from __future__ import annotations
@@ -26,10 +30,11 @@ class Serve(NamedTuple):
 
 
 class PassOn(NamedTuple):
-    """The primary listens for clients there."""
+    """The primary of this generation listens for clients there."""
 
     host: str
     port: int
+    generation: int
 
 
 class Refuse(NamedTuple):
@@ -40,23 +45,25 @@ Verdict = Serve | PassOn | Refuse | None
 
 
 class FrontDoor(GuardedProtocol):
-    """A client's connection until it is known what becomes of it, and the client's half of a passed-on one."""
+    """A client's connection until it is known what becomes of it, and the client's half of a passed-on one.
 
-    def __init__(self, guard: Guard, decide: Callable[[], Verdict], waiting: set[FrontDoor]) -> None:
+    ``doors`` are those that want to be told when something changes: all but those of clients that are served here.
+    """
+
+    def __init__(self, guard: Guard, decide: Callable[[], Verdict], doors: set[FrontDoor]) -> None:
         self.guard = guard
         self._decide = decide
-        self._waiting = waiting
+        self._doors = doors
         self._held = bytearray()
         self._transport: asyncio.Transport | None = None
-        self._other: asyncio.Transport | None = None
-        self._dialing = False
+        self._other: PrimarySide | None = None
         self._answered = False
         self._patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client connects."""
         self._transport = transport = cast(asyncio.Transport, transport)
-        self._waiting.add(self)
+        self._doors.add(self)
         self._patience = self.guard.call_later(PATIENCE, transport.abort)
         self.reconsider()
 
@@ -71,38 +78,45 @@ class FrontDoor(GuardedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """The client is gone."""
-        self._waiting.discard(self)
+        self._doors.discard(self)
         self._transport = None
-        if self._patience is not None:
-            self._patience.cancel()
+        self._be_patient_no_more()
         if self._other is not None:
             self._other.close()
 
     def pause_writing(self) -> None:
         """The client reads slowly: so do we from the primary."""
         if self._other is not None:
-            self._other.pause_reading()
+            self._other.set_reading(False)
 
     def resume_writing(self) -> None:
         """The client has caught up."""
         if self._other is not None:
-            self._other.resume_reading()
+            self._other.set_reading(True)
 
     def reconsider(self) -> None:
         """Something has changed: is it known now what becomes of this connection?"""
-        if self._transport is None or self._dialing or self._other is not None:
+        if self._transport is None or self._other is not None:
             return
         verdict = self._decide()
         if isinstance(verdict, Serve):
             self._hand_over(verdict.factory())
         elif isinstance(verdict, PassOn):
-            self._dialing = True
-            self.guard.create_task(self._dial(verdict))
+            self._other = PrimarySide(self, verdict)
         elif isinstance(verdict, Refuse):
             self._transport.abort()
 
-    def _settled(self) -> None:
-        self._waiting.discard(self)
+    def look(self, generation: int) -> None:
+        """The record has this generation now, or something else has changed."""
+        if self._other is not None and self._other.target.generation != generation:
+            other, self._other = self._other, None
+            other.abandon()
+            if self._answered and self._transport is not None:
+                self._transport.close()
+        if not self._answered:
+            self.reconsider()
+
+    def _be_patient_no_more(self) -> None:
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
@@ -110,52 +124,47 @@ class FrontDoor(GuardedProtocol):
     def _hand_over(self, protocol: GuardedProtocol) -> None:
         transport, self._transport = self._transport, None
         assert transport is not None
-        self._settled()
+        self._doors.discard(self)
+        self._be_patient_no_more()
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         if self._held:
             protocol.data_received(bytes(self._held))
         transport.resume_reading()
 
-    async def _dial(self, target: PassOn) -> None:
-        try:
-            other = await self.guard.create_connection(lambda: PrimarySide(self), target.host, target.port)
-        except OSError:
-            self._dialing = False
-            self._try_again()
-            return
-        self._dialing = False
-        if self._transport is None or other.is_closing():
-            other.close()
-            return
-        self._other = other
-        other.write(bytes(self._held))
-        self._transport.resume_reading()
+    # -- what the primary's side tells
 
-    def _try_again(self) -> None:
-        """The primary that this node knows of cannot be reached: it may be back soon, or another one known."""
-        self.guard.call_later(RETRY_SECONDS, self.reconsider)
+    def reached(self, primary: PrimarySide) -> None:
+        """It is connected with the primary: pass on what has come so far."""
+        if self._transport is None or primary is not self._other:
+            primary.close()
+            return
+        primary.write(bytes(self._held))
+        self._transport.resume_reading()
 
     def from_primary(self, data: bytes) -> None:
         """Pass on to the client."""
         if not self._answered:
             self._answered = True
             self._held.clear()
-            self._settled()
+            self._be_patient_no_more()
             if self._transport is not None:
                 self._transport.resume_reading()
         if self._transport is not None:
             self._transport.write(data)
 
     def primary_lost(self) -> None:
-        """The primary has closed the connection: so do we, unless it never said a word on it."""
+        """The primary cannot be reached, or has closed the connection: so do we, unless it never said a word on it.
+
+        Then it may be back soon, or another one known.
+        """
         self._other = None
         if self._transport is None:
             return
         if self._answered:
             self._transport.close()
         else:
-            self._try_again()
+            self.guard.call_later(RETRY_SECONDS, self.reconsider)
 
     def primary_slow(self, slow: bool) -> None:
         """The primary reads slowly, or has caught up."""
@@ -167,24 +176,76 @@ class FrontDoor(GuardedProtocol):
 
 
 class PrimarySide(GuardedProtocol):
-    """The primary's half of a passed-on connection."""
+    """The primary's half of a passed-on connection, from the first attempt to reach it on."""
 
-    def __init__(self, door: FrontDoor) -> None:
+    def __init__(self, door: FrontDoor, target: PassOn) -> None:
         self.guard = door.guard
-        self._door = door
+        self.target = target
+        self._door: FrontDoor | None = door
+        self._transport: asyncio.Transport | None = None
+        self._reached = self._closed = False
+        self._dialling = self.guard.create_task(self._dial(door))
+
+    async def _dial(self, door: FrontDoor) -> None:
+        try:
+            await self.guard.create_connection(lambda: self, self.target.host, self.target.port)
+        except OSError:
+            door.primary_lost()
+        else:
+            self._reached = True
+            door.reached(self)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The primary takes the connection."""
+        self._transport = cast(asyncio.Transport, transport)
+        if self._closed:
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Towards the client."""
-        self._door.from_primary(data)
+        if self._door is not None:
+            self._door.from_primary(data)
 
     def connection_lost(self, error: Exception | None) -> None:
         """The primary is gone."""
-        self._door.primary_lost()
+        self._transport = None
+        if self._door is not None:
+            self._door.primary_lost()
 
     def pause_writing(self) -> None:
         """The primary reads slowly."""
-        self._door.primary_slow(True)
+        if self._door is not None:
+            self._door.primary_slow(True)
 
     def resume_writing(self) -> None:
         """The primary has caught up."""
-        self._door.primary_slow(False)
+        if self._door is not None:
+            self._door.primary_slow(False)
+
+    def write(self, data: bytes) -> None:
+        """Towards the primary, once it is reached: until then the door keeps what comes."""
+        if self._reached and self._transport is not None:
+            self._transport.write(data)
+
+    def set_reading(self, reading: bool) -> None:
+        """Whether the client takes what the primary sends."""
+        if self._transport is not None:
+            if reading:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def close(self) -> None:
+        """The client is gone: what it has sent still goes to the primary, if that is reached."""
+        self._closed = True
+        self._dialling.cancel()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abandon(self) -> None:
+        """The primary is none any more: nothing goes to it, and nothing that it says is taken."""
+        self._door = None
+        self._closed = True
+        self._dialling.cancel()
+        if self._transport is not None:
+            self._transport.abort()

@@ -30,13 +30,15 @@ class Server:
 
 
 class Door:
-    """A client that nobody could be found for yet."""
+    """A client that is not served here, and the generation in which it was last looked at."""
 
     def __init__(self) -> None:
         self.looks = 0
+        self.generation = 0
 
-    def reconsider(self) -> None:
+    def look(self, generation: int) -> None:
         self.looks += 1
+        self.generation = generation
 
 
 class Running:
@@ -47,7 +49,7 @@ class Running:
         self.node._readiness = Readiness(1, 1)
         self.node._verdict_state = None
         self.door, self.server = Door(), Server()
-        self.node._waiting, self.node.amqp = {self.door}, self.server
+        self.node._doors, self.node.amqp = {self.door}, self.server
         self.turn("joining", 1)
 
     def turn(self, state: str, generation: int, primary: Any = None, backup: Any = None) -> int:
@@ -61,10 +63,10 @@ class Running:
         return self.door.looks - before
 
 
-def test_who_waits_is_looked_at_again_whenever_another_answer_is_possible() -> None:
+def test_a_client_is_looked_at_again_whenever_another_answer_is_possible() -> None:
     node = Running()
     assert node.turn("joining", 1) == 0
-    assert node.turn("joining", 2) == 1, "another generation"
+    assert node.turn("joining", 2) == 1 and node.door.generation == 2, "another generation"
     attached = SimpleNamespace(attached=False)
     node.turn("joining", 2, backup=attached)
     attached.attached = True

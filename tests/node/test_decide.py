@@ -21,7 +21,7 @@ def verdict(state: str, primary: Any, backup: Any, clients: str = "proxy") -> Ve
     node: Any = Node.__new__(Node)
     looked: list[None] = []
     node.shell = SimpleNamespace(look_at_clock=lambda: looked.append(None))
-    node.core = SimpleNamespace(state=state, primary=primary, backup=backup)
+    node.core = SimpleNamespace(state=state, primary=primary, backup=backup, generation=7)
     node._config = SimpleNamespace(backup_clients=clients)
     node.links = SimpleNamespace(greetings={"a": SimpleNamespace(amqp_host="h", amqp_port=5672)})
     node.amqp = SimpleNamespace(connection_factory=verdict)
@@ -43,7 +43,7 @@ def test_a_recovering_primary_lets_wait() -> None:
 
 @pytest.mark.parametrize("state", ["joining", "catchup", "ready"])
 def test_a_backup_passes_on_as_soon_as_it_knows_where_to(state: str) -> None:
-    assert verdict(state, None, ATTACHED) == PassOn("h", 5672)
+    assert verdict(state, None, ATTACHED) == PassOn("h", 5672, 7)
     assert verdict(state, None, DETACHED) is None
     assert verdict(state, None, UNGREETED) is None
     assert verdict(state, None, None) is None

@@ -21,17 +21,27 @@ class Doorway:
 
     def __init__(self) -> None:
         self.verdict: Verdict = None
-        self.waiting: set[FrontDoor] = set()
+        self.doors: set[FrontDoor] = set()
         self._servers: list[asyncio.Server] = []
         self._port = 0
 
     async def start(self) -> Doorway:
-        self._port = await self._listen(lambda: FrontDoor(strict_guard(), lambda: self.verdict, self.waiting))
+        self._port = await self._listen(lambda: FrontDoor(strict_guard(), lambda: self.verdict, self.doors))
         return self
 
-    async def primary(self, factory: Callable[[], asyncio.Protocol]) -> PassOn:
+    async def primary(self, factory: Callable[[], asyncio.Protocol], generation: int = 1) -> PassOn:
         """A primary that treats its clients so."""
-        return PassOn(LOOPBACK, await self._listen(factory))
+        return PassOn(LOOPBACK, await self._listen(factory), generation)
+
+    def look(self, generation: int) -> None:
+        """Something has changed; the record has this generation."""
+        for door in list(self.doors):
+            door.look(generation)
+
+    async def empty(self) -> None:
+        """Until no door is left that wants to be told of changes."""
+        while self.doors:
+            await asyncio.sleep(0.01)
 
     async def client(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(LOOPBACK, self._port)
@@ -84,22 +94,23 @@ async def test_a_primary_that_dies_before_its_first_word_looks_like_a_slow_conne
             await asyncio.sleep(0.01)
         doorway.verdict = await doorway.primary(Echo)
         assert await reader.readexactly(11) == b"heard hello"
-    assert not doorway.waiting
-    writer.close()
+        writer.close()
+        await doorway.empty()
 
 
 async def test_a_client_is_kept_waiting_until_the_primary_s_first_word(doorway: Doorway) -> None:
-    """Whoever waits is told of a new primary, and of nothing else: a primary that was dialled may be dead."""
+    """A primary that was dialled may be dead; patience ends with its first word, and not the connection."""
     desk = Desk()
     doorway.verdict = await doorway.primary(desk)
     reader, writer = await doorway.client()
     writer.write(b"hello")
     async with asyncio.timeout(10):
         primary = await desk.heard(b"hello")
-        (door,) = doorway.waiting
+        (door,) = doorway.doors
+        assert door._patience is not None
         primary.transport.write(b"word")
         assert await reader.readexactly(4) == b"word"
-    assert door not in doorway.waiting
+    assert door._patience is None
     writer.close()
 
 
@@ -191,8 +202,7 @@ async def test_a_client_that_leaves_takes_its_connection_with_the_primary_along(
         primary = await desk.heard(b"hello")
         writer.close()
         await primary.gone.wait()
-        while doorway.waiting:
-            await asyncio.sleep(0.01)
+        await doorway.empty()
 
 
 async def test_a_client_that_leaves_while_the_primary_is_dialled_leaves_nothing(
@@ -211,17 +221,16 @@ async def test_a_client_that_leaves_while_the_primary_is_dialled_leaves_nothing(
     target = await doorway.primary(desk)
     _, writer = await doorway.client()
     async with asyncio.timeout(10):
-        while not doorway.waiting:
+        while not doorway.doors:
             await asyncio.sleep(0.01)
-        (door,) = doorway.waiting
+        (door,) = doorway.doors
         monkeypatch.setattr(loop, "create_connection", slow)
         doorway.verdict = target
         door.reconsider()
         door.reconsider()
         await dialled.wait()
         writer.close()
-        while doorway.waiting:
-            await asyncio.sleep(0.01)
+        await doorway.empty()
         hold.set()
         while not desk.served:
             await asyncio.sleep(0.01)
@@ -244,7 +253,7 @@ async def test_everything_is_passed_on_both_ways_and_once(doorway: Doorway) -> N
                 await asyncio.sleep(0.01)
         primary.transport.write(b"end")
         assert await reader.readexactly(3) == b"end"
-    assert primary.heard == b"one two three " and not doorway.waiting
+    assert primary.heard == b"one two three "
     writer.close()
 
 
@@ -254,6 +263,93 @@ async def test_a_client_is_refused_at_once_where_it_is_to_be(doorway: Doorway) -
     async with asyncio.timeout(10):
         with suppress(ConnectionError):
             assert await reader.read() == b""
+    writer.close()
+
+
+async def passed_on(doorway: Doorway, desk: Desk) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Greeting]:
+    """A client that the primary of generation 1 serves, by way of this node, and that primary's end of it."""
+    doorway.verdict = await doorway.primary(desk)
+    reader, writer = await doorway.client()
+    writer.write(b"hello")
+    primary = await desk.heard(b"hello")
+    primary.transport.write(b"word")
+    assert await reader.readexactly(4) == b"word"
+    return reader, writer, primary
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["the_next_one_is_known", "the_next_one_is_not_known_yet"])
+async def test_passed_on_to_a_stopped_primary(doorway: Doorway, known: bool) -> None:
+    """``passed_on_to_a_stopped_primary``: it serves nobody any more, and never says so."""
+    desk, other = Desk(), Desk()
+    async with asyncio.timeout(10):
+        reader, writer, primary = await passed_on(doorway, desk)
+        doorway.verdict = await doorway.primary(other, 2) if known else None
+        doorway.look(2)
+        assert await reader.read() == b"", "what it had begun is gone: it must not go on with another primary"
+        await primary.gone.wait()
+        await doorway.empty()
+    assert len(desk.served) == 1 and not other.served
+    writer.close()
+
+
+async def test_a_connection_that_is_passed_on_outlasts_all_but_another_generation(doorway: Doorway) -> None:
+    """A backup that loses its own link to the primary knows nothing against it."""
+    async with asyncio.timeout(10):
+        reader, writer, primary = await passed_on(doorway, Desk())
+        for verdict in (None, doorway.verdict):
+            doorway.verdict = verdict
+            doorway.look(1)
+            primary.transport.write(b"more")
+            assert await reader.readexactly(4) == b"more"
+    writer.close()
+
+
+async def test_a_client_that_a_stopped_primary_never_answered_goes_to_the_next(doorway: Doorway) -> None:
+    """With all that it has sent; what the stopped one says when it goes on is not passed on."""
+    desk = Desk()
+    doorway.verdict = await doorway.primary(desk)
+    reader, writer = await doorway.client()
+    writer.write(b"hel")
+    async with asyncio.timeout(10):
+        stopped = await desk.heard(b"hel")
+        writer.write(b"lo")
+        await desk.heard(b"hello")
+        doorway.verdict = None
+        doorway.look(2)
+        stopped.transport.write(b"late")
+        await stopped.gone.wait()
+        doorway.verdict = await doorway.primary(Echo, 2)
+        doorway.look(2)
+        assert await reader.readexactly(11) == b"heard hello"
+    writer.close()
+
+
+async def test_a_primary_that_cannot_be_reached_is_given_up_for_the_next(
+    doorway: Doorway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its host does not even refuse the connection."""
+    loop = asyncio.get_running_loop()
+    create_connection, dialled = loop.create_connection, asyncio.Event()
+    nowhere = PassOn(LOOPBACK, 1, 1)
+
+    async def connect(factory: Callable[[], asyncio.Protocol], host: str, port: int) -> object:
+        if port == nowhere.port:
+            dialled.set()
+            await asyncio.Event().wait()
+        return await create_connection(factory, host, port)
+
+    reader, writer = await doorway.client()
+    writer.write(b"hello")
+    async with asyncio.timeout(10):
+        monkeypatch.setattr(loop, "create_connection", connect)
+        while not doorway.doors:
+            await asyncio.sleep(0.01)
+        doorway.verdict = nowhere
+        doorway.look(1)
+        await dialled.wait()
+        doorway.verdict = await doorway.primary(Echo, 2)
+        doorway.look(2)
+        assert await reader.readexactly(11) == b"heard hello"
     writer.close()
 
 
@@ -281,7 +377,9 @@ def passing() -> tuple[FrontDoor, Slow, Slow]:
     """A door between a client and a primary."""
     door: Any = FrontDoor(strict_guard(), lambda: None, set())
     client, primary = Slow(), Slow()
-    door._transport, door._other = client, primary
+    side: Any = PrimarySide.__new__(PrimarySide)
+    side.guard, side._door, side._transport, side._reached = door.guard, door, primary, True
+    door._transport, door._other = client, side
     return door, client, primary
 
 
@@ -291,10 +389,9 @@ def test_who_reads_slowly_slows_the_other_side() -> None:
     assert client.reads and not primary.reads
     door.resume_writing()
     assert primary.reads
-    side = PrimarySide(door)
-    side.pause_writing()
+    door._other.pause_writing()
     assert primary.reads and not client.reads
-    side.resume_writing()
+    door._other.resume_writing()
     assert client.reads
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pika
 import pytest
+from pamqp.commands import Channel, Queue
 
 from python_tests.failover import Clients
 from python_tests.load import Load
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
+from tests.amqp.raw_client import RawClient, show
 
 LOAD = Load(pika_workers=6, aio_connections=2, aio_channels=4, think=0.02)
 
@@ -48,6 +51,24 @@ def test_a_stopped_primary_answers_nothing_when_it_wakes(cluster: LocalCluster) 
     wait_until(cluster.all_ready, 20, "everyone ready")
     clients.wait_committed(50)
     assert not clients.drain().broken
+
+
+def test_passed_on_to_a_stopped_primary(cluster: LocalCluster) -> None:
+    """``passed_on_to_a_stopped_primary``: the backups end its clients' connections when the record names another."""
+    sleeper = cluster.primary()
+    assert sleeper is not None
+    ports = [urlsplit(cluster.url(name)).port for name in cluster.backups()]
+    clients = [RawClient(port) for port in ports if port is not None]
+    for client in clients:
+        client.send(1, Channel.Open())
+        assert show(client.next()) == "1 Channel.OpenOk channel_id=''"
+    with cluster.frozen(sleeper):
+        for client in clients:
+            client.send(1, Queue.Declare(queue="q", durable=True))
+            assert client.next(60.0) is None, "the connection ends while its primary is stopped"
+            client.close()
+        with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", ports[0])) as connection:
+            connection.channel().queue_declare("q", durable=True)
 
 
 def test_a_stopped_backup_holds_nobody_up_for_longer_than_prepare_timeout(cluster: LocalCluster) -> None:
