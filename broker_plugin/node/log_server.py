@@ -2,6 +2,10 @@
 
 One thread reads for all of them, a portion at a time, and each reader rests for twice as long as its portion took
 (``ha.pace``). A question is answered before the next one is taken, so nothing gathers for a reader that is slow.
+
+Every question is answered, also when the read fails in a way that nobody has thought of: the thread changes nothing of
+the node, so its error says nothing about the node, and is logged and told to the reader
+(``reader_whose_read_fails_stays_mute``).
 """
 
 from __future__ import annotations
@@ -163,6 +167,11 @@ class LogReaderProtocol(GuardedProtocol):
             return self._extent(commit, queues) if isinstance(question, AskExtent) else self._frames(question, commit)
         except (StoreError, OSError) as error:
             return NotThere(str(error), isinstance(error, LogReclaimed))
+        except Exception as error:
+            log.error("a reader cannot be answered: %s: %s", type(error).__name__, error, exc_info=error)
+            self._server.landmarks = Landmarks()
+            reason = f"its log cannot be read, {type(error).__name__}: {error}; the node's own log says more"
+            return NotThere(reason, False)
 
     def _extent(self, commit: int, queues: dict[int, str]) -> LogExtent:
         source = self._server.log

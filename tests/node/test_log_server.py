@@ -26,6 +26,7 @@ from recovery.log_wire import (
     AskFrames,
     LogExtent,
     LogFrames,
+    NotThere,
     ReadHello,
     decode_answer,
     framed,
@@ -37,6 +38,7 @@ from tests.examples import examples
 from tests.guards import strict_guard
 from tests.spark.events import STORY, message, write_node
 from txobserver.events import Delivered, Event, Publish
+from txobserver.frames import encode_frame
 from txobserver.store import StoreError
 
 END = sum(map(len, STORY))
@@ -149,6 +151,29 @@ async def test_what_the_log_has_lost_is_said(node: Node) -> None:
     last.write_bytes(data)
     with pytest.raises(StoreError, match="is damaged at offset"):
         await node.read(lambda log: list(log.frames(log.extent().first, END)))
+
+
+async def test_reader_whose_read_fails_stays_mute(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    """``reader_whose_read_fails_stays_mute``: its question had no answer, and the node ended for it.
+
+    The frame is whole, and an event in it of a kind that this version does not know.
+    """
+    unknown: Any = [[999, 1], [999, 2]]
+    last = sorted((node.directory / "log").iterdir())[-1]
+    last.write_bytes(last.read_bytes() + encode_frame(1, END + 1, unknown, 0).data)
+    node.commit = END + 1
+    reader, writer = await node.connect(READER)
+    for first in (END + 1, 1):
+        writer.write(framed(AskFrames(first, END + 1, MAX_PORTION)))
+        answer = decode_answer(await one_message(reader))
+        assert isinstance(answer, NotThere) and "its log cannot be read, ValidationError" in answer.reason
+        assert not answer.reclaimed
+    writer.write(framed(AskFrames(1, END, MAX_PORTION)))
+    assert isinstance(decode_answer(await one_message(reader)), LogFrames), "the connection goes on"
+    assert "a reader cannot be answered: ValidationError" in caplog.text
+    with pytest.raises(StoreError, match="its log cannot be read"):
+        await node.read(lambda log: list(log.frames(END + 1, END + 1)))
+    writer.close()
 
 
 async def test_a_log_made_anew_is_found(node: Node) -> None:
