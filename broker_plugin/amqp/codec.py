@@ -9,9 +9,11 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from pamqp import base, commands, frame
+from pamqp import base, commands, decode, frame
 
-from broker_plugin.embedded.errors import AmqpError
+from broker_plugin.embedded.errors import AmqpError, not_found
+from broker_plugin.embedded.field_table import read_table
+from txobserver.octets import octets_of, text_of
 
 METHOD: Final = 1
 HEADER: Final = 2
@@ -89,10 +91,39 @@ def decode_method(payload: bytes) -> base.Frame:
         raise AmqpError(503, f"unknown method {index >> 16}.{index & 0xFFFF}")
     method: base.Frame = kind()
     try:
-        method.unmarshal(payload[4:])
+        if index in _WITH_TABLE:
+            _unmarshal(method, payload)
+        else:
+            method.unmarshal(payload[4:])
     except Exception as error:
         raise AmqpError(501, f"cannot decode {octets(payload[4:])}: {error}") from None
     return method
+
+
+def _unmarshal(method: base.Frame, payload: bytes) -> None:
+    """As pamqp does it, but for tables: RabbitMQ takes more of them than pamqp."""
+    at, bit = 4, 0
+    value: object
+    for name in method.attributes():
+        kind = method.amqp_type(name)
+        if bit and (kind != "bit" or bit == 8):
+            at, bit = at + 1, 0
+        if kind == "bit":
+            value = bool(payload[at] >> bit & 1)
+            bit += 1
+        elif kind == "table":
+            at, value = read_table(payload, at)
+        else:
+            size, value = decode.by_type(payload[at:], kind)
+            at += size
+        setattr(method, name, value)
+
+
+def _has_table(kind: type[base.Frame]) -> bool:
+    return any(kind.amqp_type(name) == "table" for name in kind.attributes())
+
+
+_WITH_TABLE = frozenset(index for index, kind in commands.INDEX_MAPPING.items() if _has_table(kind))
 
 
 def octets(data: bytes) -> str:
@@ -107,15 +138,19 @@ def frame_problem(kind: int, payload: bytes) -> str:
 
 
 def decode_publish(payload: bytes) -> PublishArguments:
-    """The payload of a basic.publish frame. 502 if it does not decode."""
+    """The payload of a basic.publish frame; a routing key need not be text. 502 if it does not decode, and 404 if the
+    exchange's name is no text, which no exchange can have.
+    """
     try:
         at = 7 + payload[6]
-        exchange = payload[7:at].decode()
         end = at + 1 + payload[at]
-        key = payload[at + 1 : end].decode()
+        key = text_of(payload[at + 1 : end])
         bits = payload[end]
-    except (IndexError, UnicodeDecodeError) as error:
+        exchange = payload[7:at].decode()
+    except IndexError as error:
         raise SyntaxProblem(f"cannot decode Basic.Publish: {error}") from None
+    except UnicodeDecodeError:
+        raise not_found("exchange", payload[7:at].decode(errors="replace")) from None
     return PublishArguments(exchange, key, bool(bits & 1), bool(bits & 2))
 
 
@@ -139,6 +174,12 @@ def short_string(text: str) -> bytes:
     if len(data) > 255:
         data = data[:255].decode(errors="ignore").encode()
     return bytes((len(data),)) + data
+
+
+def encode_origin(exchange: str, routing_key: str) -> bytes:
+    """Exchange and routing key as they stand in deliveries."""
+    key = octets_of(routing_key)[:255]
+    return b"".join((short_string(exchange), bytes((len(key),)), key))
 
 
 def _method_frame(channel: int, payload: bytes) -> bytes:

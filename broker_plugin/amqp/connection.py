@@ -31,8 +31,8 @@ from broker_plugin.amqp.codec import (
     encode_close,
     encode_method,
     encode_open_ok,
+    encode_origin,
     frame_problem,
-    short_string,
 )
 from broker_plugin.amqp.handshake import CLOSED, CLOSING, CONNECTION_TABLE, LEAVING, OPEN, LoginRefused
 from broker_plugin.amqp.heartbeats import Heartbeats
@@ -292,7 +292,7 @@ class Connection:
         if origin is None:
             if len(origins) >= 1024:
                 origins.clear()
-            origin = origins[exchange, routing_key] = short_string(exchange) + short_string(routing_key)
+            origin = origins[exchange, routing_key] = encode_origin(exchange, routing_key)
         return origin
 
     @property

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import cast
-
-from pamqp import decode
 
 from broker_plugin.amqp.codec import SyntaxProblem
 from broker_plugin.embedded.errors import precondition
+from broker_plugin.embedded.field_table import TooDeep, read_table
 
 HEADERS = 1 << 13
 EXPIRATION = 1 << 8
 USER_ID = 1 << 4
-
-MAX_DEPTH = 100
-"""Tables within tables. Whoever reads them recurses; what has passed here can be read wherever it is needed."""
 
 _SHORT, _TABLE, _OCTET, _LONG_LONG = range(4)
 _LAYOUT = (
@@ -105,18 +99,8 @@ def _walk(properties: bytes) -> dict[int, bytes]:
 
 def _check_table(data: bytes) -> None:
     try:
-        _, table = decode.field_table(data)
-    except Exception as error:
+        read_table(data)
+    except TooDeep as error:
+        raise SyntaxProblem(f"message headers are {error}") from None
+    except (ValueError, IndexError) as error:
         raise SyntaxProblem(f"cannot decode message headers: {error}") from None
-    level: list[object] = [table]
-    for _ in range(MAX_DEPTH):
-        level = [each for value in level for each in _inside(value)]
-        if not level:
-            return
-    raise SyntaxProblem(f"message headers are more than {MAX_DEPTH} tables deep")
-
-
-def _inside(value: object) -> list[object]:
-    """The tables and arrays in a table or array."""
-    values: Iterable[object] = value.values() if isinstance(value, dict) else cast(list[object], value)
-    return [each for each in values if isinstance(each, dict | list)]

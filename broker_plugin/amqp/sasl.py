@@ -6,7 +6,7 @@ import hmac
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pamqp import decode
+from broker_plugin.embedded.field_table import read_table
 
 MECHANISMS = "AMQPLAIN PLAIN"
 
@@ -38,8 +38,8 @@ def _plain(response: bytes) -> Credentials | None:
 def _amqplain(response: bytes) -> Credentials | None:
     """A field table without the length in front of it."""
     try:
-        _, table = decode.field_table(len(response).to_bytes(4, "big") + response)
-    except Exception:  # pamqp raises whatever reading a value can raise, also for tables that are too deep
+        _, table = read_table(len(response).to_bytes(4, "big") + response)
+    except (ValueError, IndexError):
         return None
     user, password = table.get("LOGIN"), table.get("PASSWORD")
     if isinstance(user, str) and isinstance(password, str):

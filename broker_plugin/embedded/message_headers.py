@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pamqp import decode
+from broker_plugin.embedded.field_table import read_table
 
 CONTENT_TYPE, CONTENT_ENCODING, HEADERS = 0x80, 0x40, 0x20
 """Bits in the first octet of the property flags (AMQP 0-9-1, 4.2.6.1); headers come third."""
@@ -22,8 +22,7 @@ def headers_of(properties: bytes) -> Mapping[str, Any]:
     """The headers of a message, from its raw properties, which are well formed; empty if it has none."""
     if not properties[0] & HEADERS:
         return {}
-    _, table = decode.field_table(properties[_table_at(properties) :])
-    return table if isinstance(table, dict) else {}
+    return read_table(properties, _table_at(properties))[1]
 
 
 def with_place(properties: bytes, place: int) -> bytes:

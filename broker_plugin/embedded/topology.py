@@ -17,6 +17,7 @@ from broker_plugin.embedded.local_queue import LocalQueue
 from broker_plugin.embedded.message_headers import headers_of
 from broker_plugin.embedded.queue import Queue
 from broker_plugin.embedded.routers import Destination
+from txobserver.octets import as_sent
 
 ROUTES_KEPT = 10_000
 """More routes than this are not remembered: routing keys may be different for every message."""
@@ -158,15 +159,19 @@ class Topology:
     # -- route
 
     def route(self, exchange: str, key: str, properties: bytes) -> Route:
-        """Where a client's message goes. 404 for a missing exchange, 403 for an internal one."""
+        """Where a client's message goes. 404 for a missing exchange, 403 for an internal one.
+
+        ``key`` is made by ``text_of``, those of bindings are what their clients sent, which was text.
+        """
         first = self.exchange(exchange)
         if first.internal:
             raise refused(f"cannot publish to internal {located('exchange', exchange)}")
+        sent = as_sent(key)
         if not exchange:
-            queue = self.queues.get(key)
+            queue = self.queues.get(sent)
             found, fixed = (Route((), ()) if queue is None else _route([queue])), True
         else:
-            names, fixed = self._walk(first, key, properties)
+            names, fixed = self._walk(first, sent, properties)
             found = _route(self.queues[name] for name in names if name in self.queues)
         if fixed:
             if len(self.routes) >= ROUTES_KEPT:
