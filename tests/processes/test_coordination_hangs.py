@@ -51,3 +51,17 @@ def test_a_node_is_told_to_end_while_its_coordination_process_is_stopped(cluster
     os.kill(cluster.pid(node), signal.SIGTERM)
     wait_until(lambda: cluster.exit_status(node) is not None, 60, "the end of the node")
     assert cluster.exit_status(node) == 0
+
+
+def test_a_primary_is_told_to_end_while_its_coordination_process_is_stopped(tmp_path: Path) -> None:
+    """It would give its lease up, and a renewal may be on its way: neither is waited for."""
+    with LocalCluster(tmp_path / "alone", 1) as cluster:
+        node = cluster.primary()
+        assert node is not None
+        os.kill(cluster.pid(node), signal.SIGTERM)  # its lease is given up: the next one need not run out
+        cluster.start_node(node, settings=["timing.lease_ttl=100"])
+        cluster.wait_state(node, "active")
+        os.kill(coordination_process_of(cluster.pid(node)), signal.SIGSTOP)
+        os.kill(cluster.pid(node), signal.SIGTERM)
+        wait_until(lambda: cluster.exit_status(node) is not None, 60, "the end of the node")
+        assert cluster.exit_status(node) == 0
