@@ -18,6 +18,7 @@ from recovery.pipeline.queues.intake import Delivery, Intake
 from recovery.pipeline.queues.options import SourceOptions
 from recovery.pipeline.queues.places import Offset, offset_of
 from recovery.pipeline.queues.steps import reached
+from txobserver.octets import text_of
 
 SCHEMA = (
     "body binary, message_id string, headers map<string, string>, exchange string, routing_key string, "
@@ -131,10 +132,10 @@ def _packed(messages: Sequence[Delivery]) -> bytes:
 def _rows(messages: Sequence[Delivery]) -> pa.RecordBatch:
     columns = [
         [each.body for each in messages],
-        [each.properties.message_id for each in messages],
+        [_text(each.properties.message_id) for each in messages],
         [_headers(each.properties.headers) for each in messages],
         [each.exchange for each in messages],
-        [each.routing_key for each in messages],
+        [_text(each.routing_key) for each in messages],
         [b"".join(each.properties.encode()) for each in messages],
         [each.redelivered for each in messages],
         [each.place for each in messages],
@@ -149,5 +150,10 @@ def _headers(table: Mapping[str, Any] | None) -> list[tuple[str, str]] | None:
     return (
         None
         if table is None
-        else [(name, value if isinstance(value, str) else str(value)) for name, value in table.items()]
+        else [(str(_text(name)), value if isinstance(value, str) else str(value)) for name, value in table.items()]
     )
+
+
+def _text(sent: str | bytes | None) -> str | None:
+    """What pika gives as bytes is no UTF-8; a column of text takes it as the log does."""
+    return text_of(sent) if isinstance(sent, bytes) else sent
