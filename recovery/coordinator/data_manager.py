@@ -32,7 +32,7 @@ from recovery.coordinator.decisions import LONGEST_TRANSACTION, DecisionRefused,
 from recovery.coordinator.names import branch_xid, new_global_name
 from recovery.coordinator.resources import BranchRolledBack, Participant, ResourceLost, ResourceRefused
 from recovery.coordinator.steps import Reached, unwatched
-from recovery.coordinator.table import TableDecisions, insert_commit, whose
+from recovery.coordinator.table import TableDecisions, find_table, insert_commit
 
 log = logging.getLogger("txha.coordinator")
 
@@ -84,7 +84,8 @@ class BrokerDataManager:
         self._session = session
         self._connection = connection
         self._began = time.clock_gettime(time.CLOCK_BOOTTIME)
-        self._name = str(new_global_name(whose(connection)))
+        self._table = find_table(connection)
+        self._name = str(new_global_name(self._table.whose))
         self._xid = branch_xid(self._name, "broker")
         self._participant: Participant | None = None
         self._removing: list[str] = []
@@ -113,8 +114,9 @@ class BrokerDataManager:
         self._owner.reached("broker prepared")
         if participant is not None:
             self._participant = participant
-            self._removing = list(self._owner.finished)
-            insert_commit(self._connection, self._name, participant, self._removing)
+            here = f"{self._table.whose}."
+            self._removing = [name for name in self._owner.finished if name.startswith(here)]
+            insert_commit(self._connection, self._table, self._name, participant, self._removing)
             self._owner.reached("decision written")
 
     def tpc_finish(self, transaction: Any) -> None:
@@ -138,7 +140,7 @@ class BrokerDataManager:
             return
         info = self._connection.info
         try:
-            decisions = TableDecisions(info.dsn, password=info.password or None)
+            decisions = TableDecisions(info.dsn, self._table.name, password=info.password or None)
             self._settle(decisions.decide(self._name, False))
         except (DecisionRefused, DecisionUnknown) as error:
             log.warning("%s is left to a recovery run: %s", self._name, error)
@@ -150,6 +152,8 @@ class BrokerDataManager:
             log.warning("%s is left to a recovery run: the broker is lost", self._name)
         elif fate.contradicts(commit):
             log.error("%s: an operator has decided the broker's branch otherwise: %s", self._name, fate.value)
+        elif commit and not fate.confirms(commit):
+            log.error("%s: the broker does not know any more what became of its branch", self._name)
         elif commit:
             self._owner.reached("broker committed")
             self._owner.finished.append(self._name)

@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from recovery.coordinator.names import GlobalName
 from recovery.coordinator.resources import Participant
+from txobserver.xid import Xid
 
 LONGEST_TRANSACTION = 24 * 3600.0
 """Seconds, on the clock of the coordinator that also counts the time when the machine sleeps."""
@@ -47,6 +49,9 @@ class Decisions(Protocol):
     @property
     def whose(self) -> str:
         """The id."""
+
+    def owns(self, xid: Xid) -> GlobalName | None:
+        """The global transaction of a branch if it hangs on these decisions; None for everybody else's."""
 
     def decide(self, name: str, commit: bool, participants: Sequence[Participant] = ()) -> bool:
         """Record the decision durably unless there is one already; returns the one that stands.
