@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 
 from pika.adapters.blocking_connection import BlockingChannel
 
+from recovery.coordinator.names import broker_name
 from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
 from recovery.dtx import errors
 from recovery.dtx.with_pika import DtxConnection, Host, OnChannel
@@ -57,14 +58,18 @@ class Broker:
 
     @property
     def name(self) -> str:
-        """The cluster's own id. Raises ResourceRefused of a server that tells none."""
+        """The cluster's name, and its random identity, as two clusters may have one name.
+
+        A node of an earlier version tells no identity. Raises ResourceRefused of a server that tells no name.
+        """
         if self._name is None:
             with self._answered() as client:
                 client.reconnect()
-                cluster = client.connection._impl.server_properties.get("cluster_name")
+                told = client.connection._impl.server_properties
+            cluster, cluster_id = (_text(told.get(key, "")) for key in ("cluster_name", "cluster_id"))
             if not cluster:
                 raise ResourceRefused("the server does not say which cluster it belongs to (cluster_name)")
-            self._name = f"amqp:{cluster if isinstance(cluster, str) else cluster.decode()}"
+            self._name = broker_name(cluster, cluster_id)
         return self._name
 
     @property
@@ -165,3 +170,7 @@ class Broker:
         if self._client is not None:
             self._client.close()
         self._client = self._at_hand = None
+
+
+def _text(told: str | bytes) -> str:
+    return told if isinstance(told, str) else told.decode()

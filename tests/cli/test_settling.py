@@ -31,12 +31,20 @@ class Node:
 
 
 def test_only_a_node_of_the_cluster_that_the_plan_is_for_is_asked() -> None:
-    ours: Any = Node("amqp:c")
-    others: dict[str, Any] = {"a": Node(""), "b": Node("amqp:d")}
-    assert _ours({**others, "c": ours}, "c") is ours
+    ours: Any = Node("amqp:c/" + "1" * 32)
+    others: dict[str, Any] = {"a": Node(""), "b": Node("amqp:c/" + "2" * 32)}
+    assert _ours({**others, "c": ours}, "amqp:c/" + "1" * 32) is ours
     with pytest.raises(BadArgument) as found:
-        _ours(others, "c")
-    assert str(found.value) == "no node of cluster c is at hand: a does not answer: nobody listens; b is amqp:d"
+        _ours(others, "amqp:c/" + "3" * 32)
+    said = "no node of amqp:c/33333333333333333333333333333333 is at hand: a does not answer: nobody listens; "
+    assert str(found.value) == said + "b is amqp:c/22222222222222222222222222222222"
+
+
+def test_a_cluster_that_had_no_identity_or_tells_none_is_known_by_its_name() -> None:
+    ours: Any = Node("amqp:c/" + "1" * 32)
+    assert _ours({"c": ours}, "amqp:c") is ours
+    earlier: Any = Node("amqp:c")
+    assert _ours({"c": earlier}, "amqp:c/" + "1" * 32) is earlier
 
 
 def end(which: str, fate: Fate, at: str = BROKER, why: str = "") -> End:
