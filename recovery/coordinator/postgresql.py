@@ -131,10 +131,13 @@ class Postgresql:
     # -- branches that are prepared
 
     def in_doubt(self) -> list[Xid]:
-        """Of this database: those of others cannot be settled from here."""
+        """Of this database: those of others cannot be settled from here.
+
+        The server says which one it is: by way of a pooler the connection may have been given another name for it.
+        """
         with self._answered() as connection:
             connection.rollback()
-            here = connection.info.dbname
+            (here,) = _row(connection, "SELECT current_database()")
             found = [each for each in connection.tpc_recover() if each.database == here]
             return [
                 Xid(each.format_id, each.gtrid.encode(), each.bqual.encode())
