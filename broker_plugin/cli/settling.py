@@ -147,7 +147,8 @@ def _ours(brokers: dict[str, Broker], name: str) -> Broker:
 
 def _as_dict(path: Path, ends: Sequence[End], report: Report) -> dict[str, Any]:
     planned = {str(end.verdict.xid) for end in ends}
-    done = all(end.settled for end in ends) and not (report.unreachable or report.waiting or report.contradicted)
+    missing = report.unreachable or report.waiting or report.contradicted or report.not_known
+    done = all(end.settled for end in ends) and not missing
     return {
         "plan": str(path),
         "settled": done,

@@ -18,12 +18,14 @@ from transaction.interfaces import TransientError
 from python_tests.coordinator import orm
 from python_tests.coordinator.orm import STEPS_OF_ORM, Order
 from python_tests.coordinator.resources import Queue
+from python_tests.pika_clients import parameters
 from python_tests.postgresql import PostgreSQL
 from recovery.coordinator import table
 from recovery.coordinator.branches import TransactionRolledBack
 from recovery.coordinator.data_manager import TransactionalBroker
-from recovery.coordinator.recover import Report, recover
+from recovery.coordinator.recover import NOT_KNOWN, Report, recover
 from recovery.coordinator.table import TableDecisions
+from recovery.dtx.with_pika import DtxConnection
 
 COMMITTED, ROLLED_BACK = 1, 0
 NUMBERS = (f"order-{number}" for number in count())
@@ -200,6 +202,27 @@ def test_sigkill_of_the_database(shop: Shop, postgresql: PostgreSQL, step: str, 
         shop.place("a")
     assert shop.recover().settled
     assert shop.look() == left
+
+
+def test_an_outcome_that_the_broker_does_not_know_is_not_success(shop: Shop) -> None:
+    """The branch was rolled back, and forgotten, behind the database's commit: the row stays, and the run says so."""
+
+    def roll_back_and_forget() -> None:
+        with DtxConnection(*map(parameters, shop.urls)) as client:
+            (xid,) = client.tpc_recover()
+            client.tpc_rollback(xid)
+            client.forget(xid)
+
+    shop.at["database committed"] = roll_back_and_forget
+    shop.place("a")
+    assert shop.look() == (1, 0) and shop.decisions() == 1
+    shop.at.clear()
+    shop.place("b")
+    report = shop.recover()
+    assert not report.settled and [row.why for row in report.rows] == [NOT_KNOWN]
+    assert shop.decisions() == 1
+    recover(TableDecisions(shop.dsn), {"broker": shop.queue.open()}, 0.0, forget=True)
+    assert shop.decisions() == 0
 
 
 def test_join_again_gives_the_same_channel(shop: Shop) -> None:

@@ -145,6 +145,7 @@ def test_a_table_that_forgets_is_refused(both: tuple[Application, Application], 
         connection.execute(f"CREATE {kind} TABLE txha_decisions (name text)".encode())
         with pytest.raises(ValueError, match="may lose decisions"):
             find_table(connection)
+        connection.rollback()
 
 
 def test_who_has_no_table_is_told_what_to_do(both: tuple[Application, Application]) -> None:

@@ -85,10 +85,15 @@ class Report:
         return [row for row in self.rows if row.contradicted]
 
     @property
+    def not_known(self) -> list[Row]:
+        """Branches to be committed of which nobody knows whether they have been."""
+        return [row for row in self.rows if row.not_known]
+
+    @property
     def settled(self) -> bool:
         """Whether nothing of ours is left in doubt at any resource, and every commit is known to be carried out."""
-        in_doubt = any(row.fate is Fate.PREPARED or row.not_known for row in self.rows)
-        return not (in_doubt or self.unreachable or self.waiting)
+        in_doubt = any(row.fate is Fate.PREPARED for row in self.rows)
+        return not (in_doubt or self.not_known or self.unreachable or self.waiting)
 
 
 def recover(

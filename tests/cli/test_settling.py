@@ -10,7 +10,7 @@ import pytest
 from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.recovery_report import show_settled
 from broker_plugin.cli.settling import _as_dict, _ours
-from recovery.coordinator.recover import Report, Row
+from recovery.coordinator.recover import NOT_KNOWN, Report, Row
 from recovery.coordinator.resources import Fate, ResourceLost
 from recovery.planner.branches import BROKER, By, Outcome, Verdict
 from recovery.planner.settle import OTHERWISE, End
@@ -67,6 +67,7 @@ def test_everything_has_ended_as_was_planned(capsys: pytest.CaptureFixture[str])
         Report(waiting=[("t", "bank")]),
         Report(unreachable={"bank": "gone"}),
         Report(rows=[Row("t", "bank", "1:t:b", "commit", Fate.ROLLED_BACK, "otherwise")]),
+        Report(rows=[Row("t", "bank", "1:t:b", "commit", Fate.UNKNOWN, NOT_KNOWN)]),
     ],
 )
 def test_what_a_recovery_run_could_not_do_counts(report: Report, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 from itertools import count, islice
@@ -143,6 +144,7 @@ def in_child(work: Callable[[], bool]) -> int:
     """Fork, and work there; the child's process id."""
     child = os.fork()
     if child == 0:
+        signal.alarm(30)  # it may wait for ever, and has inherited nobody who would notice
         done = False
         try:
             done = work()
