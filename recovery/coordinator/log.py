@@ -223,6 +223,7 @@ class DecisionLog:
         self._descriptor = self._files.open(self.path)
         self._at = self._crc = self._synced = self._compact_at = 0
         self._contents = LogContents()
+        self._is_written_again = False
 
     def _read(self) -> None:
         """What others have appended; what a crash has cut short is cut off. Raises StoreDamaged, StoreError."""
@@ -230,17 +231,16 @@ class DecisionLog:
         if size < self._at:
             raise StoreDamaged(f"{self.path} has become shorter; restore it, nothing is decided without it")
         data = os.pread(self._descriptor, size - self._at, self._at)
-        first = self._at == 0
         for line, length, crc in decode_lines(data, self._crc, self.path, self._at):
             self._contents.take(line, self.path)
             self._at, self._crc = self._at + length, crc
-        if first:
-            self._check_whose()
+        self._check_whose()
         if self._at < size:
             self._files.truncate(self._descriptor, self._at)
-        if first:
+        if not self._is_written_again:
             self._compact_at = self._at + self._compact_bytes
             self._write_again()
+            self._is_written_again = True
 
     def _check_whose(self) -> None:
         if not self._contents.whose:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,7 @@ class Watched(Files):
 
     def __init__(self) -> None:
         self.steps: list[str] = []
+        self.failing = False
 
     def open(self, path: Path) -> int:
         self.steps.append("opened")
@@ -104,6 +106,8 @@ class Watched(Files):
 
     def sync_directory(self, directory: Path) -> None:
         self.steps.append(f"{directory} synced")
+        if self.failing:
+            raise OSError(errno.EIO, "Input/output error")
         super().sync_directory(directory)
 
 
@@ -130,6 +134,22 @@ def test_directories_that_another_process_has_just_made(tmp_path: Path) -> None:
     assert DecisionLog(tmp_path / "new" / "deep" / "log", files=other).decide("t1", True)
     assert [step for step in other.steps if step in (*names, "synced")] == [*names, "synced"]
     log.close()
+
+
+def test_a_name_that_could_not_be_made_durable_is_not_relied_on(tmp_path: Path) -> None:
+    """Another process has put a smaller file in the place of the log. The first question fails, the second one too."""
+    files = Watched()
+    log = DecisionLog(tmp_path / "log", files=files)
+    (tmp_path / "smaller").write_bytes(log.path.read_bytes())
+    (tmp_path / "smaller").rename(log.path)
+    files.failing = True
+    for _ in range(2):
+        with pytest.raises(DecisionRefused, match="Input/output"):
+            log.decide("t1", True)
+    files.failing = False
+    del files.steps[:]
+    assert log.decide("t1", True) is True
+    assert f"{tmp_path} synced" in files.steps
 
 
 def test_the_name_of_a_link_is_durable_before_the_log_is_used(tmp_path: Path) -> None:
