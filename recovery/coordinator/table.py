@@ -24,6 +24,10 @@ from recovery.coordinator.resources import Participant
 CREATE = """CREATE TABLE IF NOT EXISTS txha_decisions (
     name text PRIMARY KEY, committed boolean NOT NULL, resource text, branch text, at timestamptz NOT NULL DEFAULT now()
 )"""
+_DURABLE = "SELECT set_config('synchronous_commit', 'on', %s) WHERE current_setting('synchronous_commit') = 'off'"
+"""Else PostgreSQL tells a commit that its crash takes back. Other settings than off are on disk here, and stay."""
+_READ_COMMITTED = "SET default_transaction_isolation = 'read committed'"
+"""Else to have waited for another decision is a serialization failure."""
 _INSERT = "INSERT INTO txha_decisions (name, committed, resource, branch) VALUES (%s, %s, %s, %s)"
 _WHOSE = (
     "SELECT to_hex(system_identifier), oid FROM pg_control_system(), pg_database WHERE datname = current_database()"
@@ -47,7 +51,11 @@ def whose(connection: psycopg.Connection[Any]) -> str:
 def insert_commit(
     connection: psycopg.Connection[Any], name: str, participant: Participant, finished: Sequence[str]
 ) -> None:
-    """In the transaction that is to be committed; rows of ``finished`` ones go with it. Raises psycopg.Error."""
+    """In the transaction that is to be committed; rows of ``finished`` ones go with it. Raises psycopg.Error.
+
+    The transaction is synced to the disk when it is committed, whatever was set.
+    """
+    connection.execute(_DURABLE, [True])
     connection.execute("DELETE FROM txha_decisions WHERE name = ANY(%s)", [list(finished)])
     connection.execute(_INSERT, [name, True, participant.resource, participant.branch])
 
@@ -67,6 +75,8 @@ class TableDecisions:
         try:
             with psycopg.connect(self._dsn, autocommit=True, **self._options) as connection:
                 connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'".encode())
+                connection.execute(_READ_COMMITTED)
+                connection.execute(_DURABLE, [False])
                 yield connection
         except psycopg.Error as error:
             raise DecisionRefused(f"the decisions cannot be reached: {error}") from error
@@ -80,7 +90,9 @@ class TableDecisions:
             except errors.LockNotAvailable as error:
                 raise DecisionRefused(f"{name} is still open in the database") from error
             except psycopg.Error as error:
-                raise DecisionUnknown(str(error)) from error
+                if connection.closed:
+                    raise DecisionUnknown(str(error)) from error
+                raise DecisionRefused(f"{name} is not decided: {error}") from error
         found = self.decision(name)
         return found is not None and found.commit
 
