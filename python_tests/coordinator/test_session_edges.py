@@ -28,12 +28,6 @@ def sessions_on(dsn: str, **options: Any) -> sessionmaker[Session]:
     return maker
 
 
-def rows_of_decisions(dsn: str) -> int:
-    with psycopg.connect(dsn) as connection:
-        [(rows,)] = connection.execute("SELECT count(*) FROM txha_decisions").fetchall()
-    return int(rows)
-
-
 # -- a session that is rolled back in between
 
 
@@ -54,7 +48,7 @@ def test_no_commit_row_in_somebody_else_s_transaction(shop: Shop, again: bool, h
     with engine.connect() as pooled:  # an ordinary transaction, on the connection that the session had
         pooled.execute(text("INSERT INTO orm_orders VALUES ('c', 'c')"))
         pooled.commit()
-    assert rows_of_decisions(shop.dsn) == 0
+    assert shop.decisions() == 0
     assert shop.look() == (1, 0)
     assert shop.queue.open().in_doubt() == []
 
@@ -89,6 +83,17 @@ def test_a_failed_statement_that_was_caught_rolls_both_back(shop: Shop) -> None:
         with pytest.raises(IntegrityError):
             session.connection().execute(text("INSERT INTO orm_orders VALUES ('a', 'a')"))
     assert shop.look() == (0, 0)
+
+
+def test_an_error_that_a_savepoint_catches_rolls_back_its_own_part(shop: Shop) -> None:
+    shop.place("a")
+    with transaction.manager:
+        session = shop.sessions()
+        with session.begin_nested():
+            orm.place(shop.broker, session, shop.queue.own, "b")
+        with pytest.raises(IntegrityError), session.begin_nested():
+            session.add(Order(number="a", customer="c"))
+    assert shop.look() == (2, 2)
 
 
 def test_an_engine_in_autocommit_is_refused(shop: Shop) -> None:

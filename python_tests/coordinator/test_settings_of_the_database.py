@@ -9,10 +9,12 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
+from python_tests.coordinator.database_door import DatabaseDoor
 from python_tests.coordinator.shop import Shop
 from python_tests.postgresql import PostgreSQL
 from python_tests.waiting import wait_until
-from recovery.coordinator.decisions import DecisionRefused
+from recovery.coordinator import table
+from recovery.coordinator.decisions import DecisionRefused, DecisionUnknown
 from recovery.coordinator.recover import Report
 from recovery.coordinator.resources import Participant
 from recovery.coordinator.table import TableDecisions, insert_commit
@@ -99,3 +101,23 @@ def test_what_the_server_answers_is_no_unknown_decision(shop: Shop) -> None:
     decisions = TableDecisions(shop.dsn)
     with setting(shop.dsn, "default_transaction_read_only", "on"), pytest.raises(DecisionRefused, match="read-only"):
         decisions.decide("name", False)
+
+
+def test_an_answer_to_an_abort_that_is_lost_is_unknown(shop: Shop, postgresql: PostgreSQL) -> None:
+    """It may be there; the next one who asks is told which one stands."""
+    with DatabaseDoor(postgresql.port) as door:
+        there = TableDecisions(shop.dsn.replace(f"port={postgresql.port}", f"port={door.port}"))
+        door.lose_answer = b"INSERT"
+        with pytest.raises(DecisionUnknown):
+            there.decide("lost", False)
+        assert door.lost == 1
+        assert there.decide("lost", False) is False
+
+
+def test_decisions_leave_no_settings_to_whoever_has_the_connection_next(shop: Shop) -> None:
+    """A pooler gives it to others."""
+    decisions = TableDecisions(shop.dsn)
+    with decisions._connect() as connection:
+        assert table._ask(connection, "SHOW lock_timeout").fetchone() == ("5s",)
+        query = "SELECT name FROM pg_settings WHERE source = 'session' AND name ~ '^(lock_timeout|sync|default_)'"
+        assert connection.execute(query).fetchall() == []

@@ -24,16 +24,16 @@ from recovery.coordinator.resources import Participant
 CREATE = """CREATE TABLE IF NOT EXISTS txha_decisions (
     name text PRIMARY KEY, committed boolean NOT NULL, resource text, branch text, at timestamptz NOT NULL DEFAULT now()
 )"""
-_DURABLE = "SELECT set_config('synchronous_commit', 'on', %s) WHERE current_setting('synchronous_commit') = 'off'"
+_DURABLE = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
 """Else PostgreSQL tells a commit that its crash takes back. Other settings than off are on disk here, and stay."""
-_READ_COMMITTED = "SET default_transaction_isolation = 'read committed'"
-"""Else to have waited for another decision is a serialization failure."""
 _INSERT = "INSERT INTO txha_decisions (name, committed, resource, branch) VALUES (%s, %s, %s, %s)"
 _WHOSE = (
     "SELECT to_hex(system_identifier), oid FROM pg_control_system(), pg_database WHERE datname = current_database()"
 )
 LOCK_SECONDS = 5
 """How long an abort waits for a transaction that has inserted its row and has not ended."""
+_SETTINGS = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '{seconds}s'; {durable}; "
+"""At any other level to have waited for another decision is a serialization failure."""
 
 
 def create_table(connection: psycopg.Connection[Any]) -> None:
@@ -55,7 +55,7 @@ def insert_commit(
 
     The transaction is synced to the disk when it is committed, whatever was set.
     """
-    connection.execute(_DURABLE, [True])
+    connection.execute(_DURABLE)
     connection.execute("DELETE FROM txha_decisions WHERE name = ANY(%s)", [list(finished)])
     connection.execute(_INSERT, [name, True, participant.resource, participant.branch])
 
@@ -74,9 +74,6 @@ class TableDecisions:
         """For one question. Raises DecisionRefused."""
         try:
             with psycopg.connect(self._dsn, autocommit=True, **self._options) as connection:
-                connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'".encode())
-                connection.execute(_READ_COMMITTED)
-                connection.execute(_DURABLE, [False])
                 yield connection
         except psycopg.Error as error:
             raise DecisionRefused(f"the decisions cannot be reached: {error}") from error
@@ -86,7 +83,7 @@ class TableDecisions:
         assert not commit, "a commit is decided in the transaction itself"
         with self._connect() as connection:
             try:
-                connection.execute(f"{_INSERT} ON CONFLICT DO NOTHING".encode(), [name, False, None, None])
+                _ask(connection, f"{_INSERT} ON CONFLICT DO NOTHING", name, False, None, None)
             except errors.LockNotAvailable as error:
                 raise DecisionRefused(f"{name} is still open in the database") from error
             except psycopg.Error as error:
@@ -104,13 +101,13 @@ class TableDecisions:
         """Commits whose rows are still there. Aborts that nobody can ask for any more are removed."""
         with self._connect() as connection:
             aborted = "DELETE FROM txha_decisions WHERE NOT committed AND at < now() - make_interval(secs => %s)"
-            connection.execute(aborted, [ABORT_KEPT])
+            _ask(connection, aborted, ABORT_KEPT)
         return self._select("WHERE committed")
 
     def _select(self, where: str, *values: Any) -> dict[str, Decision]:
         query = f"SELECT name, committed, extract(epoch FROM at), resource, branch FROM txha_decisions {where}"
         with self._connect() as connection:
-            rows = connection.execute(query.encode(), values).fetchall()
+            rows = _ask(connection, query, *values).fetchall()
         return {
             name: Decision(committed, float(at), (Participant(resource, branch),) if committed else ())
             for name, committed, at, resource, branch in rows
@@ -119,4 +116,17 @@ class TableDecisions:
     def finish(self, name: str) -> None:
         """Remove the row."""
         with self._connect() as connection:
-            connection.execute("DELETE FROM txha_decisions WHERE name = %s AND committed", [name])
+            _ask(connection, "DELETE FROM txha_decisions WHERE name = %s AND committed", name)
+
+
+def _ask(connection: psycopg.Connection[Any], query: str, *values: Any) -> psycopg.Cursor[Any]:
+    """One statement in a transaction of its own, with settings of its own, in one message.
+
+    Nothing of them is left behind, so a pooler can give the connection to others; and one answer says all.
+    """
+    settings = _SETTINGS.format(seconds=LOCK_SECONDS, durable=_DURABLE)
+    cursor = psycopg.ClientCursor(connection)
+    cursor.execute(f"{settings}{query}".encode(), values)
+    while cursor.nextset():
+        continue
+    return cursor
