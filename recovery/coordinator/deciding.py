@@ -62,6 +62,7 @@ class DecidingSession(SessionDataManager):  # type: ignore[misc]
 
 def deciding(session: Session, transaction: Any) -> DecidingSession:
     """The data manager of a session in a transaction, which decides from now on. Raises ValueError."""
+    # the package has no public way to who has joined, and zope.sqlalchemy none to the data manager that it has made
     joined = [each for each in transaction._resources if isinstance(each, SessionDataManager)]
     found: Any = next((each for each in joined if each.session is session), None)
     if found is None:
