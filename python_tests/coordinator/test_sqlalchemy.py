@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
@@ -17,7 +16,7 @@ from transaction.interfaces import TransientError
 
 from python_tests.coordinator import orm
 from python_tests.coordinator.orm import STEPS_OF_ORM, Order
-from python_tests.coordinator.resources import Queue
+from python_tests.coordinator.shop import Shop
 from python_tests.pika_clients import parameters
 from python_tests.postgresql import PostgreSQL
 from recovery.coordinator import table
@@ -29,55 +28,6 @@ from recovery.dtx.with_pika import DtxConnection
 
 COMMITTED, ROLLED_BACK = 1, 0
 NUMBERS = (f"order-{number}" for number in count())
-
-
-class Shop:
-    """A database, a queue, and what they hold."""
-
-    def __init__(self, dsn: str, urls: list[str]) -> None:
-        orm.prepare_tables(dsn)
-        self.dsn, self.urls = dsn, urls
-        self.queue = Queue(urls)
-        self.sessions = orm.sessions(dsn)
-        self.at: dict[str, Callable[[], Any]] = {}
-        self.broker = orm.transactional(urls, self._reached)
-
-    def _reached(self, step: str) -> None:
-        self.at.get(step, lambda: None)()
-
-    def place(self, number: str, *others: Any) -> None:
-        """One transaction, with other data managers in it."""
-        with transaction.manager as present:
-            for other in others:
-                present.join(other)
-            orm.place(self.broker, self.sessions(), self.queue.own, number)
-
-    def look(self) -> tuple[int, int]:
-        """Orders that are stored, and messages that were sent and nobody has taken."""
-        with psycopg.connect(self.dsn) as connection:
-            [(stored,)] = connection.execute("SELECT count(*) FROM orm_orders").fetchall()
-        return stored, len(self.queue.look())
-
-    def decisions(self) -> int:
-        """Rows in the table of decisions that say commit."""
-        with psycopg.connect(self.dsn) as connection:
-            [(rows,)] = connection.execute("SELECT count(*) FROM txha_decisions WHERE committed").fetchall()
-        return int(rows)
-
-    def recover(self) -> Report:
-        """A recovery run of another process."""
-        return recover(TableDecisions(self.dsn), {"broker": self.queue.open()}, 0.0)
-
-
-@pytest.fixture
-def shop(postgresql: PostgreSQL, urls: list[str]) -> Iterator[Shop]:
-    shop = Shop(postgresql.dsn, urls)
-    yield shop
-    transaction.abort()
-    assert shop.recover().settled
-    assert shop.queue.open().in_doubt() == []
-    shop.broker.broker.close()
-    shop.queue.close()
 
 
 def test_both_commit(shop: Shop) -> None:

@@ -193,7 +193,7 @@ class _Run:
                 return
             try:
                 aborted = not self._decisions.decide(transaction, False)
-            except DecisionRefused as error:
+            except (DecisionRefused, DecisionUnknown) as error:
                 self._tell(transaction, asked, xid, "none", Fate.PREPARED, str(error))
                 return
             if aborted and self._is_prepared(asked, xid):

@@ -31,6 +31,8 @@ from txobserver.xid import Xid
 CREATE = """CREATE TABLE IF NOT EXISTS txha_decisions (
     name text PRIMARY KEY, committed boolean NOT NULL, resource text, branch text, at timestamptz NOT NULL DEFAULT now()
 )"""
+_DURABLE = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
+"""Else PostgreSQL tells a commit that its crash takes back. Other settings than off are on disk here, and stay."""
 _FIND = """
 SELECT to_hex(system_identifier), database.oid, found.oid, format('%%I.%%I', nspname, relname), relpersistence,
     (SELECT count(*) FROM pg_class AS every WHERE every.relname = found.relname AND every.relkind IN ('r', 'p'))
@@ -44,6 +46,8 @@ TABLE = "txha_decisions"
 """Its name, in whatever schema it is."""
 LOCK_SECONDS = 5
 """How long an abort waits for a transaction that has inserted its row and has not ended."""
+_SETTINGS = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = '{seconds}s'; {durable}; "
+"""At any other level to have waited for another decision is a serialization failure."""
 
 
 def create_table(connection: psycopg.Connection[Any]) -> None:
@@ -93,7 +97,11 @@ def insert_commit(
     participant: Participant,
     finished: Sequence[str],
 ) -> None:
-    """In the transaction that is to be committed; rows of ``finished`` ones go with it. Raises psycopg.Error."""
+    """In the transaction that is to be committed; rows of ``finished`` ones go with it. Raises psycopg.Error.
+
+    The transaction is synced to the disk when it is committed, whatever was set.
+    """
+    connection.execute(_DURABLE)
     connection.execute(table.in_sql("DELETE FROM {table} WHERE name = ANY(%s)"), [list(finished)])
     connection.execute(table.in_sql(_INSERT), [name, True, participant.resource, participant.branch])
 
@@ -119,7 +127,6 @@ class TableDecisions:
         """For one question. Raises DecisionRefused."""
         try:
             with psycopg.connect(self._dsn, autocommit=True, **self._options) as connection:
-                connection.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'".encode())
                 yield connection
         except psycopg.Error as error:
             raise DecisionRefused(f"the decisions cannot be reached: {error}") from error
@@ -135,13 +142,15 @@ class TableDecisions:
             try:
                 if name.startswith(f"{self.table.earlier}.") and not find_table(connection, self.table.name).alone:
                     return self._decided_by_an_earlier_version(name)
-                connection.execute(self.table.in_sql(f"{_INSERT} ON CONFLICT DO NOTHING"), [name, False, None, None])
+                _ask(connection, self.table.in_sql(f"{_INSERT} ON CONFLICT DO NOTHING"), name, False, None, None)
             except ValueError as error:
                 raise DecisionRefused(str(error)) from None
             except errors.LockNotAvailable as error:
                 raise DecisionRefused(f"{name} is still open in the database") from error
             except psycopg.Error as error:
-                raise DecisionUnknown(str(error)) from error
+                if connection.closed:
+                    raise DecisionUnknown(str(error)) from error
+                raise DecisionRefused(f"{name} is not decided: {error}") from error
         found = self.decision(name)
         return found is not None and found.commit
 
@@ -163,13 +172,13 @@ class TableDecisions:
         """Commits whose rows are still there. Aborts that nobody can ask for any more are removed."""
         with self._connect() as connection:
             aborted = "DELETE FROM {table} WHERE NOT committed AND at < now() - make_interval(secs => %s)"
-            connection.execute(self.table.in_sql(aborted), [ABORT_KEPT])
+            _ask(connection, self.table.in_sql(aborted), ABORT_KEPT)
         return self._select("WHERE committed")
 
     def _select(self, where: str, *values: Any) -> dict[str, Decision]:
         query = self.table.in_sql(f"{_SELECT} {where}")
         with self._connect() as connection:
-            rows = connection.execute(query, values).fetchall()
+            rows = _ask(connection, query, *values).fetchall()
         return {
             name: Decision(committed, float(at), (Participant(resource, branch),) if committed else ())
             for name, committed, at, resource, branch in rows
@@ -178,4 +187,17 @@ class TableDecisions:
     def finish(self, name: str) -> None:
         """Remove the row."""
         with self._connect() as connection:
-            connection.execute(self.table.in_sql("DELETE FROM {table} WHERE name = %s AND committed"), [name])
+            _ask(connection, self.table.in_sql("DELETE FROM {table} WHERE name = %s AND committed"), name)
+
+
+def _ask(connection: psycopg.Connection[Any], query: bytes, *values: Any) -> psycopg.Cursor[Any]:
+    """One statement in a transaction of its own, with settings of its own, in one message.
+
+    Nothing of them is left behind, so a pooler can give the connection to others; and one answer says all.
+    """
+    settings = _SETTINGS.format(seconds=LOCK_SECONDS, durable=_DURABLE)
+    cursor = psycopg.ClientCursor(connection)
+    cursor.execute(settings.encode() + query, values)
+    while cursor.nextset():
+        continue
+    return cursor
