@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,6 +21,7 @@ FILE_MODE = 0o640
 """Of what a store creates: its owner writes, its group reads"""
 SCRATCH = ".renewed"
 """A name that comes and goes"""
+_ACCESS_LIST = "system.posix_acl_access"
 
 
 class Files:
@@ -46,6 +49,20 @@ class Files:
     def open(self, path: Path) -> int:
         """A descriptor that appends to a file."""
         return os.open(path, os.O_RDWR | os.O_APPEND)
+
+    def take_access(self, descriptor: int, other: int) -> None:
+        """Give a file owner, group, mode and access list of another one, so that whoever may use that may use this."""
+        wanted, given = os.fstat(other), os.fstat(descriptor)
+        if (given.st_uid, given.st_gid) != (wanted.st_uid, wanted.st_gid):
+            os.fchown(descriptor, wanted.st_uid, wanted.st_gid)
+        os.fchmod(descriptor, stat.S_IMODE(wanted.st_mode))
+        try:
+            access_list = os.getxattr(other, _ACCESS_LIST)
+        except OSError as error:
+            if error.errno not in (errno.ENODATA, errno.ENOTSUP):
+                raise
+        else:
+            os.setxattr(descriptor, _ACCESS_LIST, access_list)
 
     def close(self, descriptor: int) -> None:
         """Let go of it."""
@@ -127,6 +144,21 @@ def renew_directory(directory: Path, files: Files = REAL_FILES, name: str = SCRA
     files.close(files.create(scratch))
     files.remove(scratch)
     files.sync_directory(directory)
+
+
+def sync_directories_above(directory: Path, files: Files = REAL_FILES) -> None:
+    """Make the name of a directory durable, and those of the directories above it. Raises OSError.
+
+    Another process may have made any of them a moment ago, and not have synced it yet. It goes up to the root of the
+    file system that the directory is in: what is mounted is there after a crash, or is missed. What may not be read is
+    passed over: who made a directory there could read it.
+    """
+    device = directory.stat().st_dev
+    for above in directory.resolve().parents:
+        if above.stat().st_dev != device:
+            return
+        with suppress(PermissionError):
+            files.sync_directory(above)
 
 
 def make_directory(directory: Path) -> None:

@@ -121,7 +121,7 @@ class Connection:
             self.end()
             return len(data)
         self._move("header")
-        self.send(encode_method(handshake.start(self.settings.cluster), 0))
+        self.send(encode_method(handshake.start(self.settings.cluster, self.settings.cluster_id), 0))
         return len(PROTOCOL_HEADER)
 
     def _read_frames(self, data: bytes, at: int) -> int:

@@ -12,12 +12,13 @@ FRAME_MIN_SIZE = 4096
 class AmqpSettings:
     """Sizes in bytes, times in seconds. ``host`` is a loopback address; 0 as ``port`` takes a free one.
 
-    ``cluster``: its id, told to clients; none if that is empty.
+    ``cluster``, ``cluster_id``: its name and its random identity, told to clients unless they are empty.
     """
 
     host: str = "127.0.0.1"
     port: int = 5672
     cluster: str = ""
+    cluster_id: str = ""
     users: dict[str, str] = field(default_factory=lambda: {"guest": "guest"})
     max_connections: int = 1024
     heartbeat: int = 60

@@ -19,6 +19,7 @@ from broker_plugin.cli.dtx_recover import NEEDED, shown
 from broker_plugin.cli.recovering import places_of
 from broker_plugin.cli.recovery_report import show_settled
 from recovery.coordinator.decisions import Decisions
+from recovery.coordinator.names import broker_name, may_be
 from recovery.coordinator.recover import Report, recover_with_each
 from recovery.coordinator.resources import Fate, Resource, ResourceLost, ResourceRefused
 from recovery.planner.apply import Journal, Places, last, note, unfinished
@@ -61,7 +62,7 @@ def run(given: Given, grace: float, as_json: bool) -> int:
         note(path, journal)
 
     known = [Fate(row.get("state", Fate.UNKNOWN.value)) for row in rows]
-    with _site(plan, crashed, given) as (ours, site):
+    with _site(plan, crashed, journal.report.get("cluster_id", ""), given) as (ours, site):
         try:
             ends, report = settle(plan, known, {**site.databases, BROKER: ours}, partial(site.recover, grace), noted)
         except (ResourceLost, ResourceRefused) as error:
@@ -95,7 +96,9 @@ def _check_all_given(plan: Sequence[Verdict], given: Given) -> None:
 
 
 @contextmanager
-def _site(plan: Sequence[Verdict], crashed: Crashed, given: Given) -> Iterator[tuple[Broker, _Site]]:
+def _site(
+    plan: Sequence[Verdict], crashed: Crashed, cluster_id: str, given: Given
+) -> Iterator[tuple[Broker, _Site]]:
     """Our broker, and everybody; connections end behind it. Raises BadArgument if no node of the cluster answers."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
@@ -118,7 +121,7 @@ def _site(plan: Sequence[Verdict], crashed: Crashed, given: Given) -> Iterator[t
     with ExitStack() as stack:
         for resource in (*brokers.values(), *databases.values()):
             stack.callback(resource.close)
-        yield _ours(brokers, crashed.cluster), site
+        yield _ours(brokers, broker_name(crashed.cluster, cluster_id)), site
 
 
 def _urls(crashed: Crashed) -> list[str]:
@@ -128,23 +131,24 @@ def _urls(crashed: Crashed) -> list[str]:
     return [",".join(f"amqp://guest:guest@127.0.0.1:{port}/" for port in crashed.ports)]
 
 
-def _ours(brokers: dict[str, Broker], cluster: str) -> Broker:
-    """That of the cluster that the plan was made for."""
+def _ours(brokers: dict[str, Broker], name: str) -> Broker:
+    """That of the cluster that the plan was made for, which may have got its identity since, or not tell it."""
     names = {}
     for address, broker in brokers.items():
         try:
-            if broker.name == f"amqp:{cluster}":
+            if may_be(name, broker.name) or may_be(broker.name, name):
                 return broker
             names[address] = f"is {broker.name}"
         except (ResourceLost, ResourceRefused) as error:
             names[address] = f"does not answer: {error}"
     said = "; ".join(f"{address} {what}" for address, what in names.items())
-    raise BadArgument(f"no node of cluster {cluster} is at hand: {said}")
+    raise BadArgument(f"no node of {name} is at hand: {said}")
 
 
 def _as_dict(path: Path, ends: Sequence[End], report: Report) -> dict[str, Any]:
     planned = {str(end.verdict.xid) for end in ends}
-    done = all(end.settled for end in ends) and not (report.unreachable or report.waiting or report.contradicted)
+    missing = report.unreachable or report.waiting or report.contradicted or report.not_known
+    done = all(end.settled for end in ends) and not missing
     return {
         "plan": str(path),
         "settled": done,

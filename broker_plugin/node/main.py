@@ -236,6 +236,7 @@ class Node:
         amqp = self._config.amqp
         return AmqpSettings(
             cluster=self._config.cluster,
+            cluster_id=self._cluster_id,
             users=amqp.users,
             heartbeat=amqp.heartbeat,
             frame_max=amqp.frame_max,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import transaction
 
+from python_tests.coordinator.shop import Shop
 from python_tests.postgresql import PostgreSQL
 
 
@@ -14,3 +16,15 @@ def postgresql() -> Iterator[PostgreSQL]:
     """A server that runs."""
     with PostgreSQL() as running:
         yield running
+
+
+@pytest.fixture
+def shop(postgresql: PostgreSQL, urls: list[str]) -> Iterator[Shop]:
+    """With nothing ordered; in the end nothing may be left in doubt."""
+    shop = Shop(postgresql.dsn, urls)
+    yield shop
+    transaction.abort()
+    assert shop.recover().settled
+    assert shop.queue.open().in_doubt() == []
+    shop.broker.broker.close()
+    shop.queue.close()

@@ -22,7 +22,7 @@ from python_tests.processes import LocalCluster
 from recovery.coordinator.log import DecisionLog
 from recovery.coordinator.names import GlobalName, branch_xid
 from recovery.coordinator.resources import Fate, Participant
-from recovery.coordinator.table import create_table, insert_commit, whose
+from recovery.coordinator.table import create_table, find_table, insert_commit
 from recovery.planner.evidence import gather
 from recovery.planner.facts import DatabaseFacts
 
@@ -85,11 +85,11 @@ def test_a_table_of_decisions(table: Table) -> None:
     assert asked(table, [], "any.1.x").whose == "", "there is none"
     with psycopg.connect(table.dsn) as connection:
         create_table(connection)
-        decided, silent = (str(GlobalName(whose(connection), 1, which)) for which in ("d", "s"))
-        insert_commit(connection, decided, Participant("amqp:c", "broker"), ())
-        owner = whose(connection)
+        found = find_table(connection)
+        decided, silent = (str(GlobalName(found.whose, 1, which)) for which in ("d", "s"))
+        insert_commit(connection, found, decided, Participant("amqp:c", "broker"), ())
     facts = asked(table, [], decided, silent)
-    assert (facts.whose, facts.commits) == (owner, {decided: True})
+    assert (facts.whose, facts.commits) == (found.whose, {decided: True})
 
 
 def test_what_cannot_be_read_says_so(table: Table, tmp_path: Path) -> None:

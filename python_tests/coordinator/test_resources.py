@@ -9,11 +9,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from python_tests.coordinator.pooler import Pooler
 from python_tests.coordinator.resources import Place, Queue, Table
 from python_tests.postgresql import PostgreSQL
 from recovery.coordinator.broker import Broker
 from recovery.coordinator.log import DecisionLog
-from recovery.coordinator.names import branch_xid, new_global_name
+from recovery.coordinator.names import branch_xid, is_unique, new_global_name
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.recover import Report, recover
 from recovery.coordinator.resources import (
@@ -24,6 +25,7 @@ from recovery.coordinator.resources import (
     ResourceLost,
     ResourceRefused,
 )
+from tests.recovery.coordinator.fakes import MemoryDecisions, World
 from txobserver.xid import Xid
 
 NOT_COMMITTED = (Fate.ROLLED_BACK, Fate.UNKNOWN)
@@ -119,7 +121,8 @@ def test_a_branch_left_in_the_middle_does_not_stand_in_the_way(place: Place) -> 
 
 
 def test_two_ways_to_one_resource_have_one_name(postgresql: PostgreSQL, urls: list[str]) -> None:
-    assert len({Broker(url).name for url in urls}) == 1
+    names = {Broker(url).name for url in urls}
+    assert len(names) == 1 and all(map(is_unique, names)), "by its identity, and not by its name alone"
     here, there = Postgresql(postgresql.dsn), Postgresql(postgresql.dsn.replace("127.0.0.1", "localhost"))
     assert here.name == there.name
     assert Postgresql(postgresql.dsn.replace("dbname=bank", "dbname=postgres")).name != here.name
@@ -191,6 +194,32 @@ def test_branches_of_another_database_are_not_seen(postgresql: PostgreSQL, table
     assert xid not in other.in_doubt()
     worker.abandon(xid)
     other.close()
+
+
+def test_a_pooler_s_alias_hides_no_branch(table: Table) -> None:
+    """The coordinator that prepared came by way of it, and so does the recovery run."""
+    with Pooler(table.dsn, alias="app") as pooler:
+        worker, xid = Postgresql(pooler.dsn), new_xid("alias")
+        assert worker.connection.info.dbname == "app"
+        participant = prepared(table, worker, xid)
+        worker.close()
+        by_alias, itself = Postgresql(pooler.dsn), table.open()
+        assert xid in by_alias.in_doubt() and xid in itself.in_doubt()
+        assert by_alias.name == itself.name == participant.resource
+        assert by_alias.fate(xid, participant.ticket) is Fate.PREPARED
+        report = recover(Nothing(), {"database": by_alias}, 0.0)
+        assert [row.fate for row in report.rows] == [Fate.ROLLED_BACK] and report.settled
+        by_alias.close()
+    assert xid not in itself.in_doubt() and table.look() == []
+
+
+class Nothing(MemoryDecisions):
+    """Decisions of coordinators that died before they made one."""
+
+    whose = "alias"
+
+    def __init__(self) -> None:
+        super().__init__(World())
 
 
 def test_a_role_that_may_not_settle_is_refused(table: Table) -> None:

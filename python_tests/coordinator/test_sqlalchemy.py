@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
@@ -17,65 +16,18 @@ from transaction.interfaces import TransientError
 
 from python_tests.coordinator import orm
 from python_tests.coordinator.orm import STEPS_OF_ORM, Order
-from python_tests.coordinator.resources import Queue
+from python_tests.coordinator.shop import Shop
+from python_tests.pika_clients import parameters
 from python_tests.postgresql import PostgreSQL
 from recovery.coordinator import table
 from recovery.coordinator.branches import TransactionRolledBack
 from recovery.coordinator.data_manager import TransactionalBroker
-from recovery.coordinator.recover import Report, recover
+from recovery.coordinator.recover import NOT_KNOWN, Report, recover
 from recovery.coordinator.table import TableDecisions
+from recovery.dtx.with_pika import DtxConnection
 
 COMMITTED, ROLLED_BACK = 1, 0
 NUMBERS = (f"order-{number}" for number in count())
-
-
-class Shop:
-    """A database, a queue, and what they hold."""
-
-    def __init__(self, dsn: str, urls: list[str]) -> None:
-        orm.prepare_tables(dsn)
-        self.dsn, self.urls = dsn, urls
-        self.queue = Queue(urls)
-        self.sessions = orm.sessions(dsn)
-        self.at: dict[str, Callable[[], Any]] = {}
-        self.broker = orm.transactional(urls, self._reached)
-
-    def _reached(self, step: str) -> None:
-        self.at.get(step, lambda: None)()
-
-    def place(self, number: str, *others: Any) -> None:
-        """One transaction, with other data managers in it."""
-        with transaction.manager as present:
-            for other in others:
-                present.join(other)
-            orm.place(self.broker, self.sessions(), self.queue.own, number)
-
-    def look(self) -> tuple[int, int]:
-        """Orders that are stored, and messages that were sent and nobody has taken."""
-        with psycopg.connect(self.dsn) as connection:
-            [(stored,)] = connection.execute("SELECT count(*) FROM orm_orders").fetchall()
-        return stored, len(self.queue.look())
-
-    def decisions(self) -> int:
-        """Rows in the table of decisions that say commit."""
-        with psycopg.connect(self.dsn) as connection:
-            [(rows,)] = connection.execute("SELECT count(*) FROM txha_decisions WHERE committed").fetchall()
-        return int(rows)
-
-    def recover(self) -> Report:
-        """A recovery run of another process."""
-        return recover(TableDecisions(self.dsn), {"broker": self.queue.open()}, 0.0)
-
-
-@pytest.fixture
-def shop(postgresql: PostgreSQL, urls: list[str]) -> Iterator[Shop]:
-    shop = Shop(postgresql.dsn, urls)
-    yield shop
-    transaction.abort()
-    assert shop.recover().settled
-    assert shop.queue.open().in_doubt() == []
-    shop.broker.broker.close()
-    shop.queue.close()
 
 
 def test_both_commit(shop: Shop) -> None:
@@ -200,6 +152,27 @@ def test_sigkill_of_the_database(shop: Shop, postgresql: PostgreSQL, step: str, 
         shop.place("a")
     assert shop.recover().settled
     assert shop.look() == left
+
+
+def test_an_outcome_that_the_broker_does_not_know_is_not_success(shop: Shop) -> None:
+    """The branch was rolled back, and forgotten, behind the database's commit: the row stays, and the run says so."""
+
+    def roll_back_and_forget() -> None:
+        with DtxConnection(*map(parameters, shop.urls)) as client:
+            (xid,) = client.tpc_recover()
+            client.tpc_rollback(xid)
+            client.forget(xid)
+
+    shop.at["database committed"] = roll_back_and_forget
+    shop.place("a")
+    assert shop.look() == (1, 0) and shop.decisions() == 1
+    shop.at.clear()
+    shop.place("b")
+    report = shop.recover()
+    assert not report.settled and [row.why for row in report.rows] == [NOT_KNOWN]
+    assert shop.decisions() == 1
+    recover(TableDecisions(shop.dsn), {"broker": shop.queue.open()}, 0.0, forget=True)
+    assert shop.decisions() == 0
 
 
 def test_join_again_gives_the_same_channel(shop: Shop) -> None:

@@ -37,6 +37,11 @@ class CuttingDoor:
         """Lose the next method with this number: class and method in 16 bits each."""
         self._cut = index
 
+    def cut_off(self) -> None:
+        """End all connections that are open now."""
+        ends, self._open = self._open, []
+        _close(*ends)
+
     @property
     def has_cut(self) -> bool:
         """Whether it has been done."""

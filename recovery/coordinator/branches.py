@@ -43,7 +43,8 @@ class OutcomeUnknown(Exception):
 
 
 class HeuristicOutcome(Exception):
-    """The transaction was decided, and somebody had decided a branch of it otherwise; ``fates`` tells, by resource.
+    """The transaction was decided, and somebody had decided a branch of it otherwise, or how it ended is not known any
+    more; ``fates`` tells, by resource.
 
     It stays in the log, and recovery runs report it, until one is told to forget it.
     """
@@ -153,7 +154,7 @@ class Branches:
                 continue
             fates[participant.resource] = fate
             self._reached(f"{part} committed")
-        if any(fate.contradicts(True) for fate in fates.values()):
+        if not all(fate.confirms(True) for fate in fates.values()):
             raise HeuristicOutcome(self.name, fates)
         if not left:
             with suppress(DecisionRefused):  # a recovery run will find that there is nothing left to do

@@ -7,8 +7,10 @@ from contextlib import contextmanager, suppress
 
 from pika.adapters.blocking_connection import BlockingChannel
 
+from recovery.coordinator.names import broker_name
 from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
 from recovery.dtx import errors
+from recovery.dtx.tagged import Tags
 from recovery.dtx.with_pika import DtxConnection, Host, OnChannel
 from txobserver.outcomes import Outcome
 from txobserver.xid import Xid
@@ -37,6 +39,7 @@ class Broker:
         self._hosts = hosts
         self._patience = patience
         self._on_channel = on_channel
+        self._tags = Tags()
         self._client: DtxConnection | None = None
         self._at_hand: Xid | None = None
         self._name: str | None = None
@@ -46,7 +49,9 @@ class Broker:
         """Errors become those of resources."""
         try:
             if self._client is None:
-                self._client = DtxConnection(*self._hosts, patience=self._patience, on_channel=self._on_channel)
+                self._client = DtxConnection(
+                    *self._hosts, patience=self._patience, on_channel=self._on_channel, tags=self._tags
+                )
             yield self._client
         except (errors.RolledBack, errors.HeuristicOutcome):
             raise
@@ -57,26 +62,36 @@ class Broker:
 
     @property
     def name(self) -> str:
-        """The cluster's own id. Raises ResourceRefused of a server that tells none."""
+        """The cluster's name, and its random identity, as two clusters may have one name.
+
+        A node of an earlier version tells no identity. Raises ResourceRefused of a server that tells no name.
+        """
         if self._name is None:
             with self._answered() as client:
-                client.reconnect()
-                cluster = client.connection._impl.server_properties.get("cluster_name")
+                told = client.server_properties
+            cluster, cluster_id = (_text(told.get(key, "")) for key in ("cluster_name", "cluster_id"))
             if not cluster:
                 raise ResourceRefused("the server does not say which cluster it belongs to (cluster_name)")
-            self._name = f"amqp:{cluster if isinstance(cluster, str) else cluster.decode()}"
+            self._name = broker_name(cluster, cluster_id)
         return self._name
 
     @property
     def channel(self) -> BlockingChannel:
-        """Where to publish, get, consume and acknowledge; another one after each loss. Raises ResourceLost."""
+        """Where to publish, get, consume and acknowledge; another one after each loss. Raises ResourceLost.
+
+        To acknowledge what a lost channel delivered raises ``recovery.dtx.errors.StaleDelivery``.
+        """
         with self._answered() as client:
             return client.channel
 
     # -- work
 
     def begin(self, xid: Xid) -> None:
-        """A branch of an earlier transaction that could not be left properly is left with its connection."""
+        """A branch of an earlier transaction that could not be left properly is left with its connection.
+
+        Raises ResourceLost, too, when the channel was lost since and had delivered what was not settled: there is
+        another one now, on which that is delivered again.
+        """
         if self._at_hand is not None:
             self.close()
         with self._answered() as client:
@@ -165,3 +180,7 @@ class Broker:
         if self._client is not None:
             self._client.close()
         self._client = self._at_hand = None
+
+
+def _text(told: str | bytes) -> str:
+    return told if isinstance(told, str) else told.decode()

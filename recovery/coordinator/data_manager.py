@@ -7,9 +7,9 @@
         channel.basic_publish("", "invoices", order.number)
 
 The broker votes first: it prepares, and inserts the decision into the session's database
-(``recovery.coordinator.table``). The session votes last, and its vote is its commit, as zope.sqlalchemy does it. So
-the database's commit decides, and whatever crashes, a recovery run finds its row or does not. Every other data
-manager of the transaction votes in between, and its "no" rolls both back.
+(``recovery.coordinator.table``). The session votes last (``recovery.coordinator.deciding``), and its vote is its
+commit, as zope.sqlalchemy does it. So the database's commit decides, and whatever crashes, a recovery run finds its row
+or does not. Every other data manager of the transaction votes in between, and its "no" rolls both back.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 import psycopg
 import transaction
 from pika.adapters.blocking_connection import BlockingChannel
+from psycopg.pq import TransactionStatus
 from sqlalchemy.orm import Session
 from transaction.interfaces import IDataManager
 from zope.interface import implementer
@@ -28,11 +29,12 @@ from zope.sqlalchemy import mark_changed
 
 from recovery.coordinator.branches import PATIENCE, TransactionRolledBack, settled
 from recovery.coordinator.broker import Broker
+from recovery.coordinator.deciding import DecidingSession, deciding
 from recovery.coordinator.decisions import LONGEST_TRANSACTION, DecisionRefused, DecisionUnknown
 from recovery.coordinator.names import branch_xid, new_global_name
 from recovery.coordinator.resources import BranchRolledBack, Participant, ResourceLost, ResourceRefused
 from recovery.coordinator.steps import Reached, unwatched
-from recovery.coordinator.table import TableDecisions, insert_commit, whose
+from recovery.coordinator.table import TableDecisions, find_table, insert_commit
 
 log = logging.getLogger("txha.coordinator")
 
@@ -50,24 +52,28 @@ class TransactionalBroker:
         self.reached = reached
         self.finished: list[str] = []
         """Transactions whose rows the next one takes away."""
-        self._joined: BrokerDataManager | None = None
+        self.joined: BrokerDataManager | None = None
 
     def join(self, session: Session, manager: Any = transaction.manager) -> BlockingChannel:
         """Take part in the present transaction, if that is not so yet; the channel for the work.
 
-        The session is registered with zope.sqlalchemy, on psycopg, and not two-phase: its commit is the decision. The
-        table of ``recovery.coordinator.table`` is there. Raises ResourceLost, ValueError.
+        The session is registered with zope.sqlalchemy, on psycopg, in transactions of its own, and not two-phase: its
+        commit is the decision. The table of ``recovery.coordinator.table`` is there. Raises ResourceLost, ValueError,
+        and TransactionRolledBack if the session has left the transaction that the broker had joined.
         """
         present = manager.get()
-        if self._joined is None or self._joined.transaction is not present:
+        if self.joined is None or self.joined.transaction is not present:
             if session.twophase:
                 raise ValueError("the session is two-phase, and its commit has to be the decision")
             connection = session.connection().connection.driver_connection  # here the session joins, if it has not
             if not isinstance(connection, psycopg.Connection):
                 raise ValueError("the session's database is not PostgreSQL over psycopg")
-            joined = BrokerDataManager(self, session, connection, manager)
+            if connection.autocommit:
+                raise ValueError("the engine is in AUTOCOMMIT, and the session's commit has to be the decision")
+            joined = BrokerDataManager(self, deciding(session, present), connection, manager)
             present.join(joined)
-            self._joined = joined
+            self.joined = joined
+        self.joined.check_session()
         return self.broker.channel
 
 
@@ -76,17 +82,21 @@ class BrokerDataManager:
     """The broker's part in one transaction; made by ``TransactionalBroker.join``."""
 
     def __init__(
-        self, owner: TransactionalBroker, session: Session, connection: psycopg.Connection[Any], manager: Any
+        self, owner: TransactionalBroker, decider: DecidingSession, connection: psycopg.Connection[Any], manager: Any
     ) -> None:
         self.transaction_manager = manager
         self.transaction = manager.get()
         self._owner = owner
-        self._session = session
+        self._decider = decider
+        self._session: Session = decider.session
         self._connection = connection
+        self._database = connection.info.dsn, connection.info.password or None
         self._began = time.clock_gettime(time.CLOCK_BOOTTIME)
-        self._name = str(new_global_name(whose(connection)))
+        self._table = find_table(connection)
+        self._name = str(new_global_name(self._table.whose))
         self._xid = branch_xid(self._name, "broker")
         self._participant: Participant | None = None
+        self._committed: bool | None = None
         self._removing: list[str] = []
         owner.broker.begin(self._xid)
         owner.reached("broker begun")
@@ -104,6 +114,8 @@ class BrokerDataManager:
 
     def tpc_vote(self, transaction: Any) -> None:
         """Prepare, and insert the decision. Raises TransactionRolledBack, and what the database raises."""
+        self.check_session()
+        self._check_connection()
         try:
             if time.clock_gettime(time.CLOCK_BOOTTIME) - self._began > LONGEST_TRANSACTION:
                 raise TransactionRolledBack("the transaction is too old to be decided")
@@ -113,9 +125,36 @@ class BrokerDataManager:
         self._owner.reached("broker prepared")
         if participant is not None:
             self._participant = participant
-            self._removing = list(self._owner.finished)
-            insert_commit(self._connection, self._name, participant, self._removing)
+            here = f"{self._table.whose}."
+            self._removing = [name for name in self._owner.finished if name.startswith(here)]
+            insert_commit(self._connection, self._table, self._name, participant, self._removing)
+            self._decider.learn = self._learn
             self._owner.reached("decision written")
+
+    def check_session(self) -> None:
+        """Raises TransactionRolledBack if the session is not in the transaction any more that the broker has joined.
+
+        What it did there is gone, and its connection may be somebody else's by now.
+        """
+        present = self._session.get_transaction()
+        if present is None or present is not self._decider.tx or not present.is_active:
+            raise TransactionRolledBack(
+                "the session has rolled back (or closed) the transaction that the broker had joined: begin again"
+            )
+
+    def _check_connection(self) -> None:
+        status = self._connection.info.transaction_status
+        if status == TransactionStatus.INERROR:
+            raise TransactionRolledBack("a statement has failed, so PostgreSQL rolls the transaction back")
+        if status != TransactionStatus.INTRANS or self._connection.autocommit:
+            raise TransactionRolledBack("the session's connection is lost, or its transaction was ended without it")
+
+    def _learn(self) -> bool:
+        """Whether the database has committed; if not, it never will. Raises DecisionRefused, DecisionUnknown."""
+        if self._committed is None:
+            dsn, password = self._database
+            self._committed = TableDecisions(dsn, self._table.name, password=password).decide(self._name, False)
+        return self._committed
 
     def tpc_finish(self, transaction: Any) -> None:
         """The database has committed, so the broker does. Raises nothing: what cannot be done now, recovery does."""
@@ -126,6 +165,8 @@ class BrokerDataManager:
 
     def abort(self, transaction: Any) -> None:
         """Roll back what has not been voted on."""
+        if self._owner.joined is self:
+            self._owner.joined = None  # the transaction may go on, from a savepoint before the broker joined
         try:
             self._owner.broker.abandon(self._xid)
         except (ResourceLost, ResourceRefused) as error:
@@ -136,10 +177,8 @@ class BrokerDataManager:
         if self._participant is None:
             self.abort(transaction)
             return
-        info = self._connection.info
         try:
-            decisions = TableDecisions(info.dsn, password=info.password or None)
-            self._settle(decisions.decide(self._name, False))
+            self._settle(self._learn())
         except (DecisionRefused, DecisionUnknown) as error:
             log.warning("%s is left to a recovery run: %s", self._name, error)
 
@@ -150,6 +189,8 @@ class BrokerDataManager:
             log.warning("%s is left to a recovery run: the broker is lost", self._name)
         elif fate.contradicts(commit):
             log.error("%s: an operator has decided the broker's branch otherwise: %s", self._name, fate.value)
+        elif commit and not fate.confirms(commit):
+            log.error("%s: the broker does not know any more what became of its branch", self._name)
         elif commit:
             self._owner.reached("broker committed")
             self._owner.finished.append(self._name)

@@ -5,7 +5,9 @@ may roll it back. But only after it has recorded the abort: a coordinator that i
 what was rolled back. So a decision is a compare-and-set, and the first one stands.
 
 A recorded abort may be forgotten after ``ABORT_KEPT``: a coordinator whose transaction is older than
-``LONGEST_TRANSACTION`` decides nothing any more.
+``LONGEST_TRANSACTION`` decides nothing any more. A commit that everybody has carried out may be forgotten, too. A log
+remembers it for ``ENDED_KEPT``, because a participant may take a step back: a database goes on with a standby that has
+the prepare, and not the commit that was answered.
 """
 
 from __future__ import annotations
@@ -13,12 +15,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from recovery.coordinator.names import GlobalName
 from recovery.coordinator.resources import Participant
+from txobserver.xid import Xid
 
 LONGEST_TRANSACTION = 24 * 3600.0
 """Seconds, on the clock of the coordinator that also counts the time when the machine sleeps."""
 ABORT_KEPT = 2 * LONGEST_TRANSACTION
 """Seconds for which a recorded abort is kept at least."""
+ENDED_KEPT = 600.0
+"""Seconds for which a log keeps a commit at least after everybody has carried it out."""
 
 
 class Decision(NamedTuple):
@@ -44,6 +50,9 @@ class Decisions(Protocol):
     def whose(self) -> str:
         """The id."""
 
+    def owns(self, xid: Xid) -> GlobalName | None:
+        """The global transaction of a branch if it hangs on these decisions; None for everybody else's."""
+
     def decide(self, name: str, commit: bool, participants: Sequence[Participant] = ()) -> bool:
         """Record the decision durably unless there is one already; returns the one that stands.
 
@@ -51,7 +60,10 @@ class Decisions(Protocol):
         """
 
     def decision(self, name: str) -> Decision | None:
-        """The decision that stands, durable; None if there is none (or it has been forgotten)."""
+        """The decision that stands, durable; None if there is none (or it has been forgotten).
+
+        A commit that has ended stands for as long as it is remembered.
+        """
 
     def unfinished(self) -> dict[str, Decision]:
         """Commits, by name, that not every participant is known to have carried out."""

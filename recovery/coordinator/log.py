@@ -1,44 +1,53 @@
 """The decision log: a file that several processes may append to, in which a record that was told is never lost.
 
-A line is a checksum (crc32, in hex) and a JSON object. The checksum begins where that of the line before ended, so a
-line that is missing is found as well as one that was changed. The first line names the log; the others are ``commit``,
-``abort`` and ``end`` of a transaction.
+Its lines are those of ``recovery.coordinator.log_lines``.
 
 - One writer at a time: an exclusive lock on the file. Under it a writer first reads what others appended, so
   the first decision on a transaction stands.
 - Nobody acts on a record before a sync that began after it was written, its reader neither. Threads share syncs.
-- Who opens the file writes it again first, and the names in its directory: after a sync that failed, in any process,
+- Who opens the file writes it again first, and the names that lead to it: after a sync that failed, in any process,
   Linux takes for clean what is not on the disk (docs/decisions/written-again.md).
 - What a crash cut short can only be the last line. Whoever has the lock cuts it off. Anything else that does not match
   its checksum is damage, and nothing is decided any more: absence means abort here, so no line may get lost.
-- When most of it has ended, the live lines are written to a new file, synced, and renamed over the old one. Who holds
-  the old one open sees that when it has the lock.
+- When most of it has ended, the lines that count are written to a new file, synced, and renamed over the old one. Who
+  holds the old one open sees that when it has the lock.
+- There is one file, whoever names it how: the new one takes the place of the file itself, not of a symbolic link to
+  it, and whoever could use the old one can use it. A file with a second name (a hard link) is not replaced.
+- A child of fork opens the file anew: what it inherits is its parent's lock.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
-import json
 import os
 import threading
 import time
-import zlib
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
-from recovery.coordinator.decisions import ABORT_KEPT, Decision, DecisionRefused, DecisionUnknown
-from recovery.coordinator.names import new_id
+from recovery.coordinator.decisions import Decision, DecisionRefused, DecisionUnknown
+from recovery.coordinator.log_lines import (
+    Line,
+    LogContents,
+    decode_lines,
+    encode_line,
+    encode_lines,
+    end_line,
+    first_line,
+    moved_line,
+)
+from recovery.coordinator.names import GlobalName, new_id, our_name
 from recovery.coordinator.resources import Participant
 from recovery.coordinator.steps import Reached, unwatched
-from recovery.files import REAL_FILES, SCRATCH, Files, explain, renew_directory
+from recovery.files import REAL_FILES, SCRATCH, Files, explain, renew_directory, sync_directories_above
 from txobserver.store import StoreDamaged, StoreError
+from txobserver.xid import Xid
 
-VERSION = 1
 COMPACT_BYTES = 1 << 20
 """A log is made smaller when it has grown by so many bytes, and most of them are of transactions that have ended."""
-_CRC_DIGITS = 8
 
 
 class DecisionLog:
@@ -57,6 +66,7 @@ class DecisionLog:
         reached: Reached = unwatched,
     ) -> None:
         self.path = path
+        self.whose = ""
         self._reached = reached
         self._files = files
         self._compact_bytes = compact_bytes
@@ -72,7 +82,7 @@ class DecisionLog:
                 pass
         except OSError as error:
             raise explain(error, path) from None
-        self.whose: str = self._whose
+        _LOGS.add(self)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -81,33 +91,45 @@ class DecisionLog:
                 self._files.close(self._descriptor)
             self._descriptor, self._failed = -1, f"{self.path} is closed"
 
+    def forked(self) -> None:
+        """In a child of fork: let go of the parent's descriptor, and of the locks of threads that are not here."""
+        self._lock, self._sync_lock = threading.Lock(), threading.Lock()
+        if self._descriptor >= 0:
+            with suppress(OSError):
+                self._files.close(self._descriptor)
+            self._descriptor = -1
+
     # -- decisions (recovery.coordinator.decisions.Decisions)
+
+    def owns(self, xid: Xid) -> GlobalName | None:
+        """The global transaction of a branch if it hangs on this log."""
+        return our_name(xid, self.whose)
 
     def decide(self, name: str, commit: bool, participants: Sequence[Participant] = ()) -> bool:
         """Record the decision durably unless there is one already; returns the one that stands."""
-        record: dict[str, Any] = {"commit" if commit else "abort": name, "at": time.time()}
-        if commit:
-            record["participants"] = participants
+        now = time.time()
+        line: Line = {"commit": name, "at": now, "participants": participants} if commit else {"abort": name, "at": now}
         with self._acting(), self._locked():
-            if name not in self._decisions:
-                self._append(record)
+            stands = self._contents.stands(name)
+            if stands is None:
+                self._append(line)
                 self._reached("decision written")
-            stands, end = self._decisions[name].commit, (self._descriptor, self._at)
+            end = (self._descriptor, self._at)
         self._sync(end)
         self._reached("decision synced")
-        return stands
+        return commit if stands is None else stands.commit
 
     def decision(self, name: str) -> Decision | None:
-        """The decision that stands, durable; None if there is none (or it has been forgotten)."""
+        """The decision that stands, durable, also if it has ended; None if there is none (or it has been forgotten)."""
         with self._acting(), self._locked():
-            found, end = self._decisions.get(name), (self._descriptor, self._at)
+            found, end = self._contents.stands(name), (self._descriptor, self._at)
         self._sync(end)
         return found
 
     def unfinished(self) -> dict[str, Decision]:
         """Commits, by name, that not every participant is known to have carried out."""
         with self._acting(), self._locked():
-            found = {name: each for name, each in self._decisions.items() if each.commit}
+            found = {name: each for name, each in self._contents.decisions.items() if each.commit}
             end = (self._descriptor, self._at)
         self._sync(end)
         return found
@@ -115,9 +137,9 @@ class DecisionLog:
     def finish(self, name: str) -> None:
         """Every participant has carried out the commit: it may be forgotten. Not synced: it is only housekeeping."""
         with self._acting(), self._locked():
-            if name in self._decisions:
-                self._append({"end": name})
-            if self._at - self._compacted_at > self._compact_bytes:
+            if name in self._contents.decisions:
+                self._append(end_line(name, time.time()))
+            if self._at > self._compact_at:
                 self._compact()
 
     @contextmanager
@@ -135,27 +157,40 @@ class DecisionLog:
 
     # -- the file
 
+    @property
+    def _file(self) -> Path:
+        """Where the file itself is, behind symbolic links. Raises OSError."""
+        return self.path.resolve(strict=True)
+
     def _create(self) -> None:
         """With its first line, or not at all; somebody else may be faster."""
+        if self.path.is_symlink():
+            raise StoreError(f"{self.path} is a symbolic link that leads nowhere; restore the log that it led to")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         new = self.path.with_name(f".{self.path.name}.{new_id()}")
-        self._write_new(new, new_id(), [])
+        self._files.close(self._write_new(new, [first_line(new_id())], None))
         with suppress(FileExistsError):
             os.link(new, self.path)
-        self._files.remove(new)
+        with suppress(FileNotFoundError):  # who has opened the log meanwhile has removed it
+            self._files.remove(new)
         self._files.sync_directory(self.path.parent)
 
-    def _write_new(self, path: Path, whose: str, records: list[dict[str, Any]]) -> None:
-        crc, lines = 0, []
-        for record in [{"log": whose, "version": VERSION}, *records]:
-            line, crc = encode_line(record, crc)
-            lines.append(line)
+    def _write_new(self, path: Path, lines: list[Line], old: int | None) -> int:
+        """A new file with these lines, synced; returns its descriptor. Whoever may use ``old`` may use it.
+
+        Raises OSError, and leaves nothing then.
+        """
         descriptor = self._files.create(path)
         try:
-            self._files.write(descriptor, lines)
+            if old is not None:
+                self._files.take_access(descriptor, old)
+            self._files.write(descriptor, encode_lines(lines))
             self._files.sync(descriptor)
-        finally:
+        except OSError:
             self._files.close(descriptor)
+            self._files.remove(path)
+            raise
+        return descriptor
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -186,9 +221,9 @@ class DecisionLog:
 
     def _open(self) -> None:
         self._descriptor = self._files.open(self.path)
-        self._at = self._crc = self._synced = self._compacted_at = 0
-        self._whose = ""
-        self._decisions: dict[str, Decision] = {}
+        self._at = self._crc = self._synced = self._compact_at = 0
+        self._contents = LogContents()
+        self._is_written_again = False
 
     def _read(self) -> None:
         """What others have appended; what a crash has cut short is cut off. Raises StoreDamaged, StoreError."""
@@ -196,29 +231,55 @@ class DecisionLog:
         if size < self._at:
             raise StoreDamaged(f"{self.path} has become shorter; restore it, nothing is decided without it")
         data = os.pread(self._descriptor, size - self._at, self._at)
-        first = self._at == 0
-        for record, length, crc in decode_lines(data, self._crc, self.path, self._at):
-            self._take(record)
+        for line, length, crc in decode_lines(data, self._crc, self.path, self._at):
+            self._contents.take(line, self.path)
             self._at, self._crc = self._at + length, crc
-        if first:
-            self._compacted_at = self._at
-            if not self._whose:
-                raise StoreDamaged(f"{self.path} does not begin like a decision log; restore it")
+        self._check_whose()
         if self._at < size:
             self._files.truncate(self._descriptor, self._at)
-        if first:
-            self._files.rewrite(self.path, 0)
-            renew_directory(self.path.parent, self._files, f".{self.path.name}{SCRATCH}")
+        if not self._is_written_again:
+            self._compact_at = self._at + self._compact_bytes
+            self._write_again()
+            self._is_written_again = True
 
-    def _take(self, record: dict[str, Any]) -> None:
-        self._whose = take(record, self.path, self._decisions) or self._whose
+    def _check_whose(self) -> None:
+        if not self._contents.whose:
+            raise StoreDamaged(f"{self.path} does not begin like a decision log; restore it")
+        if self.whose not in ("", self._contents.whose):
+            raise StoreDamaged(f"{self.path} leads to another log now; restore the one that was there before")
+        self.whose = self._contents.whose
 
-    def _append(self, record: dict[str, Any]) -> None:
+    def _write_again(self) -> None:
+        """Make durable with the next sync what stands in the file, and at once the names by which it is found.
+
+        A symbolic link is one of them, and who made it or a directory may be just about to sync it. Called with the
+        lock.
+        """
+        file = self._file
+        self._files.rewrite(file, 0)
+        self._remove_second_name(file)
+        renew_directory(file.parent, self._files, f".{file.name}{SCRATCH}")
+        sync_directories_above(file.parent, self._files)
+        if self.path.is_symlink():
+            with suppress(PermissionError):
+                self._files.sync_directory(self.path.parent)
+            sync_directories_above(self.path.parent, self._files)
+
+    def _remove_second_name(self, file: Path) -> None:
+        """Whoever was killed while it made the log has left the name under which it wrote it."""
+        for name in self._files.names(file.parent):
+            if not name.startswith(f".{file.name}."):
+                continue
+            with suppress(FileNotFoundError):  # it lives, and has removed it itself
+                if os.path.samestat((file.parent / name).lstat(), os.fstat(self._descriptor)):
+                    self._files.remove(file.parent / name)
+
+    def _append(self, line: Line) -> None:
         """Raises OSError if it could not be written: who has the lock next cuts off what there is of it."""
-        line, crc = encode_line(record, self._crc)
-        self._files.write(self._descriptor, [line])
-        self._take(record)
-        self._at, self._crc = self._at + len(line), crc
+        encoded, crc = encode_line(line, self._crc)
+        self._files.write(self._descriptor, [encoded])
+        self._contents.take(line, self.path)
+        self._at, self._crc = self._at + len(encoded), crc
 
     def _sync(self, end: tuple[int, int]) -> None:
         """Return when everything up to ``end`` is on disk. Raises DecisionUnknown; the log cannot be used any more."""
@@ -238,90 +299,58 @@ class DecisionLog:
 
     def _compact(self) -> None:
         """Called with the lock: a new file takes the place of this one, if it is less than half as long."""
-        self._compacted_at = self._at
-        forget = time.time() - ABORT_KEPT
-        live = {name: each for name, each in self._decisions.items() if each.commit or each.at > forget}
-        records = [_record(name, each) for name, each in live.items()]
-        if 2 * sum(len(encode_line(record, 0)[0]) for record in records) > self._at:
+        lines = [first_line(self.whose), *self._contents.lines(time.time())]
+        length = sum(map(len, encode_lines(lines)))
+        self._compact_at = self._at + max(self._compact_bytes, length // 2)
+        if 2 * length > self._at or os.fstat(self._descriptor).st_nlink > 1:
             return
-        new = self.path.with_name(f".{self.path.name}.{new_id()}")
-        self._write_new(new, self._whose, records)
-        os.rename(new, self.path)
-        self._files.sync_directory(self.path.parent)
+        try:
+            self._replace(self._file, lines)
+        except PermissionError:
+            return  # a file of mine would shut out who can use this one: its owner makes it smaller
+
+    def _replace(self, file: Path, lines: list[Line]) -> None:
+        new = file.with_name(f".{file.name}.{new_id()}")
+        self._files.close(self._write_new(new, lines, self._descriptor))
+        try:
+            os.rename(new, file)
+        except OSError as error:
+            self._files.remove(new)
+            if error.errno == errno.EBUSY:
+                return  # the file is mounted by itself, and stays
+            raise
+        self._files.sync_directory(file.parent)
+        self._append_moved()
+
+    def _append_moved(self) -> None:
+        """Whoever still reaches the old file, as where it is mounted by itself, must not decide anything in it."""
+        line, _ = encode_line(moved_line(self.whose), self._crc)
+        self._files.write(self._descriptor, [line])
+
+
+_LOGS: weakref.WeakSet[DecisionLog] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for log in list(_LOGS):
+        log.forked()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def read_decisions(path: Path) -> tuple[str, dict[str, Decision], dict[str, Decision]]:
-    """Whose log it is, the decisions that stand, and the commits that have ended, as far as they still stand in it.
+    """Whose log it is, the decisions that stand and have not ended, and the commits that have.
 
     Nothing is changed, not even a torn tail, and nobody is waited for. Raises StoreDamaged, StoreError.
     """
-    whose, decisions, ended = "", dict[str, Decision](), dict[str, Decision]()
+    contents = LogContents()
     try:
         data = path.read_bytes()
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from None
-    for record, _, _ in decode_lines(data, 0, path, 0):
-        if (name := record.get("end")) in decisions:
-            ended[name] = decisions[name]
-        whose = take(record, path, decisions) or whose
-    if not whose:
+    for line, _, _ in decode_lines(data, 0, path, 0):
+        contents.take(line, path)
+    if not contents.whose:
         raise StoreDamaged(f"{path} does not begin like a decision log; restore it")
-    return whose, decisions, ended
-
-
-def take(record: dict[str, Any], path: Path, decisions: dict[str, Decision]) -> str:
-    """What a record makes of the decisions; returns whose log it is, if the record says that. Raises StoreError."""
-    if "log" in record:
-        if record["version"] != VERSION:
-            raise StoreError(f"{path} has version {record['version']}; this txha reads version {VERSION}")
-        return str(record["log"])
-    if "commit" in record:
-        who = tuple(Participant(*each) for each in record["participants"])
-        decisions[record["commit"]] = Decision(True, record["at"], who)
-    elif "abort" in record:
-        decisions[record["abort"]] = Decision(False, record["at"])
-    else:
-        decisions.pop(record["end"], None)
-    return ""
-
-
-def _record(name: str, decision: Decision) -> dict[str, Any]:
-    if not decision.commit:
-        return {"abort": name, "at": decision.at}
-    return {"commit": name, "at": decision.at, "participants": decision.participants}
-
-
-def encode_line(record: dict[str, Any], crc: int) -> tuple[bytes, int]:
-    """The line of a record behind a line whose checksum is ``crc``, and its own checksum."""
-    body = json.dumps(record, separators=(",", ":")).encode()
-    crc = zlib.crc32(body, crc)
-    return b"%0*x %b\n" % (_CRC_DIGITS, crc, body), crc
-
-
-def decode_lines(data: bytes, crc: int, path: Path, offset: int) -> Iterator[tuple[dict[str, Any], int, int]]:
-    """Every record with the length of its line and its checksum; ends silently at what a crash cut short.
-
-    That is a last line without an end, or with a hole where a page was never written. Raises StoreDamaged for
-    everything else.
-    """
-    at = 0
-    while at < len(data):
-        end = data.find(b"\n", at)
-        line = data[at : end if end >= 0 else None]
-        body = line[_CRC_DIGITS + 1 :]
-        intact = line[: _CRC_DIGITS + 1] == b"%0*x " % (_CRC_DIGITS, zlib.crc32(body, crc))
-        if end >= 0 and intact:
-            crc = zlib.crc32(body, crc)
-            yield json.loads(body), end + 1 - at, crc
-            at = end + 1
-            continue
-        last = end < 0 or end + 1 == len(data)
-        if last and (b"\0\0" in data[at:] or (end < 0 and not _was_whole(line, crc))):
-            return
-        raise StoreDamaged(f"{path} is damaged at offset {offset + at}; restore it, nothing is decided without it")
-
-
-def _was_whole(line: bytes, crc: int) -> bool:
-    """Whether this is a whole line whose last byte, its end, was changed."""
-    body = line[_CRC_DIGITS + 1 : -1]
-    return line[: _CRC_DIGITS + 1] == b"%0*x " % (_CRC_DIGITS, zlib.crc32(body, crc)) and body.endswith(b"}")
+    return contents.whose, contents.decisions, {name: each.decision for name, each in contents.ended.items()}

@@ -1,4 +1,4 @@
-"""Names that a coordinator gives: recognisable as its own, and never given twice.
+"""Names that a coordinator gives: recognisable as its own, and never given twice; and what brokers are called.
 
 A global transaction is called ``<whose>.<when>.<which>``: the id of the decisions that it hangs on (of a log, or of a
 table), when it began (seconds since 1970, in hex), and a random number. All of it is printable ASCII, as PostgreSQL's
@@ -7,6 +7,7 @@ clients want it.
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from typing import NamedTuple
@@ -17,6 +18,8 @@ FORMAT_ID = int.from_bytes(b"txha", "big")
 """The format of all our xids: 1954048097."""
 
 _RANDOM_BYTES = 8
+_BROKER = "amqp:"
+_WITH_IDENTITY = re.compile(_BROKER + "(.*)/[0-9a-f]{32}", re.DOTALL)
 
 
 class GlobalName(NamedTuple):
@@ -48,13 +51,37 @@ def branch_xid(name: str, resource: str) -> Xid:
     return Xid(FORMAT_ID, name.encode(), bqual)
 
 
-def our_name(xid: Xid, whose: str) -> GlobalName | None:
-    """The global transaction of a branch if it hangs on the decisions ``whose``; None for everybody else's."""
+def our_name(xid: Xid, *whose: str) -> GlobalName | None:
+    """The global transaction of a branch if it hangs on the decisions ``whose``; None for everybody else's.
+
+    More than one: decisions that earlier versions called otherwise. An empty one is nobody's.
+    """
     parts = xid.gtrid.split(b".")
-    if xid.format_id != FORMAT_ID or len(parts) != 3 or parts[0] != whose.encode():
+    if xid.format_id != FORMAT_ID or len(parts) != 3 or parts[0] not in [each.encode() for each in whose if each]:
         return None
     try:
-        name = GlobalName(whose, int(parts[1], 16), parts[2].decode())
+        name = GlobalName(parts[0].decode(), int(parts[1], 16), parts[2].decode())
     except ValueError:
         return None
     return name if str(name).encode() == xid.gtrid else None
+
+
+def broker_name(cluster: str, cluster_id: str) -> str:
+    """The name of a cluster as a resource. ``cluster_id``: its random identity; empty if it has none, or tells none."""
+    return f"{_BROKER}{cluster}/{cluster_id}" if cluster_id else _BROKER + cluster
+
+
+def without_identity(resource: str) -> str:
+    """The name that earlier versions gave to this resource: that of a broker lacked its cluster's identity."""
+    found = _WITH_IDENTITY.fullmatch(resource)
+    return resource if found is None else _BROKER + found[1]
+
+
+def is_unique(resource: str) -> bool:
+    """Whether who has this name is certainly one resource: two clusters may have a name without identity in common."""
+    return not resource.startswith(_BROKER) or without_identity(resource) != resource
+
+
+def may_be(participant: str, resource: str) -> bool:
+    """Whether the participant that a decision names, perhaps one of an earlier version, can be this resource."""
+    return participant in (resource, without_identity(resource))

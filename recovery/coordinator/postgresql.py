@@ -18,6 +18,7 @@ BUSY_SECONDS = 5.0
 """How long a branch may be in the hands of another session that settles it, too."""
 BUSY_WAIT = 0.02
 
+_TICKET = "SELECT pg_current_xact_id_if_assigned()::text, pg_is_in_recovery()"
 _FATES = {"committed": Fate.COMMITTED, "aborted": Fate.ROLLED_BACK, "in progress": Fate.PREPARED}
 
 
@@ -86,17 +87,26 @@ class Postgresql:
         self._at_hand = xid
 
     def prepare(self, xid: Xid) -> Participant | None:
-        """The ticket is PostgreSQL's own number of the transaction. Who has written nothing needs no second phase."""
+        """The ticket is PostgreSQL's own number of the transaction, and who has none needs no second phase.
+
+        To have no number is not to have done nothing: a foreign table was written to, a notification is to be sent, or
+        what a serializable transaction has read must be protected. PREPARE TRANSACTION refuses the first two, and keeps
+        the third; so it is asked in any case, and what it took without a number is committed here.
+        """
         with self._answered() as connection:
             try:
                 _check(connection)
-                (ticket,) = connection.execute("SELECT pg_current_xact_id_if_assigned()::text").fetchone() or (None,)
-                if ticket is None:
-                    connection.tpc_rollback()
+                ticket, standby = connection.execute(_TICKET).fetchone() or (None, False)
+                if standby:  # where nothing can be prepared, and nothing can have been written
+                    connection.tpc_commit()
                     self._at_hand = None
                     return None
-                participant = Participant(self.name, xid.bqual.decode(), ticket)
+                participant = Participant(self.name, xid.bqual.decode(), ticket or "")
                 connection.tpc_prepare()
+                if ticket is None:
+                    connection.tpc_commit()
+                    self._at_hand = None
+                    return None
             except psycopg.Error as error:
                 self._rolled_back(connection, error)
         return participant
@@ -131,10 +141,13 @@ class Postgresql:
     # -- branches that are prepared
 
     def in_doubt(self) -> list[Xid]:
-        """Of this database: those of others cannot be settled from here."""
+        """Of this database: those of others cannot be settled from here.
+
+        The server says which one it is: by way of a pooler the connection may have been given another name for it.
+        """
         with self._answered() as connection:
             connection.rollback()
-            here = connection.info.dbname
+            (here,) = _row(connection, "SELECT current_database()")
             found = [each for each in connection.tpc_recover() if each.database == here]
             return [
                 Xid(each.format_id, each.gtrid.encode(), each.bqual.encode())

@@ -4,7 +4,8 @@
 2. Ask every resource for its branches in doubt. What is not ours is never touched.
 3. For each: the decision that stands, and if there is none, the abort, recorded *before* it is carried out.
    So a coordinator that is slow finds its transaction aborted, and one that was faster has its commit carried out.
-4. A commit of 1 is finished when every participant has been asked in 2, and has nothing of it left in doubt.
+4. A commit of 1 is finished when every participant has been asked in 2, has nothing of it left in doubt, and says that
+   it has committed. One that does not know any more is told of, until somebody has looked and says ``forget``.
 
 The order is what makes it right. A participant had prepared before the commit was recorded (1), so if it does not
 list the branch afterwards (2), the branch has been settled. A decision is looked for (3) after the branch was found
@@ -13,7 +14,12 @@ everybody: no branch is left for it, which the run sees when it settles, and nob
 does nothing if it has been done before: runs may be repeated, and may overlap.
 
 A transaction that began less than ``grace`` seconds ago and has no decision is left to its coordinator. That is a
-courtesy, not a condition: without it a run rolls back what others are just preparing.
+courtesy, not a condition: without it a run rolls back what others are just preparing. It is not given to a transaction
+that seems to begin more than ``grace`` seconds from now: its coordinator's clock is wrong, and nothing says when it
+began.
+
+What an operator has decided of a commit is forgotten at its resource only when the commit has finished: until then it
+is the only trace of what became of the branch.
 """
 
 from __future__ import annotations
@@ -23,13 +29,15 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from recovery.coordinator.decisions import Decision, DecisionRefused, Decisions, DecisionUnknown
-from recovery.coordinator.names import branch_xid, our_name
+from recovery.coordinator.names import branch_xid, is_unique, may_be
 from recovery.coordinator.resources import Fate, Participant, Resource, ResourceLost, ResourceRefused
 from txobserver.xid import Global, Xid
 
 GRACE = 60.0
 """Seconds for which an undecided transaction is left to its coordinator, unless a run is told otherwise."""
 BEGAN_A_MOMENT_AGO = "it began a moment ago, and its coordinator may still decide"
+OTHERWISE = "somebody has decided this branch otherwise; the transaction is mixed"
+NOT_KNOWN = "its resource does not know any more what became of it: look, mend what is missing, and run with --forget"
 
 
 @dataclass
@@ -47,6 +55,11 @@ class Row:
     def contradicted(self) -> bool:
         """Whether somebody had decided this branch otherwise."""
         return self.decision != "none" and self.fate.contradicts(self.decision == "commit")
+
+    @property
+    def not_known(self) -> bool:
+        """Whether this is a branch to be committed of which nobody knows whether it has been."""
+        return self.decision == "commit" and self.fate is Fate.UNKNOWN
 
 
 @dataclass
@@ -72,10 +85,15 @@ class Report:
         return [row for row in self.rows if row.contradicted]
 
     @property
+    def not_known(self) -> list[Row]:
+        """Branches to be committed of which nobody knows whether they have been."""
+        return [row for row in self.rows if row.not_known]
+
+    @property
     def settled(self) -> bool:
-        """Whether nothing of ours is left in doubt at any resource."""
+        """Whether nothing of ours is left in doubt at any resource, and every commit is known to be carried out."""
         in_doubt = any(row.fate is Fate.PREPARED for row in self.rows)
-        return not (in_doubt or self.unreachable or self.waiting)
+        return not (in_doubt or self.not_known or self.unreachable or self.waiting)
 
 
 def recover(
@@ -85,7 +103,8 @@ def recover(
     forget: bool = False,
     leave: Collection[Global] = (),
 ) -> Report:
-    """One run. ``resources``: by address. ``forget``: contradictions need not be remembered any more once reported.
+    """One run. ``resources``: by address. ``forget``: contradictions, and what is not known any more, need not be
+    remembered once they are reported.
 
     ``leave``: global transactions that are somebody else's to decide; none of their branches is touched. Raises
     DecisionRefused and DecisionUnknown if decisions can be neither read nor made.
@@ -110,6 +129,16 @@ def recover_with_each(
     return report
 
 
+@dataclass
+class _Asked:
+    """A resource that has answered, with our branches in doubt there; ``fates``: what this run has told of branches."""
+
+    resource: Resource
+    name: str
+    in_doubt: list[Xid]
+    fates: dict[Xid, Fate] = field(default_factory=dict)
+
+
 class _Run:
     def __init__(
         self,
@@ -124,84 +153,90 @@ class _Run:
         self._grace = grace
         self._forget = forget
         self._leave = leave
-        self._resources: dict[str, Resource] = {}
+        self._asked: list[_Asked] = []
+        self._to_forget: list[tuple[str, _Asked, Xid]] = []
         self._report = Report()
 
     def run(self) -> Report:
         unfinished = self._decisions.unfinished()
-        found = self._ask()
-        for resource, xids in found.items():
-            for xid in xids:
-                self._meet(resource, xid)
+        self._ask()
+        for asked in self._asked:
+            for xid in asked.in_doubt:
+                self._meet(asked, xid)
         for transaction, decision in unfinished.items():
             self._finish(transaction, decision)
+        self._forget_what_has_finished()
         return self._report
 
-    def _ask(self) -> dict[str, list[Xid]]:
-        """Our branches in doubt, by the name of the resource; two addresses of one resource are one."""
-        found: dict[str, list[Xid]] = {}
+    def _ask(self) -> None:
+        """Our branches in doubt; two addresses of one resource are one, where its name says that it is one."""
         for address, resource in self._addresses.items():
             try:
-                if resource.name not in found:
-                    xids = resource.in_doubt()
-                    self._resources[resource.name] = resource
-                    found[resource.name] = [xid for xid in xids if self._is_ours(xid)]
+                name = resource.name
+                if not is_unique(name) or name not in {asked.name for asked in self._asked}:
+                    found = [xid for xid in resource.in_doubt() if self._is_ours(xid)]
+                    self._asked.append(_Asked(resource, name, found))
             except (ResourceLost, ResourceRefused) as error:
                 self._report.unreachable[address] = str(error)
-        return found
 
     def _is_ours(self, xid: Xid) -> bool:
-        return our_name(xid, self._decisions.whose) is not None and xid.globally not in self._leave
+        return self._decisions.owns(xid) is not None and xid.globally not in self._leave
 
-    def _meet(self, resource: str, xid: Xid) -> None:
-        name = our_name(xid, self._decisions.whose)
+    def _meet(self, asked: _Asked, xid: Xid) -> None:
+        name = self._decisions.owns(xid)
         assert name is not None, "looked at before"
         transaction = str(name)
         decision = self._decisions.decision(transaction)
         if decision is None:
-            if time.time() - name.began < self._grace:
-                self._tell(transaction, resource, xid, "none", Fate.PREPARED, BEGAN_A_MOMENT_AGO)
+            if abs(time.time() - name.began) < self._grace:
+                self._tell(transaction, asked, xid, "none", Fate.PREPARED, BEGAN_A_MOMENT_AGO)
                 return
             try:
                 aborted = not self._decisions.decide(transaction, False)
-            except DecisionRefused as error:
-                self._tell(transaction, resource, xid, "none", Fate.PREPARED, str(error))
+            except (DecisionRefused, DecisionUnknown) as error:
+                self._tell(transaction, asked, xid, "none", Fate.PREPARED, str(error))
                 return
-            if aborted and self._is_prepared(resource, xid):
+            if aborted and self._is_prepared(asked, xid):
                 self._fence(xid)
             decision = self._decisions.decision(transaction)
             if decision is None:
                 return  # somebody else has committed it meanwhile, and finished
-        branch = resource, xid.bqual.decode()
-        tickets = [each.ticket for each in decision.participants if (each.resource, each.branch) == branch]
-        self._settle(transaction, resource, xid, decision.commit, tickets[0] if tickets else "")
+        branch = xid.bqual.decode()
+        tickets = [
+            each.ticket for each in decision.participants if each.branch == branch and may_be(each.resource, asked.name)
+        ]
+        self._settle(transaction, asked, xid, decision.commit, tickets[0] if tickets else "")
 
-    def _is_prepared(self, resource: str, xid: Xid) -> bool:
+    @staticmethod
+    def _is_prepared(asked: _Asked, xid: Xid) -> bool:
         """Whether a branch that was found in doubt still is."""
         try:
-            return self._resources[resource].fate(xid, "") is Fate.PREPARED
+            return asked.resource.fate(xid, "") is Fate.PREPARED
         except (ResourceLost, ResourceRefused):
             return False  # the next run will know
 
     def _fence(self, xid: Xid) -> None:
         """The transaction is aborted: no branch of it shall prepare later, where that can be prevented."""
-        for resource in self._resources.values():
+        for asked in self._asked:
             try:
-                resource.fence(xid)
+                asked.resource.fence(xid)
             except (ResourceLost, ResourceRefused):
                 continue  # a branch that prepares later is found by a later run
 
-    def _settle(self, transaction: str, resource: str, xid: Xid, commit: bool, ticket: str) -> None:
+    def _settle(self, transaction: str, asked: _Asked, xid: Xid, commit: bool, ticket: str) -> None:
         decision = "commit" if commit else "rollback"
         try:
-            fate = self._resources[resource].settle(xid, commit, ticket)
+            fate = asked.resource.settle(xid, commit, ticket)
             if not commit and fate is Fate.COMMITTED:
                 return  # and finished, before the abort was recorded
-            row = self._tell(transaction, resource, xid, decision, fate)
+            row = self._tell(transaction, asked, xid, decision, fate)
             if fate.heuristic and (self._forget or not row.contradicted):
-                self._resources[resource].forget(xid)
+                if commit:
+                    self._to_forget.append((transaction, asked, xid))
+                else:
+                    asked.resource.forget(xid)
         except (ResourceLost, ResourceRefused) as error:
-            self._tell(transaction, resource, xid, decision, Fate.PREPARED, str(error))
+            self._tell(transaction, asked, xid, decision, Fate.PREPARED, str(error))
 
     def _finish(self, transaction: str, decision: Decision) -> None:
         done = [self._has_committed(transaction, each) for each in decision.participants]
@@ -210,24 +245,51 @@ class _Run:
 
     def _has_committed(self, transaction: str, participant: Participant) -> bool:
         """Whether a participant has, or nobody wants to be told any more that it has not."""
-        resource, xid = participant.resource, branch_xid(transaction, participant.branch)
-        fate = next((row.fate for row in self._report.rows if (row.resource, row.branch) == (resource, str(xid))), None)
-        if fate is None and resource in self._resources:
-            try:
-                fate = self._resources[resource].fate(xid, participant.ticket)
-            except (ResourceLost, ResourceRefused) as error:
-                self._tell(transaction, resource, xid, "commit", Fate.PREPARED, str(error))
-            else:
-                if fate.contradicts(True):
-                    self._tell(transaction, resource, xid, "commit", fate)
-        if fate is None or fate is Fate.PREPARED:
-            self._report.waiting.append((transaction, resource))
+        xid = branch_xid(transaction, participant.branch)
+        fates = {
+            index: self._fate(transaction, asked, xid, participant.ticket)
+            for index, asked in enumerate(self._asked)
+            if may_be(participant.resource, asked.name)
+        }
+        if not fates or Fate.PREPARED in fates.values():
+            self._report.waiting.append((transaction, participant.resource))
             return False
-        return self._forget or not fate.contradicts(True)
+        if any(fate.confirms(True) for fate in fates.values()):
+            return True
+        otherwise = [index for index, fate in fates.items() if fate.contradicts(True)]
+        if not otherwise and transaction not in self._decisions.unfinished():
+            return False  # another run has seen it finished, and forgotten
+        for index in otherwise or fates:
+            if xid not in self._asked[index].fates:
+                self._tell(transaction, self._asked[index], xid, "commit", fates[index])
+        return self._forget
 
-    def _tell(self, transaction: str, resource: str, xid: Xid, decision: str, fate: Fate, why: str = "") -> Row:
-        row = Row(transaction, resource, str(xid), decision, fate, why)
+    def _fate(self, transaction: str, asked: _Asked, xid: Xid, ticket: str) -> Fate:
+        """What has become of a branch; prepared also if the resource cannot be asked, which is told."""
+        if xid in asked.fates:
+            return asked.fates[xid]
+        try:
+            return asked.resource.fate(xid, ticket)
+        except (ResourceLost, ResourceRefused) as error:
+            self._tell(transaction, asked, xid, "commit", Fate.PREPARED, str(error))
+            return Fate.PREPARED
+
+    def _forget_what_has_finished(self) -> None:
+        """At the resources, what operators have decided."""
+        unfinished = self._decisions.unfinished() if self._to_forget else {}
+        for transaction, asked, xid in self._to_forget:
+            if transaction not in unfinished:
+                try:
+                    asked.resource.forget(xid)
+                except (ResourceLost, ResourceRefused):
+                    continue  # the next run finds it again
+
+    def _tell(self, transaction: str, asked: _Asked, xid: Xid, decision: str, fate: Fate, why: str = "") -> Row:
+        row = Row(transaction, asked.name, str(xid), decision, fate, why)
         if row.contradicted:
-            row.why = "somebody has decided this branch otherwise; the transaction is mixed"
+            row.why = OTHERWISE
+        elif row.not_known:
+            row.why = NOT_KNOWN
+        asked.fates[xid] = fate
         self._report.rows.append(row)
         return row

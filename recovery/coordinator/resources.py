@@ -30,11 +30,15 @@ class Fate(Enum):
     HEURISTICALLY_ROLLED_BACK = "heuristically rolled back"
     MIXED = "mixed"
     UNKNOWN = "unknown"
-    """The resource does not know any more."""
+    """The resource does not know any more: of a rollback nothing has to be remembered, of a commit it is no success."""
 
     def contradicts(self, commit: bool) -> bool:
         """Whether that is known to be something else than what was decided."""
         return self in (_NOT_COMMITTED if commit else _NOT_ROLLED_BACK)
+
+    def confirms(self, commit: bool) -> bool:
+        """Whether that is known to be what was decided."""
+        return self in (_COMMITTED if commit else _ROLLED_BACK)
 
     @property
     def heuristic(self) -> bool:
@@ -42,6 +46,8 @@ class Fate(Enum):
         return self in (Fate.HEURISTICALLY_COMMITTED, Fate.HEURISTICALLY_ROLLED_BACK, Fate.MIXED)
 
 
+_COMMITTED = (Fate.COMMITTED, Fate.HEURISTICALLY_COMMITTED)
+_ROLLED_BACK = (Fate.ROLLED_BACK, Fate.HEURISTICALLY_ROLLED_BACK)
 _NOT_COMMITTED = (Fate.ROLLED_BACK, Fate.HEURISTICALLY_ROLLED_BACK, Fate.MIXED)
 _NOT_ROLLED_BACK = (Fate.COMMITTED, Fate.HEURISTICALLY_COMMITTED, Fate.MIXED)
 
@@ -63,7 +69,7 @@ class Resource(Protocol):
 
     @property
     def name(self) -> str:
-        """Which resource this is: the same through whichever address it is reached, in 1 to 64 characters of ASCII."""
+        """Which resource this is: the same through whichever address it is reached, and nobody else's."""
 
     # -- work
 

@@ -29,7 +29,8 @@ T = TypeVar("T")
 class Reconnect(NamedTuple):
     """Wanted: an open channel in the right mode; on the connection if that lives, else at the next host that answers.
 
-    Nothing to do if there is one. Tried once at each host; Lost if none answers.
+    Nothing to do if there is one. Tried once at each host; Lost if none answers. The answer: whether messages that a
+    lost channel had delivered are delivered again, which the client's user has not been told.
     """
 
 
@@ -93,21 +94,20 @@ class Conversation:
         """Patience that begins now."""
         return Patience(self._patience)
 
-    def reopen(self, patience: Patience) -> Steps[None]:
-        """Until there is a channel. Raises Lost when patience is over."""
+    def reopen(self, patience: Patience) -> Steps[bool]:
+        """Until there is a channel; the answer to ``Reconnect``. Raises Lost when patience is over."""
         while True:
             try:
-                yield Reconnect()
-                return
+                return bool((yield Reconnect()))
             except Lost:
                 if patience.over:
                     raise
                 yield Pause(PAUSE)
 
-    def connect(self) -> Steps[None]:
+    def connect(self) -> Steps[bool]:
         """The same for people. Raises OperationalError."""
         try:
-            yield from self.reopen(self.patience())
+            return (yield from self.reopen(self.patience()))
         except Lost as loss:
             raise OperationalError(f"no host answers: {loss}") from loss
 

@@ -33,6 +33,10 @@ class OperationalError(DatabaseError):
     """What a program cannot help: no host answers, for example. What was to be done has not been done."""
 
 
+class StaleDelivery(OperationalError):
+    """A message was delivered on a channel that is lost. It is in its queue again, and is delivered on another one."""
+
+
 class Conflict(OperationalError):
     """The branch is not in a state for this, or somebody else is deciding or has decided otherwise: 409."""
 

@@ -30,6 +30,7 @@ from recovery.dtx.errors import (
     OutcomeUnknown,
     ProgrammingError,
     RolledBack,
+    StaleDelivery,
     TimedOut,
     UnknownXid,
     heuristic,
@@ -122,7 +123,13 @@ class TwoPhase(Conversation):
                 raise
 
     def _begin_again(self, xid: Xid) -> Steps[None]:
-        """The connection had been lost, maybe long ago: begin on another one if the branch has not been begun."""
+        """The connection had been lost, maybe long ago: begin on another one if the branch has not been begun.
+
+        Not with messages in hand that the lost one had delivered: what is acknowledged on another one is another
+        message.
+        """
+        if (yield from self.connect()):
+            raise StaleDelivery("the connection was lost, and what it delivered and was not settled is delivered again")
         outcome = yield from self.outcome(xid)
         if outcome not in NOT_THERE:
             raise OperationalError(f"the connection was lost; branch {xid} is {outcome.name.lower()} and cannot go on")

@@ -23,9 +23,10 @@ from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from recovery.dtx.conversation import PATIENCE, Conversation, Lost, Pause, Plain, Reconnect, Refused, Request, Steps
-from recovery.dtx.errors import NotSupportedError
+from recovery.dtx.errors import NotSupportedError, StaleDelivery
 from recovery.dtx.methods import METHODS, DtxMethod, Select
 from recovery.dtx.plain import PlainTransactions
+from recovery.dtx.tagged import TaggedConnection, Tags
 from recovery.dtx.two_phase import GlobalState, TwoPhase, make_xid
 from txobserver.outcomes import Outcome
 from txobserver.xid import Global, Xid
@@ -71,14 +72,15 @@ spec.methods.update(_CARRIED)
 class _Connection(ABC):
     """A channel in a mode of its own, on a connection to one of several hosts."""
 
-    def __init__(self, hosts: tuple[Host, ...], on_channel: OnChannel | None) -> None:
+    def __init__(self, hosts: tuple[Host, ...], on_channel: OnChannel | None, tags: Tags | None = None) -> None:
         if not hosts:
             raise TypeError("a host is needed at least")
         self._hosts = [pika.URLParameters(host) if isinstance(host, str) else host for host in hosts]
         self._on_channel = on_channel
         self._connection: BlockingConnection | None = None
         self._channel: BlockingChannel | None = None
-        self.reconnect()
+        self._tags = Tags() if tags is None else tags
+        self._run(self._conversation.connect())
 
     @property
     @abstractmethod
@@ -91,7 +93,11 @@ class _Connection(ABC):
 
     @property
     def channel(self) -> BlockingChannel:
-        """Where to publish, get, consume and acknowledge. There is another one after each loss: do not keep it."""
+        """Where to publish, get, consume and acknowledge. There is another one after each loss: do not keep it.
+
+        The tags of its messages are no other channel's: to settle one that a lost channel delivered raises
+        StaleDelivery.
+        """
         return self._channel
 
     @property
@@ -102,9 +108,19 @@ class _Connection(ABC):
     def reconnect(self) -> None:
         """Another channel if this one is lost, for which the other methods do not wait. Raises OperationalError."""
         self._run(self._conversation.connect())
+        self._tags.untold = False
+
+    @property
+    def server_properties(self) -> dict[str, Any]:
+        """What the server says of itself; another one may be connected to for that. Raises OperationalError."""
+        self._run(self._conversation.connect())
+        found: dict[str, Any] = self.connection._impl.server_properties
+        return found
 
     def close(self) -> None:
         """End the connection. What was begun and not prepared is rolled back."""
+        if self._channel is not None:
+            self._tags.left(self._channel._impl)
         if self._connection is not None:
             with contextlib.suppress(*LOST):
                 self._connection.close()
@@ -154,18 +170,21 @@ class _Connection(ABC):
         found: DtxMethod = answers[0].method.method
         return found
 
-    def _open(self) -> None:
-        """A channel in the right mode, if there is none that is open."""
+    def _open(self) -> bool:
+        """A channel in the right mode, if there is none that is open. See ``Reconnect``."""
         try:
             if self._connection is None or not self._connection.is_open:
                 self._connection = self._connect()
             if self._channel is None or not self._channel.is_open:
+                if self._channel is not None:
+                    self._tags.left(self._channel._impl)
                 self._channel = self._connection.channel()
                 self._select()
                 if self._on_channel is not None:
                     self._on_channel(self._channel)
         except LOST as error:
             raise Lost(repr(error)) from error
+        return self._tags.untold
 
     def _connect(self) -> BlockingConnection:
         """To the first host that answers, beginning with the one after the last. Raises Lost."""
@@ -173,7 +192,8 @@ class _Connection(ABC):
         for host in list(self._hosts):
             self._hosts.append(self._hosts.pop(0))
             try:
-                found = BlockingConnection(host)
+                found = BlockingConnection(host, TaggedConnection)
+                found._impl.tags = self._tags
             except LOST as error:
                 reasons.append(f"{host.host}:{host.port}: {error!r}")
                 continue
@@ -189,11 +209,18 @@ class DtxConnection(_Connection):
 
     ``patience``: seconds for which a lost answer is asked for, or a host looked for. After a lost connection the next
     call goes to the next host, and comes back when it knows what became of the branch. Errors: ``recovery.dtx.errors``.
+    ``tags``: those of the connection that this one takes the place of.
     """
 
-    def __init__(self, *hosts: Host, patience: float = PATIENCE, on_channel: OnChannel | None = None) -> None:
+    def __init__(
+        self,
+        *hosts: Host,
+        patience: float = PATIENCE,
+        on_channel: OnChannel | None = None,
+        tags: Tags | None = None,
+    ) -> None:
         self._branch = TwoPhase(patience)
-        super().__init__(hosts, on_channel)
+        super().__init__(hosts, on_channel, tags)
 
     @property
     def _conversation(self) -> Conversation:
@@ -212,9 +239,14 @@ class DtxConnection(_Connection):
         """From now on publishes and acknowledgements on the channel belong to this branch.
 
         ``timeout``: seconds in which it must be prepared, 0 for no limit. Raises ProgrammingError if the xid is in use
-        or a branch is at hand, OperationalError if the connection is lost, in which case nothing has begun.
+        or a branch is at hand, OperationalError if the connection is lost, in which case nothing has begun; of these
+        StaleDelivery if there is another one, and what the lost one delivered and was not settled is delivered again.
         """
-        self._run(self._branch.begin(xid, timeout))
+        try:
+            self._run(self._branch.begin(xid, timeout))
+        except StaleDelivery:
+            self._tags.untold = False
+            raise
 
     def tpc_prepare(self) -> bool:
         """The first phase. When it returns, the branch is on the disk of every ready node, and any crash leaves it.

@@ -169,8 +169,9 @@ class _Court:
             if not log.fault and our_name(xid, log.whose) is not None:
                 return _word_of_log(log, str(our_name(xid, log.whose)))
         for database in self._evidence.databases:
-            if database.whose and our_name(xid, database.whose) is not None:
-                return _word_of_table(database, str(our_name(xid, database.whose)))
+            name = our_name(xid, database.whose, database.earlier)
+            if name is not None:
+                return _word_of_table(database, str(name))
         faults = [log.fault for log in self._evidence.logs] + [each.fault for each in self._evidence.databases]
         if any(faults) and xid.format_id == FORMAT_ID:
             return _Word(source="", commit=None, whole=False, what=next(filter(None, faults)))

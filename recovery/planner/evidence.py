@@ -10,10 +10,10 @@ import psycopg
 
 from recovery.coordinator.decisions import Decision, DecisionRefused
 from recovery.coordinator.log import read_decisions
-from recovery.coordinator.names import branch_xid, our_name
+from recovery.coordinator.names import branch_xid
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.resources import Fate, ResourceLost, ResourceRefused
-from recovery.coordinator.table import TableDecisions
+from recovery.coordinator.table import TABLE, TableDecisions
 from recovery.planner.facts import DatabaseFacts, Evidence, LogFacts
 from txobserver.store import StoreError
 from txobserver.xid import Xid
@@ -43,12 +43,12 @@ def _ask(shown: str, dsn: str, branches: Sequence[Xid], decisions: dict[str, Dec
     try:
         prepared = tuple(database.in_doubt())
         fates = _fates(database, decisions)
-        whose, commits = _table(dsn, (*branches, *prepared))
+        whose, earlier, commits = _table(dsn, (*branches, *prepared))
     except (ResourceLost, ResourceRefused, DecisionRefused) as error:
         return DatabaseFacts(address=shown, fault=f"the database does not answer: {error}")
     finally:
         database.close()
-    return DatabaseFacts(address=shown, prepared=prepared, fates=fates, whose=whose, commits=commits)
+    return DatabaseFacts(address=shown, prepared=prepared, fates=fates, whose=whose, earlier=earlier, commits=commits)
 
 
 def _fates(database: Postgresql, decisions: dict[str, Decision]) -> dict[Xid, Fate]:
@@ -62,17 +62,21 @@ def _fates(database: Postgresql, decisions: dict[str, Decision]) -> dict[Xid, Fa
     return found
 
 
-def _table(dsn: str, branches: Iterable[Xid]) -> tuple[str, dict[str, bool]]:
-    """Whose decisions the database's own table holds, and those on these branches; nobody's if there is no table."""
+def _table(dsn: str, branches: Iterable[Xid]) -> tuple[str, str, dict[str, bool]]:
+    """Whose decisions the table holds that the DSN leads to, by both names, and those on these branches.
+
+    Nobody's if there is no table.
+    """
     with psycopg.connect(dsn, autocommit=True) as connection:
         if not _exists(connection):
-            return "", {}
-    table = TableDecisions(dsn)
-    names = {str(name) for xid in branches if (name := our_name(xid, table.whose)) is not None}
-    found = {name: table.decision(name) for name in sorted(names)}
-    return table.whose, {name: each.commit for name, each in found.items() if each is not None}
+            return "", "", {}
+    decisions = TableDecisions(dsn)
+    names = {str(name) for xid in branches if (name := decisions.owns(xid)) is not None}
+    found = {name: decisions.decision(name) for name in sorted(names)}
+    commits = {name: each.commit for name, each in found.items() if each is not None}
+    return decisions.whose, decisions.table.earlier, commits
 
 
 def _exists(connection: psycopg.Connection[Any]) -> bool:
-    row = connection.execute("SELECT to_regclass('txha_decisions') IS NOT NULL").fetchone()
+    row = connection.execute("SELECT to_regclass(%s) IS NOT NULL", [TABLE]).fetchone()
     return bool(row and row[0])

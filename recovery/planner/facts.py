@@ -173,13 +173,15 @@ class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
 class DatabaseFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A database. ``prepared``: its branches; ``fates``: what has become of those that a decision names.
 
-    ``whose`` and ``commits`` are those of its own table of decisions; ``whose`` is empty if it has none.
+    ``whose`` and ``commits`` are those of its own table of decisions; ``whose`` is empty if it has none. ``earlier``:
+    what earlier versions wrote instead of ``whose``.
     """
 
     address: str
     prepared: tuple[Xid, ...] = ()
     fates: dict[Xid, Fate] = {}
     whose: str = ""
+    earlier: str = ""
     commits: dict[str, bool] = {}
     fault: str = ""
 

@@ -144,6 +144,14 @@ class TestHandshake:
         assert isinstance(capabilities, dict) and capabilities["publisher_confirms"] is True
         decode.field_table(encode.field_table(start.server_properties))
 
+    def test_two_clusters_under_one_name_say_which_they_are(self) -> None:
+        peer = Peer(cluster="orders", cluster_id="0123456789abcdef" * 2)
+        peer.connection.receive(HEADER)
+        _, _, start = frame.unmarshal(peer.connection.take_output())
+        assert isinstance(start, commands.Connection.Start)
+        told = [start.server_properties[name] for name in ("cluster_name", "cluster_id")]
+        assert told == ["orders", "0123456789abcdef" * 2]
+
 
 class TestErrors:
     def test_frame_that_is_too_large(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.recovery_report import show_settled
 from broker_plugin.cli.settling import _as_dict, _ours
-from recovery.coordinator.recover import Report, Row
+from recovery.coordinator.recover import NOT_KNOWN, Report, Row
 from recovery.coordinator.resources import Fate, ResourceLost
 from recovery.planner.branches import BROKER, By, Outcome, Verdict
 from recovery.planner.settle import OTHERWISE, End
@@ -31,12 +31,20 @@ class Node:
 
 
 def test_only_a_node_of_the_cluster_that_the_plan_is_for_is_asked() -> None:
-    ours: Any = Node("amqp:c")
-    others: dict[str, Any] = {"a": Node(""), "b": Node("amqp:d")}
-    assert _ours({**others, "c": ours}, "c") is ours
+    ours: Any = Node("amqp:c/" + "1" * 32)
+    others: dict[str, Any] = {"a": Node(""), "b": Node("amqp:c/" + "2" * 32)}
+    assert _ours({**others, "c": ours}, "amqp:c/" + "1" * 32) is ours
     with pytest.raises(BadArgument) as found:
-        _ours(others, "c")
-    assert str(found.value) == "no node of cluster c is at hand: a does not answer: nobody listens; b is amqp:d"
+        _ours(others, "amqp:c/" + "3" * 32)
+    said = "no node of amqp:c/33333333333333333333333333333333 is at hand: a does not answer: nobody listens; "
+    assert str(found.value) == said + "b is amqp:c/22222222222222222222222222222222"
+
+
+def test_a_cluster_that_had_no_identity_or_tells_none_is_known_by_its_name() -> None:
+    ours: Any = Node("amqp:c/" + "1" * 32)
+    assert _ours({"c": ours}, "amqp:c") is ours
+    earlier: Any = Node("amqp:c")
+    assert _ours({"c": earlier}, "amqp:c/" + "1" * 32) is earlier
 
 
 def end(which: str, fate: Fate, at: str = BROKER, why: str = "") -> End:
@@ -59,6 +67,7 @@ def test_everything_has_ended_as_was_planned(capsys: pytest.CaptureFixture[str])
         Report(waiting=[("t", "bank")]),
         Report(unreachable={"bank": "gone"}),
         Report(rows=[Row("t", "bank", "1:t:b", "commit", Fate.ROLLED_BACK, "otherwise")]),
+        Report(rows=[Row("t", "bank", "1:t:b", "commit", Fate.UNKNOWN, NOT_KNOWN)]),
     ],
 )
 def test_what_a_recovery_run_could_not_do_counts(report: Report, capsys: pytest.CaptureFixture[str]) -> None:

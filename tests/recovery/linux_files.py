@@ -12,12 +12,14 @@ from recovery.files import Files
 class LinuxFiles(Files):
     """What a sync that fails was to write is taken for clean, and is lost at the power cut unless it is written again.
 
-    ``failing``: whether syncs fail now. Files are known by their paths when they were opened.
+    ``failing``: whether syncs fail now. Files are known by their paths when they were opened. Whoever had the file open
+    when a sync failed is told by his own next sync; whoever opens it later is not.
     """
 
     def __init__(self) -> None:
         self.failing = False
         self._paths: dict[int, Path] = {}
+        self._untold: set[int] = set()
         self._dirty: dict[Path, list[tuple[int, int]]] = {}
         self._lost: dict[Path, list[tuple[int, int]]] = {}
 
@@ -30,6 +32,11 @@ class LinuxFiles(Files):
         descriptor = super().open(path)
         self._paths[descriptor] = path
         return descriptor
+
+    def close(self, descriptor: int) -> None:
+        super().close(descriptor)
+        del self._paths[descriptor]
+        self._untold.discard(descriptor)
 
     def write(self, descriptor: int, buffers: Sequence[bytes]) -> None:
         before = self.size(descriptor)
@@ -47,6 +54,10 @@ class LinuxFiles(Files):
         dirty = self._dirty.pop(path, [])
         if self.failing:
             self._lost.setdefault(path, []).extend(dirty)
+            self._untold |= {each for each, name in self._paths.items() if name == path} - {descriptor}
+            raise OSError(errno.EIO, "Input/output error")
+        if descriptor in self._untold:
+            self._untold.remove(descriptor)
             raise OSError(errno.EIO, "Input/output error")
         super().sync(descriptor)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from recovery.coordinator.decisions import Decision, DecisionRefused, DecisionUnknown
+from recovery.coordinator.names import GlobalName, our_name
 from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost
 from txobserver.xid import Xid
 
@@ -98,7 +99,7 @@ class MemoryResource:
         assert self.branches.get(xid, Fate.PREPARED) is Fate.PREPARED, "what has not prepared cannot be settled"
         self._end(xid, Fate.COMMITTED if commit else Fate.ROLLED_BACK)
         self.world.step()
-        return self.ended[xid]
+        return self._ended(xid)
 
     def decide_heuristically(self, xid: Xid, commit: bool) -> None:
         self._end(xid, Fate.HEURISTICALLY_COMMITTED if commit else Fate.HEURISTICALLY_ROLLED_BACK)
@@ -110,8 +111,10 @@ class MemoryResource:
 
     def fate(self, xid: Xid, ticket: str) -> Fate:
         self.world.step()
-        ended = Fate.UNKNOWN if xid in self.forgotten else self.ended.get(xid, Fate.UNKNOWN)
-        return self.branches.get(xid) or ended
+        return self.branches.get(xid) or self._ended(xid)
+
+    def _ended(self, xid: Xid) -> Fate:
+        return Fate.UNKNOWN if xid in self.forgotten else self.ended.get(xid, Fate.UNKNOWN)
 
     def fence(self, xid: Xid) -> None:
         self.world.step()
@@ -141,13 +144,17 @@ class MemoryResource:
 
 
 class MemoryDecisions:
-    """A log that is never lost; a step at which it is cut off leaves who asked in the dark."""
+    """A log that is never lost, and forgets nothing; a step at which it is cut off leaves who asked in the dark."""
 
     whose = "w"
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.made: dict[str, Decision] = {}
+        self.ended: dict[str, Decision] = {}
+
+    def owns(self, xid: Xid) -> GlobalName | None:
+        return our_name(xid, self.whose)
 
     def _step(self) -> None:
         try:
@@ -157,13 +164,13 @@ class MemoryDecisions:
 
     def decide(self, name: str, commit: bool, participants: Sequence[Participant] = ()) -> bool:
         self._step()
-        stands = self.made.setdefault(name, Decision(commit, 0.0, tuple(participants))).commit
+        stands = self.ended.get(name) or self.made.setdefault(name, Decision(commit, 0.0, tuple(participants)))
         self._step()
-        return stands
+        return stands.commit
 
     def decision(self, name: str) -> Decision | None:
         self._step()
-        found = self.made.get(name)
+        found = self.ended.get(name) or self.made.get(name)
         self._step()
         return found
 
@@ -173,7 +180,8 @@ class MemoryDecisions:
     def finish(self, name: str) -> None:
         try:
             self.world.step()
-            self.made.pop(name, None)
+            if name in self.made:
+                self.ended[name] = self.made.pop(name)
             self.world.step()
         except ResourceLost as error:
             raise DecisionRefused(str(error)) from None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
-from recovery.coordinator.decisions import DecisionUnknown
+from recovery.coordinator.decisions import DecisionRefused, DecisionUnknown
 from recovery.coordinator.log import DecisionLog, read_decisions
 from recovery.files import Files, renew_directory
 from tests.recovery.linux_files import LinuxFiles
@@ -62,6 +63,28 @@ def test_sync_failed_again_while_it_is_recovered(tmp_path: Path) -> None:
     assert set(read_decisions(tmp_path / "log")[1]) == {"t0", "t1"}
 
 
+def test_a_record_behind_a_failed_sync_is_not_believed(tmp_path: Path) -> None:
+    """By the next process it is written again, and by one that had the log open before, it is not acted upon."""
+    files = LinuxFiles()
+    before = DecisionLog(tmp_path / "log", files=files)
+    failing(tmp_path / "log", files).close()
+    with pytest.raises(DecisionUnknown, match="Input/output"):
+        before.decision("t1")
+    with pytest.raises(DecisionRefused, match="Input/output"):
+        before.decide("t2", True)
+    files.failing = True
+    disk_is_broken = DecisionLog(tmp_path / "log", files=files)
+    with pytest.raises(DecisionUnknown, match="Input/output"):
+        disk_is_broken.decision("t1")
+    files.failing = False
+    following = DecisionLog(tmp_path / "log", files=files)
+    assert following.decision("t1") is not None
+    for each in (before, disk_is_broken, following):
+        each.close()
+    files.power_cut()
+    assert set(read_decisions(tmp_path / "log")[1]) == {"t0", "t1"}
+
+
 class Watched(Files):
     """Says in which order names come, go and are synced, and files are opened."""
 
@@ -82,9 +105,9 @@ class Watched(Files):
         super().sync(descriptor)
 
     def sync_directory(self, directory: Path) -> None:
-        self.steps.append("directory synced")
+        self.steps.append(f"{directory} synced")
         if self.failing:
-            raise OSError(5, "Input/output error")
+            raise OSError(errno.EIO, "Input/output error")
         super().sync_directory(directory)
 
 
@@ -93,10 +116,51 @@ def test_the_name_of_the_log_is_durable_before_it_is_used(tmp_path: Path) -> Non
     DecisionLog(tmp_path / "log").close()
     files = Watched()
     log = DecisionLog(tmp_path / "log", files=files)
-    assert files.steps == ["opened", "removed", "directory synced"]
+    above = [f"{each} synced" for each in tmp_path.parents if each.stat().st_dev == tmp_path.stat().st_dev]
+    expected = ["opened", "removed", f"{tmp_path} synced", *above]
+    assert files.steps == expected
     log.decide("t1", True)
-    assert files.steps[3:] == ["synced"]
+    assert files.steps[len(expected) :] == ["synced"]
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_directories_that_another_process_has_just_made(tmp_path: Path) -> None:
+    """They are synced by whoever finds them, too: he decides in a log that is nowhere if a power cut takes one away."""
+    files = Watched()
+    log = DecisionLog(tmp_path / "new" / "deep" / "log", files=files)
+    names = [f"{each} synced" for each in (tmp_path / "new" / "deep", tmp_path / "new", tmp_path)]
+    assert set(names) <= set(files.steps)
+    other = Watched()
+    assert DecisionLog(tmp_path / "new" / "deep" / "log", files=other).decide("t1", True)
+    assert [step for step in other.steps if step in (*names, "synced")] == [*names, "synced"]
+    log.close()
+
+
+def test_a_name_that_could_not_be_made_durable_is_not_relied_on(tmp_path: Path) -> None:
+    """Another process has put a smaller file in the place of the log. The first question fails, the second one too."""
+    files = Watched()
+    log = DecisionLog(tmp_path / "log", files=files)
+    (tmp_path / "smaller").write_bytes(log.path.read_bytes())
+    (tmp_path / "smaller").rename(log.path)
+    files.failing = True
+    for _ in range(2):
+        with pytest.raises(DecisionRefused, match="Input/output"):
+            log.decide("t1", True)
+    files.failing = False
+    del files.steps[:]
+    assert log.decide("t1", True) is True
+    assert f"{tmp_path} synced" in files.steps
+
+
+def test_the_name_of_a_link_is_durable_before_the_log_is_used(tmp_path: Path) -> None:
+    """Without it, whoever opens the log by it would begin another one."""
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "log").symlink_to(tmp_path / "data" / "log")
+    DecisionLog(tmp_path / "data" / "log").close()
+    files = Watched()
+    DecisionLog(tmp_path / "etc" / "log", files=files).close()
+    assert {f"{tmp_path / 'data'} synced", f"{tmp_path / 'etc'} synced"} <= set(files.steps)
+    assert list((tmp_path / "etc").iterdir()) == [tmp_path / "etc" / "log"]
 
 
 def test_a_directory_that_is_renewed_holds_what_it_held(tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from recovery.coordinator.decisions import ABORT_KEPT, Decision, DecisionRefused, DecisionUnknown
-from recovery.coordinator.log import DecisionLog, decode_lines, encode_line
+from recovery.coordinator import log_lines
+from recovery.coordinator.decisions import ABORT_KEPT, ENDED_KEPT, Decision, DecisionRefused, DecisionUnknown
+from recovery.coordinator.log import DecisionLog, read_decisions
+from recovery.coordinator.log_lines import decode_lines, encode_line, encode_lines
 from recovery.coordinator.resources import Participant
 from recovery.files import Files
 from txobserver.store import StoreDamaged, StoreError
@@ -51,13 +53,24 @@ def test_the_first_decision_stands(path: Path) -> None:
     assert without_time(run.decision("t2")) == (True, tuple(WHO)), "read from what the other one has appended"
 
 
-def test_a_finished_commit_is_forgotten(path: Path) -> None:
+def test_the_log_s_own_ended_line_is_believed(path: Path) -> None:
+    """A database goes on with a standby that has the prepare, and not the commit that was answered."""
     log = DecisionLog(path)
     log.decide("t1", True, WHO)
     log.finish("t1")
     log.finish("t1")
-    assert log.decision("t1") is None
-    assert DecisionLog(path).unfinished() == {}
+    for each in (log, DecisionLog(path)):
+        assert each.unfinished() == {}
+        assert each.decide("t1", False) is True
+        assert without_time(each.decision("t1")) == (True, tuple(WHO))
+
+
+def test_an_abort_behind_an_end_changes_nothing(path: Path) -> None:
+    """Earlier versions wrote one when a branch came back."""
+    lines = [{"log": "x", "version": 1}, {"commit": "t1", "at": 1.0, "participants": WHO}, {"end": "t1"}]
+    path.write_bytes(b"".join(encode_lines([*lines, {"abort": "t1", "at": 2.0}])))
+    assert without_time(DecisionLog(path).decision("t1")) == (True, tuple(WHO))
+    assert [set(each) for each in read_decisions(path)[1:]] == [set(), {"t1"}]
 
 
 def test_a_tail_that_a_crash_cut_short_is_cut_at_every_byte(path: Path) -> None:
@@ -178,11 +191,25 @@ def test_nobody_is_told_a_decision_before_a_sync(path: Path) -> None:
     assert len(synced) == count + 1, "what has been synced once is not synced again"
 
 
-def test_a_log_does_not_grow_with_what_has_ended(path: Path) -> None:
+class Clock:
+    """The wall clock, as the test sets it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = time.time()
+        monkeypatch.setattr(time, "time", lambda: self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def test_a_log_does_not_grow_with_what_has_ended(path: Path, clock: Clock) -> None:
     log, other = DecisionLog(path, compact_bytes=5000), DecisionLog(path)
     log.decide("kept", True, WHO)
     other.decide("aborted", False)
     for number in range(200):
+        clock.now += ENDED_KEPT / 10
         log.decide(f"t{number}", True, WHO)
         log.finish(f"t{number}")
     assert path.stat().st_size < 20000
@@ -194,21 +221,54 @@ def test_a_log_does_not_grow_with_what_has_ended(path: Path) -> None:
     assert without_time(log.decision("late")) == without_time(DecisionLog(path).decision("late")) == (True, tuple(WHO))
 
 
-def test_an_abort_is_forgotten_after_its_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_ended_is_kept_for_its_time(path: Path, clock: Clock) -> None:
+    """Also by a log that is made smaller meanwhile. The time begins when it has ended."""
+    log = DecisionLog(path, compact_bytes=0)
+    log.decide("late", True, WHO)
+    clock.now += ENDED_KEPT
+    work(log, "early", 40)
+    clock.now += ENDED_KEPT * 3 / 4
+    log.finish("late")
+    clock.now += ENDED_KEPT / 2
+    work_until_it_is_smaller(log)
+    assert DecisionLog(path).decision("early0") is None
+    assert without_time(DecisionLog(path).decision("late")) == (True, tuple(WHO))
+    clock.now += ENDED_KEPT + 1
+    work_until_it_is_smaller(log)
+    assert DecisionLog(path).decision("late") is None
+
+
+def work(log: DecisionLog, name: str, count: int) -> None:
+    """Commits that end at once."""
+    for number in range(count):
+        log.decide(f"{name}{number}", True, WHO)
+        log.finish(f"{name}{number}")
+
+
+def work_until_it_is_smaller(log: DecisionLog) -> None:
+    """Until another file has taken the place of the log."""
+    before = log.path.stat().st_ino
+    for number in range(100):
+        work(log, f"{log.path.stat().st_size}.{number}.", 1)
+        if log.path.stat().st_ino != before:
+            return
+    raise AssertionError("it stayed as it was")
+
+
+def test_an_abort_is_forgotten_after_its_time(path: Path, clock: Clock) -> None:
     log = DecisionLog(path, compact_bytes=0)
     log.decide("old", False)
-    log.decide("t", True, WHO)
-    log.finish("t")
-    log.finish("t")
+    work(log, "some", 20)
+    clock.now += ABORT_KEPT - 1
+    work_until_it_is_smaller(log)
     assert DecisionLog(path).decision("old") is not None
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + ABORT_KEPT + 1)
-    log.decide("u", True, WHO)
-    log.finish("u")
+    clock.now += ENDED_KEPT + 1
+    work_until_it_is_smaller(log)
     assert DecisionLog(path).decision("old") is None
 
 
 def _decide_many(path: Path, start: Any, results: Any, commit: bool) -> None:
+    log_lines.ENDED_KEPT = 0.0
     log = DecisionLog(path, compact_bytes=2000)
     start.wait()
     stood = []

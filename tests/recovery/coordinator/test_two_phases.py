@@ -279,7 +279,6 @@ def test_a_commit_waits_in_the_log_for_a_resource_that_is_not_there() -> None:
     site = Site()
     xids = prepared(site)
     site.decisions.decide(site.name, True, [site.database.ticket(xids[0]), site.broker.ticket(xids[1])])
-    site.database.branches.clear()
     report = recover(site.decisions, {"broker": site.broker}, 0.0)
     assert report.waiting == [(site.name, "database:1")] and not report.settled
     assert site.decisions.unfinished()

@@ -25,10 +25,11 @@ Expected = dtx.DtxMethod | Plain
 Answer = Exception | Outcome | Status | dtx.DtxMethod | None
 
 
-def play(steps: Steps[T], *script: tuple[Expected, Answer], connected: bool = True) -> T:
+def play(steps: Steps[T], *script: tuple[Expected, Answer], connected: bool = True, stale: bool = False) -> T:
     """Carry ``steps`` out: each request must be the next of the script, and gets its answer, or an error.
 
-    Channels can be had anew at once if ``connected``, never otherwise; time does not pass.
+    Channels can be had anew at once if ``connected``, never otherwise; time does not pass. ``stale``: what the lost
+    channel had delivered is delivered again, and that is not told.
     """
     left = list(script)
     answer: Any = None
@@ -38,7 +39,7 @@ def play(steps: Steps[T], *script: tuple[Expected, Answer], connected: bool = Tr
             if isinstance(request, Pause):
                 answer = None
             elif isinstance(request, Reconnect):
-                answer = None if connected else Lost("nobody there")
+                answer = stale if connected else Lost("nobody there")
             else:
                 assert left, f"{request} was not to be asked"
                 expected, answer = left.pop(0)

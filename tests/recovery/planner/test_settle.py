@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -211,7 +212,7 @@ def test_a_branch_of_a_transaction_that_is_for_people_is_left_too() -> None:
 
 def test_what_began_a_moment_ago_and_what_the_primary_has_to_do_is_waited_for() -> None:
     site = Site()
-    site.branch("young", Outcome.ROLL_BACK, By.RECOVERY, began=1 << 40)
+    site.branch("young", Outcome.ROLL_BACK, By.RECOVERY, began=int(time.time()))
     site.branch("streamed", Outcome.COMMIT, By.PRIMARY, xid=Xid(1, b"their.1.streamed", b"b"))
     ends = site.settle()
     assert ends[BROKER, "young"].why == BEGAN_A_MOMENT_AGO and ends[BROKER, "streamed"].why == NOT_YET

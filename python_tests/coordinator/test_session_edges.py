@@ -1,0 +1,240 @@
+"""Sessions at the edges of what SQLAlchemy lets them do: rolled back in between, in company, or with a lost COMMIT."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+import transaction
+import zope.sqlalchemy
+from sqlalchemy import create_engine, event, text
+from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.orm import Session, sessionmaker
+from transaction.interfaces import TransientError
+
+from python_tests.coordinator import orm
+from python_tests.coordinator.database_door import DatabaseDoor
+from python_tests.coordinator.orm import Order
+from python_tests.coordinator.shop import Shop
+from python_tests.postgresql import PostgreSQL
+from recovery.coordinator.branches import OutcomeUnknown, TransactionRolledBack
+
+
+def sessions_on(dsn: str, **options: Any) -> sessionmaker[Session]:
+    """Sessions on an engine with these options."""
+    maker = sessionmaker(create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(dsn), **options))
+    zope.sqlalchemy.register(maker)
+    return maker
+
+
+# -- a session that is rolled back in between
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("how", ["rollback", "close"])
+def test_no_commit_row_in_somebody_else_s_transaction(shop: Shop, again: bool, how: str) -> None:
+    """The application catches an error with session.rollback(): its connection goes back to the pool."""
+    sessions = sessions_on(shop.dsn, pool_size=1, max_overflow=0)
+    engine = sessions.kw["bind"]
+    with pytest.raises(TransactionRolledBack, match="begin again"), transaction.manager:
+        session = sessions()
+        orm.place(shop.broker, session, shop.queue.own, "a")
+        session.flush()
+        getattr(session, how)()
+        if again:
+            session.add(Order(number="b", customer="b"))
+    assert shop.look() == (0, 0)
+    with engine.connect() as pooled:  # an ordinary transaction, on the connection that the session had
+        pooled.execute(text("INSERT INTO orm_orders VALUES ('c', 'c')"))
+        pooled.commit()
+    assert shop.decisions() == 0
+    assert shop.look() == (1, 0)
+    assert shop.queue.open().in_doubt() == []
+
+
+def test_to_join_again_behind_a_rollback_is_refused(shop: Shop) -> None:
+    with pytest.raises(TransactionRolledBack), transaction.manager:
+        session = shop.sessions()
+        orm.place(shop.broker, session, shop.queue.own, "a")
+        session.rollback()
+        orm.place(shop.broker, session, shop.queue.own, "b")
+    assert shop.look() == (0, 0)
+    shop.place("a")
+    assert shop.look() == (1, 1)
+
+
+def test_a_savepoint_before_the_broker_joined(shop: Shop) -> None:
+    """What is published behind its rollback is part of the transaction again."""
+    with pytest.raises(ZeroDivisionError), transaction.manager:
+        savepoint = transaction.savepoint()
+        orm.place(shop.broker, shop.sessions(), shop.queue.own, "a")
+        savepoint.rollback()
+        orm.place(shop.broker, shop.sessions(), shop.queue.own, "b")
+        raise ZeroDivisionError
+    assert shop.look() == (0, 0)
+
+
+def test_a_failed_statement_that_was_caught_rolls_both_back(shop: Shop) -> None:
+    with pytest.raises(TransactionRolledBack, match="a statement has failed"), transaction.manager:
+        session = shop.sessions()
+        orm.place(shop.broker, session, shop.queue.own, "a")
+        session.flush()
+        with pytest.raises(IntegrityError):
+            session.connection().execute(text("INSERT INTO orm_orders VALUES ('a', 'a')"))
+    assert shop.look() == (0, 0)
+
+
+def test_an_error_that_a_savepoint_catches_rolls_back_its_own_part(shop: Shop) -> None:
+    shop.place("a")
+    with transaction.manager:
+        session = shop.sessions()
+        with session.begin_nested():
+            orm.place(shop.broker, session, shop.queue.own, "b")
+        with pytest.raises(IntegrityError), session.begin_nested():
+            session.add(Order(number="a", customer="c"))
+    assert shop.look() == (2, 2)
+
+
+def test_an_engine_in_autocommit_is_refused(shop: Shop) -> None:
+    with pytest.raises(ValueError, match="AUTOCOMMIT"), transaction.manager:
+        session = sessions_on(shop.dsn, isolation_level="AUTOCOMMIT")()
+        orm.place(shop.broker, session, shop.queue.own, "a")
+    assert shop.look() == (0, 0)
+
+
+def test_a_session_that_zope_does_not_know_is_refused(shop: Shop) -> None:
+    with pytest.raises(ValueError, match=r"register it with zope\.sqlalchemy"), transaction.manager:
+        orm.place(shop.broker, sessionmaker(shop.sessions.kw["bind"])(), shop.queue.own, "a")
+    assert shop.look() == (0, 0)
+
+
+# -- other data managers
+
+
+class Voter:
+    """A data manager with this key, whose vote is no."""
+
+    transaction_manager = transaction.manager
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    def sortKey(self) -> str:
+        return self._key
+
+    def tpc_vote(self, transaction: Any) -> None:
+        raise TransientError("no")
+
+    def nothing(self, transaction: Any) -> None:
+        """Nothing to do."""
+
+    tpc_begin = commit = tpc_finish = tpc_abort = abort = nothing
+
+
+@pytest.mark.parametrize("key", ["~sqlalchemy:0", "~sqlalchemy:~", "~~", "\uffff"])
+def test_the_deciding_session_votes_last(shop: Shop, key: str) -> None:
+    """A no behind the decision would come too late."""
+    with pytest.raises(TransientError):
+        shop.place("a", Voter(key))
+    assert shop.look() == (0, 0)
+
+
+def test_a_second_session_s_no_is_heard_before_the_decision(shop: Shop) -> None:
+    """zope.sqlalchemy sorts sessions by chance, so this needs some turns."""
+    elsewhere = shop.dsn.replace("dbname=bank", "dbname=postgres")
+    orm.prepare_tables(elsewhere)
+    with psycopg.connect(elsewhere) as connection:
+        connection.execute("INSERT INTO orm_orders VALUES ('first', 'first')")
+    others, kept = orm.sessions(elsewhere), []
+    for turn in range(12):
+        with pytest.raises(IntegrityError), transaction.manager:
+            kept.append([object() for _ in range(turn * 7)])
+            session, other = shop.sessions(), others()
+            if turn % 2:
+                other.connection()
+            orm.place(shop.broker, session, shop.queue.own, f"order {turn}")
+            other.add(Order(number="second", customer="first"))
+    assert shop.look() == (0, 0)
+
+
+def test_two_sessions_cannot_both_decide(shop: Shop) -> None:
+    second = orm.transactional(shop.urls, lambda step: None)
+    with pytest.raises(ValueError, match="another session's commit"), transaction.manager:
+        orm.place(shop.broker, shop.sessions(), shop.queue.own, "a")
+        orm.place(second, shop.sessions(), shop.queue.own, "b")
+    assert shop.look() == (0, 0)
+    second.broker.close()
+
+
+def test_two_brokers_in_one_session_s_transaction(shop: Shop) -> None:
+    second = orm.transactional(shop.urls, lambda step: None)
+    with transaction.manager:
+        session = shop.sessions()
+        orm.place(shop.broker, session, shop.queue.own, "a")
+        orm.place(second, session, shop.queue.own, "b")
+    assert shop.look() == (2, 2)
+    second.broker.close()
+
+
+# -- a commit whose answer is lost, or comes with an error
+
+
+@pytest.fixture
+def lossy(shop: Shop, postgresql: PostgreSQL) -> Any:
+    """The shop's sessions come through a door."""
+    with DatabaseDoor(postgresql.port) as door:
+        shop.sessions = orm.sessions(shop.dsn.replace(f"port={postgresql.port}", f"port={door.port}"))
+        yield door
+
+
+def test_a_lost_commit_that_was_one_is_told_as_one(shop: Shop, lossy: DatabaseDoor) -> None:
+    shop.at["decision written"] = lambda: setattr(lossy, "lose_answer", b"COMMIT\0")
+    shop.place("a")
+    assert lossy.lost == 1
+    assert shop.look() == (1, 1)
+    assert shop.queue.open().in_doubt() == []
+    shop.at.clear()
+    shop.place("b")
+    assert shop.look() == (2, 2)
+
+
+def test_a_lost_commit_that_was_none_is_rolled_back(shop: Shop, lossy: DatabaseDoor) -> None:
+    shop.at["decision written"] = lambda: setattr(lossy, "lose_request", b"COMMIT")
+    with pytest.raises(OperationalError):
+        shop.place("a")
+    assert lossy.lost == 1
+    assert shop.look() == (0, 0)
+    assert shop.queue.open().in_doubt() == []
+
+
+def test_a_lost_commit_that_nobody_can_be_asked_for_is_unknown(shop: Shop, lossy: DatabaseDoor) -> None:
+    def lose() -> None:
+        lossy.lose_answer, lossy.shut = b"COMMIT\0", True
+
+    shop.at["decision written"] = lose
+    with pytest.raises(OutcomeUnknown):
+        shop.place("a")
+    assert shop.look() == (1, 0)
+    assert shop.recover().settled
+    assert shop.look() == (1, 1)
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_an_error_behind_the_commit_does_not_undo_it(shop: Shop, keep: bool) -> None:
+    """An application's own listener fails, when the database has committed."""
+    sessions = sessionmaker(shop.sessions.kw["bind"])
+    zope.sqlalchemy.register(sessions, keep_session=keep)
+
+    def fails(session: Session) -> None:
+        raise ZeroDivisionError
+
+    session = sessions()
+    event.listen(session, "after_commit", fails)
+    with transaction.manager:
+        orm.place(shop.broker, session, shop.queue.own, "a")
+    assert shop.look() == (1, 1)
+    event.remove(session, "after_commit", fails)
+    with transaction.manager:
+        orm.place(shop.broker, session, shop.queue.own, "b")
+    assert shop.look() == (2, 2)
