@@ -84,6 +84,8 @@ class Intake:
                     f"queue {options.queue} has another consumer, and a source needs it alone"
                 ) from error
             raise
+        with contextlib.suppress(OperationalError, *LOST):  # the first settlement does it, then
+            self._learn()
         threading.Thread(target=self._keep_alive, name="txha-queue heartbeats", daemon=True).start()
 
     def close(self) -> None:
@@ -256,19 +258,35 @@ class Intake:
 
     def _settle(self, named: Collection[int] | None) -> None:
         """Raises OutcomeUnknown; or OperationalError and pika's errors, and nothing is settled then."""
-        held = self._kept.take(self._broker.channel)
-        if held is None:  # a settlement is on its way, or somebody looks at the record: later
+        held = self._record()
+        if held is None:
             return
-        before = settled_by(held.body)
-        self.done -= before
-        self._learnt = True
-        if not self.done & self._tags.keys():
-            held.put_back()
-        elif held.tag is None:
-            self._kept.make(held.channel)
-            self._settle(named)
-        else:
+        before = self._learnt_from(held)
+        if self.done & self._tags.keys():
             self._exchange(held, before if named is None else before.intersection(named))
+        else:
+            held.put_back()
+
+    def _record(self) -> Taken | None:
+        """None while a settlement is on its way, or somebody looks at the record: later. Raises pika's errors."""
+        held = self._kept.take(self._broker.channel)
+        if held is not None and held.tag is None:
+            self._kept.make(held.channel)
+            held = self._kept.take(held.channel)
+        return held
+
+    def _learn(self) -> None:
+        """What has been settled; and see to it that there is a record that can be asked for when that is needed."""
+        held = self._record()
+        if held is not None:
+            self._learnt_from(held)
+            held.put_back()
+
+    def _learnt_from(self, held: Taken) -> frozenset[int]:
+        found = settled_by(held.body)
+        self.done -= found
+        self._learnt = True
+        return found
 
     def _exchange(self, held: Taken, before: frozenset[int]) -> None:
         """Settle what is done and here, and say so in the record. Raises as ``_settle``."""
