@@ -49,10 +49,12 @@ class Kept:
     def __init__(self, name: str) -> None:
         self.name = name
         self._there = False
+        self._whole = False
 
     def look(self, channel: BlockingChannel) -> None:
         """Whether there is one; to be called on each new channel. Raises pika's errors."""
         self._there = _exists(channel, self.name)
+        self._whole = False
 
     def take(self, channel: BlockingChannel) -> Taken | None:
         """None: there is one, and it is elsewhere at the moment. Raises pika's errors."""
@@ -60,7 +62,8 @@ class Kept:
             return Taken(channel)
         method, _, body = channel.basic_get(self.name)
         if method is None:
-            return Taken(channel) if _exists(channel, MAKING + self.name) else None
+            self._whole = self._whole or not _exists(channel, MAKING + self.name)
+            return None if self._whole else Taken(channel)
         if not body:  # its maker may have died before he took this away
             channel.queue_delete(MAKING + self.name)
         return Taken(channel, method.delivery_tag, body)

@@ -9,6 +9,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from python_tests.processes import LocalCluster
 from recovery.dtx.errors import OperationalError
 from recovery.dtx.with_pika import DtxConnection
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.decisions import Decisions, RecordElsewhere
 from recovery.pipeline.queues.kept import MAKING, Kept
 from recovery.pipeline.queues.names import LONGEST, Batch, record_queue, settled_queue
@@ -97,11 +98,15 @@ def test_a_record_that_was_taken_out_for_good(query: Query, channel: BlockingCha
     """Nothing is decided without it, and what stands in the error is what helps."""
     query.commit(query.write(0, "a"))
     channel.basic_get(record_queue(query.id), auto_ack=True)
+    written = query.write(1, "b")
     with Decisions(query.options.hosts, query.id, 0.3) as driver, pytest.raises(OperationalError, match="delete the q"):
-        driver.decide(1, query.write(1, "b").branches, first=False)
+        driver.decide(1, written.branches, first=False)
     channel.queue_delete(record_queue(query.id))
-    with Decisions(query.options.hosts, query.id, 20) as driver:
-        assert driver.record() is None
+    with pytest.raises(PipelineError, match="has no record"):
+        query.commit(written)
+    query.abort(1, written)
+    with DtxConnection(*query.options.hosts) as broker:
+        assert all(query.id.encode() not in xid.gtrid for xid in broker.tpc_recover())
 
 
 def test_names_that_a_queue_can_have() -> None:
