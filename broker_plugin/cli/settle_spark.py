@@ -32,7 +32,7 @@ def settle_spark(
     from broker_plugin.cli.tables import left_by_spark_table
     from recovery.dtx.errors import Error
     from recovery.pipeline.errors import PipelineError
-    from recovery.pipeline.queues.settle import UNDECIDED, settle
+    from recovery.pipeline.queues.settle import ELSEWHERE, UNDECIDED, settle
 
     try:
         left = settle(broker.split(","), give_up or [], patience)
@@ -42,4 +42,4 @@ def settle_spark(
         typer.echo(json.dumps([each._asdict() for each in left], indent=2))
     else:
         left_by_spark_table([each._asdict() for each in left])
-    raise SystemExit(1 if any(each.state == UNDECIDED for each in left) else 0)
+    raise SystemExit(1 if any(each.state in (UNDECIDED, ELSEWHERE) for each in left) else 0)

@@ -16,8 +16,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from recovery.files import REAL_FILES
+from recovery.pipeline.archive.history import BEGINNING
 from recovery.pipeline.archive.lake import FileEntry
 from recovery.pipeline.schema import ARROW
+from txobserver.ids import Position
 
 FILE_BYTES = 256 << 20
 """Of a file's rows in memory, before they are compressed; then the next file begins."""
@@ -49,6 +51,8 @@ class _File:
         self._rows = 0
         self.bytes = 0
         self.last = self._generation = 0
+        self._begins: list[Position] = []
+        self._begun: list[int] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._pending.append(batch)
@@ -56,10 +60,17 @@ class _File:
         self._times.append(batch.column("time").cast(pa.int64()).to_numpy())
         self._rows += batch.num_rows
         self.last = batch["position"][-1].as_py()
-        self._generation = batch["generation"][-1].as_py()
+        self._note_generations(batch)
         self.bytes += batch.nbytes
         if sum(each.num_rows for each in self._pending) >= GROUP_ROWS:
             self._flush()
+
+    def _note_generations(self, batch: pa.RecordBatch) -> None:
+        generations = batch.column("generation").to_numpy()
+        for at in np.flatnonzero(np.diff(generations, prepend=self._generation)).tolist():
+            self._begins.append(Position(int(generations[at]), batch["position"][at].as_py()))
+        self._generation = int(generations[-1])
+        self._begun += generations[pc.equal(batch["kind"], BEGINNING).to_numpy(zero_copy_only=False)].tolist()
 
     def close(self) -> FileEntry:
         """The file is on disk, and this is what a manifest is to say of it."""
@@ -87,6 +98,8 @@ class _File:
             self._generation,
             int(times.min()) // 1000,
             int(times.max()) // 1000,
+            tuple(self._begins),
+            tuple(self._begun),
         )
 
     def abandon(self) -> None:

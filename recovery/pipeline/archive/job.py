@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from recovery.crash_points import crash_point
 from recovery.pipeline.archive.files import write_rows
+from recovery.pipeline.archive.history import breaks, given_up
 from recovery.pipeline.archive.lake import FileEntry, Gap, Lake, Manifest
 from recovery.pipeline.errors import PipelineError, reason
 from recovery.pipeline.source.options import parse_options
@@ -82,7 +83,8 @@ class ArchiveJob:
         done = {node: end.sequence for node, end in before.ends.items()}
         entries = frame.mapInArrow(_writer(str(self.archive), done), "entry string").collect()
         written = [msgspec.json.decode(row.entry, type=FileEntry) for row in entries]
-        add_files(lake, msgspec.structs.replace(before, cluster=cluster), written, self.tolerant)
+        parted = given_up(places_of(parse_options(self.options), _passed_over), before)
+        add_files(lake, msgspec.structs.replace(before, cluster=cluster), written, self.tolerant, parted)
 
     def cluster(self, before: Manifest) -> str:
         """The cluster that is archived. Raises PipelineError if there is another one, or none yet."""
@@ -97,10 +99,17 @@ class ArchiveJob:
         return clusters.pop()
 
 
-def add_files(lake: Lake, before: Manifest, written: list[FileEntry], tolerant: bool) -> Manifest:
+def _passed_over(problem: Exception) -> None:
+    """A node that cannot be read: the source has said so."""
+
+
+def add_files(
+    lake: Lake, before: Manifest, written: list[FileEntry], tolerant: bool, parted: Mapping[str, int] = {}
+) -> Manifest:
     """Commit files that were written, if they follow what is archived without a gap. Returns the manifest.
 
-    ``tolerant``: a gap is noted in the manifest instead of raised as PipelineError.
+    ``tolerant``: a gap is noted in the manifest instead of raised as PipelineError. ``parted``: node -> the first
+    archived event that its cluster has given up, where that is known.
     """
     crash_point("archive.files-written")
     ends, gaps = dict(before.ends), list(before.gaps)
@@ -109,16 +118,40 @@ def add_files(lake: Lake, before: Manifest, written: list[FileEntry], tolerant: 
         begin = ends[node].sequence + 1 if node in ends else min(entry.first for entry in files)
         end = max(Position(entry.generation, entry.last) for entry in files)
         events = sum(entry.events for entry in files)
-        if events != end.sequence - begin + 1:
-            text = f"of the events {begin} to {end.sequence} of node {node} only {events} can be archived"
-            if not tolerant:
-                raise PipelineError(f"{text}; failOnDataLoss=false goes on, and notes the gap")
-            log.warning("%s; failOnDataLoss is false", text)
+        whole = events == end.sequence - begin + 1
+        if lost := _given_up(node, ends.get(node), files, whole, parted.get(node)):
+            _refuse_or_warn(f"the cluster has given up archived events of node {node}, up to {lost[-1].last}", tolerant)
+            gaps += lost
+        if not whole:
+            _refuse_or_warn(
+                f"of the events {begin} to {end.sequence} of node {node} only {events} can be archived", tolerant
+            )
             gaps.append(Gap(node, begin, end.sequence))
         ends[node] = end
     if not written:
         return before
     return lake.commit(msgspec.structs.replace(before, files=(*before.files, *written), ends=ends, gaps=tuple(gaps)))
+
+
+def _refuse_or_warn(what: str, tolerant: bool) -> None:
+    if not tolerant:
+        raise PipelineError(f"{what}; failOnDataLoss=false goes on, and notes the gap")
+    log.warning("%s; failOnDataLoss is false", what)
+
+
+def _given_up(
+    node: str, end: Position | None, files: list[FileEntry], whole: bool, parting: int | None
+) -> list[Gap]:
+    """Where what is archived of a node, up to ``end``, or what is to be, was given up by its cluster.
+
+    If nobody knows since where, at least what stands directly in front of another history was. ``whole``: whether no
+    event is missing in the files; else it may be missing there.
+    """
+    lasts = [at - 1 for at in breaks(files, end)]
+    found = [Gap(node, last, last, given_up=True) for last in lasts if whole or (end and last == end.sequence)]
+    if end is None or parting is None:
+        return found
+    return [Gap(node, parting, end.sequence, given_up=True), *(gap for gap in found if gap.last > end.sequence)]
 
 
 def sweep(lake: Lake) -> None:

@@ -47,6 +47,10 @@ class FileEntry(msgspec.Struct, frozen=True):
     time_first: int
     """Milliseconds since 1970"""
     time_last: int
+    begins: tuple[Position, ...] = ()
+    """The first event in it of each generation; empty in a manifest that was written before this was noted"""
+    begun: tuple[int, ...] = ()
+    """The generations that begin in it"""
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -55,6 +59,8 @@ class Gap(msgspec.Struct, frozen=True):
     node: str
     first: int
     last: int
+    given_up: bool = False
+    """The cluster has given up what is archived there (accepted data loss), and has had other events since."""
 
 
 class Manifest(msgspec.Struct, frozen=True):

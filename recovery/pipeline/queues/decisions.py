@@ -11,10 +11,11 @@ commits it. So nothing hangs on fences, timeouts or the end of zombies; what the
 
 Why it is right, case by case: ``docs/decisions/spark-sink.md``. Two points that are easy to lose:
 
-- Whoever finds the record's queue empty must know whether it is the first to come, or somebody's transaction is on its
-  way, whose driver is gone. Everybody who touches the record holds the lock, an exclusive queue that the broker takes
-  away with the connection; it gives back what the connection held before. And every change of the record has the one
-  xid of its query, so that a change on its way can be asked for.
+- Whoever finds the record's queue empty must not take himself for the first to come: the record may be in a
+  transaction on its way, whose driver is gone, or with an operator who looks at it. So the queue is made with an empty
+  record in it, and says "none yet" only by not being there (``kept``). Everybody who touches the record holds the lock,
+  an exclusive queue that the broker takes away with the connection; it gives back what the connection held before. And
+  every change of the record has the one xid of its query, so that a change on its way can be asked for.
 - A record may only be replaced when each of its branches has been committed and told so: a branch whose commit is on
   its way may be prepared again after a take-over, and would then look like a leftover.
 """
@@ -26,7 +27,6 @@ import time
 from collections.abc import Sequence
 from typing import Self
 
-import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
 from recovery.dtx.conversation import PAUSE, Patience
@@ -41,24 +41,19 @@ from recovery.dtx.errors import (
 )
 from recovery.dtx.with_pika import LOST, DtxConnection
 from recovery.pipeline.errors import PipelineError
+from recovery.pipeline.queues.kept import Kept, Taken
 from recovery.pipeline.queues.names import Batch, batch_of, lock_queue, record_queue, record_xid
 from recovery.pipeline.queues.record import Record, decoded
 from recovery.pipeline.queues.steps import reached
 from txobserver.outcomes import Outcome
 from txobserver.xid import Global, Xid
 
-PERSISTENT = pika.BasicProperties(content_type="application/json", delivery_mode=2)
 LEFT = (Outcome.PREPARED, Outcome.PENDING)
 GONE_WRONG = (Outcome.ROLLED_BACK, Outcome.HEURISTICALLY_ROLLED_BACK)
 
 
-class Held:
-    """The record as it was taken from its queue, and the channel that holds it."""
-
-    def __init__(self, channel: BlockingChannel, tag: int | None, record: Record | None) -> None:
-        self.channel = channel
-        self.tag = tag
-        self.record = record
+class RecordElsewhere(OperationalError):
+    """Somebody has the record of a query in his hands, and it cannot be known what it says."""
 
 
 class Decisions:
@@ -71,6 +66,7 @@ class Decisions:
     def __init__(self, hosts: Sequence[str], query: str, patience: float) -> None:
         self.query = query
         self._patience = patience
+        self._kept = Kept(record_queue(query))
         try:
             self._broker = DtxConnection(*hosts, patience=patience, on_channel=self._lock)
         except OperationalError as error:
@@ -91,33 +87,35 @@ class Decisions:
     def _lock(self, channel: BlockingChannel) -> None:
         """Each new channel begins with it, so that nothing is ever done without: refused, it is asked for again."""
         channel.queue_declare(lock_queue(self.query), exclusive=True)
-        channel.queue_declare(record_queue(self.query), durable=True)
+        self._kept.look(channel)
 
     # -- the record
 
     def record(self) -> Record | None:
-        """The last decision; None if there was none. Raises OperationalError."""
+        """The last decision; None if there was none. Raises RecordElsewhere, OperationalError."""
         held = self._take(Patience(self._patience))
-        self._put_back(held)
-        return held.record
+        held.put_back()
+        return decided_by(held)
 
-    def _take(self, patience: Patience) -> Held:
+    def _take(self, patience: Patience) -> Taken:
+        """The record, as soon as it is in its queue. Raises as ``record``."""
         while True:
             try:
-                held = self._get()
-                if held.record is None:
-                    self._wait_for_changes(patience)
-                    held = self._get()
-                return held
+                held = self._kept.take(self._broker.channel)
+                if held is not None:
+                    return held
+                if patience.over:
+                    raise RecordElsewhere(
+                        f"somebody holds the record of query {self.query}, the message of queue {self._kept.name}: put "
+                        "it back and start again. If it was taken out for good, delete the queue: then the query "
+                        "stops, and says what is to be known"
+                    )
+                self._wait_for_changes(patience)
+                time.sleep(PAUSE)
             except LOST as error:
                 if patience.over:
                     raise OperationalError(f"the broker was lost: {error!r}") from error
                 self._broker.reconnect()
-
-    def _get(self) -> Held:
-        channel = self._broker.channel
-        method, _, body = channel.basic_get(record_queue(self.query))
-        return Held(channel, None, None) if method is None else Held(channel, method.delivery_tag, decoded(body))
 
     def _wait_for_changes(self, patience: Patience) -> None:
         """Until no change of the record is on its way, and its name is free."""
@@ -132,18 +130,13 @@ class Decisions:
             elif outcome is Outcome.ROLLED_BACK:
                 self._broker.tpc_rollback(xid)
 
-    def _put_back(self, held: Held) -> None:
-        with contextlib.suppress(*LOST):  # a lost channel has given it back
-            if held.tag is not None:
-                held.channel.basic_nack(held.tag)
-
     # -- a decision
 
     def decide(self, batch: int, branches: Sequence[str], first: bool) -> Record:
         """The decision on a batch: this one, or the one that was taken before. It is durable when this returns.
 
         ``first``: whether it may be the query's first. Raises PipelineError if it must not be and is, or if the record
-        is of a later batch; OperationalError.
+        is of a later batch; RecordElsewhere, OperationalError.
         """
         patience = Patience(self._patience)
         while True:
@@ -159,10 +152,10 @@ class Decisions:
             reached("decided")
             return found
 
-    def _change(self, held: Held, wanted: Record, first: bool) -> Record:
-        before = held.record
+    def _change(self, held: Taken, wanted: Record, first: bool) -> Record:
+        before = decided_by(held)
         if before is not None and before.batch >= wanted.batch:
-            self._put_back(held)
+            held.put_back()
             if before.batch > wanted.batch:
                 raise PipelineError(
                     f"batch {wanted.batch} of query {self.query} comes late: batch {before.batch} has been decided. "
@@ -179,12 +172,15 @@ class Decisions:
             wanted = Record(wanted.query, wanted.batch, wanted.branches, before.batch)
         self._check_prepared(wanted)
         self._wait_for_changes(Patience(self._patience))
+        if held.tag is None:
+            self._kept.make(held.channel)
+            held = self._take(Patience(self._patience))
+            if held.body:
+                raise OperationalError("another driver was faster")
         self._broker.tpc_begin(record_xid(self.query))
         if self._broker.channel is not held.channel:
             raise OperationalError("the connection that held the record was lost")
-        held.channel.basic_publish("", record_queue(self.query), wanted.encoded(), PERSISTENT)
-        if held.tag is not None:
-            held.channel.basic_ack(held.tag)
+        self._kept.exchange(held, wanted.encoded())
         self._broker.tpc_commit()
         return wanted
 
@@ -284,4 +280,9 @@ class Decisions:
     def drop(self) -> None:
         """The query will never come again: remove its record."""
         self._broker.reconnect()
-        self._broker.channel.queue_delete(record_queue(self.query))
+        self._kept.remove(self._broker.channel)
+
+
+def decided_by(held: Taken) -> Record | None:
+    """What the record says; None if nothing has been decided."""
+    return decoded(held.body) if held.body else None

@@ -2,7 +2,14 @@
 
 Everything it does can be done again: after a lost connection the broker delivers once more what was not settled, and
 places say what each message is. A settlement is a branch in one phase, so that its outcome is known; while it is not
-known, the query ends with an error, and the next start finds the messages or does not.
+known, the query ends with an error.
+
+Which messages have left the queue for good? That one is not delivered says nothing: a settlement on its way, whose
+driver is gone, is taken back by a take-over, and an operator who looks at a message puts it back; either may be long
+after later messages have come. What was done and comes again then must not be taken for new. So each settlement leaves
+a record, in the same transaction, of the places that it and those before it have settled, as far as a checkpoint may
+still name them. ``done`` ends for a place by that record, or by the answer to this driver's own settlement, and by
+nothing else. The lock of the record is the consumer, which the queue has one of.
 """
 
 from __future__ import annotations
@@ -10,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import pika
@@ -21,8 +28,10 @@ from recovery.dtx.conversation import Patience
 from recovery.dtx.errors import OperationalError, OutcomeUnknown, ProgrammingError, RolledBack, UnknownXid
 from recovery.dtx.with_pika import LOST, DtxConnection
 from recovery.pipeline.errors import PipelineError
-from recovery.pipeline.queues.names import FORMAT
+from recovery.pipeline.queues.kept import Kept, Taken
+from recovery.pipeline.queues.names import FORMAT, settled_queue
 from recovery.pipeline.queues.options import SourceOptions
+from recovery.pipeline.queues.places import settled_by, settled_record
 from txobserver.xid import Xid
 
 PLACE = "x-txha-place"
@@ -49,7 +58,7 @@ class Delivery(NamedTuple):
 
 
 class Intake:
-    """``done``: places that Spark has committed, and that may be in the queue still; they leave it unseen.
+    """``done``: places that Spark has committed, and that may come (again) from the queue; they leave it unseen.
 
     Raises PipelineError if there is no such queue, or if somebody else consumes it.
     """
@@ -63,6 +72,8 @@ class Intake:
         self._tags: dict[int, int] = {}
         self._highest = -1
         self._deleted = False
+        self._kept = Kept(settled_queue(options.queue))
+        self._learnt = False
         self._lock = threading.RLock()
         self._closed = threading.Event()
         try:
@@ -73,6 +84,8 @@ class Intake:
                     f"queue {options.queue} has another consumer, and a source needs it alone"
                 ) from error
             raise
+        with contextlib.suppress(OperationalError, *LOST):  # the first settlement does it, then
+            self._learn()
         threading.Thread(target=self._keep_alive, name="txha-queue heartbeats", daemon=True).start()
 
     def close(self) -> None:
@@ -85,6 +98,7 @@ class Intake:
         """A new channel: everything that is in the queue comes once more."""
         self._tags.clear()
         self._highest = -1
+        self._learnt = False
         self._messages = {place: each for place, each in self._messages.items() if place in self._planned}
         try:
             channel.queue_declare(self._options.queue, passive=True)
@@ -95,6 +109,7 @@ class Intake:
         channel.basic_qos(prefetch_count=self._prefetch, global_qos=True)
         channel.add_on_cancel_callback(self._cancelled)
         channel.basic_consume(self._options.queue, self._delivered, exclusive=True, arguments={PLACE: True})
+        self._kept.look(channel)
 
     def _cancelled(self, frame: object) -> None:
         self._deleted = True
@@ -197,7 +212,7 @@ class Intake:
     def bring(self, places: Iterable[int]) -> list[Delivery]:
         """The messages of a batch; of one that an earlier driver has planned, as soon as they have come again.
 
-        What is missing in the result has left the queue.
+        What is missing in the result has left the queue, or is in somebody else's hands.
         """
         with self._lock:
             wanted = set(places)
@@ -213,7 +228,8 @@ class Intake:
         if self._prefetch == HIGHEST_PREFETCH:
             raise PipelineError(
                 f"{HIGHEST_PREFETCH} messages of queue {self._options.queue} are not settled, and those that are "
-                "looked for stand behind them"
+                f"looked for stand behind them; if somebody holds the message of queue {self._kept.name}, without "
+                "which none can be settled, put it back"
             )
         self._prefetch = min(2 * self._prefetch, HIGHEST_PREFETCH)
         with contextlib.suppress(*LOST):
@@ -221,33 +237,69 @@ class Intake:
 
     # -- settling
 
-    def settle(self, places: Iterable[int]) -> None:
+    def settle(self, places: Iterable[int], named: Collection[int] | None = None) -> None:
         """Spark has committed these. When this returns, they have left the queue on every ready node, or stay ``done``.
 
-        Raises OutcomeUnknown.
+        ``named``: places that the checkpoint of a later start may name as done; None for any. Raises OutcomeUnknown.
         """
         with self._lock:
             self.done.update(places)
             self._planned -= self.done
             for place in self.done & self._messages.keys():
                 del self._messages[place]
-            if not self.done & self._tags.keys():
-                self._drop_gone()
+            if not self.done or (self._learnt and not self.done & self._tags.keys()):
                 return
-            xid = Xid(FORMAT, b"settle." + secrets.token_hex(16).encode(), b"")
             try:
-                self._broker.tpc_begin(xid)
-                settled = self._acknowledge()
-                self._broker.tpc_commit()
+                self._settle(named)
             except OutcomeUnknown:
                 raise
             except (OperationalError, *LOST):  # they come again
                 self._leave()
-                return
-            self.done -= settled
-            with contextlib.suppress(UnknownXid, OperationalError):
-                self._broker.forget(xid)
-            self._drop_gone()
+
+    def _settle(self, named: Collection[int] | None) -> None:
+        """Raises OutcomeUnknown; or OperationalError and pika's errors, and nothing is settled then."""
+        held = self._record()
+        if held is None:
+            return
+        before = self._learnt_from(held)
+        if self.done & self._tags.keys():
+            self._exchange(held, before if named is None else before.intersection(named))
+        else:
+            held.put_back()
+
+    def _record(self) -> Taken | None:
+        """None while a settlement is on its way, or somebody looks at the record: later. Raises pika's errors."""
+        held = self._kept.take(self._broker.channel)
+        if held is not None and held.tag is None:
+            self._kept.make(held.channel)
+            held = self._kept.take(held.channel)
+        return held
+
+    def _learn(self) -> None:
+        """What has been settled; and see to it that there is a record that can be asked for when that is needed."""
+        held = self._record()
+        if held is not None:
+            self._learnt_from(held)
+            held.put_back()
+
+    def _learnt_from(self, held: Taken) -> frozenset[int]:
+        found = settled_by(held.body)
+        self.done -= found
+        self._learnt = True
+        return found
+
+    def _exchange(self, held: Taken, before: frozenset[int]) -> None:
+        """Settle what is done and here, and say so in the record. Raises as ``_settle``."""
+        xid = Xid(FORMAT, b"settle." + secrets.token_hex(16).encode(), b"")
+        self._broker.tpc_begin(xid)
+        if self._broker.channel is not held.channel:
+            raise OperationalError("the connection that held the record was lost")
+        settled = self._acknowledge()
+        self._kept.exchange(held, settled_record(self._options.queue, before | settled))
+        self._broker.tpc_commit()
+        self.done -= settled
+        with contextlib.suppress(UnknownXid, OperationalError):
+            self._broker.forget(xid)
 
     def _leave(self) -> None:
         with contextlib.suppress(ProgrammingError, RolledBack, *LOST):
@@ -268,7 +320,3 @@ class Intake:
         for place in settled:
             del self._tags[place]
         return settled
-
-    def _drop_gone(self) -> None:
-        """This channel was given what stands behind them, and not them: they have left the queue."""
-        self.done = {place for place in self.done if place in self._tags or place > self._highest}

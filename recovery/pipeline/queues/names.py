@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from hashlib import sha256
 from typing import NamedTuple
 
 from txobserver.xid import Global, Xid
@@ -61,3 +62,17 @@ def record_queue(query: str) -> str:
 def lock_queue(query: str) -> str:
     """The exclusive queue that whoever works with the record holds."""
     return f"txha.spark.{query}.lock"
+
+
+LONGEST = 255
+"""Bytes of a name in AMQP."""
+ROOM = 9
+"""Bytes that the name of the queue beside a record's has more (``kept.MAKING``)."""
+
+
+def settled_queue(queue: str) -> str:
+    """The durable queue of the record that says what sources have settled of a queue."""
+    name = f"txha.spark.settled.{queue}"
+    if len(name.encode()) <= LONGEST - ROOM:
+        return name
+    return f"txha.spark.settled.sha256.{sha256(queue.encode()).hexdigest()}"

@@ -4,16 +4,21 @@ A place names one message of a queue for good (``docs/decisions/places-by-positi
 order of their places for ever: one that somebody else had taken can come back later, behind others. So an offset is not
 "everything up to here". It names the messages of its batch, and those of earlier batches of which it was not yet known
 that they had left the queue. What stands in neither was never in a batch, whatever its place.
+
+What has left the queue is known from a record at the broker (``intake``), which names places, too.
 """
 
 from __future__ import annotations
 
+import json
 import zlib
 from array import array
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
+
+from recovery.pipeline.errors import PipelineError
 
 
 class Offset(NamedTuple):
@@ -41,6 +46,21 @@ class Offset(NamedTuple):
 def offset_of(kept: Mapping[str, Any]) -> Offset:
     """What ``as_json`` made."""
     return Offset(kept["queue"], unpacked(kept["taken"]), unpacked(kept["earlier"]))
+
+
+def settled_record(queue: str, places: Collection[int]) -> bytes:
+    """The record of what has been settled of a queue. ``queue`` and ``count`` are for people."""
+    return json.dumps({"queue": queue, "count": len(places), "settled": packed(places)}).encode()
+
+
+def settled_by(body: bytes) -> frozenset[int]:
+    """The places that a record names; none of an empty one. Raises PipelineError for anything else."""
+    if not body:
+        return frozenset()
+    try:
+        return unpacked(json.loads(body)["settled"])
+    except (ValueError, KeyError, TypeError, zlib.error) as error:
+        raise PipelineError(f"what stands in the place of a source's record is none: {error!r}") from error
 
 
 def packed(places: Iterable[int]) -> str:

@@ -6,12 +6,14 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from recovery.dtx.with_pika import DtxConnection
-from recovery.pipeline.queues.decisions import Decisions
+from recovery.pipeline.queues.decisions import Decisions, RecordElsewhere
 from recovery.pipeline.queues.names import JOB, batch_of
 from recovery.pipeline.queues.record import Record
 from txobserver.xid import Xid
 
 COMMITTED, ROLLED_BACK, UNDECIDED = "committed", "rolled back", "undecided"
+ELSEWHERE = "record elsewhere"
+"""Somebody has taken the query's record out of its queue: what was decided cannot be known until he puts it back."""
 
 
 class Left(NamedTuple):
@@ -27,25 +29,36 @@ def settle(hosts: Sequence[str], give_up: Collection[str], patience: float) -> l
     """Carry out what was decided, and roll back what lost; branches of batches without a decision stay as they are.
 
     They belong to a driver that is at work, or to one that may come again. Of the queries in ``give_up`` they are
-    rolled back: only for those that never will. Raises PipelineError if a driver holds a record and does not let go,
-    recovery.dtx.errors.OperationalError.
+    rolled back: only for those that never will. A query whose record somebody has in his hands is left as it is.
+    Raises PipelineError if a driver holds a record and does not let go, recovery.dtx.errors.OperationalError.
     """
     with DtxConnection(*hosts, patience=patience) as broker:
         found = [(xid, batch) for xid in broker.tpc_recover() if (batch := batch_of(xid)) is not None]
     left: list[Left] = []
     for query in sorted({batch.query for _, batch in found}):
+        ours = [(xid, batch.number) for xid, batch in found if batch.query == query]
         with Decisions(hosts, query, patience) as decisions:
-            record = decisions.record()
-            if record is not None:
-                decisions.finish(record)
-            for xid, batch in found:
-                if batch.query == query:
-                    state = _state(xid, batch.number, record, query in give_up)
-                    if state == ROLLED_BACK:
-                        decisions.roll_back(xid)
-                    left.append(Left(query, batch.number, xid.bqual.decode(), state))
-            if record is None or query.startswith(JOB):
-                decisions.drop()
+            left += _settle(decisions, ours, query in give_up)
+    return left
+
+
+def _settle(decisions: Decisions, found: Sequence[tuple[Xid, int]], given_up: bool) -> list[Left]:
+    """Of one query."""
+    query = decisions.query
+    try:
+        record = decisions.record()
+    except RecordElsewhere:
+        return [Left(query, batch, xid.bqual.decode(), ELSEWHERE) for xid, batch in found]
+    if record is not None:
+        decisions.finish(record)
+    left = []
+    for xid, batch in found:
+        state = _state(xid, batch, record, given_up)
+        if state == ROLLED_BACK:
+            decisions.roll_back(xid)
+        left.append(Left(query, batch, xid.bqual.decode(), state))
+    if record is None or query.startswith(JOB):
+        decisions.drop()
     return left
 
 

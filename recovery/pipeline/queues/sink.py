@@ -76,16 +76,27 @@ def _publish_and_prepare(
     for message in islice(others, options.rows_per_branch - 1):
         channel.basic_publish(*message, options.mandatory)
     reached("rows published")
-    try:
-        prepared = broker.tpc_prepare()
-        broker.connection.process_data_events(0)  # hands over what was returned before the answer
-    except RolledBack:
-        broker.tpc_rollback()
-        raise
+    if options.mandatory:
+        _hear_of_returns(broker)
     if returned:
         broker.tpc_rollback()
         raise PipelineError(f"{len(returned)} rows were taken by no queue, the first: {returned[0]}")
-    return prepared
+    try:
+        return broker.tpc_prepare()
+    except RolledBack:
+        broker.tpc_rollback()
+        raise
+
+
+def _hear_of_returns(broker: DtxConnection) -> None:
+    """Every row that no queue took has come back when this returns. Raises pika's errors, and the branch ends then.
+
+    A row comes back on its channel and nowhere else. The branch outlives the channel from prepare on: if the answer to
+    that is lost, what came back is lost with it, and that nothing came back would say nothing. So it is asked before,
+    for an answer on this channel, which comes behind whatever the rows had for one.
+    """
+    broker.channel.basic_qos()
+    broker.connection.process_data_events(0)
 
 
 def commit(messages: Messages, options: SinkOptions, first: bool, last: bool) -> None:

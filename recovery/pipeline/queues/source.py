@@ -71,7 +71,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._left = intake.waiting()
             size = min(size, self._left)
         taken = intake.take(size, wait=self._available_now) if size else []
-        intake.settle(())  # what came again though Spark had committed it
+        intake.settle((), before.done)  # what came again though Spark had committed it
         if not taken:
             return dict(start)
         if self._left is not None:
@@ -101,7 +101,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Spark has committed this batch: settle its messages. Raises recovery.dtx.errors.OutcomeUnknown."""
         reached("settling")
         offset = offset_of(end)
-        self._open(offset).settle(offset.taken)
+        self._open(offset).settle(offset.taken, offset.done)
         reached("settled")
 
     def stop(self) -> None:

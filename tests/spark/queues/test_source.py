@@ -18,8 +18,9 @@ from python_tests.processes import LocalCluster
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.intake import Intake
+from recovery.pipeline.queues.names import settled_queue
 from recovery.pipeline.queues.options import SourceOptions
-from recovery.pipeline.queues.places import Offset, offset_of, packed, unpacked
+from recovery.pipeline.queues.places import Offset, offset_of, packed, settled_by, settled_record, unpacked
 from recovery.pipeline.queues.source import QueueReader
 from txobserver.xid import Xid
 
@@ -75,6 +76,18 @@ def test_places_as_text(places: frozenset[int]) -> None:
 @given(st.text(), PLACES, PLACES)
 def test_offsets_as_spark_keeps_them(queue: str, taken: frozenset[int], earlier: frozenset[int]) -> None:
     assert offset_of(Offset(queue, taken, earlier).as_json()) == Offset(queue, taken, earlier)
+
+
+@given(st.text(), PLACES)
+def test_records_of_what_was_settled(queue: str, places: frozenset[int]) -> None:
+    assert settled_by(settled_record(queue, places)) == places
+
+
+@pytest.mark.parametrize("body", [b"x", b"{}", b"[]", b'{"settled": "AAAA"}', b'{"settled": 1}'])
+def test_another_message_in_the_place_of_the_record(body: bytes) -> None:
+    assert settled_by(b"") == frozenset()
+    with pytest.raises(PipelineError, match="source's record is none"):
+        settled_by(body)
 
 
 def test_places_one_after_the_other_are_short() -> None:
@@ -153,6 +166,76 @@ def test_a_message_that_comes_back_behind_later_ones(
     again = opened()
     second = plan(again, first)
     assert bodies(again, first, second) == [["a"]]
+
+
+def test_a_settlement_that_is_taken_back_behind_later_batches(
+    opened: Open, channel: BlockingChannel, queue: str, cluster: LocalCluster
+) -> None:
+    """Of a message that Spark has committed: that it did not come while later ones did is no sign that it is gone."""
+    fill(channel, queue, *"abc")
+    reader = opened()
+    first = plan(reader, reader.initialOffset(), 1)
+    reader.stop()
+    with DtxConnection(*cluster.urls) as dying:
+        xid = Xid(1, uuid.uuid4().bytes, b"")
+        dying.tpc_begin(xid)
+        method, _, body = dying.channel.basic_get(queue)
+        assert body == b"a"
+        dying.channel.basic_ack(method.delivery_tag)
+        dying.tpc_prepare()
+        again = opened()
+        at = first
+        for expected in "bc":
+            after = plan(again, at, 1)
+            assert bodies(again, at, after) == [[expected]]
+            again.commit(at)
+            at = after
+        again.commit(at)
+        dying.tpc_rollback()
+    last = opened()
+    last.prepareForTriggerAvailableNow()
+    assert last.latestOffset(at, ReadMaxRows(10)) == at
+    last.stop()
+    assert left(channel, queue) == 0
+
+
+def test_what_was_settled_is_known_to_the_next_start(opened: Open, channel: BlockingChannel, queue: str) -> None:
+    """And is no more looked for: offsets do not grow from start to start."""
+    at = opened().initialOffset()
+    for _ in range(5):
+        fill(channel, queue, *"ab")
+        reader = opened()
+        for _ in range(2):
+            after = plan(reader, at, 1)
+            reader.commit(at)
+            at = after
+        assert len(offset_of(at).earlier) <= 2
+    reader.commit(at)
+    again = opened()
+    assert again.latestOffset(at, ReadMaxRows(10)) == at
+    assert again._intake is not None and again._intake.done == set()
+    record = settled_by(channel.basic_get(settled_queue(queue))[2])
+    assert record <= offset_of(at).done
+
+
+def test_nothing_is_settled_while_the_record_is_looked_at(opened: Open, channel: BlockingChannel, queue: str) -> None:
+    fill(channel, queue, *"abc")
+    reader = opened()
+    first = plan(reader, reader.initialOffset(), 1)
+    second = plan(reader, first, 1)
+    reader.commit(first)
+    looked_at, _, _ = channel.basic_get(settled_queue(queue))
+    third = plan(reader, second, 1)
+    reader.commit(second)
+    assert bodies(reader, second, third) == [["c"]]
+    reader.stop()
+    assert left(channel, queue) == 2
+    channel.basic_nack(looked_at.delivery_tag)
+    again = opened()
+    again.prepareForTriggerAvailableNow()
+    assert again.latestOffset(third, ReadMaxRows(10)) == third
+    again.stop()
+    assert left(channel, queue) == 0
 
 
 @pytest.mark.parametrize("strict", [True, False])
