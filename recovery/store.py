@@ -19,8 +19,8 @@ from recovery.files import REAL_FILES, Files, explain, make_directory, renew_dir
 from recovery.identity import FORMAT_VERSION, Identity, adopt, check_identity, create_identity, lock_directory
 from recovery.lmdb_state import LmdbState, check
 from recovery.log import Log
-from recovery.retention import Retention
-from recovery.segment import SegmentInfo, segment_firsts, segment_path
+from recovery.retention import retention_of
+from recovery.segment import SegmentInfo, segment_firsts
 from recovery.worker import Post, Report, Worker
 from txobserver.frames import Frame
 from txobserver.ids import Member, Position
@@ -278,11 +278,11 @@ def _opened(
         state.close()
         os.close(lock)
 
-    segments = [segment_path(directory / "log", first) for first in segment_firsts(directory / "log", files)[-1:]]
-    retention = Retention(
+    retention = retention_of(
+        directory / "log",
         settings.retention_seconds,
         lambda: now_ms() / 1000,
         lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
-        last_written=max(map(files.modified, segments), default=None),
+        files,
     )
     return Store(identity.member, state, make_log, writer, keeper, retention.removable_before, on_close)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from broker_plugin.guard import Guard
 from recovery.log import Log
-from recovery.retention import Retention
+from recovery.retention import retention_of
 from recovery.segment import SegmentInfo
 from recovery.store import Store
 from recovery.worker import Job, Report, carry_out
@@ -186,11 +186,8 @@ class SimStore(Store):
             disk.base,
             lambda applied: Log(DIRECTORY, self._describe, SEGMENT_BYTES, applied, disk.files),
             *self._writers,
-            Retention(
-                retention,
-                lambda: disk.clock.wall_ms() / 1000,
-                disk.clock.now,
-                max(map(disk.files.modified, map(Path, sorted(disk.files.entries)[-1:])), default=None),
+            retention_of(
+                DIRECTORY, retention, lambda: disk.clock.wall_ms() / 1000, disk.clock.now, disk.files
             ).removable_before,
         )
         disk.files.coming = self._under_way

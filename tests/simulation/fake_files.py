@@ -278,6 +278,7 @@ class FakeFiles(Files):
         file = self._open[descriptor]
         if self._about_to_crash() or self.full:
             self._put(file, buffers, sum(map(len, buffers)) // 2)
+            file.modified = self._now()
             self._step()
             raise OSError(errno.ENOSPC, "No space left on device")
         self._step()
@@ -287,6 +288,7 @@ class FakeFiles(Files):
     def rewrite(self, path: Path, offset: int) -> None:
         self._step()
         self.entries[path.name].rewrite(offset)
+        self.entries[path.name].modified = self._now()
 
     def sync(self, descriptor: int) -> None:
         self._step()
@@ -296,6 +298,7 @@ class FakeFiles(Files):
     def truncate(self, descriptor: int, size: int) -> None:
         self._step()
         self._open[descriptor].cut(size)
+        self._open[descriptor].modified = self._now()
 
     def remove(self, path: Path) -> None:
         self._step()
