@@ -189,10 +189,11 @@ class Log:
         return firsts[0] if firsts else self.tail.sequence + 1
 
     def read(self, first: int, max_bytes: int) -> list[Frame]:
-        """Frames from the one that begins at ``first``, at least one and about ``max_bytes`` in all.
+        """Frames from sequence ``first`` on, at least one and about ``max_bytes`` in all.
 
-        Nothing behind the tail is given: what is written and not synced may be gone after a power cut. Returns nothing
-        when ``first`` lies behind the tail. Raises LogReclaimed or StoreDamaged.
+        Where ``first`` lies within a frame, that one's events from there on come as a frame of their own. Nothing
+        behind the tail is given: what is written and not synced may be gone after a power cut. Returns nothing when
+        ``first`` lies behind the tail. Raises LogReclaimed or StoreDamaged.
         """
         while True:
             cuts = self._cuts  # before the tail, since a cut sets the tail first
@@ -217,10 +218,11 @@ class Log:
         for segment in takewhile(lambda each: found or each <= first, behind):
             try:
                 for _, frame in self._scan(segment, self._near(segment, first)):
-                    if frame.first >= first:
-                        if found and frame.first != found[-1].last + 1:
-                            raise StoreDamaged(gap(self._directory, found[-1].last + 1, frame.first))
-                        found.append(frame)
+                    if frame.last >= first:
+                        begin = found[-1].last + 1 if found else first
+                        if frame.first > begin or (found and frame.first < begin):
+                            raise StoreDamaged(gap(self._directory, begin, frame.first))
+                        found.append(frame.part(begin, frame.last))
                         size += len(frame.data)
                     if frame.last >= last or (found and size >= max_bytes):
                         return found
@@ -249,7 +251,11 @@ class Log:
         self._guarded(lambda: self._append(frames))
 
     def truncate(self, last: int, tail: Position) -> None:
-        """Cut everything behind sequence ``last``, durably; ``tail`` is the position of that event."""
+        """Cut everything behind sequence ``last``, durably; ``tail`` is the position of that event.
+
+        Of a frame that goes on behind ``last``, the beginning is written anew: who is told that this log holds what is
+        up to ``last`` counts on it (``a_primary_that_ends_within_a_frame_of_another``).
+        """
         self._guarded(lambda: self._truncate(last, tail))
 
     def reset(self, before: Position) -> None:
@@ -302,7 +308,7 @@ class Log:
             if frame.first != tail.sequence + 1:
                 raise StoreError(f"frame {frame.first} does not continue the log at {tail}")
             tail = frame.position
-        if self._descriptor is None or self._size >= self._segment_bytes:
+        if self._descriptor is None or (self._size >= self._segment_bytes and frames[0].first > self._firsts[-1]):
             self._roll(frames[0].first)
         assert self._descriptor is not None
         crash_point("log.before-write")
@@ -337,7 +343,8 @@ class Log:
             return
         if self._firsts[0] > last + 1:
             raise StoreError(f"{self._directory} begins at {self._firsts[0]} and cannot be cut after {last}")
-        self._cut_to(tail)
+        end, within = self._end_at(last)
+        self._cut_to(tail if within is None else Position(tail.generation, within.first - 1))
         self.close()
         with self._names:
             while len(self._firsts) > 1 and self._firsts[-1] > last:
@@ -348,14 +355,23 @@ class Log:
         crash_point("truncate.segments-removed")
         first = self._firsts[-1]
         self._index.pop(first, None)
-        end = self._segment_start(first)
-        for offset, frame in takewhile(lambda each: each[1].last <= last, self._scan(first, whole=False)):
-            end = offset + len(frame.data)
         self._descriptor = self._files.open(segment_path(self._directory, first))
         self._files.truncate(self._descriptor, end)
         crash_point("truncate.cut")
         self._files.sync(self._descriptor)
         self._size = end
+        if within is not None:
+            self._append([within.part(within.first, last)])
+
+    def _end_at(self, last: int) -> tuple[int, Frame | None]:
+        """The offset behind the last frame that ends by ``last``, and the frame that ``last`` lies within, if any."""
+        segment = self._firsts[max(bisect_right(self._firsts, last) - 1, 0)]
+        end = self._segment_start(segment)
+        for offset, frame in self._scan(segment, whole=False):
+            if frame.last > last:
+                return end, frame if frame.first <= last else None
+            end = offset + len(frame.data)
+        return end, None
 
     def _cut_to(self, tail: Position) -> None:
         """Before anything is cut: who begins to read now reads no further, and who reads already begins again."""

@@ -13,7 +13,8 @@ from ha.session import Session
 from ha.sizes import ENTRY, message_bytes
 from ha.wire import Ack, Granted, Handover, Join, Probe, Refused
 from tests.ha.branch_steps import decide_globally, work_on
-from tests.ha.memory_cluster import CLUSTER_ID, MemoryCluster, MemoryNode
+from tests.ha.memory_cluster import MemoryCluster, MemoryNode
+from tests.ha.memory_disk import CLUSTER_ID
 from tests.ha.memory_host import text
 from tests.ha.steps import backups_of, begin_t, declared, publish
 from txobserver.effects import Send
