@@ -17,7 +17,7 @@ import msgspec
 from recovery.crash_points import crash_point
 from recovery.files import FILE_MODE, REAL_FILES, explain
 from txobserver.ids import Member
-from txobserver.store import StoreDamaged, StoreError
+from txobserver.store import StoreBusy, StoreDamaged, StoreError
 
 FORMAT_VERSION = 2
 """Version 1, which holds no ``cluster_id`` and is the same otherwise, can be read too."""
@@ -115,7 +115,7 @@ def adopt(directory: Path, identity: Identity, cluster_id: str) -> Identity:
 
 
 def lock_directory(directory: Path, create: bool = True) -> int:
-    """Keep every other process out of this store; returns the lock's descriptor. Raises StoreError.
+    """Keep every other process out of this store; returns the lock's descriptor. Raises StoreBusy, StoreError.
 
     Without ``create`` nothing is written, and a directory without a lock file is an error.
     """
@@ -127,5 +127,5 @@ def lock_directory(directory: Path, create: bool = True) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(descriptor)
-        raise StoreError(f"{directory} is in use by another process") from None
+        raise StoreBusy(f"{directory} is in use by another process") from None
     return descriptor

@@ -72,7 +72,8 @@ def unsealed(key: bytes, data: bytes) -> bytes:
 def check(directory: Path) -> None:
     """Read the whole state, whether it is what its last checkpoint wrote; nothing is changed, not even a lock's byte.
 
-    Only for a store that no process has open to write. Raises StoreDamaged, StoreError.
+    Only for a store that no process has open to write. Raises StoreDamaged, StoreBusy (it could not be checked),
+    StoreError.
     """
 
     def read() -> None:
@@ -84,7 +85,7 @@ def check(directory: Path) -> None:
 
     try:
         check_not_condemned(directory)
-        in_a_child(read)
+        in_a_child(read, directory)
     except StoreDamaged as error:
         raise StoreDamaged(f"{directory} is damaged ({error}); let the node rejoin with a new store") from error
 
@@ -93,7 +94,7 @@ def read_meta(directory: Path) -> Meta:
     """The meta of the last checkpoint in this node's directory, also while the node runs; an empty one without any.
 
     One short read transaction in the table of readers, so that the node keeps those pages meanwhile. A child reads
-    first, since a damaged page may end its process. Raises StoreDamaged, StoreError.
+    first, since a damaged page may end its process. Raises StoreDamaged, StoreBusy, StoreError.
     """
     state = directory / "state"
     if not (state / "data.mdb").exists():
@@ -102,7 +103,7 @@ def read_meta(directory: Path) -> Meta:
     def read() -> None:
         _read_meta(state)
 
-    in_a_child(read)
+    in_a_child(read, state)
     return _read_meta(state)
 
 
@@ -162,6 +163,8 @@ class LmdbState:
             version = txn.get(_VERSION_KEY, db=self._meta)
             if version is None:
                 return Loaded(Meta(), {}, [])
+            if not version.isdigit():
+                raise StoreDamaged("the queue state has no format version")
             if not 1 <= (found := int(version)) <= FORMAT_VERSION:
                 raise StoreError(
                     f"{self._directory} has format version {found}; this version of txha reads 1 to {FORMAT_VERSION}"

@@ -38,7 +38,7 @@ from ha.node_core import NodeCore
 from ha.node_state import ACTIVE
 from ha.wire import WIRE_VERSION, Hello
 from recovery.store import CLOSE_SECONDS, Store, StoreHung, StoreSettings, open_store
-from txobserver.store import StoreError
+from txobserver.store import StoreBusy, StoreError
 
 log = logging.getLogger("txha.node")
 T = TypeVar("T")
@@ -52,7 +52,7 @@ FIRST_SESSION_BITS = 61
 
 
 def run_node(config: NodeConfig) -> int:
-    """Run a node in the foreground; returns its exit status. Raises ConfigError before anything is written."""
+    """Run a node in the foreground; returns its exit status. Raises ConfigError, StoreBusy with nothing written."""
     logging.basicConfig(
         level=config.log_level.upper(),
         stream=sys.stderr,
@@ -179,6 +179,8 @@ class Node:
                 now_ms=wall_ms,
                 cluster_id=self._cluster_id,
             )
+        except StoreBusy:
+            raise
         except StoreError as error:
             raise ConfigError(str(error)) from error
 

@@ -255,7 +255,7 @@ def test_no_node_starts_while_a_plan_is_made_and_carried_out(together: Crash, tm
             asked, _ = silent.accept()
             for config in configs:
                 answer = txha("node", "--config", config)
-                assert answer.returncode == 2 and "in use by another process" in answer.stderr, answer.stderr
+                assert answer.returncode == 1 and "in use by another process" in answer.stderr, answer.stderr
             answer = txha("cluster", "--dir", together.directory)
             assert answer.returncode == 2 and "in use by another process" in answer.stderr
             elsewhere = SqliteCoordination(record_of(together), cluster_id(together.directory) or "")
