@@ -25,6 +25,7 @@ from broker_plugin.guard import Guard
 from broker_plugin.node.branch_admin import BranchAdmin
 from broker_plugin.node.config import ConfigError, NodeConfig
 from broker_plugin.node.coordination_process import ANSWER_SECONDS, CoordinationProcess
+from broker_plugin.node.descriptors import raise_limit, rooms
 from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.log_server import LogServer
 from broker_plugin.node.membership import cluster_identity
@@ -187,6 +188,7 @@ class Node:
     async def _start(self) -> None:
         config = self._config
         replica = await self._unless_the_disk_hangs(lambda: restored(self.store))
+        for_clients, for_peers = rooms(raise_limit())
         broker = embedded_broker(self.guard, dtx_limits=DtxLimits(config.dtx.default_timeout, config.dtx.max_timeout))
         hello = Hello(
             WIRE_VERSION, config.cluster, config.name, config.amqp.host, config.amqp.port, self._cluster_id
@@ -207,13 +209,14 @@ class Node:
             self._fail,
             self.readers.accept,
             first_session=secrets.randbits(FIRST_SESSION_BITS),
+            admit=for_peers.admit,
         )
         self.core, self.shell, self.records, self.links = self.parts
         self.shell.on_turn = self._after_turn
         self.amqp = amqp_server(self.parts, self.guard, broker, self._amqp_settings())
         await self.links.start(config.peer.host, config.peer.port)
         self._server = await self.guard.create_server(
-            lambda: FrontDoor(self.guard, self._decide, self._waiting),
+            lambda: FrontDoor(self.guard, self._decide, self._waiting, for_clients.admit),
             config.amqp.host,
             config.amqp.port,
             backlog=CLIENTS_WAITING,

@@ -37,15 +37,27 @@ class Refuse(NamedTuple):
 
 
 Verdict = Serve | PassOn | Refuse | None
+Admit = Callable[[asyncio.BaseTransport, int], bool]
+"""Whether this client can stay, if so many others may each open one more connection."""
 
 
 class FrontDoor(GuardedProtocol):
-    """A client's connection until it is known what becomes of it, and the client's half of a passed-on one."""
+    """A client's connection until it is known what becomes of it, and the client's half of a passed-on one.
 
-    def __init__(self, guard: Guard, decide: Callable[[], Verdict], waiting: set[FrontDoor]) -> None:
+    Each of those ``waiting`` may be passed on, which takes a connection more: room for all of these is left.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        decide: Callable[[], Verdict],
+        waiting: set[FrontDoor],
+        admit: Admit = lambda transport, owed: True,
+    ) -> None:
         self.guard = guard
         self._decide = decide
         self._waiting = waiting
+        self._admit = admit
         self._held = bytearray()
         self._transport: asyncio.Transport | None = None
         self._other: asyncio.Transport | None = None
@@ -56,6 +68,9 @@ class FrontDoor(GuardedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client connects."""
         self._transport = transport = cast(asyncio.Transport, transport)
+        if not self._admit(transport, len(self._waiting)):
+            transport.abort()
+            return
         self._waiting.add(self)
         self._patience = self.guard.call_later(PATIENCE, transport.abort)
         self.reconsider()
