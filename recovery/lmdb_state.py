@@ -111,7 +111,7 @@ def _read_meta(state: Path) -> Meta:
     try:
         with _reader(state) as env, env.begin() as txn:
             data = txn.get(_META_KEY, db=env.open_db(b"meta", txn=txn, create=False))
-            return Meta() if data is None else _decode_meta(unsealed(_META_KEY, data))
+        return Meta() if data is None else _decode_meta(unsealed(_META_KEY, data))
     except lmdb.NotFoundError:
         return Meta()
     except (lmdb.Error, ValueError) as error:
@@ -259,6 +259,8 @@ class LmdbState:
         """Bring the state forward, in one atomic step that is on disk when this returns. Raises StoreError."""
         crash_point("checkpoint.before-write")
         try:
+            # A reader that was killed within its transaction still stands in the table: as if it needed every page.
+            self._env.reader_check()
             with self._env.begin(write=True) as txn:
                 self._write(txn, checkpoint)
                 crash_point("checkpoint.before-commit")
