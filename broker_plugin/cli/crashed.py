@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,7 +46,8 @@ class Given:
 class Crashed:
     """``directory``: of the cluster, None if only nodes were given. ``nodes``: all names, None if nobody knows them.
 
-    ``ports``: where the nodes of a local cluster listened for clients.
+    ``ports``: where the nodes of a local cluster listened for clients. ``lease_ttl``: the greatest that a node of the
+    given directories has in its node.toml, in seconds; 0 if none says it.
     """
 
     cluster: str
@@ -54,6 +56,7 @@ class Crashed:
     record: Path
     nodes: frozenset[str] | None
     ports: tuple[int, ...] = ()
+    lease_ttl: float = 0.0
 
     @property
     def locked(self) -> dict[str, Path]:
@@ -101,6 +104,7 @@ def _of_directory(directory: Path, coordination: Path | None) -> Crashed:
         record=coordination or directory / COORDINATION_FILE,
         nodes=names,
         ports=ports,
+        lease_ttl=_lease_ttl(directories.values()),
     )
 
 
@@ -125,6 +129,7 @@ def _of_nodes(given: Sequence[Path], coordination: Path | None) -> Crashed:
         directories=directories,
         record=coordination or records.pop(),
         nodes=frozenset(names) if known else None,
+        lease_ttl=_lease_ttl(given),
     )
 
 
@@ -141,3 +146,16 @@ def _configured(path: Path) -> tuple[str, list[str], Path | None]:
         return identity.node if identity else str(config["name"]), peers, Path(config["coordination"])
     except (OSError, ValueError, KeyError, TypeError):
         return name, [], None
+
+
+def _lease_ttl(directories: Iterable[Path]) -> float:
+    """The greatest that is configured in these; a node.toml that says none, or is none, has the default."""
+    return max(map(_configured_ttl, directories), default=0.0)
+
+
+def _configured_ttl(path: Path) -> float:
+    try:
+        found = float(tomllib.loads((path / CONFIG_FILE).read_text())["timing"]["lease_ttl"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0.0
+    return found if math.isfinite(found) else 0.0

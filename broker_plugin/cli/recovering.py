@@ -93,7 +93,7 @@ def run(given: Given, apply: bool, accepted: Accepted, as_json: bool) -> int:
                 f"--choose {accepted.chosen}: a plan is in the middle of being carried out, with "
                 f"{journal.report['promote']}: finish it with --apply first"
             )
-        lease.check(WATCH_SECONDS if apply and "refused" not in state else 0.0)
+        lease.check(max(WATCH_SECONDS, crashed.lease_ttl) if apply and "refused" not in state else 0.0)
         if apply and "refused" not in state:
             done = str(carry_out(journal, places)) if journal.actions or _settles(journal, places) else ""
             state = {"unfinished": False, "applied": done}

@@ -9,7 +9,7 @@ from recovery.files import explain
 from txobserver.store import StoreError
 
 WATCH_SECONDS = 1.0
-"""Five renewals of a primary with the default settings."""
+"""Five renewals of a primary with the default settings; one that renews slower is watched for its ``lease_ttl``."""
 
 
 class LeaseWatch:

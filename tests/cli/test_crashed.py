@@ -94,3 +94,13 @@ def test_what_is_no_file_is_no_coordination_file(directory: Path) -> None:
     for path in (directory / "pipe", directory / "a"):
         with pytest.raises(BadArgument, match=f"{path} is no file: name the coordination file with --coordination"):
             crashed_cluster(Given([directory], path))
+
+
+@pytest.mark.parametrize("text", ["", "timing = 1", "[timing]\nlease_ttl = 'x'", "[timing]\nlease_ttl = inf", "="])
+def test_the_greatest_lease_of_the_nodes_that_say_one(directory: Path, text: str) -> None:
+    for name in NODES:
+        (directory / name / "node.toml").write_text(text)
+    assert crashed_cluster(Given([directory])).lease_ttl == 0.0
+    (directory / "b" / "node.toml").write_text("[timing]\nlease_ttl = 7\n")
+    for given in ([directory], [directory / "a", directory / "b"]):
+        assert crashed_cluster(Given(given)).lease_ttl == 7.0
