@@ -1,7 +1,8 @@
 """Carrying a plan out, so that whoever is killed in the middle is followed by somebody who finishes the same plan.
 
 The plan's actions are written down before the first is carried out. From then on ``unfinished`` finds them, and no new
-plan is made from stores that are half changed. Every action does nothing if it has been done. Nothing is ever
+plan is made from stores that are half changed, unless what is there is no longer what the plan was made for
+(``overtaken``): then it is given up, and kept. Every action does nothing if it has been done. Nothing is ever
 deleted and no log says anything else: a store is set aside by renaming its parts, its identity last.
 """
 
@@ -22,12 +23,15 @@ from recovery.durable import make_durable
 from recovery.files import REAL_FILES, explain
 from recovery.identity import lock_directory, read_identity
 from recovery.planner.plan import Action, SetAside, SetRecordAside, WriteRecord
+from recovery.planner.survey import is_damaged
 from txobserver.store import StoreDamaged, StoreError
 
 JOURNAL = "unfinished-recovery.json"
 """Beside the coordination record, while a plan is being carried out"""
 KEPT = "recovery"
 """Then it is called ``recovery-1.json`` and so on."""
+GIVEN_UP = "overtaken-recovery"
+"""The same for a plan that was given up before its record was written"""
 ASIDE = "set-aside"
 
 
@@ -103,8 +107,40 @@ def note(path: Path, journal: Journal) -> None:
         raise explain(error, path) from error
 
 
+def give_up(journal: Journal, places: Places, why: str, begun: bool) -> Path:
+    """Keep an unfinished plan that was overtaken, with a sentence; returns where. Raises StoreError.
+
+    ``begun``: its record counted, so what it says of losses is remembered as that of a plan that was carried out.
+    """
+    kept = _next(places.record.parent, KEPT if begun else GIVEN_UP, ".json")
+    try:
+        _write(places.journal, msgspec.structs.replace(journal, report={**journal.report, "overtaken": why}))
+        places.journal.rename(kept)
+        REAL_FILES.sync_directory(places.record.parent)
+    except OSError as error:
+        raise explain(error, Path(error.filename or places.record.parent)) from error
+    return kept
+
+
+def check_directories(journal: Journal, places: Places) -> None:
+    """Raises StoreError, with nothing done, if the plan needs the directory of a node that was not given."""
+    needed = {action.node for action in journal.actions if isinstance(action, SetAside)}
+    for action in journal.actions:
+        if isinstance(action, WriteRecord):
+            needed |= {member.node for member in action.record.ready}
+    if not (lacking := sorted(needed - places.directories.keys())):
+        return
+    were = journal.report.get("directories", {})
+    named = " and ".join(f"{node} (it was {were[node]})" if node in were else node for node in lacking)
+    raise StoreError(
+        f"a plan is in the middle of being carried out ({places.journal}), and it needs the directory of {named}: "
+        "name that, too"
+    )
+
+
 def carry_out(journal: Journal, places: Places) -> Path:
     """Begin, or go on with, these actions; returns where the finished plan is kept. Nobody runs. Raises StoreError."""
+    check_directories(journal, places)
     try:
         if not places.journal.exists():
             _write(places.journal, journal)
@@ -130,7 +166,7 @@ def _do(action: Action, places: Places) -> None:
 
 
 def _write_record(action: WriteRecord, places: Places) -> None:
-    """By compare-and-set. A record that has gone on since is that of a cluster that was started in between.
+    """By compare-and-set, unless it is there. One that is neither it nor the expected one has overtaken the plan.
 
     The stores that it names are made durable first: a node that was killed may have written what it had not synced,
     and a power cut would take that from who alone counts then (``record_written_from_what_is_not_on_the_disk``).
@@ -138,11 +174,16 @@ def _write_record(action: WriteRecord, places: Places) -> None:
     store = places.open_record(places.record)
     try:
         current = store.read()
-        if current is None or current.generation < action.record.generation:
+        if current != action.record:
             for member in action.record.ready:
                 make_durable(places.directories[member.node])
             store.compare_and_set(action.expected, action.record)
-    except (CasConflict, CoordinationError) as error:
+    except CasConflict as error:
+        raise StoreError(
+            f"the coordination record cannot be written: {error}, so somebody has changed it since the plan was made; "
+            "run `txha recover` again for a new plan"
+        ) from error
+    except CoordinationError as error:
         raise StoreError(f"the coordination record cannot be written: {error}") from error
     finally:
         store.close()
@@ -167,6 +208,8 @@ def _set_record_aside(places: Places) -> None:
 
 
 def _set_aside(action: SetAside, directory: Path) -> None:
+    if not is_damaged(action.node, directory):
+        return  # somebody has restored it, or it is aside already
     try:
         identity = read_identity(directory)
     except StoreDamaged:

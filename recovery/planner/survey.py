@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from ha.replica import Replica
-from recovery.identity import read_identity
+from recovery.identity import Identity, read_identity
 from recovery.lmdb_state import LmdbState, check
 from recovery.log import Log
 from recovery.log_reader import LogReader
@@ -74,6 +74,15 @@ def survey(node: str, directory: Path, cluster: str, cluster_id: str = "") -> Su
 
 def _nothing(node: str, directory: Path, condition: Condition, why: str) -> Surveyed:
     return Surveyed(Store(node=node, condition=condition, why=why), directory)
+
+
+def is_damaged(node: str, directory: Path) -> bool:
+    """Whether there is a store of this node's that it would not start with, of whatever cluster. Raises StoreError."""
+    whose: Identity | SegmentInfo | None = None
+    with suppress(StoreDamaged):
+        whose = read_identity(directory)
+    whose = whose or _last_header(directory)
+    return survey(node, directory, whose.cluster if whose else "").facts.condition is Condition.DAMAGED
 
 
 def _last_header(directory: Path) -> SegmentInfo | None:

@@ -235,8 +235,31 @@ def test_a_record_that_has_gone_on_is_left_alone(places: Places) -> None:
     store = places.open_record(places.record)
     later = store.compare_and_set(0, Record("cluster", 1, 9999, Member("b", "x"), (Member("b", "x"),)))
     store.close()
-    carry_out(planned, places)
+    before = tree(places.directories["a"])
+    with pytest.raises(StoreError, match="run `txha recover` again for a new plan"):
+        carry_out(planned, places)
     assert places.open_record(places.record).read() == later
+    assert tree(places.directories["a"]) == before, "nor is anything else done that was planned for another record"
+
+
+def test_a_store_that_was_restored_is_left_alone(
+    places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whoever carried the plan out was killed, and the damaged file was put back; the store is as good as any."""
+    log = tmp_path / "a" / "log"
+    path = segment_path(log, segment_firsts(log)[-2])
+    planned = journal(places)
+    ended(monkeypatch, "recover.action-done", 2)
+    with pytest.raises(Killed):
+        carry_out(planned, places)
+    for module in (apply, aside):
+        monkeypatch.setattr(module, "crash_point", lambda name: None)
+    data = bytearray(path.read_bytes())
+    data[data.index(b"TXHA") + 60] ^= 1
+    path.write_bytes(data)
+    before = tree(tmp_path / "a")
+    carry_out(planned, places)
+    assert tree(tmp_path / "a") == before
 
 
 def test_a_record_that_somebody_else_writes_meanwhile_is_not_overwritten(places: Places) -> None:
