@@ -16,7 +16,7 @@ import msgspec
 
 from recovery.crash_points import crash_point
 from recovery.files import FILE_MODE, REAL_FILES, explain
-from txobserver.ids import Member
+from txobserver.ids import Member, Position
 from txobserver.store import StoreBusy, StoreDamaged, StoreError
 
 FORMAT_VERSION = 2
@@ -35,6 +35,11 @@ class Identity(msgspec.Struct, frozen=True):
     """crc32 over the other fields: a flipped bit would make the node another member, or refuse its own store"""
     cluster_id: str = ""
     """Random identity that the cluster was founded with; empty in a store that has not met its record since format 1"""
+    rebuilt: Position | None = None
+    """Where the log of a store ended when ``txha rebuild`` made it; None for every other. Versions that do not know
+    this field, nor the next, pass over both: they are not among the fields of ``check``."""
+    rebuilt_check: int = 0
+    """crc32 over ``rebuilt``, and whose it is"""
 
     def expected(self) -> int:
         """What ``check`` has to be."""
@@ -42,6 +47,17 @@ class Identity(msgspec.Struct, frozen=True):
         if self.format > 1 or self.cluster_id:  # the second: format 1 has no such field, so it is damage there
             fields.append(self.cluster_id)
         return zlib.crc32("\0".join(fields).encode())
+
+    def expected_rebuilt(self) -> int:
+        """What ``rebuilt_check`` has to be."""
+        return zlib.crc32(f"{self.incarnation}\0{self.rebuilt}".encode()) if self.rebuilt is not None else 0
+
+    def is_as_rebuilt(self, tail: Position) -> bool:
+        """Whether ``txha rebuild`` made this store, whose log ends at ``tail``, and no primary has given it any event.
+
+        What its node's store before held, it knows nothing of. Whoever has been primary since does.
+        """
+        return self.rebuilt is not None and tail <= self.rebuilt
 
     @property
     def member(self) -> Member:
@@ -66,7 +82,7 @@ def read_identity(directory: Path) -> Identity | None:
         raise StoreError(
             f"{path} has format version {identity.format}; this version of txha reads 1 to {FORMAT_VERSION}"
         )
-    if identity.check != identity.expected():
+    if (identity.check, identity.rebuilt_check) != (identity.expected(), identity.expected_rebuilt()):
         raise StoreDamaged(f"{path} is damaged (its checksum does not match); restore it or rejoin with a new store")
     return identity
 
@@ -96,7 +112,7 @@ def create_identity(directory: Path, identity: Identity) -> None:
     temporary = directory / (FILE + ".new")
     try:
         with temporary.open("wb") as file:
-            file.write(msgspec.json.encode(msgspec.structs.replace(identity, check=identity.expected())))
+            file.write(_encoded(identity))
             file.flush()
             os.fsync(file.fileno())
         crash_point("store.identity-synced")
@@ -105,6 +121,16 @@ def create_identity(directory: Path, identity: Identity) -> None:
     except OSError as error:
         raise explain(error, directory) from error
     crash_point("store.identity-written")
+
+
+def _encoded(identity: Identity) -> bytes:
+    """With its checksums. What a store is not is not written: a flipped bit in the name of a field must be found."""
+    fields = {**msgspec.structs.asdict(identity), "check": identity.expected()}
+    if identity.rebuilt is None:
+        del fields["rebuilt"], fields["rebuilt_check"]
+    else:
+        fields["rebuilt_check"] = identity.expected_rebuilt()
+    return msgspec.json.encode(fields)
 
 
 def adopt(directory: Path, identity: Identity, cluster_id: str) -> Identity:

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+import msgspec
+
 from ha.replica import Replica
 from recovery.crash_points import crash_point
 from recovery.files import REAL_FILES, explain, make_directory
@@ -140,14 +142,14 @@ def _build(
     if not applied.sequence:
         raise StoreError("there is no event that could be applied: neither an archive, nor a log up to a commit point")
     check(work / "state")
-    _copy_log(work / "log", identity, () if log is None else _frames(log, applied.sequence + 1), applied)
+    tail = _copy_log(work / "log", identity, () if log is None else _frames(log, applied.sequence + 1), applied)
     state = LmdbState(work / "state")
     try:
         state.confirm(log_begun=True)
     finally:
         state.close()
     REAL_FILES.sync_directory(work / "state")
-    create_identity(work, identity)
+    create_identity(work, msgspec.structs.replace(identity, rebuilt=tail))
 
 
 def _apply(
@@ -226,8 +228,11 @@ def _frames(log: Path, first: int) -> Iterator[Frame]:
         raise StoreError(f"{_gap(first, begins)}: the log of {log} begins at {begins}") from None
 
 
-def _copy_log(directory: Path, identity: Identity, frames: Iterable[Frame], applied: Position) -> None:
-    """What is behind the applied event, byte for byte, in segments of the new store; one without a frame otherwise."""
+def _copy_log(directory: Path, identity: Identity, frames: Iterable[Frame], applied: Position) -> Position:
+    """What is behind the applied event, byte for byte, in segments of the new store; one without a frame otherwise.
+
+    Returns where the stream that the store holds ends.
+    """
     now = time.time_ns() // 1_000_000
 
     def describe(first: int) -> SegmentInfo:
@@ -241,18 +246,21 @@ def _copy_log(directory: Path, identity: Identity, frames: Iterable[Frame], appl
     log: Log | None = None
     group: list[Frame] = []
     size = 0
+    tail = applied
     for frame in frames:
         if frame.generation < applied.generation:
             raise StoreError(f"the log's {frame.position} cannot follow {applied}: the two are of different histories")
         log = log or begun(Position(0, frame.first - 1))
         group.append(frame)
         size += len(frame.data)
+        tail = frame.position
         if size >= GROUP_BYTES:
             log.append(group)
             group, size = [], 0
     log = log or begun(applied)
     log.append(group)
     log.close()
+    return tail
 
 
 def _move(into: Path) -> None:

@@ -65,15 +65,15 @@ def survey(node: str, directory: Path, cluster: str, cluster_id: str = "") -> Su
         member = Member(whose.node, whose.incarnation) if whose is not None else None
         found = _read(node, directory, member, fault)
         if identity is not None:
-            facts = msgspec.structs.replace(found.facts, cluster_id=identity.cluster_id)
+            facts = msgspec.structs.replace(
+                found.facts,
+                cluster_id=identity.cluster_id,
+                rebuilt=found.facts.condition is Condition.WHOLE and identity.is_as_rebuilt(found.facts.tail),
+            )
             return Surveyed(facts, directory, found.loaded)
         return found
     except OSError as error:
         raise StoreError(f"{error.filename or directory} cannot be read: {error.strerror}") from error
-
-
-def _nothing(node: str, directory: Path, condition: Condition, why: str) -> Surveyed:
-    return Surveyed(Store(node=node, condition=condition, why=why), directory)
 
 
 def is_damaged(node: str, directory: Path) -> bool:
@@ -83,6 +83,10 @@ def is_damaged(node: str, directory: Path) -> bool:
         whose = read_identity(directory)
     whose = whose or _last_header(directory)
     return survey(node, directory, whose.cluster if whose else "").facts.condition is Condition.DAMAGED
+
+
+def _nothing(node: str, directory: Path, condition: Condition, why: str) -> Surveyed:
+    return Surveyed(Store(node=node, condition=condition, why=why), directory)
 
 
 def _last_header(directory: Path) -> SegmentInfo | None:
