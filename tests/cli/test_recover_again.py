@@ -141,6 +141,22 @@ def test_a_plan_cut_short_is_finished_on_other_stores(
     assert "neither" in json.loads((directory / DONE).read_bytes())["report"]["overtaken"]
 
 
+def test_it_is_said_that_a_plan_is_not_gone_on_with(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(directory)
+    killed_at(WRITTEN, directory, monkeypatch)
+    becomes(directory, generation=1002, primary=B, released=False, preferred="")
+    said = "A plan was cut short, and is not gone on with: the coordination record is neither the one"
+    kept = f"it is kept in {directory / DONE}."
+    for apply_it, tells in ((False, False), (True, True)):
+        assert run(Given([directory]), apply_it, NOTHING, as_json=False) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert said in shown and (kept in shown) is tells and "in the middle" not in shown
+    assert run(Given([directory]), False, NOTHING, as_json=False) == 0
+    assert "cut short" not in capsys.readouterr().out
+
+
 def test_a_store_damaged_again_is_not_set_aside_by_an_earlier_consent(
     directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
