@@ -57,8 +57,8 @@ class Handover:
 
     def tick(self, primary: Primary, backups: Backups, keeper: RecordKeeper, replica: Replica, now: float) -> None:
         """Time has passed at the primary, and its backups have been told so before."""
-        self._stood_at += backups.passed_over
-        self._room_at = min(self._room_at + backups.passed_over, now)
+        self._stood_at += backups.watch.passed_over
+        self._room_at = min(self._room_at + backups.watch.passed_over, now)
         self._release_if_quiet(backups, keeper, replica.tail.sequence, now)
         self._leave_if_hung(primary, backups, keeper, replica, now)
 
@@ -78,7 +78,7 @@ class Handover:
             self._durable, self._stood_at = replica.durable, now
         if not behind(replica, self._settings):
             self._room_at = now
-        if self.begun:
+        if self.begun or backups.watch.unread:
             return
         if now - self._stood_at > patience:
             holders = backups.holders(primary.commit)
