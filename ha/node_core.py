@@ -20,19 +20,14 @@ from ha.coordination import Record
 from ha.handover import Handover
 from ha.node_state import ACTIVE, CATCHUP, NODE_TABLE, READY, RECOVERING
 from ha.primary import Primary
-from ha.record_gate import RecordGate
+from ha.record_gate import NO_RECORD, RecordGate
 from ha.record_keeper import RecordKeeper
 from ha.replica import Replica
 from ha.settings import Settings
 from txobserver.effects import CompareAndSet, Effect, LogLine, ReadRecord, ResetLog, Send, Stop
 from txobserver.frames import Frame
-from txobserver.ids import Member, Position
+from txobserver.ids import Member
 from txobserver.ledger import Host
-
-NO_RECORD = (
-    "there is no coordination record: write a new one with `txha recover` if it was lost, "
-    "or found the cluster with `txha init`"
-)
 
 
 class NodeCore:
@@ -95,6 +90,7 @@ class NodeCore:
         """The time, to be told before anything else: who has overslept answers nothing that came meanwhile."""
         self.set_clock(now, wall_ms)
         if self.overslept(now):
+            self._candidate.access.failed(now)
             self._step_down("the lease could not be renewed in time")
 
     def tick(self) -> None:
@@ -195,12 +191,13 @@ class NodeCore:
         """Our compare-and-set has been made, and synced. One that was sent in a role given up since is only read."""
         if self.keeper and self.backups and self.keeper.in_flight is asked:
             before = self.keeper.record.ready
+            self._candidate.access.answered(self.now)
             self.keeper.stored(record)
             self.backups.record_stored(before, self.log_first, self.now)
             if self.keeper.released:
                 self._step_down("the lease was handed over")
         elif self._candidate.in_flight is asked and not self.failed:
-            self._candidate.settled()
+            self._candidate.settled(self.now)
             if self._gate.admits_own(record, self._candidate.record):
                 self._candidate.observe(record, self.now)
                 self._promoted(record, self._candidate.sent_at)
@@ -211,22 +208,24 @@ class NodeCore:
         """Our compare-and-set found another version."""
         if self.keeper and self.backups and self.keeper.in_flight is asked:
             before = self.keeper.record.ready
+            self._candidate.access.answered(self.now)
             self.keeper.conflict(current)
             if self.keeper.lost or self.keeper.released:  # by a change of ours that was thought lost
                 self._step_down(self.keeper.farewell(current))
             else:
                 self.backups.record_stored(before, self.log_first, self.now)
         elif self._candidate.in_flight is asked:
-            self._candidate.settled()
+            self._candidate.settled(self.now)
         if current:
             self.on_record(current)
 
     def on_cas_failed(self, asked: CompareAndSet) -> None:
         """The outcome of our compare-and-set is unknown."""
         if self.keeper and self.keeper.in_flight is asked:
+            self._candidate.access.failed(self.now)
             self.keeper.failed()
         elif self._candidate.in_flight is asked:
-            self._candidate.settled(unknown=True)
+            self._candidate.settled(self.now, unknown=True)
 
     def on_log_read(self, node: str, session: int, frames: list[Frame]) -> None:
         """Frames that ReadLog asked for."""
@@ -247,7 +246,8 @@ class NodeCore:
             self._candidate.heard(generation)
             self._emit(ReadRecord())
         if isinstance(message, wire.Probe):
-            tail = self.replica.tail if self.replica.whole else Position(0, 0)
+            may_stand = self.replica.whole and not self._gate.refused
+            tail = self._candidate.precedence(self.replica.tail, may_stand, self.now)
             self._emit(Send(node, wire.ProbeReply(generation, message.round, self._member, tail)))
         elif isinstance(message, wire.ProbeReply):
             self._candidate.reply(message)

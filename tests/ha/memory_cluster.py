@@ -157,7 +157,8 @@ class MemoryNode:
 
 
 class MemoryCluster:
-    """Nodes named a, b, c, …; ``now`` is in seconds. ``wall_off``: by how much a node's wall clock is wrong."""
+    """Nodes named a, b, c, …; ``now`` is in seconds. ``wall_off``: by how much a node's wall clock is wrong;
+    ``storeless``: nodes that cannot reach the coordination store: no reading comes, and each change fails."""
 
     def __init__(self, size: int = 3, **settings: Any) -> None:
         self.settings = Settings(**settings)
@@ -166,6 +167,7 @@ class MemoryCluster:
         self.coordination = MemoryCoordination()
         self.cas: list[tuple[MemoryNode, CompareAndSet]] = []
         self.cas_held: set[str] = set()
+        self.storeless: set[str] = set()
         self.late: list[tuple[MemoryNode, CompareAndSet]] = []
         self.cut: set[tuple[str, str]] = set()
         self.held: set[tuple[str, str]] = set()
@@ -249,8 +251,9 @@ class MemoryCluster:
         self._do_cas()
         for node in list(self.nodes.values()):
             if node.name not in self.frozen:
-                record = self.coordination.read()
-                node.report(lambda n=node, r=record: n.core.on_record(r))  # type: ignore[misc]
+                if node.name not in self.storeless:
+                    record = self.coordination.read()
+                    node.report(lambda n=node, r=record: n.core.on_record(r))  # type: ignore[misc]
                 node.report(node.core.tick)
 
     def _go_on(self) -> None:
@@ -266,6 +269,8 @@ class MemoryCluster:
         for node, effect in cas:
             if node.name in self.cas_held or node.name in self.frozen:
                 self.cas.append((node, effect))
+            elif node.name in self.storeless:
+                node.report(lambda n=node, e=effect: n.core.on_cas_failed(e))  # type: ignore[misc]
             else:
                 self.land(node, effect)
 
@@ -321,8 +326,7 @@ class MemoryCluster:
         return (
             f"{self.coordination.record} | "
             + " | ".join(nodes)
-            + " | "
-            + str([n.lines[-4:] for n in self.nodes.values()])
+            + f" | {[n.lines[-4:] for n in self.nodes.values()]}"
         )
 
     def check_durable(self, node: MemoryNode, label: str) -> None:

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from ha.coordination import MemoryCoordination, first_record
-from ha.node_core import NO_RECORD
 from ha.queue_guard import QueueGuard
+from ha.record_gate import NO_RECORD
 from ha.replicating_subscription import ReplicatingSubscription
 from ha.session import Session
 from ha.sizes import ENTRY, message_bytes
