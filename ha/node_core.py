@@ -292,8 +292,9 @@ class NodeCore:
         assert self.primary and self.backups
         if message.generation > self.generation:  # type: ignore[union-attr]
             return  # the record will tell us soon
-        if isinstance(message, wire.Handover) and self.backups.may_succeed(node, message.session):
-            self._begin_handover(node)
+        if isinstance(message, wire.Handover):
+            ready = self.backups.may_succeed(node, message.session)
+            self._handover.asked(self.primary, node, ready, self.state == ACTIVE)
         else:
             self.backups.take(node, message, self.log_first, self.now)
 
@@ -311,9 +312,10 @@ class NodeCore:
         elif isinstance(message, wire.Granted):
             if backup.attached and message.session == backup.session and self.state == CATCHUP:
                 self._move("granted")
-        elif isinstance(message, wire.Refused) and message.session == backup.session and backup.session:
+        elif isinstance(message, wire.Refused) and message.session in (wire.NO_ATTACHMENT, backup.session):
             self._emit(LogLine(f"{backup.primary} refused: {message.reason}"))
-            self._detached(retry_at_once=False)
+            if message.session:
+                self._detached(retry_at_once=False)
 
     # -- changes of role
 
@@ -383,10 +385,6 @@ class NodeCore:
             self.backup.detach(retry_at_once)
         if self.state in (CATCHUP, READY):
             self._move("detached")
-
-    def _begin_handover(self, node: str) -> None:
-        if self.state == ACTIVE and self.primary and not self._handover.begun:
-            self._handover.begin(self.primary, node, f"handing over to {node}")
 
     def _move(self, event: str) -> None:
         self.state = NODE_TABLE.next(self.state, event)

@@ -132,7 +132,9 @@ def promote(
     ask(directory, "promote", arguments)
     if accept_data_loss:
         say_accepted(seen)
-    typer.echo(f"{node} is taking over; see `txha status`")
+        typer.echo(f"{node} is taking over; see `txha status`")
+    else:
+        typer.echo(f"{node} asks the primary to hand over; see `txha status`, or the log of {node} if it stays ready")
 
 
 @tx.command("list")

@@ -33,7 +33,9 @@ class Hanging:
         """Why its clients have been closed by then."""
         watch = SimpleNamespace(passed_over=passed_over, unread=unread)
         backups: Any = SimpleNamespace(holders=lambda commit: [B], sessions={"b": self.session}, watch=watch)
-        keeper: Any = SimpleNamespace(release=lambda *words: self.released.append(words))
+        keeper: Any = SimpleNamespace(
+            release=lambda *words: self.released.append(words), releasing=bool(self.released)
+        )
         self.handover.tick(self.primary, backups, keeper, self.replica, now)
         return self.closed
 

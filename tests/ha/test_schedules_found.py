@@ -7,7 +7,7 @@ from ha.coordination import Record
 from ha.replica import Replica
 from ha.resync import Resync
 from ha.settings import Settings
-from ha.wire import Refused, SnapshotEnd
+from ha.wire import Handover, Refused, SnapshotEnd
 from tests.ha.memory_cluster import MemoryCluster
 from tests.ha.steps import answered, backups_of, begin_t, commit, declared, publish
 from txobserver.configuration import queue_step
@@ -94,7 +94,9 @@ def test_handover_answers_nobody() -> None:
     commit(primary, begin_t(primary))
     primary.report(lambda: primary.host.declare("s"))
     cluster.pause(0.1)
-    primary.report(lambda: primary.core._begin_handover(heir.name))
+    assert heir.core.backup is not None
+    asked = Handover(primary.core.generation, heir.core.backup.session)
+    primary.report(lambda: primary.core.on_message(heir.name, asked))
     cluster.held.clear()
     cluster.run(lambda: heir.state == "active")
     assert primary.host.answer("commit") is None and primary.host.answer("declare s") is None
