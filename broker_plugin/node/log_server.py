@@ -167,6 +167,8 @@ class LogReaderProtocol(GuardedProtocol):
     def _extent(self, commit: int, queues: dict[int, str]) -> LogExtent:
         source = self._server.log
         firsts = source.firsts()
+        if commit and not firsts:
+            raise source.lacks(1, commit)
         size = sum(segment_path(source.directory, first).stat().st_size for first in firsts)
         return LogExtent(firsts[0] if firsts else commit + 1, commit, size, queues)
 
@@ -177,12 +179,13 @@ class LogReaderProtocol(GuardedProtocol):
             return LogFrames([])
         source = self._server.log
         start = self._server.landmarks.find(source, asked.first)
-        if start is not None:
-            for frame in source.frames(asked.first, last, start):
-                found.append(_up_to(frame, commit).data)
-                size += len(found[-1])
-                if size >= asked.max_bytes:
-                    break
+        for frame in source.frames(asked.first, last, start):
+            found.append(_up_to(frame, commit).data)
+            size += len(found[-1])
+            if size >= asked.max_bytes:
+                break
+        if not found:  # and the reader would take it for the end
+            raise source.lacks(asked.first, last)
         return LogFrames(found)
 
 

@@ -66,7 +66,10 @@ class RemoteLog:
         return self.extent().queues
 
     def frames(self, first: int, last: int, start: Mark | None = None) -> Iterator[Frame]:
-        """Frames with events from ``first`` to ``last``, in order, up to the commit point. Raises LogReclaimed."""
+        """Frames with events from ``first`` to ``last``, in order, up to the commit point. Raises LogReclaimed.
+
+        A node that cannot give what has passed its commit point says so; it gives nothing only of what has not.
+        """
         while first <= last:
             found = self._frames(first, last)
             yield from found
@@ -75,14 +78,22 @@ class RemoteLog:
             first = found[-1].last + 1
 
     def backwards(self, before: int) -> Iterator[Frame]:
-        """Frames with events before a sequence, the latest first, as far back as the log goes."""
+        """Frames with events before a sequence, the latest first, as far back as the log goes.
+
+        Raises StoreError where there should be some and none comes.
+        """
         begins = self.extent().first
         step = FIRST_STEP
         while before > begins:
-            found = list(self.frames(max(begins, before - step), before - 1))
+            try:
+                found = list(self.frames(max(begins, before - step), before - 1))
+            except LogReclaimed:  # in between
+                if begins == (begins := self.extent().first):
+                    raise
+                continue
+            if not found or found[-1].last < before - 1:
+                raise StoreError(f"{self.address} did not give event {before - 1}, of which it said that it is there")
             yield from reversed(found)
-            if not found:
-                return
             before, step = found[0].first, min(step * 4, LAST_STEP)
 
     def declared(self, before: int) -> dict[int, str]:

@@ -75,7 +75,7 @@ class Directory:
         if not firsts or identity is None:
             return Extent("", 1, 0)
         self._near = log.tail(self._near)
-        tail = self._near.last if self._near is not None else firsts[-1] - 1
+        tail = log.end(self._near) if self._near is not None else firsts[-1] - 1
         return Extent(identity.cluster, firsts[0], tail if last is None else min(last, tail))
 
     def position(self, sequence: int) -> Position | None:

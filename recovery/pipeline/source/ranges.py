@@ -10,12 +10,13 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from recovery.log import LogReclaimed
-from recovery.node_log import Mark
+from recovery.node_log import LogCut, Mark
 from recovery.pipeline.archive.lake import FileEntry
 from recovery.pipeline.archive.reading import file_rows, wanted_files
-from recovery.pipeline.node import rows_of
+from recovery.pipeline.node import ReadableLog, rows_of
 from recovery.pipeline.selection import Selection
 from recovery.pipeline.source.places import Place
+from txobserver.frames import Frame
 
 log = logging.getLogger("txha.pipeline")
 
@@ -34,20 +35,44 @@ class LogRange(InputPartition):
         """Its rows that are selected.
 
         ``tolerant``: what is reclaimed while this runs is left out, with a warning. Raises LogReclaimed otherwise,
-        and StoreDamaged.
+        and StoreDamaged; LogCut if the log ends before the last one.
         """
-        source, first = self.place.log(), self.first
+        source, first = _Read(self.place.log(), self.first - 1), self.first
         while True:
             try:
                 yield from rows_of(source, self.place.node, first, self.last, self.start, selection)
-                return
+                break
             except LogReclaimed as error:
-                first = self.place.extent("log").first
                 if not tolerant:
                     raise
-                log.warning("%s; failOnDataLoss is false: the events before %d are left out", error, first)
+                there = self.place.extent("log").first
+                asked, first = first, max(there, source.reached + 1)
+                if first == asked:
+                    raise  # it would be asked for the same again
+                if first > source.reached + 1:
+                    log.warning("%s; failOnDataLoss is false: the events before %d are left out", error, first)
                 if first > self.last:
                     return
+        if source.reached < self.last:
+            raise LogCut(
+                f"the log of node {self.place.node} ended at {source.reached} and not at {self.last}, up to which it "
+                "was to be read: it was cut, or its node knows less of the commit point since its start; read it again"
+            )
+
+
+class _Read:
+    """A log of which is known up to where it has been read; what has been read is not read again."""
+
+    def __init__(self, log: ReadableLog, reached: int) -> None:
+        self._log = log
+        self.reached = reached
+        self.backwards, self.names, self.declared = log.backwards, log.names, log.declared
+
+    def frames(self, first: int, last: int, start: Mark | None = None) -> Iterator[Frame]:
+        """As ``log.frames``."""
+        for frame in self._log.frames(first, last, start):
+            yield frame
+            self.reached = frame.last
 
 
 class ArchivedFiles(InputPartition):

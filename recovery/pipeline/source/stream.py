@@ -103,7 +103,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             read, last = position_of(start[node], node), position_of(each, node).sequence
             if read.sequence < last:
                 place = self._place(node)
-                first = self._checked(place, read, last)
+                first, last = self._checked(place, read, last)
                 options = self._options
                 found += log_ranges(place, first, last, options.partition_bytes, options.selection)
         return found
@@ -162,8 +162,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         position = self._places[node].position(sequence) or Position(0, sequence)
         return {"cluster": extent.cluster, "position": str(position)}
 
-    def _checked(self, place: Place, read: Position, last: int) -> int:
-        """The first event that is to be read; after a loss, the first that there is."""
+    def _checked(self, place: Place, read: Position, last: int) -> tuple[int, int]:
+        """The first and the last event that are to be read; after a loss, those that there are."""
         _, first, end = place.extent("log")
         at = place.position(read.sequence)
         if at is not None and read.generation and at.generation != read.generation:
@@ -175,7 +175,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"the events {read.sequence + 1} to {first - 1} of node {place.node} went before they were read: "
                 f"reclaimed, which a longer store.retention_seconds defers, or passed over by a copy of the queues"
             )
-        return max(first, read.sequence + 1)
+        return max(first, read.sequence + 1), min(last, end)
 
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:
