@@ -34,7 +34,6 @@ from recovery.log_wire import (
 )
 from recovery.node_log import Landmarks, NodeLog
 from recovery.segment import segment_path
-from txobserver.frames import Frame, encode_frame
 from txobserver.store import StoreError
 
 log = logging.getLogger("txha.readers")
@@ -180,17 +179,10 @@ class LogReaderProtocol(GuardedProtocol):
         source = self._server.log
         start = self._server.landmarks.find(source, asked.first)
         for frame in source.frames(asked.first, last, start):
-            found.append(_up_to(frame, commit).data)
+            found.append(frame.part(frame.first, min(frame.last, commit)).data)
             size += len(found[-1])
             if size >= asked.max_bytes:
                 break
         if not found:  # and the reader would take it for the end
             raise source.lacks(asked.first, last)
         return LogFrames(found)
-
-
-def _up_to(frame: Frame, commit: int) -> Frame:
-    """The frame without what has not passed the commit point, should that lie within it."""
-    if frame.last <= commit:
-        return frame
-    return encode_frame(frame.generation, frame.first, frame.events()[: commit - frame.first + 1], frame.time_ms)
