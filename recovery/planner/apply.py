@@ -112,13 +112,18 @@ def give_up(journal: Journal, places: Places, why: str, begun: bool) -> Path:
 
     ``begun``: its record counted, so what it says of losses is remembered as that of a plan that was carried out.
     """
-    kept = _next(places.record.parent, KEPT if begun else GIVEN_UP, ".json")
     try:
         _write(places.journal, msgspec.structs.replace(journal, report={**journal.report, "overtaken": why}))
-        places.journal.rename(kept)
-        REAL_FILES.sync_directory(places.record.parent)
+        return _keep(places, KEPT if begun else GIVEN_UP)
     except OSError as error:
         raise explain(error, Path(error.filename or places.record.parent)) from error
+
+
+def _keep(places: Places, stem: str) -> Path:
+    """Give the journal its place among the plans of before; returns that."""
+    kept = _next(places.record.parent, stem, ".json")
+    places.journal.rename(kept)
+    REAL_FILES.sync_directory(places.record.parent)
     return kept
 
 
@@ -148,12 +153,9 @@ def carry_out(journal: Journal, places: Places) -> Path:
         for action in journal.actions:
             _do(action, places)
             crash_point("recover.action-done")
-        kept = _next(places.record.parent, KEPT, ".json")
-        places.journal.rename(kept)
-        REAL_FILES.sync_directory(places.record.parent)
+        return _keep(places, KEPT)
     except OSError as error:
         raise explain(error, Path(error.filename or places.record.parent)) from error
-    return kept
 
 
 def _do(action: Action, places: Places) -> None:
