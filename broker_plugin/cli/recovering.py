@@ -95,13 +95,14 @@ def run(given: Given, apply: bool, accepted: Accepted, as_json: bool) -> int:
         found = read_record(crashed.record, crashed.cluster)
         site, surveyed = look(crashed.cluster, crashed.directories, found, crashed.nodes, accepted.chosen)
         why = overtaken(left, site) if left is not None else ""
+        begun = left is not None and bool(why) and has_begun(left, site)
         state: dict[str, object] = {"unfinished": left is not None and not why, "applied": None}
         if left is not None and not why:
             journal = left
             _check_unchanged(left, places, accepted)
         else:
             plans = finished(places)
-            if left is not None and has_begun(left, site):
+            if left is not None and begun:
                 plans.append(left)
             plan = _plan(site, surveyed, given, _said(plans))
             accepted.check(plan.choice)
@@ -113,7 +114,7 @@ def run(given: Given, apply: bool, accepted: Accepted, as_json: bool) -> int:
         lease.check(max(WATCH_SECONDS, crashed.lease_ttl) if apply and "refused" not in state else 0.0)
         if apply and "refused" not in state:
             if left is not None and why:
-                state["given_up"] = str(give_up(left, places, why, has_begun(left, site)))
+                state["given_up"] = str(give_up(left, places, why, begun))
             done = str(carry_out(journal, places)) if journal.actions or _settles(journal, places) else ""
             state |= {"unfinished": False, "applied": done}
     report = {**journal.report, **state}
