@@ -33,3 +33,14 @@ def test_an_attachment_that_has_ended_takes_no_answer() -> None:
     joiner.writes.remove(asked)
     joiner.disk_held = False
     cluster.run(cluster.all_ready)
+
+
+def test_an_answer_that_comes_twice_counts_once() -> None:
+    """The log goes on after the first."""
+    cluster, joiner = asked_for_a_reset()
+    (asked,) = [write for write in joiner.writes if isinstance(write, ResetLog)]
+    joiner.disk_held = False
+    cluster.run(cluster.all_ready)
+    before = joiner.core.log_first, joiner.core.replica.tail
+    joiner.report(lambda: joiner.core.on_reset(asked))
+    assert (joiner.core.log_first, joiner.core.replica.tail) == before and cluster.all_ready()
