@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_plugin.node import log_server
-from broker_plugin.node.links import MAX_HELLO, Links, PeerAddress, PeerProtocol
+from broker_plugin.node.links import MAX_HELLO, PeerProtocol
 from broker_plugin.node.log_server import LogServer
 from ha.wire import WIRE_VERSION, Commit, Hello
 from recovery import node_log
@@ -35,56 +35,14 @@ from recovery.pipeline.node import node_table, rows_of
 from recovery.pipeline.remote import RemoteLog
 from tests.examples import examples
 from tests.guards import strict_guard
+from tests.node.served_log import END, OURS, Node, one_message
+from tests.node.served_log import running_node as running_node
 from tests.spark.events import STORY, message, write_node
 from txobserver.events import Delivered, Event, Publish
 from txobserver.store import StoreError
 
-END = sum(map(len, STORY))
-OURS = Hello(WIRE_VERSION, "c", "n1", "127.0.0.1", 1)
 READER = framed(ReadHello(READ_VERSION, "c"))
 QUESTIONS = st.sampled_from([AskExtent(), AskFrames(1, 9, 1), AskFrames(4, 9, MAX_PORTION), AskFrames(0, 0, 1)])
-
-
-class Node:
-    """A node's peer port over a log of STORY; ``commit`` is where its commit point stands."""
-
-    def __init__(self, directory: Path, port: int) -> None:
-        self.directory = directory
-        self.address = f"127.0.0.1:{port}"
-        self.port = port
-        self.commit = END
-        self.got: list[Any] = []
-        self.server = LogServer(strict_guard(), directory, "c", lambda: self.commit, lambda: {1: "q"})
-        self.links = Links(
-            strict_guard(),
-            OURS,
-            [PeerAddress("n2", "127.0.0.1", 1)],
-            lambda peer, up: None,
-            lambda peer, message: self.got.append((peer, message)),
-            self.server.accept,
-        )
-
-    async def read(self, what: Callable[[RemoteLog], Any], cluster: str | None = None) -> Any:
-        """What a reader in a thread of its own gets."""
-
-        def read() -> Any:
-            log = RemoteLog(self.address, cluster)
-            try:
-                return what(log)
-            finally:
-                log.close()
-
-        return await asyncio.to_thread(read)
-
-    async def connect(self, *messages: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        writer.write(b"".join(messages))
-        await one_message(reader)  # its greeting
-        return reader, writer
-
-
-async def one_message(reader: asyncio.StreamReader) -> bytes:
-    return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
 
 
 async def ended(reader: asyncio.StreamReader) -> bool:
@@ -92,16 +50,6 @@ async def ended(reader: asyncio.StreamReader) -> bool:
         return await reader.read(1) == b""
     except ConnectionResetError:
         return True
-
-
-@pytest.fixture
-async def node(tmp_path: Path, unused_tcp_port: int) -> AsyncIterator[Node]:
-    write_node(tmp_path / "n1", STORY, segment_bytes=300)
-    node = Node(tmp_path / "n1", unused_tcp_port)
-    await node.links.start("127.0.0.1", unused_tcp_port)
-    yield node
-    node.server.stop()
-    await node.links.stop()
 
 
 async def test_a_reader_gets_the_rows_that_the_directory_has(node: Node) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from recovery.pipeline.source.places import Directory, RunningNode
 from recovery.pipeline.source.ranges import LogRange, log_ranges
 from recovery.pipeline.source.stream import StreamReader
 from recovery.segment import segment_firsts, segment_path
-from tests.node.test_log_server import END, Node
+from tests.node.served_log import END, Node
+from tests.node.served_log import running_node as running_node
 from tests.recovery.test_readers_meet_a_cut import damage_header
 from tests.spark.events import STORY, apply_up_to, message, write_node
 from txobserver.events import Event, Publish, TxEnqueue, TxOpen
@@ -27,16 +28,6 @@ from txobserver.frames import Frame, encode_frame
 from txobserver.store import StoreError
 
 EVERYTHING = Selection()
-
-
-@pytest.fixture
-async def node(tmp_path: Path, unused_tcp_port: int) -> AsyncIterator[Node]:
-    write_node(tmp_path / "n1", STORY, segment_bytes=300)
-    node = Node(tmp_path / "n1", unused_tcp_port)
-    await node.links.start("127.0.0.1", unused_tcp_port)
-    yield node
-    node.server.stop()
-    await node.links.stop()
 
 
 def reclaim(node: Node, segments: int) -> None:
