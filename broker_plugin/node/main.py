@@ -292,7 +292,7 @@ class Node:
 
     async def _status(self, arguments: dict[str, Any]) -> Any:
         self.shell.look_at_clock()
-        return status(self.core, self._config.name, self._readiness, self.records.complaint)
+        return status(self.core, self.store.member, self._readiness, self.records.complaint)
 
     async def _transactions(self, arguments: dict[str, Any]) -> Any:
         self.shell.look_at_clock()
