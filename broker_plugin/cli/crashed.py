@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import math
+import shlex
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from broker_plugin.cli.layout import (
     read_cluster,
 )
 from recovery.identity import FILE, read_identity
+from recovery.planner.apply import ASIDE
 from recovery.planner.site import cluster_of
 from txobserver.store import StoreDamaged
 
@@ -47,7 +50,8 @@ class Crashed:
     """``directory``: of the cluster, None if only nodes were given. ``nodes``: all names, None if nobody knows them.
 
     ``ports``: where the nodes of a local cluster listened for clients. ``lease_ttl``: the greatest that a node of the
-    given directories has in its node.toml, in seconds; 0 if none says it.
+    given directories has in its node.toml, in seconds; 0 if none says it. ``expected``: where the nodes look for the
+    record, as far as the directories say.
     """
 
     cluster: str
@@ -57,6 +61,28 @@ class Crashed:
     nodes: frozenset[str] | None
     ports: tuple[int, ...] = ()
     lease_ttl: float = 0.0
+    expected: frozenset[Path] = frozenset()
+
+    def check_record(self) -> None:
+        """Whether a record that is lost would be written where nodes look for it. Raises BadArgument.
+
+        Elsewhere only with a sign that this is wanted: a file that is there, be it empty, or was and was set aside.
+        """
+        record = self.record
+        if not record.parent.is_dir():
+            raise BadArgument(
+                f"there is no directory {record.parent} for the coordination file {record.name}: mount it, or name the "
+                "right file with --coordination"
+            )
+        was_there = any(record.parent.glob(f"{glob.escape(record.name)}.{ASIDE}-*"))
+        if record.exists() or was_there or record.resolve() in {each.resolve() for each in self.expected}:
+            return
+        used = " or ".join(map(str, sorted(self.expected)))
+        raise BadArgument(
+            f"there is no coordination file {record}, and the nodes use {used}: "
+            "name the right one with --coordination, or, if the record is lost and a new one is to be written to that "
+            f"file, make it first: touch {shlex.quote(str(record))}"
+        )
 
     @property
     def locked(self) -> dict[str, Path]:
@@ -97,14 +123,16 @@ def _of_directory(directory: Path, coordination: Path | None) -> Crashed:
     if not directories:
         raise BadArgument(f"{directory} holds neither a cluster nor a node")
     identifier = cluster_id(directory) if entries else None
+    beside = directory / COORDINATION_FILE
     return Crashed(
         cluster=identifier or cluster_of(directories.values()),
         directory=directory if (directory / CLUSTER_FILE).exists() else None,
         directories=directories,
-        record=coordination or directory / COORDINATION_FILE,
+        record=coordination or beside,
         nodes=names,
         ports=ports,
         lease_ttl=_lease_ttl(directories.values()),
+        expected=_expected(directories.values(), {beside}) | ({beside} if entries else set()),
     )
 
 
@@ -130,6 +158,7 @@ def _of_nodes(given: Sequence[Path], coordination: Path | None) -> Crashed:
         record=coordination or records.pop(),
         nodes=frozenset(names) if known else None,
         lease_ttl=_lease_ttl(given),
+        expected=_expected(given, {path.parent / COORDINATION_FILE for path in given}),
     )
 
 
@@ -146,6 +175,19 @@ def _configured(path: Path) -> tuple[str, list[str], Path | None]:
         return identity.node if identity else str(config["name"]), peers, Path(config["coordination"])
     except (OSError, ValueError, KeyError, TypeError):
         return name, [], None
+
+
+def _coordination(path: Path) -> Path | None:
+    """The coordination file of a node, if its node.toml says so, whatever else that holds."""
+    try:
+        return Path(tomllib.loads((path / CONFIG_FILE).read_text())["coordination"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _expected(directories: Iterable[Path], otherwise: Iterable[Path]) -> frozenset[Path]:
+    """Where these nodes look for the record; ``otherwise`` if none of them says it."""
+    return frozenset(path for each in directories if (path := _coordination(each)) is not None) or frozenset(otherwise)
 
 
 def _lease_ttl(directories: Iterable[Path]) -> float:

@@ -88,6 +88,7 @@ class Accepted:
 def run(given: Given, apply: bool, accepted: Accepted, as_json: bool) -> int:
     """Returns the exit status. Raises BadArgument, StoreError."""
     crashed = crashed_cluster(given)
+    crashed.check_record()
     places = places_of(crashed)
     with nobody_runs(crashed.locked, apply):
         lease = LeaseWatch(crashed.record)

@@ -11,6 +11,8 @@ import pytest
 from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.crashed import Given, crashed_cluster
 from broker_plugin.cli.recovering import Accepted, run
+from broker_plugin.node.sqlite_coordination import SqliteCoordination
+from recovery.planner import apply
 from tests.recovery.planner.stores import beginning, make_store
 
 NODES = frozenset({"a", "b"})
@@ -104,3 +106,96 @@ def test_the_greatest_lease_of_the_nodes_that_say_one(directory: Path, text: str
     (directory / "b" / "node.toml").write_text("[timing]\nlease_ttl = 7\n")
     for given in ([directory], [directory / "a", directory / "b"]):
         assert crashed_cluster(Given(given)).lease_ttl == 7.0
+
+
+def refused(given: Given) -> str:
+    """What ``txha recover`` says, which changes nothing."""
+    said = set()
+    for change in (False, True):
+        with pytest.raises(BadArgument) as error:
+            run(given, change, Accepted(), as_json=True)
+        said.add(str(error.value))
+    (sentence,) = said
+    return sentence
+
+
+def test_a_mistyped_coordination_file_does_not_become_a_record(directory: Path, tmp_path: Path) -> None:
+    """The record would be where no node looks for it; and the one that is there would be taken for lost."""
+    for given in ([directory], [directory / "a", directory / "b"]):
+        before = sorted(tmp_path.rglob("*"))
+        sentence = refused(Given(given, tmp_path / "coordinaton.sqlite"))
+        assert sentence == (
+            f"there is no coordination file {tmp_path}/coordinaton.sqlite, and the nodes use "
+            f"{tmp_path}/coordination.sqlite: name the right one with --coordination, or, if the record is lost and a "
+            f"new one is to be written to that file, make it first: touch {tmp_path}/coordinaton.sqlite"
+        )
+        sentence = refused(Given(given, tmp_path / "sharde" / "coordination.sqlite"))
+        assert sentence == (
+            f"there is no directory {tmp_path}/sharde for the coordination file coordination.sqlite: mount it, or name "
+            "the right file with --coordination"
+        )
+        assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_nodes_that_have_their_record_elsewhere_get_none_beside_them(directory: Path, tmp_path: Path) -> None:
+    """Their directory is given, and no option: what lies there is not what they use."""
+    (directory / "cluster.json").unlink()
+    shared = tmp_path / "shared"
+    for name in NODES:
+        (directory / name / "node.toml").write_text(f'name = "{name}"\ncoordination = "{shared}/record"\n')
+    assert f"and the nodes use {shared}/record: name the right one" in refused(Given([directory]))
+    assert f"there is no directory {shared} for the" in refused(Given([directory / "a", directory / "b"]))
+    assert f"there is no directory {shared} for the" in refused(Given([directory], shared / "record"))
+
+
+def recovered(given: Given, capsys: pytest.CaptureFixture[str], record: Path) -> None:
+    """Their record is lost, and is in this file then."""
+    assert run(given, True, Accepted(unnamed=crashed_cluster(given).nodes is None), as_json=True) in (0, 1)
+    report = json.loads(capsys.readouterr().out)
+    assert any(f"write {record}: " in action for action in report["actions"]) and report["applied"]
+    store = SqliteCoordination(record, "cluster")
+    written = store.read()
+    store.close()
+    assert written is not None and written.preferred == "b"
+
+
+@pytest.mark.parametrize("nodes", [False, True], ids=["cluster", "nodes"])
+@pytest.mark.parametrize("named", [False, True])
+def test_a_lost_record_is_written_where_the_nodes_look_for_it(
+    directory: Path, capsys: pytest.CaptureFixture[str], named: bool, nodes: bool
+) -> None:
+    given = [directory / "a", directory / "b"] if nodes else [directory]
+    record = directory / "coordination.sqlite"
+    recovered(Given(given, record if named else None), capsys, record)
+
+
+@pytest.mark.parametrize("configured", [False, True])
+def test_a_lost_record_is_written_to_an_empty_file(
+    directory: Path, capsys: pytest.CaptureFixture[str], configured: bool
+) -> None:
+    """It is the sign that the operator wants it there: the stores may have been brought to another machine."""
+    given = Given([directory / "a", directory / "b"], directory / "new record")
+    if not configured:
+        for name in NODES:
+            (directory / name / "node.toml").unlink()
+    assert f"make it first: touch '{directory}/new record'" in refused(given)
+    (directory / "new record").touch()
+    recovered(given, capsys, directory / "new record")
+
+
+def test_a_damaged_record_that_was_set_aside_is_written_anew(
+    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--apply`` was cut short between the two, with a file that no node.toml names, and is run again."""
+    given = Given([directory], directory / "elsewhere.sqlite")
+    (directory / "elsewhere.sqlite").write_bytes(b"no database at all" * 100)
+
+    def killed(point: str) -> None:
+        if point == "recover.action-done":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(apply, "crash_point", killed)
+        run(given, True, Accepted(), as_json=True)
+    assert not (directory / "elsewhere.sqlite").exists()
+    recovered(given, capsys, directory / "elsewhere.sqlite")
