@@ -79,7 +79,7 @@ class Crashed:
             return
         used = " or ".join(map(str, sorted(self.expected)))
         raise BadArgument(
-            f"there is no coordination file {record}, and the nodes use {used}: "
+            f"there is no coordination file {record}, and the directories lead to {used}: "
             "name the right one with --coordination, or, if the record is lost and a new one is to be written to that "
             f"file, make it first: touch {shlex.quote(str(record))}"
         )

@@ -125,7 +125,7 @@ def test_a_mistyped_coordination_file_does_not_become_a_record(directory: Path, 
         before = sorted(tmp_path.rglob("*"))
         sentence = refused(Given(given, tmp_path / "coordinaton.sqlite"))
         assert sentence == (
-            f"there is no coordination file {tmp_path}/coordinaton.sqlite, and the nodes use "
+            f"there is no coordination file {tmp_path}/coordinaton.sqlite, and the directories lead to "
             f"{tmp_path}/coordination.sqlite: name the right one with --coordination, or, if the record is lost and a "
             f"new one is to be written to that file, make it first: touch {tmp_path}/coordinaton.sqlite"
         )
@@ -143,7 +143,7 @@ def test_nodes_that_have_their_record_elsewhere_get_none_beside_them(directory: 
     shared = tmp_path / "shared"
     for name in NODES:
         (directory / name / "node.toml").write_text(f'name = "{name}"\ncoordination = "{shared}/record"\n')
-    assert f"and the nodes use {shared}/record: name the right one" in refused(Given([directory]))
+    assert f"and the directories lead to {shared}/record: name the right one" in refused(Given([directory]))
     assert f"there is no directory {shared} for the" in refused(Given([directory / "a", directory / "b"]))
     assert f"there is no directory {shared} for the" in refused(Given([directory], shared / "record"))
 
