@@ -17,8 +17,10 @@ from pathlib import Path
 from threading import Lock
 
 from recovery.crash_points import crash_point
-from recovery.files import REAL_FILES, Files, explain, write_again
-from recovery.segment import SegmentInfo, encode_header, read_header, scan, segment_firsts, segment_path
+from recovery.files import REAL_FILES, Files, explain
+from recovery.groups import GROUP_HEADER_SIZE
+from recovery.open_segment import OpenSegment
+from recovery.segment import SegmentInfo, read_header, scan, segment_firsts, segment_path
 from txobserver.frames import Frame, TornFrame
 from txobserver.ids import Position
 from txobserver.store import StoreDamaged, StoreError
@@ -52,8 +54,7 @@ class Log:
         self._files = files
         self._firsts = segment_firsts(directory, files)
         self._index: dict[int, list[tuple[int, int]]] = {}
-        self._descriptor: int | None = None
-        self._size = 0
+        self._open: OpenSegment | None = None
         self._broken: StoreError | None = None
         self._names = Lock()  # held where a segment comes or goes, since two threads remove some
         self._cuts = 0  # how often the tail was set back, or the log begun anew
@@ -83,7 +84,7 @@ class Log:
             self._note(segment, frame.first, offset)
             end += len(frame.data)
             if frame.last > applied.sequence:
-                since = offset if since < 0 else since
+                since = max(offset - GROUP_HEADER_SIZE, 0) if since < 0 else since
                 self.tail = frame.position
                 yield frame
         if self._firsts:
@@ -172,13 +173,10 @@ class Log:
         path = segment_path(self._directory, first)
         self.close()
         try:
-            self._descriptor = self._files.open(path)
-            if self._files.size(self._descriptor) > end:
-                self._files.truncate(self._descriptor, end)
-            write_again(self._files, self._descriptor, path, since)
+            self._open = OpenSegment.open(self._files, path)
+            self._open.go_on(end, since)
         except OSError as error:
             raise explain(error, path) from error
-        self._size = end
 
     # -- reading
 
@@ -284,9 +282,9 @@ class Log:
 
     def close(self) -> None:
         """Let go of the files."""
-        if self._descriptor is not None:
-            self._files.close(self._descriptor)
-            self._descriptor = None
+        if self._open is not None:
+            self._open.close()
+            self._open = None
 
     def _guarded(self, action: Callable[[], None]) -> None:
         if self._broken is not None:
@@ -308,34 +306,21 @@ class Log:
             if frame.first != tail.sequence + 1:
                 raise StoreError(f"frame {frame.first} does not continue the log at {tail}")
             tail = frame.position
-        if self._descriptor is None or (self._size >= self._segment_bytes and frames[0].first > self._firsts[-1]):
-            self._roll(frames[0].first)
-        assert self._descriptor is not None
-        crash_point("log.before-write")
-        offset = self._size
-        self._files.write(self._descriptor, [frame.data for frame in frames])
-        crash_point("log.written")
-        self._files.sync(self._descriptor)
-        crash_point("log.synced")
+        log = self._open
+        if log is None or (log.is_full(self._segment_bytes) and frames[0].first > self._firsts[-1]):
+            log = self._roll(frames[0].first)
+        offset = log.append([frame.data for frame in frames])
         for frame in frames:
             self._note(self._firsts[-1], frame.first, offset)
             offset += len(frame.data)
-        self._size = offset
         self.tail = tail
 
-    def _roll(self, first: int) -> None:
-        """Begin a new segment; its header is on disk before any frame is."""
+    def _roll(self, first: int) -> OpenSegment:
+        """Begin a new segment."""
         self.close()
-        path = segment_path(self._directory, first)
-        self._descriptor = self._files.create(path)
-        crash_point("segment.created")
-        header = encode_header(self._describe(first))
-        self._files.write(self._descriptor, [header])
-        self._files.sync(self._descriptor)
-        self._files.sync_directory(self._directory)
-        crash_point("segment.header-synced")
-        self._size = len(header)
+        self._open = OpenSegment.create(self._files, segment_path(self._directory, first), self._describe(first))
         self._firsts.append(first)
+        return self._open
 
     def _truncate(self, last: int, tail: Position) -> None:
         if self.tail.sequence <= last:
@@ -355,11 +340,8 @@ class Log:
         crash_point("truncate.segments-removed")
         first = self._firsts[-1]
         self._index.pop(first, None)
-        self._descriptor = self._files.open(segment_path(self._directory, first))
-        self._files.truncate(self._descriptor, end)
-        crash_point("truncate.cut")
-        self._files.sync(self._descriptor)
-        self._size = end
+        self._open = OpenSegment.open(self._files, segment_path(self._directory, first))
+        self._open.cut(end)
         if within is not None:
             self._append([within.part(within.first, last)])
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from recovery.declarations import declared_in
+from recovery.groups import GROUP_HEADER_SIZE, group_header_at
 from recovery.lmdb_state import read_meta
 from recovery.log import LogReclaimed, gap
 from recovery.segment import HEADER_ROOM, SegmentInfo, decode_header, read_header, scan, segment_firsts, segment_path
@@ -127,6 +128,9 @@ class NodeLog:
                 return
             while offset + HEADER_SIZE < end:
                 header = os.pread(descriptor, HEADER_SIZE, offset)
+                if group_header_at(header, offset) is not None:
+                    offset += GROUP_HEADER_SIZE
+                    continue
                 if not header_is_intact(header):
                     return  # torn or damaged: whoever reads it will know which
                 size = HEADER_SIZE + bytes_behind(header)

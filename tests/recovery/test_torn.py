@@ -33,7 +33,8 @@ def test_records_that_go_on_within_what_a_record_counts_as_its_own_are_later_one
     """Its bytes are gone from the middle of the file, so that it seems to be cut short: it may have been synced."""
     log, _ = open_log(tmp_path / "log")
     lost = encode_frame(1, 4, [Publish(9, (1,), Message("", "q", b"", b"x" * 1000))], 0)
-    log.append([frame(1), lost, frame(5)])
+    for each in (frame(1), lost, frame(5)):
+        log.append([each])
     log.close()
     last = segment_path(tmp_path / "log", 1)
     whole = last.read_bytes()

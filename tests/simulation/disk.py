@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker_plugin.guard import Guard
+from recovery.groups import encode_group_header
 from recovery.log import Log
 from recovery.retention import retention_of
 from recovery.segment import SegmentInfo
@@ -152,7 +153,7 @@ class Writer:
         """The process ends: what is under way may be done in part."""
         chance = self._disk.chance
         if self._tasks and chance.random() < 0.7:
-            self._disk.files.steps_to_crash = chance.randint(0, 4)
+            self._disk.files.steps_to_crash = chance.randint(0, 6)
             self._disk.base.dying = True
             with contextlib.suppress(Crashed):
                 carry_out(self._tasks[0].job)
@@ -197,7 +198,8 @@ class SimStore(Store):
         last = self._files.entries[max(self._files.entries)]
         if self._cuts or not self._writers[0].busy or len(last.data) >= SEGMENT_BYTES:
             return b""
-        return b"".join(frame.data for frame in self._appends)
+        group = [frame.data for frame in self._appends]
+        return b"".join((encode_group_header(len(last.data), group), *group))
 
     def _cutting(self, done: Report) -> Report:
         self._cuts += 1

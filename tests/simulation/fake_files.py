@@ -1,9 +1,10 @@
 """Files in memory that lose in a crash what a real disk may lose, and fail as a real disk may fail.
 
-As on Linux: a crash keeps every byte that was synced. Of what was written since, it keeps any prefix; behind that the
-file may end, or go on with zeros where blocks were allocated and never filled. A cut that was not synced may or may not
-have happened. Of what happened to the directory since it was synced, any prefix has happened: file systems with a
-journal carry changes of names out in order.
+As on Linux: a crash keeps every byte that was synced. Of what was written since, it keeps any prefix, or any sectors,
+since a disk writes them in the order that it likes; those that are missing read as zeros, and behind the last one that
+is kept the file may end, or go on with zeros where blocks were allocated and never filled. A cut that was not synced
+may or may not have happened. Of what happened to the directory since it was synced, any prefix has happened: file
+systems with a journal carry changes of names out in order.
 
 A sync that fails reports that once, and takes what it was to write for clean: readers see it, a later sync that
 succeeds does not write it, and the crash may keep it or not. Only what is written again is synced again. The same holds
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from recovery.files import Files
+from recovery.groups import SECTOR
 
 _FRAME = struct.Struct(">16xQQI")
 """Of a frame's header (txobserver.frames): generation, first sequence, number of events"""
@@ -129,22 +131,34 @@ class FakeFile:
         self._known = 0
 
     def _lose(self, chance: random.Random) -> None:
-        """Of the bytes that are not certainly there, those up to some offset are kept; others are zeros."""
+        """Of the bytes that are not certainly there, some are kept; others are zeros."""
         uncertain = [at for at, fate in enumerate(self.fates) if fate != SYNCED] if any(self.fates) else []
-        kept = chance.randint(0, len(uncertain)) if chance.random() < 0.7 else 0
-        lost = uncertain[kept:]
+        kept = set(self._kept_of(uncertain, chance))
+        lost = [at for at in uncertain if at not in kept]
         if not lost:
             return
-        for at in uncertain[:kept]:
+        for at in kept:
             self.fates[at] = SYNCED
         for at in lost:
             self.data[at] = 0
-        self.frames = [each for each in self.frames if not self.fates[each.begin : each.end].strip(bytes([SYNCED]))]
+        self.frames = [each for each in self.frames if each.end <= lost[0]]
         end = len(self.fates.rstrip(bytes([DIRTY, DOUBTFUL])))
         missing = len(self.data) - end
         del self.data[end:]
         if missing and chance.random() < 0.3:
             self.data += bytes(chance.randint(1, missing))
+
+    @staticmethod
+    def _kept_of(uncertain: list[int], chance: random.Random) -> list[int]:
+        """Those up to some offset, or of some sectors, or none."""
+        how = chance.random()
+        if how < 0.4:
+            return uncertain[: chance.randint(0, len(uncertain))]
+        if how < 0.7:
+            return []
+        sectors = sorted({at // SECTOR for at in uncertain})
+        kept = {sector for sector in sectors if chance.random() < 0.5}
+        return [at for at in uncertain if at // SECTOR in kept]
 
     def _length_changed(self) -> None:
         if self.uncut is not None:

@@ -6,11 +6,13 @@ import errno
 import os
 import random
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
 from recovery.files import Files, renew_directory
+from recovery.groups import GROUP_HEADER_SIZE
 from recovery.log import Log
 from recovery.store import StoreError
 from tests.recovery.helpers import describe, frame
@@ -96,11 +98,14 @@ def test_the_account_of_frames_is_what_the_log_reads_after_half_a_write() -> Non
         log, _ = opened(files)
         log.append([frame(1)])
         files.steps_to_crash = 0
+        group = [frame(4 + 3 * number) for number in range(count)]
         with pytest.raises(Crashed):
-            log.append([frame(4 + 3 * number) for number in range(count)])
+            log.append(group)
         files.steps_to_crash = None
         _, found = opened(files)
-        assert files.last_durable() == (1, found[-1]) and len(found) == 1 + count // 2
+        sizes = [GROUP_HEADER_SIZE, *(len(each.data) for each in group)]
+        whole = [end for end in list(accumulate(sizes))[1:] if end <= sum(sizes) // 2]
+        assert files.last_durable() == (1, found[-1]) and len(found) == 1 + len(whole)
 
 
 def written(files: FakeFiles, *parts: bytes) -> int:
