@@ -94,6 +94,6 @@ class OpenSegment:
         """A group was cut where the file ends now: say so, durably, before anything is written behind it."""
         header = encode_group_header(self.size, [])
         self._files.write(self._descriptor, [header])
-        crash_point("log.group-ended")
+        crash_point("truncate.group-ended")
         self._files.sync(self._descriptor)
         self.size += len(header)

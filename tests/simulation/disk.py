@@ -29,7 +29,9 @@ from txobserver.ids import Member, Position
 from txobserver.store import Checkpoint, StoreError
 
 DIRECTORY = Path("log")
-SEGMENT_BYTES = 3000
+STEPS = 0, 1, 1, 1, 2, 3, 4, 5, 6
+"""File operations of what is under way that a crash lets happen; of an append, 1: all is written, nothing synced"""
+SEGMENT_BYTES = 6000
 SPEEDS = ((0.0003, 0.003), (0.0003, 0.003), (0.005, 0.05), (0.05, 0.4))
 """Shortest and longest time that a checkpoint takes, of the machines of one run"""
 SLOWEST = 0.7, 1.5
@@ -153,7 +155,7 @@ class Writer:
         """The process ends: what is under way may be done in part."""
         chance = self._disk.chance
         if self._tasks and chance.random() < 0.7:
-            self._disk.files.steps_to_crash = chance.randint(0, 6)
+            self._disk.files.steps_to_crash = chance.choice(STEPS)
             self._disk.base.dying = True
             with contextlib.suppress(Crashed):
                 carry_out(self._tasks[0].job)
@@ -209,6 +211,11 @@ class SimStore(Store):
             done(error)
 
         return cut
+
+    @property
+    def appending(self) -> int:
+        """How many bytes are being written to the log just now."""
+        return len(self._under_way())
 
     @property
     def writes_checkpoint(self) -> bool:

@@ -152,9 +152,9 @@ class FakeFile:
     def _kept_of(uncertain: list[int], chance: random.Random) -> list[int]:
         """Those up to some offset, or of some sectors, or none."""
         how = chance.random()
-        if how < 0.4:
+        if how < 0.3:
             return uncertain[: chance.randint(0, len(uncertain))]
-        if how < 0.7:
+        if how < 0.5:
             return []
         sectors = sorted({at // SECTOR for at in uncertain})
         kept = {sector for sector in sectors if chance.random() < 0.5}
