@@ -187,13 +187,15 @@ class Candidate:
         return self.record is not None and self.record.version <= self._unresolved
 
     def settled(self, now: float, unknown: bool = False) -> None:
-        """The proposal on its way has been answered, or its outcome is ``unknown``."""
+        """The proposal on its way has been answered, or its outcome is ``unknown``.
+
+        An answer that comes when the lease that it is about would be over is as good as none.
+        """
         self.in_flight = None
-        if unknown:
-            self.access.failed(now)
-        else:
+        if not unknown:
             self._unresolved = 0
-            self.access.answered(now)
+        if unknown or now - self.sent_at >= self._settings.lease_seconds:
+            self.access.failed(now)
 
     def precedence(self, tail: Position, may_stand: bool, now: float) -> Position:
         """The position that this node ranks with: ``tail``, or that of an empty log if it would not, or may not, stand.

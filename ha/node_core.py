@@ -191,8 +191,8 @@ class NodeCore:
         """Our compare-and-set has been made, and synced. One that was sent in a role given up since is only read."""
         if self.keeper and self.backups and self.keeper.in_flight is asked:
             before = self.keeper.record.ready
-            self._candidate.access.answered(self.now)
             self.keeper.stored(record)
+            self._candidate.access.answered(not self.keeper.expired(self.now), self.now)
             self.backups.record_stored(before, self.log_first, self.now)
             if self.keeper.released:
                 self._step_down("the lease was handed over")
@@ -208,8 +208,8 @@ class NodeCore:
         """Our compare-and-set found another version."""
         if self.keeper and self.backups and self.keeper.in_flight is asked:
             before = self.keeper.record.ready
-            self._candidate.access.answered(self.now)
             self.keeper.conflict(current)
+            self._candidate.access.answered(not self.keeper.expired(self.now), self.now)
             if self.keeper.lost or self.keeper.released:  # by a change of ours that was thought lost
                 self._step_down(self.keeper.farewell(current))
             else:

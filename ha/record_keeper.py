@@ -29,7 +29,7 @@ class RecordKeeper:
         self._me = me
         self._settings = settings
         self._emit = emit
-        self._lease_seconds = settings.lease_ttl * (1 - settings.lease_drift)
+        self._lease_seconds = settings.lease_seconds
         self._lease_until = sent_at + self._lease_seconds
         self._sent_at = sent_at
         self.in_flight: CompareAndSet | None = None

@@ -106,6 +106,16 @@ def test_it_asks_only_members_that_it_can_reach() -> None:
     assert stood(alone.until(101.01, linked=())), "nobody is to be waited for"
 
 
+@pytest.mark.parametrize(("took", "doubts"), [(0.97, False), (0.99, True)])
+def test_an_answer_behind_the_lease_that_it_is_about_is_a_failure(took: float, doubts: bool) -> None:
+    """Whether the proposal was made or not: the next one would be answered as late."""
+    ours = Watcher()
+    assert stood(ours.until(101.01, linked=()))
+    ours.until(ours.one.sent_at + took)
+    ours.one.settled(ours.at)
+    assert (ours.one.precedence(TAIL, True, ours.at) == Position(0, 0)) == doubts
+
+
 def test_those_that_do_not_answer_are_waited_for_only_so_long() -> None:
     ours = Watcher()
     ours.until(100.9375)

@@ -32,7 +32,7 @@ def test_one_whose_proposal_is_under_way_for_longer_than_a_lease_has_no_preceden
     ours.until(102.01)
     assert ours.one.precedence(TAIL, True, 102.01) == EMPTY
     ours.one.settled(102.01)
-    assert ours.one.precedence(TAIL, True, 102.01) == TAIL
+    assert ours.one.precedence(TAIL, True, 102.01) == EMPTY, "its next change would be answered as late"
 
 
 def test_one_whose_proposal_came_to_nothing_waits_for_others_and_stands_if_there_are_none() -> None:

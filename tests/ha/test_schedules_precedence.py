@@ -78,6 +78,47 @@ def test_ready_member_whose_changes_take_longer_than_its_lease() -> None:
     assert cluster.primary.host.bodies("q") == ["m"]
 
 
+class LateStore:
+    """Changes of these members are made, and answered, so many seconds after they were sent; no reading comes there
+    meanwhile."""
+
+    def __init__(self, cluster: MemoryCluster, members: str, seconds: float) -> None:
+        self.cluster, self.seconds = cluster, seconds
+        self.due: dict[int, float] = {}
+        self.members = set(members)
+        cluster.cas_held |= self.members
+
+    def turn(self) -> None:
+        cluster = self.cluster
+        for node, effect in [each for each in cluster.cas if each[0].name in self.members]:
+            cluster.storeless.add(node.name)
+            if cluster.now >= self.due.setdefault(id(effect), cluster.now + self.seconds):
+                del self.due[id(effect)]
+                cluster.cas.remove((node, effect))
+                cluster.storeless.discard(node.name)
+                cluster.land(node, effect)
+        cluster.turn()
+
+
+@pytest.mark.parametrize(("size", "members"), [(4, "cd"), (5, "cde")])
+@pytest.mark.parametrize("seconds", [0.55, 0.75, 1.03, 1.3, 2.1])
+def test_ready_members_whose_changes_land_late_take_turns(size: int, members: str, seconds: float) -> None:
+    """Each is promoted, has no lease long enough to renew it, and when it has doubted itself for long enough it is the
+    first again, for ever, while b could go on."""
+    cluster = declared("q", size=size)
+    primary = cluster.primary
+    publish(primary, "q", "m")
+    answered(cluster, primary, "publish m")
+    cluster.pause(1.0)
+    late = LateStore(cluster, members, seconds)
+    cluster.kill(primary.name)
+    began = cluster.now
+    while cluster.nodes["b"].state != "active":
+        assert cluster.now - began < 30 * cluster.settings.lease_ttl, cluster.describe()
+        late.turn()
+    assert cluster.primary.host.bodies("q") == ["m"]
+
+
 @pytest.mark.parametrize("linked", ["linked", "cut off when it has stepped down"])
 def test_primary_without_the_record(linked: str) -> None:
     """Under load: when it steps down, its log goes further than anybody's, by what nobody has been told of."""
