@@ -85,6 +85,8 @@ class Candidate:
         """
         assert self.record is not None
         known = self.record.version
+        if self._retired:
+            return "this node is being stopped; choose another one"
         if self.record.generation >= LAST_GENERATION:
             return END_OF_GENERATIONS
         if not accept_data_loss:
@@ -94,6 +96,13 @@ class Candidate:
         if not self.vacant(self.record):
             return "the primary is alive; hand over with a ready backup instead of losing data"
         return None
+
+    def cannot_succeed(self, now: float) -> str | None:
+        """Why a primary should not hand over to this node: it would close its clients, and nobody would serve them."""
+        if not self._doubts_itself(now):
+            return None
+        text = "this node has not read the coordination record lately, or not changed it in time"
+        return f"{text}; choose another one, or ask again later"
 
     def force(self, linked: Collection[str], now: float) -> None:
         """An operator accepts the loss of what only other nodes hold: ask whoever can be reached for its generation."""
@@ -203,10 +212,13 @@ class Candidate:
         ``may_stand``: as far as its store and its record go. In a role of its own it has no proposal on its way.
         """
         too_busy = self.record is not None and not self.vacant(self.record) and self._busy_for_a_lease
-        since = self.sent_at if self.in_flight else math.inf
-        if not may_stand or self._retired or too_busy or self.access.doubtful(since, now):
+        if not may_stand or self._retired or too_busy or self._doubts_itself(now):
             return Position(0, 0)
         return tail
+
+    def _doubts_itself(self, now: float) -> bool:
+        """Whether it has reason to think that it cannot change the record."""
+        return self.access.doubtful(self.sent_at if self.in_flight else math.inf, now)
 
     @property
     def _busy_for_a_lease(self) -> bool:

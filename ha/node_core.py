@@ -274,6 +274,8 @@ class NodeCore:
             self._candidate.force(self.linked, self.now)
         elif self.state == READY:
             assert self.backup
+            if (refused := self._candidate.cannot_succeed(self.now)) is not None:
+                return refused
             self._emit(Send(self.backup.primary, wire.Handover(self.generation, self.backup.session)))
         else:
             return "only a ready backup can take over without losing data; see --accept-data-loss"

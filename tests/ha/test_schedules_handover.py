@@ -9,11 +9,16 @@ from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.steps import all_agree, answered, backups_of, declared, publish
 
 
+def asked(node: MemoryNode, accept_data_loss: bool = False) -> str | None:
+    """What an operator is told who wants this node to be primary."""
+    refused: list[str | None] = []
+    node.report(lambda: refused.append(node.core.promote(accept_data_loss)))
+    return refused[0]
+
+
 def asks(node: MemoryNode) -> None:
     """An operator wants this node to be primary."""
-    refused: list[str | None] = []
-    node.report(lambda: refused.append(node.core.promote(False)))
-    assert refused == [None]
+    assert asked(node) is None
 
 
 def written() -> tuple[MemoryCluster, MemoryNode, MemoryNode, MemoryNode]:
@@ -110,3 +115,37 @@ def test_request_of_an_attachment_that_has_ended() -> None:
     assert refused.session == NO_ATTACHMENT and "only a ready backup" in refused.reason
     cluster.pause(0.1)
     assert chosen.state == "ready" and primary.state == "active" and not primary.host.closed
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_handover_to_one_that_knows_that_it_cannot_stand(reads: bool) -> None:
+    """It refuses, and nobody's clients are closed; when it can change the record again it takes the role."""
+    cluster, primary, chosen, _ = written()
+    if reads:  # it was primary a moment ago, and lost the store then
+        cluster.storeless.add(primary.name)
+        cluster.run(lambda: other_active(cluster, primary))
+        cluster.storeless.clear()
+        cluster.run(lambda: primary.state == "ready")
+        primary, chosen = cluster.primary, primary
+    else:
+        cluster.storeless.add(chosen.name)
+        cluster.pause(5.0)
+    assert chosen.state == "ready"
+    refused = asked(chosen)
+    assert refused is not None and "choose another one" in refused and "record" in refused
+    cluster.pause(1.0)
+    assert cluster.primary is primary and primary.state == "active" and not primary.host.closed
+    cluster.storeless.clear()
+    cluster.run(lambda: asked(chosen) is None)
+    cluster.run(lambda: chosen.state == "active")
+    all_agree(cluster)
+
+
+@pytest.mark.parametrize("accept_data_loss", [False, True])
+def test_handover_to_one_that_is_being_stopped(accept_data_loss: bool) -> None:
+    cluster, primary, chosen, _ = written()
+    chosen.report(lambda: chosen.core.resign("stopped"))
+    if accept_data_loss:
+        cluster.kill(primary.name)
+        cluster.pause(2.0)
+    assert asked(chosen, accept_data_loss) == "this node is being stopped; choose another one"
