@@ -195,16 +195,20 @@ class Candidate:
         """Whether a proposal of ours may still land: it was not answered, and no later version has been seen."""
         return self.record is not None and self.record.version <= self._unresolved
 
-    def settled(self, now: float, unknown: bool = False) -> None:
-        """The proposal on its way has been answered, or its outcome is ``unknown``.
+    def settled(self, now: float, unknown: bool = False, made: bool = False) -> None:
+        """The proposal on its way has been answered, since it was ``made`` or met another version, or is ``unknown``.
 
-        An answer that comes when the lease that it is about would be over is as good as none.
+        An answer that comes when the lease that it is about would be over is as good as none. By one that was made in
+        time, an operator who has accepted the loss of data meanwhile has a primary: that word must not be found again
+        when this node is a backup once more (``operator_s_word_behind_a_promotion``).
         """
         self.in_flight = None
         if not unknown:
             self._unresolved = 0
         if unknown or now - self.sent_at >= self._settings.lease_seconds:
             self.access.failed(now)
+        elif made:
+            self._forcing_at = None
 
     def precedence(self, tail: Position, may_stand: bool, now: float) -> Position:
         """The position that this node ranks with: ``tail``, or that of an empty log if it would not, or may not, stand.

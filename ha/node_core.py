@@ -197,7 +197,7 @@ class NodeCore:
             if self.keeper.released:
                 self._step_down("the lease was handed over")
         elif self._candidate.in_flight is asked and not self.failed:
-            self._candidate.settled(self.now)
+            self._candidate.settled(self.now, made=True)
             if self._gate.admits_own(record, self._candidate.record):
                 self._candidate.observe(record, self.now)
                 self._promoted(record, self._candidate.sent_at)
