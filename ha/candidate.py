@@ -51,6 +51,7 @@ class Candidate:
         self._settings = settings
         self._emit = emit
         self._stood = 0.0
+        self._seen_to_stand = 0.0
         self._unwatched = 0.0
         self._ticked_at: float | None = None
         self._round = 0
@@ -72,7 +73,7 @@ class Candidate:
         if self.record is not None and record.version <= self.record.version:
             return False
         self.record = record
-        self._stood = self._unwatched = 0.0
+        self._stood = self._seen_to_stand = self._unwatched = 0.0
         self._ticked_at = now
         self._asked_at = None
         self._told_waiting = self._told_impatient = False
@@ -240,10 +241,10 @@ class Candidate:
 
     def _loses_patience(self, before: list[str], now: float) -> bool:
         """Whether to stand all the same; says once for each version whom it waits for, and that it does so no more."""
-        leases, names = self._stood / self._settings.lease_ttl, ", ".join(before)
+        leases, names = self._seen_to_stand / self._settings.lease_ttl, ", ".join(before)
         if not self.access.reads(now) or leases < TOLD_LEASES:
             return False
-        still = f"the record has stood still for {self._stood:.1f} s and nobody has taken over: this node"
+        still = f"the record has stood still for {self._seen_to_stand:.1f} s and nobody has taken over: this node"
         impatient = leases >= PATIENT_LEASES
         if impatient > self._told_impatient or not self._told_waiting:
             self._emit(LogLine(f"{still} {'stands, though it comes behind' if impatient else 'waits for'} {names}"))
@@ -251,11 +252,17 @@ class Candidate:
         return impatient
 
     def _watch(self, now: float) -> None:
-        """The version has stood still for as long as this node was watching, ticking or not."""
+        """The version has stood still for as long as this node was watching, ticking or not.
+
+        Readings are not asked for: a compare-and-set fails if the version has moved unseen. But that nobody has taken
+        over is known only of the time in which the record was read (``patience_without_readings``).
+        """
         step = 0.0 if self._ticked_at is None else now - self._ticked_at
         self._ticked_at = now
         if step <= self._settings.longest_step:
             self._stood += step
+            if self.access.reads(now):
+                self._seen_to_stand += step
             return
         limit = UNWATCHED_LEASES * self._settings.lease_ttl
         if self._unwatched < limit <= self._unwatched + step and self._stood < self._settings.lease_ttl:

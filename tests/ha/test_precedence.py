@@ -100,6 +100,20 @@ def test_one_that_reads_nothing_does_not_know_that_nobody_has_taken_over() -> No
     assert refused_until(ours, 109.0) == [] and ours.one.in_flight is None
 
 
+def test_patience_without_readings() -> None:
+    """Nothing is read for ten leases: when the record is read again, c is given its time, as after any other one."""
+    ours = Watcher()
+    assert refused_until(ours, 100.5) == []
+    ours.reads = False
+    assert refused_until(ours, 110.0) == []
+    ours.reads = True
+    assert refused_until(ours, 110.4) == [] and ours.one.in_flight is None
+    (waits,) = refused_until(ours, 112.4)
+    assert "waits for c" in waits and ours.one.in_flight is None
+    (stands,) = refused_until(ours, 119.0)
+    assert "stands, though it comes behind c" in stands and 112.4 <= ours.at < 113.0, "1.5 s were read before"
+
+
 def test_another_version_is_waited_for_anew() -> None:
     ours = Watcher()
     assert len(refused_until(ours, 103.9)) == 1
