@@ -178,12 +178,8 @@ class Run:
         if primary in self.cluster.processes.keys() - {without} and others & self.cluster.processes.keys():
             self.world.say("fault", f"SIGKILL of {primary}")
             self.cluster.kill(primary, power=False)
-        self._until(lambda: self._serves_beside(without), TAKE_OVER_SECONDS, f"primary beside {without}")
+        self._until(lambda: serves_beside(self.cluster, without), TAKE_OVER_SECONDS, f"primary beside {without}")
         broken.discard(without)
-
-    def _serves_beside(self, without: str) -> bool:
-        running = self.cluster.running()
-        return any(process.core.state == ACTIVE and process.name != without for process in running)
 
     def _calm(self) -> bool:
         for name in self.cluster.disks:
@@ -223,6 +219,21 @@ class Run:
     def _describe(self) -> str:
         nodes = [f"{p.name} {p.core.state} {p.core.replica.tail}" for p in self.cluster.running()]
         return f"{self.cluster.coordination.record}; " + "; ".join(nodes)
+
+
+def serves_beside(cluster: Cluster, without: str) -> bool:
+    """Whether a node serves that is not ``without``, and takes commits if as many as must be ready can be.
+
+    Who cannot read the record does not know whom to follow when the primary has changed. So a primary to which too few
+    others are left refuses what it would have to confirm, and that is as it must be.
+    """
+    running = cluster.running()
+    enough = sum(process.name not in cluster.coordination.cut_off for process in running) >= cluster.settings.min_ready
+    primaries = [(process.name, process.core.primary) for process in running if process.core.state == ACTIVE]
+    return any(
+        name != without and primary is not None and not (enough and primary.below_min_ready)
+        for name, primary in primaries
+    )
 
 
 class Declarer(Client):
