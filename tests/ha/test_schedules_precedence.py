@@ -203,3 +203,20 @@ def test_backups_keep_the_greatest_log_if_all_can_stand() -> None:
     cluster.held.clear()
     taken_over(cluster, first.name, 2.0)
     assert "on its way" in cluster.primary.host.bodies("q")
+
+
+@pytest.mark.parametrize(("seconds", "keeps"), [(0.5, True), (2.0, False)])
+def test_an_outage_that_all_have_felt_leaves_the_choice_to_the_names(seconds: float, keeps: bool) -> None:
+    """Each is in doubt, so c stands, and b discards what was on its way, of which nobody has been told."""
+    cluster, primary = written()
+    ahead, behind = cluster.nodes["b"], cluster.nodes["c"]
+    cluster.held.add((primary.name, "c"))
+    publish(primary, "q", "on its way")
+    cluster.run(lambda: ahead.core.replica.tail > behind.core.replica.tail)
+    cluster.storeless |= {"b", "c"}
+    cluster.kill(primary.name)
+    cluster.held.clear()
+    cluster.pause(seconds)
+    cluster.storeless.clear()
+    taken_over(cluster, "b" if keeps else "c", 8.0)
+    assert cluster.primary.host.bodies("q") == ["m"] + ["on its way"] * keeps
