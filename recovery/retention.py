@@ -52,6 +52,7 @@ class Retention:
         now, count = wall(), counted()
         self._seen = now, count
         self._held_until: float | None = None
+        self._may_hold_again = True
         if noted > now:
             self._held_until = count + min(noted - now, seconds)
             if noted - now > seconds:  # the wall clock has been set back since
@@ -65,15 +66,24 @@ class Retention:
         self._seen = wall, now
         jumped = wall - wall_before > now - before + SLACK
         if self._held_until is not None and now >= self._held_until:
-            self._held_until = None  # in any case: a clock that jumps all the time fills no disk
+            self._held_until = None
+            if jumped and self._may_hold_again:
+                self._hold(wall, now)
+                self._may_hold_again = False
         elif jumped and self._held_until is not None:
+            self._may_hold_again = False
             self._note(wall + self._held_until - now)
         elif jumped:
             self._hold(wall, now)
         return wall - self._seconds if self._held_until is None else NEVER
 
     def _hold(self, wall: float, now: float) -> None:
-        """Remove nothing for as long as segments are kept."""
+        """Remove nothing for as long as segments are kept.
+
+        A jump in the look that ends this makes it begin again (``a_jump_as_the_hold_ends``), but only once, and not
+        where the clock jumped meanwhile too: one that jumps all the time fills no disk.
+        """
+        self._may_hold_again = True
         if self._seconds > 0:
             self._held_until = now + self._seconds
             self._note(wall + self._seconds)

@@ -78,6 +78,21 @@ def test_a_jump_while_nothing_is_removed_does_not_prolong_that() -> None:
     assert clocks.after(1) == START + 6 + 6 * DAY
 
 
+def test_a_jump_as_the_hold_ends() -> None:
+    """Between the looks of an idle node: what it then writes would be removed at once."""
+    clocks = Clocks(last_written=START - DAY)
+    assert clocks.after(HOUR - 1) == NEVER
+    assert clocks.after(2, jump=DAY) == NEVER and clocks.noted == clocks.wall + HOUR
+    assert clocks.after(HOUR - 1) == NEVER and clocks.after(1) == clocks.wall - HOUR
+
+
+@pytest.mark.parametrize("every", [HOUR / 3, HOUR, 2 * HOUR])
+def test_a_clock_that_jumps_between_all_looks_fills_no_disk(every: float) -> None:
+    clocks = Clocks()
+    removed = [clocks.after(every, jump=DAY) != NEVER for _ in range(40)]
+    assert removed.count(True) > 5
+
+
 @pytest.mark.parametrize("jump", [-3 * DAY, -30.0, 30.0])
 def test_a_jump_back_or_a_small_one_is_followed(jump: float) -> None:
     clocks = Clocks()
