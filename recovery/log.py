@@ -323,27 +323,28 @@ class Log:
         return self._open
 
     def _truncate(self, last: int, tail: Position) -> None:
+        """The thread that reclaims waits until the cut has ended: no segment that is looked at here goes meanwhile."""
         if self.tail.sequence <= last:
             self.tail = tail
             return
-        if self._firsts[0] > last + 1:
-            raise StoreError(f"{self._directory} begins at {self._firsts[0]} and cannot be cut after {last}")
-        end, within = self._end_at(last)
-        self._cut_to(tail if within is None else Position(tail.generation, within.first - 1))
-        self.close()
         with self._names:
+            if self._firsts[0] > last + 1:
+                raise StoreError(f"{self._directory} begins at {self._firsts[0]} and cannot be cut after {last}")
+            end, within = self._end_at(last)
+            self._cut_to(tail if within is None else Position(tail.generation, within.first - 1))
+            self.close()
             while len(self._firsts) > 1 and self._firsts[-1] > last:
                 first = self._firsts.pop()
                 self._files.remove(segment_path(self._directory, first))
                 self._index.pop(first, None)
-        self._files.sync_directory(self._directory)
-        crash_point("truncate.segments-removed")
-        first = self._firsts[-1]
-        self._index.pop(first, None)
-        self._open = OpenSegment.open(self._files, segment_path(self._directory, first))
-        self._open.cut(end)
-        if within is not None:
-            self._append([within.part(within.first, last)])
+            self._files.sync_directory(self._directory)
+            crash_point("truncate.segments-removed")
+            first = self._firsts[-1]
+            self._index.pop(first, None)
+            self._open = OpenSegment.open(self._files, segment_path(self._directory, first))
+            self._open.cut(end)
+            if within is not None:
+                self._append([within.part(within.first, last)])
 
     def _end_at(self, last: int) -> tuple[int, Frame | None]:
         """The offset behind the last frame that ends by ``last``, and the frame that ``last`` lies within, if any."""
@@ -364,6 +365,7 @@ class Log:
         """The segment that is made changes the directory, and all that was removed before is synced with it."""
         self.close()
         with self._names:
+            self._cut_to(Position(self.tail.generation, self.first - 1))  # of a log that holds nothing
             self._firsts, self._index = [], {}
             self._cut_to(before)
             for first in reversed(segment_firsts(self._directory, self._files)):
