@@ -63,6 +63,23 @@ class Files:
         """Remove a file."""
         path.unlink()
 
+    def copy(self, source: Path, path: Path, size: int) -> int:
+        """A new file that holds the first ``size`` bytes of another one; returns a descriptor that appends to it."""
+        descriptor = self.create(path)
+        try:
+            with source.open("rb") as file:
+                while size and (data := file.read(min(size, REWRITE_BYTES))):
+                    self.write(descriptor, [data])
+                    size -= len(data)
+        except OSError:
+            self.close(descriptor)
+            raise
+        return descriptor
+
+    def replace(self, path: Path, by: Path) -> None:
+        """The file ``by`` takes the name ``path``, and the one that had it is gone: both at once, also in a crash."""
+        by.rename(path)
+
     def write(self, descriptor: int, buffers: Sequence[bytes]) -> None:
         """Write all buffers at the end, in order."""
         pending = [memoryview(buffer) for buffer in buffers]

@@ -251,8 +251,8 @@ class Log:
     def truncate(self, last: int, tail: Position) -> None:
         """Cut everything behind sequence ``last``, durably; ``tail`` is the position of that event.
 
-        Of a frame that goes on behind ``last``, the beginning is written anew: who is told that this log holds what is
-        up to ``last`` counts on it (``a_primary_that_ends_within_a_frame_of_another``).
+        Of a frame that goes on behind ``last``, the beginning stays: who is told that this log holds what is up to
+        ``last`` counts on it (``a_primary_that_ends_within_a_frame_of_another``). It is on the disk all the time.
         """
         self._guarded(lambda: self._truncate(last, tail))
 
@@ -342,9 +342,11 @@ class Log:
             first = self._firsts[-1]
             self._index.pop(first, None)
             self._open = OpenSegment.open(self._files, segment_path(self._directory, first))
-            self._open.cut(end)
-            if within is not None:
-                self._append([within.part(within.first, last)])
+            if within is None:
+                self._open.cut(end)
+            else:
+                self._open.cut_within(end, within.part(within.first, last).data)
+                self.tail = tail
 
     def _end_at(self, last: int) -> tuple[int, Frame | None]:
         """The offset behind the last frame that ends by ``last``, and the frame that ``last`` lies within, if any."""

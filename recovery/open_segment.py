@@ -11,6 +11,9 @@ from recovery.groups import encode_group_header
 from recovery.segment import HEADER_ROOM, SegmentInfo, decode_header, encode_header, has_groups
 from recovery.torn import lead
 
+SHORTER = ".cut"
+"""Before it takes a segment's place: what stays of it. It sorts before every segment."""
+
 
 class OpenSegment:
     """A segment's file, open at its end. ``size``: bytes up to there. Every method raises OSError."""
@@ -61,6 +64,7 @@ class OpenSegment:
         if self.size > end:
             self._files.truncate(self._descriptor, end)
         self.size = end
+        self._forget_copy()
         write_again(self._files, self._descriptor, self._path, since)
         if end < group_ends:
             self._end_group()
@@ -73,6 +77,28 @@ class OpenSegment:
         self.size = end
         if self._has_groups:
             self._end_group()
+
+    def cut_within(self, end: int, part: bytes) -> None:
+        """As ``cut``, within the frame that begins behind ``end``: ``part`` is what stays of it.
+
+        A copy takes the file's place when all of it is on disk, so a crash leaves the one or the other, and never less
+        than what stays: that may be applied already (``a_cut_within_a_frame_never_takes_what_it_keeps``).
+        """
+        self._forget_copy()
+        copy = self._path.parent / SHORTER
+        group = [encode_group_header(end, [part])] if self._has_groups else []
+        descriptor = self._files.copy(self._path, copy, end)
+        try:
+            self._files.write(descriptor, [*group, part])
+            self._files.sync(descriptor)
+            self._files.replace(self._path, copy)
+            self._files.sync_directory(self._path.parent)
+        except OSError:
+            self._files.close(descriptor)
+            raise
+        self.close()
+        self._descriptor = descriptor
+        self.size = end + sum(map(len, group)) + len(part)
 
     def append(self, frames: Sequence[bytes]) -> int:
         """Write a group in one go and sync once. Returns the offset of its first frame."""
@@ -89,6 +115,11 @@ class OpenSegment:
     def close(self) -> None:
         """Let go of the file."""
         self._files.close(self._descriptor)
+
+    def _forget_copy(self) -> None:
+        """A crash may have left one."""
+        if SHORTER in self._files.names(self._path.parent):
+            self._files.remove(self._path.parent / SHORTER)
 
     def _end_group(self) -> None:
         """A group was cut where the file ends now: say so, durably, before anything is written behind it."""

@@ -223,7 +223,7 @@ def test_an_old_segment_is_cut_without_a_word_of_groups(tmp_path: Path) -> None:
     log.truncate(5, Position(1, 5))
     log.append([frame(6)])
     log.close()
-    assert b"TXGR" not in path.read_bytes() and segment_firsts(tmp_path / "log") == [1, 4]
+    assert b"TXGR" not in path.read_bytes() and segment_firsts(tmp_path / "log") == [1, 6]
     assert [(each.first, each.last) for each in open_log(tmp_path / "log")[1]] == [(1, 3), (4, 5), (6, 8)]
 
 

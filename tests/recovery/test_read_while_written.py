@@ -60,6 +60,11 @@ class Watched(Files):
         super().remove(path)
         self.look()
 
+    def replace(self, path: Path, by: Path) -> None:
+        self.look()
+        super().replace(path, by)
+        self.look()
+
     def sync_directory(self, directory: Path) -> None:
         super().sync_directory(directory)
         self.look()

@@ -53,6 +53,10 @@ class WatchedFiles(FakeFiles):
         self.undone += 1
         super().truncate(descriptor, size)
 
+    def replace(self, path: Path, by: Path) -> None:
+        self.undone += 1
+        super().replace(path, by)
+
     def remove(self, path: Path) -> None:
         self.undone += 1
         super().remove(path)

@@ -95,6 +95,11 @@ class FakeFile:
         self.fates += bytes([DIRTY]) * len(data)
         self._length_changed()
 
+    def copy(self, other: FakeFile, size: int) -> None:
+        """The first bytes of another one, at the end of this, which is empty."""
+        self.append(bytes(other.data[:size]))
+        self.frames = [frame for frame in other.frames if frame.end <= size]
+
     def rewrite(self, offset: int) -> None:
         """The bytes from ``offset`` on and the length are written as they are: one that is on the disk stays there."""
         self.fates[offset:] = self.fates[offset:].translate(_ON_REWRITE)
@@ -201,7 +206,7 @@ class FakeFiles(Files):
         self._readers = random.Random(0)
         self._now = now
         self._open: dict[int, FakeFile] = {}
-        self._unsynced: list[tuple[str, str, FakeFile]] = []
+        self._unsynced: list[Callable[[], object]] = []
         self._directory_clean = True
         self._descriptors = 0
 
@@ -210,11 +215,8 @@ class FakeFiles(Files):
     def crash(self, chance: random.Random) -> None:
         """The machine goes down."""
         kept = chance.randint(0, len(self._unsynced))
-        for what, name, file in reversed(self._unsynced[kept:]):
-            if what == "create":
-                self.entries.pop(name, None)
-            else:
-                self.entries[name] = file
+        for undo in reversed(self._unsynced[kept:]):
+            undo()
         self._unsynced.clear()
         self._open.clear()
         self.steps_to_crash = None
@@ -225,8 +227,7 @@ class FakeFiles(Files):
     def last_durable(self) -> tuple[int, int]:
         """(generation, sequence) of the last event that is on the disk with all before it; zeros without one."""
         last = 0, 0
-        for name in sorted(self.entries):
-            file = self.entries[name]
+        for file in self._segments():
             synced = file.frames_synced()
             if synced:
                 last = file.frames[synced - 1].generation, file.frames[synced - 1].last
@@ -236,8 +237,7 @@ class FakeFiles(Files):
 
     def generation_at(self, sequence: int) -> int | None:
         """The generation of the event at this sequence, if it is synced."""
-        for name in sorted(self.entries, reverse=True):
-            file = self.entries[name]
+        for file in reversed(self._segments()):
             for frame in reversed(file.frames):
                 if frame.first <= sequence <= frame.last:
                     return frame.generation if file.has_synced(frame) else None
@@ -245,12 +245,16 @@ class FakeFiles(Files):
 
     def flip(self, chance: random.Random) -> bool:
         """Damage one bit of what was synced; False if there is nothing."""
-        there = [name for name in sorted(self.entries) if self.entries[name].synced]
+        there = [file for file in self._segments() if file.synced]
         if not there:
             return False
-        file = self.entries[chance.choice(there)]
+        file = chance.choice(there)
         file.data[chance.randrange(file.synced)] ^= 1 << chance.randrange(8)
         return True
+
+    def _segments(self) -> list[FakeFile]:
+        """All but what is a log's own business, and counts only under another name."""
+        return [self.entries[name] for name in sorted(self.entries) if not name.startswith(".")]
 
     # -- Files
 
@@ -276,7 +280,7 @@ class FakeFiles(Files):
         if path.name in self.entries:
             raise FileExistsError(path.name)
         file = self.entries[path.name] = FakeFile(modified=self._now())
-        self._changed("create", path.name, file)
+        self._changed(lambda: self.entries.pop(path.name, None))
         return self._opened(file)
 
     def open(self, path: Path) -> int:
@@ -316,7 +320,21 @@ class FakeFiles(Files):
 
     def remove(self, path: Path) -> None:
         self._step()
-        self._changed("remove", path.name, self.entries.pop(path.name))
+        file = self.entries.pop(path.name)
+        self._changed(lambda: self.entries.update({path.name: file}))
+
+    def copy(self, source: Path, path: Path, size: int) -> int:
+        descriptor = self.create(path)
+        self._step()
+        self._open[descriptor].copy(self.entries[source.name], size)
+        return descriptor
+
+    def replace(self, path: Path, by: Path) -> None:
+        self._step()
+        before, file = self.entries[path.name], self.entries.pop(by.name)
+        file.named = before.named  # whichever of the two a crash leaves, it is there
+        self.entries[path.name] = file
+        self._changed(lambda: self.entries.update({path.name: before, by.name: file}))
 
     def sync_directory(self, directory: Path) -> None:
         self._step()
@@ -331,8 +349,8 @@ class FakeFiles(Files):
         if self.sync_fails:
             raise OSError(errno.EIO, "Input/output error")
 
-    def _changed(self, what: str, name: str, file: FakeFile) -> None:
-        self._unsynced.append((what, name, file))
+    def _changed(self, undo: Callable[[], object]) -> None:
+        self._unsynced.append(undo)
         self._directory_clean = False
 
     @staticmethod
