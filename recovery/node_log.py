@@ -196,6 +196,10 @@ class NodeLog:
         """What is to be said where nothing is found of events that must be there."""
         if self.firsts():
             return StoreDamaged(gap(self.directory, first, last + 1))
+        return self.empty()
+
+    def empty(self) -> StoreError:
+        """The same where no segment is there at all."""
         return StoreError(f"{self.directory} holds nothing: its node begins its log anew, or has lost it; ask again")
 
     def ranges(

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -165,11 +166,13 @@ class LogReaderProtocol(GuardedProtocol):
 
     def _extent(self, commit: int, queues: dict[int, str]) -> LogExtent:
         source = self._server.log
-        firsts = source.firsts()
-        if commit and not firsts:
-            raise source.lacks(1, commit)
-        size = sum(segment_path(source.directory, first).stat().st_size for first in firsts)
-        return LogExtent(firsts[0] if firsts else commit + 1, commit, size, queues)
+        sizes: dict[int, int] = {}
+        for first in source.firsts():
+            with suppress(FileNotFoundError):  # it has been reclaimed since
+                sizes[first] = segment_path(source.directory, first).stat().st_size
+        if commit and not sizes:
+            raise source.empty()
+        return LogExtent(min(sizes, default=commit + 1), commit, sum(sizes.values()), queues)
 
     def _frames(self, asked: AskFrames, commit: int) -> LogFrames:
         found: list[bytes] = []

@@ -33,6 +33,7 @@ from recovery.log_wire import (
 from recovery.node_log import Landmarks, Mark, NodeLog
 from recovery.pipeline.node import node_table, rows_of
 from recovery.pipeline.remote import RemoteLog
+from recovery.segment import segment_path
 from tests.examples import examples
 from tests.guards import strict_guard
 from tests.node.served_log import END, OURS, Node, one_message
@@ -97,6 +98,26 @@ async def test_what_the_log_has_lost_is_said(node: Node) -> None:
     last.write_bytes(data)
     with pytest.raises(StoreError, match="is damaged at offset"):
         await node.read(lambda log: list(log.frames(log.extent().first, END)))
+
+
+async def test_an_extent_is_asked_for_while_the_log_is_reclaimed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments go between the list of them and the look at each: the log begins behind these."""
+    firsts = node.server.log.firsts()
+    sizes = [segment_path(node.server.log.directory, first).stat().st_size for first in firsts]
+    gone = 0
+
+    def reclaimed_meanwhile(log: NodeLog) -> list[int]:
+        for first in firsts[:gone]:
+            segment_path(log.directory, first).unlink(missing_ok=True)
+        return firsts
+
+    monkeypatch.setattr(NodeLog, "firsts", reclaimed_meanwhile)
+    for gone in (0, 1, 2):
+        extent = await node.read(lambda log: log.extent())
+        assert (extent.first, extent.last, extent.size) == (firsts[gone], END, sum(sizes[gone:]))
+    gone = len(firsts)
+    with pytest.raises(StoreError, match=r"holds nothing: .* ask again"):
+        await node.read(lambda log: log.extent())
 
 
 async def test_a_log_made_anew_is_found(node: Node) -> None:
