@@ -1,7 +1,8 @@
 """Serves the log of this node to readers elsewhere, up to the commit point, and disturbs the node little.
 
 One thread reads for all of them, a portion at a time, and each reader rests for twice as long as its portion took
-(``ha.pace``). A question is answered before the next one is taken, so nothing gathers for a reader that is slow.
+(``ha.pace``). A question is taken when the answer before it has left the process, so nothing gathers for a reader that
+is slow.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from txobserver.store import StoreError
 log = logging.getLogger("txha.readers")
 MAX_READERS = 64
 SILENCE_SECONDS = 60.0
-"""Who asks nothing for so long is shown the door: its place may be wanted."""
+"""Who asks nothing for so long, or has not taken its answer by then, is shown the door: its place may be wanted."""
 
 
 class LogServer:
@@ -93,12 +94,25 @@ class LogReaderProtocol(GuardedProtocol):
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._answering: asyncio.Task[object] | None = None
+        """Until its answer has left the process: what waits in memory for a reader is one answer at most."""
+        self._answered = False
+        self._leaving = False
         self._patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It has greeted."""
         self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(0)  # so we are told when anything waits to leave, and when nothing does
         self._wait()
+
+    def pause_writing(self) -> None:
+        """The reader has not taken all of an answer yet."""
+        self._leaving = True
+
+    def resume_writing(self) -> None:
+        """It has."""
+        self._leaving = False
+        self._look_whether_it_has_left()
 
     def data_received(self, data: bytes) -> None:
         """A question, or a part of one."""
@@ -153,9 +167,14 @@ class LogReaderProtocol(GuardedProtocol):
         answer = await self.guard.loop.run_in_executor(self._server.thread, self._read, question, commit, queues)
         if isinstance(question, AskFrames):
             await asyncio.sleep(min(RESTS * (time.monotonic() - began), LONGEST_REST))
-        self._answering = None
         if self._transport is not None:
             self._transport.write(framed(answer))
+            self._answered = True
+            self._look_whether_it_has_left()
+
+    def _look_whether_it_has_left(self) -> None:
+        if self._answered and not self._leaving:
+            self._answering, self._answered = None, False
 
     def _read(self, question: Question, commit: int, queues: dict[int, str]) -> Answer:
         """In the thread."""

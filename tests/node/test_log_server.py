@@ -251,6 +251,9 @@ class Transport:
     def write(self, data: bytes) -> None:
         assert not self.ended
 
+    def set_write_buffer_limits(self, high: int) -> None:
+        """Nothing: what is written has left at once."""
+
     def abort(self) -> None:
         self.ended = True
 
