@@ -1,15 +1,22 @@
 """How many files and sockets this process can have open, and which of them clients leave to the node itself.
 
 A node opens files while it serves: the next segment of its log, a segment that a backup is read, pipes to a process.
-Where clients hold every descriptor it cannot, and its log is broken. So the highest descriptors are reserved. The
-system gives out the lowest number that is free: a connection with one of the reserve came when all below were taken.
+Where clients hold every descriptor it cannot, and its log is broken. So the highest descriptors are reserved, and no
+connection keeps one of these: not one that comes, and not one that is made for a client. The system gives out the
+lowest number that is free, so all below were taken when it gave out one of the reserve. It does not hold the other way
+round: below a high number there may be many that have become free, so what is owed to clients is counted besides.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 import resource
+import socket
+from contextlib import suppress
+from typing import NamedTuple
 
 log = logging.getLogger("txha.node")
 RESERVED = 128
@@ -31,12 +38,25 @@ def raise_limit() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-class Room:
-    """The descriptors below ``end``, which these may have (in words) who connect."""
+def open_now() -> int:
+    """How many descriptors this process has open; 0 where the system does not say."""
+    with suppress(OSError):
+        return len(os.listdir("/dev/fd"))
+    return 0
 
-    def __init__(self, end: int, who: str) -> None:
+
+class Room:
+    """The descriptors below ``end``, which these may have (in words) who connect.
+
+    ``own``: how many of them the node has itself, about.
+    """
+
+    def __init__(self, end: int, who: str, own: int = 0) -> None:
         self.end = end
+        self.pairs = 0
+        """Clients that are passed on, or may be: two descriptors each, whether the second is open yet or not"""
         self._who = who
+        self._own = own
         self._refusing = False
 
     def admit(self, transport: asyncio.BaseTransport, owed: int = 0) -> bool:
@@ -44,7 +64,22 @@ class Room:
         connected = transport.get_extra_info("socket")
         if connected is None:
             return True
-        free: int = self.end - connected.fileno() - owed
+        last_pair = 2 * self.pairs + 1
+        return self._is_left(self.end - max(connected.fileno() + owed, self._own + last_pair))
+
+    def open_socket(self, family: int, kind: int, protocol: int) -> socket.socket:
+        """A new one that does not block. Raises OSError where only the reserve is left for it.
+
+        From here to its end it has its descriptor: whatever else is opened while it connects takes another one.
+        """
+        made = socket.socket(family, kind, protocol)
+        if not self._is_left(self.end - made.fileno()):
+            made.close()
+            raise OSError(errno.EMFILE, "the descriptors that are left are the node's own")
+        made.setblocking(False)
+        return made
+
+    def _is_left(self, free: int) -> bool:
         if free <= 0 and not self._refusing:
             log.warning(
                 "%s are refused: %d files and connections are open, or soon will be, and the rest is the node's own; "
@@ -56,7 +91,22 @@ class Room:
         return free > 0
 
 
-def rooms(limit: int) -> tuple[Room, Room]:
-    """Those of clients, and of other nodes and readers of the log, where ``limit`` files can be open at a time."""
-    reserved = min(RESERVED, limit // RESERVED_PART)
-    return Room(limit - reserved, "clients"), Room(limit - reserved // 2, "other nodes and readers")
+class Rooms(NamedTuple):
+    """Who may have how much."""
+
+    clients: Room
+    others: Room
+    """Other nodes and readers of the log"""
+    operators: Room
+    """At the administration port"""
+
+
+def rooms(limit: int) -> Rooms:
+    """Where ``limit`` files can be open at a time. To be called when the node has opened what it starts with."""
+    reserved, own = min(RESERVED, limit // RESERVED_PART), open_now()
+    half = limit - reserved // 2
+    return Rooms(
+        Room(limit - reserved, "clients", own),
+        Room(half, "other nodes and readers", own),
+        Room(half, "operators", own),
+    )

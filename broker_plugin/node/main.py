@@ -188,7 +188,7 @@ class Node:
     async def _start(self) -> None:
         config = self._config
         replica = await self._unless_the_disk_hangs(lambda: restored(self.store))
-        for_clients, for_peers = rooms(raise_limit())
+        room = rooms(raise_limit())
         broker = embedded_broker(self.guard, dtx_limits=DtxLimits(config.dtx.default_timeout, config.dtx.max_timeout))
         hello = Hello(
             WIRE_VERSION, config.cluster, config.name, config.amqp.host, config.amqp.port, self._cluster_id
@@ -209,14 +209,14 @@ class Node:
             self._fail,
             self.readers.accept,
             first_session=secrets.randbits(FIRST_SESSION_BITS),
-            admit=for_peers.admit,
+            admit=room.others.admit,
         )
         self.core, self.shell, self.records, self.links = self.parts
         self.shell.on_turn = self._after_turn
         self.amqp = amqp_server(self.parts, self.guard, broker, self._amqp_settings())
         await self.links.start(config.peer.host, config.peer.port)
         self._server = await self.guard.create_server(
-            lambda: FrontDoor(self.guard, self._decide, self._waiting, for_clients.admit),
+            lambda: FrontDoor(self.guard, self._decide, self._waiting, room.clients),
             config.amqp.host,
             config.amqp.port,
             backlog=CLIENTS_WAITING,
@@ -230,6 +230,7 @@ class Node:
                 "promote": self._promote,
                 **BranchAdmin(self.core, broker, self.shell).handlers,
             },
+            room.operators.admit,
         )
         await self._admin.start()
         # Messages are not looked at by the collector; what is left to find is little, and a pause is felt by everybody.

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple, cast
 
 from broker_plugin.guard import Guard, GuardedProtocol
+from broker_plugin.node.descriptors import Room
 
 PATIENCE = 15.0
 RETRY_SECONDS = 0.2
@@ -37,14 +38,13 @@ class Refuse(NamedTuple):
 
 
 Verdict = Serve | PassOn | Refuse | None
-Admit = Callable[[asyncio.BaseTransport, int], bool]
-"""Whether this client can stay, if so many others may each open one more connection."""
 
 
 class FrontDoor(GuardedProtocol):
     """A client's connection until it is known what becomes of it, and the client's half of a passed-on one.
 
-    Each of those ``waiting`` may be passed on, which takes a connection more: room for all of these is left.
+    Each of those ``waiting`` may be passed on, which takes a connection more: ``room`` is left for all of these. Where
+    there is none after all, since the node itself has opened more meanwhile, a client goes on waiting.
     """
 
     def __init__(
@@ -52,12 +52,13 @@ class FrontDoor(GuardedProtocol):
         guard: Guard,
         decide: Callable[[], Verdict],
         waiting: set[FrontDoor],
-        admit: Admit = lambda transport, owed: True,
+        room: Room,
     ) -> None:
         self.guard = guard
         self._decide = decide
         self._waiting = waiting
-        self._admit = admit
+        self._room = room
+        self._inside = False
         self._held = bytearray()
         self._transport: asyncio.Transport | None = None
         self._other: asyncio.Transport | None = None
@@ -68,9 +69,11 @@ class FrontDoor(GuardedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client connects."""
         self._transport = transport = cast(asyncio.Transport, transport)
-        if not self._admit(transport, len(self._waiting)):
+        if not self._room.admit(transport, len(self._waiting)):
             transport.abort()
             return
+        self._inside = True
+        self._room.pairs += 1
         self._waiting.add(self)
         self._patience = self.guard.call_later(PATIENCE, transport.abort)
         self.reconsider()
@@ -88,6 +91,7 @@ class FrontDoor(GuardedProtocol):
         """The client is gone."""
         self._waiting.discard(self)
         self._transport = None
+        self._leave_room()
         if self._patience is not None:
             self._patience.cancel()
         if self._other is not None:
@@ -122,10 +126,16 @@ class FrontDoor(GuardedProtocol):
             self._patience.cancel()
             self._patience = None
 
+    def _leave_room(self) -> None:
+        if self._inside:
+            self._inside = False
+            self._room.pairs -= 1
+
     def _hand_over(self, protocol: GuardedProtocol) -> None:
         transport, self._transport = self._transport, None
         assert transport is not None
         self._settled()
+        self._leave_room()
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         if self._held:
@@ -134,7 +144,8 @@ class FrontDoor(GuardedProtocol):
 
     async def _dial(self, target: PassOn) -> None:
         try:
-            other = await self.guard.create_connection(lambda: PrimarySide(self), target.host, target.port)
+            make = self._room.open_socket
+            other = await self.guard.connect_with(make, lambda: PrimarySide(self), target.host, target.port)
         except OSError:
             self._dialing = False
             self._try_again()
@@ -148,7 +159,7 @@ class FrontDoor(GuardedProtocol):
         self._transport.resume_reading()
 
     def _try_again(self) -> None:
-        """The primary that this node knows of cannot be reached: it may be back soon, or another one known."""
+        """The primary that this node knows of cannot be reached: it may be back soon, or another one known, or room."""
         self.guard.call_later(RETRY_SECONDS, self.reconsider)
 
     def from_primary(self, data: bytes) -> None:

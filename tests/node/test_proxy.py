@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
@@ -10,10 +11,13 @@ from typing import Any
 import pytest
 
 from broker_plugin.node import proxy
+from broker_plugin.node.descriptors import Room
 from broker_plugin.node.proxy import FrontDoor, PassOn, PrimarySide, Refuse, Serve, Verdict
 from tests.guards import strict_guard
 
 LOOPBACK = "127.0.0.1"
+ENOUGH = 1 << 20
+"""Descriptors"""
 
 
 class Doorway:
@@ -26,7 +30,8 @@ class Doorway:
         self._port = 0
 
     async def start(self) -> Doorway:
-        self._port = await self._listen(lambda: FrontDoor(strict_guard(), lambda: self.verdict, self.waiting))
+        room = Room(ENOUGH, "clients")
+        self._port = await self._listen(lambda: FrontDoor(strict_guard(), lambda: self.verdict, self.waiting, room))
         return self
 
     async def primary(self, factory: Callable[[], asyncio.Protocol]) -> PassOn:
@@ -202,8 +207,8 @@ async def test_a_client_that_leaves_while_the_primary_is_dialled_leaves_nothing(
     loop = asyncio.get_running_loop()
     create_connection = loop.create_connection
 
-    async def slow(factory: Callable[[], asyncio.Protocol], host: str, port: int) -> object:
-        made = await create_connection(factory, host, port)
+    async def slow(factory: Callable[[], asyncio.Protocol], sock: socket.socket) -> object:
+        made = await create_connection(factory, sock=sock)
         dialled.set()
         await hold.wait()
         return made
@@ -279,7 +284,7 @@ class Slow:
 
 def passing() -> tuple[FrontDoor, Slow, Slow]:
     """A door between a client and a primary."""
-    door: Any = FrontDoor(strict_guard(), lambda: None, set())
+    door: Any = FrontDoor(strict_guard(), lambda: None, set(), Room(ENOUGH, "clients"))
     client, primary = Slow(), Slow()
     door._transport, door._other = client, primary
     return door, client, primary
