@@ -107,8 +107,8 @@ def few_files() -> None:
 def test_idle_clients_leave_a_node_the_files_that_it_needs(tmp_path: Path) -> None:
     """They need no password, and held every descriptor when the log wanted a new segment: the node ended.
 
-    All of them come at once, as after a pause of the node, and others to the ports for nodes and for operators, who say
-    nothing either.
+    All of them come at once, as after a pause of the node, and others to the port for nodes, who do not greet either.
+    More come to the port for operators, one behind the other, and ask nothing.
     """
     port, directory = free_base_port(1), tmp_path / "c"
     command = [sys.executable, "-m", "broker_plugin.cli.main", "cluster", "--dir", str(directory), "--nodes", "1"]
@@ -126,11 +126,14 @@ def test_idle_clients_leave_a_node_the_files_that_it_needs(tmp_path: Path) -> No
         os.kill(node["pid"], signal.SIGSTOP)
         (line,) = peer_lines(directory / "node-1" / "node.toml")
         admin = json.loads((directory / "node-1" / "admin.json").read_text())["port"]
-        strangers = [("127.0.0.1", each) for each in (int(line.split("=")[1]), admin) for _ in range(STRANGERS)]
+        strangers = [("127.0.0.1", int(line.split("=")[1]))] * STRANGERS
         idle = [end.enter_context(socket.create_connection(("127.0.0.1", port), 5)) for _ in range(IDLE)]
         for address in strangers:
             end.enter_context(socket.create_connection(address, 5))
         os.kill(node["pid"], signal.SIGCONT)
+        channel.basic_publish("", "q", b"the node goes on")
+        for _ in range(STRANGERS):
+            end.enter_context(socket.create_connection(("127.0.0.1", admin), 5))
         for _ in range(100):
             channel.basic_publish("", "q", b"x" * 200)
         assert len(list((directory / "node-1" / "log").iterdir())) > 3, "the log has gone on to other segments"
