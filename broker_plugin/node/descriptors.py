@@ -55,17 +55,19 @@ class Room:
         self.end = end
         self.pairs = 0
         """Clients that are passed on, or may be: two descriptors each, whether the second is open yet or not"""
+        self.owed = 0
+        """How many of these second ones are not open"""
         self._who = who
         self._own = own
         self._refusing = False
 
-    def admit(self, transport: asyncio.BaseTransport, owed: int = 0) -> bool:
-        """Whether who has just connected can stay; ``owed``: how many more those who are here may take."""
+    def admit(self, transport: asyncio.BaseTransport) -> bool:
+        """Whether who has just connected can stay."""
         connected = transport.get_extra_info("socket")
         if connected is None:
             return True
         last_pair = 2 * self.pairs + 1
-        return self._is_left(self.end - max(connected.fileno() + owed, self._own + last_pair))
+        return self._is_left(self.end - max(connected.fileno() + self.owed, self._own + last_pair))
 
     def open_socket(self, family: int, kind: int, protocol: int) -> socket.socket:
         """A new one that does not block. Raises OSError where only the reserve is left for it.

@@ -8,6 +8,7 @@ first word: one that was killed a moment ago may still accept a connection, and 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
@@ -59,6 +60,7 @@ class FrontDoor(GuardedProtocol):
         self._waiting = waiting
         self._room = room
         self._inside = False
+        self._owes = False
         self._held = bytearray()
         self._transport: asyncio.Transport | None = None
         self._other: asyncio.Transport | None = None
@@ -69,11 +71,12 @@ class FrontDoor(GuardedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client connects."""
         self._transport = transport = cast(asyncio.Transport, transport)
-        if not self._room.admit(transport, len(self._waiting)):
+        if not self._room.admit(transport):
             transport.abort()
             return
         self._inside = True
         self._room.pairs += 1
+        self._owe(True)
         self._waiting.add(self)
         self._patience = self.guard.call_later(PATIENCE, transport.abort)
         self.reconsider()
@@ -128,8 +131,20 @@ class FrontDoor(GuardedProtocol):
 
     def _leave_room(self) -> None:
         if self._inside:
+            self._owe(False)
             self._inside = False
             self._room.pairs -= 1
+
+    def _owe(self, owes: bool) -> None:
+        """Whether this client may yet take a second descriptor: told to the room, as long as the client is in it."""
+        if self._inside and owes != self._owes:
+            self._owes = owes
+            self._room.owed += 1 if owes else -1
+
+    def _socket(self, family: int, kind: int, protocol: int) -> socket.socket:
+        made = self._room.open_socket(family, kind, protocol)
+        self._owe(False)
+        return made
 
     def _hand_over(self, protocol: GuardedProtocol) -> None:
         transport, self._transport = self._transport, None
@@ -144,9 +159,9 @@ class FrontDoor(GuardedProtocol):
 
     async def _dial(self, target: PassOn) -> None:
         try:
-            make = self._room.open_socket
-            other = await self.guard.connect_with(make, lambda: PrimarySide(self), target.host, target.port)
+            other = await self.guard.connect_with(self._socket, lambda: PrimarySide(self), target.host, target.port)
         except OSError:
+            self._owe(True)
             self._dialing = False
             self._try_again()
             return
@@ -176,6 +191,7 @@ class FrontDoor(GuardedProtocol):
     def primary_lost(self) -> None:
         """The primary has closed the connection: so do we, unless it never said a word on it."""
         self._other = None
+        self._owe(True)
         if self._transport is None:
             return
         if self._answered:

@@ -52,11 +52,14 @@ def test_who_has_a_descriptor_of_the_reserve_is_refused_and_that_is_said_once(
 
 def test_room_is_left_for_what_others_are_about_to_open() -> None:
     room = Room(40, "clients")
-    assert room.admit(connected(29), 10) and not room.admit(connected(30), 10)
+    room.owed = 10
+    assert room.admit(connected(29)) and not room.admit(connected(30))
 
 
 def test_a_transport_without_a_socket_takes_no_descriptor() -> None:
-    assert Room(40, "clients").admit(asyncio.Transport(), 1000)
+    room = Room(40, "clients")
+    room.owed = 1000
+    assert room.admit(asyncio.Transport())
 
 
 async def test_clients_that_wait_for_a_primary_leave_room_to_pass_all_of_them_on() -> None:

@@ -62,12 +62,13 @@ class Noting(StrictGuard):
 
 
 class Backup:
-    """Its front door, and a primary that says a word to each client that is passed on to it."""
+    """Its front door, and a primary that says its word to each client that is passed on to it."""
 
     def __init__(self, end: ExitStack) -> None:
         self.end = end
         self.guard = Noting()
         self.verdict: Verdict = None
+        self.word = WORD
         self.waiting: set[FrontDoor] = set()
         self.doors: list[FrontDoor] = []
         self.room: Room
@@ -106,7 +107,7 @@ class Backup:
 
     def _accept(self, listener: socket.socket) -> None:
         self.passed_on.append(self.end.enter_context(far(listener.accept()[0])))
-        self.passed_on[-1].send(WORD)
+        self.passed_on[-1].send(self.word)
 
 
 async def word(client: socket.socket) -> bytes:
@@ -168,5 +169,46 @@ def test_a_client_waits_where_its_second_descriptor_would_be_of_the_reserve(capl
             assert "clients are refused" in caplog.text
         assert await word(client) == WORD
         assert len(backup.numbers()) == 2 and max(backup.numbers()) < backup.room.end
+
+    run(test)
+
+
+def test_as_many_as_there_is_room_for_are_passed_on_though_they_come_at_once() -> None:
+    """One whose second descriptor is open owes none, also before the primary has said a word."""
+
+    async def test(end: ExitStack) -> None:
+        backup = await Backup(end).start(60)
+        backup.verdict = backup.primary
+        clients = await asyncio.gather(*(backup.client() for _ in range(50)))
+        heard = await asyncio.gather(*map(word, clients))
+        assert heard.count(WORD) == 30 == len(backup.passed_on)
+        assert len(backup.numbers()) == 60 and max(backup.numbers()) < backup.room.end == lowest()
+
+    run(test)
+
+
+def test_a_room_is_left_as_it_was_found() -> None:
+    """By clients that were passed on, that waited, and whose primary ended before its first word."""
+
+    async def test(end: ExitStack) -> None:
+        backup = await Backup(end).start(60)
+        clients = [await backup.client() for _ in range(3)]
+        while len(backup.waiting) < 3:
+            await asyncio.sleep(0.005)
+        assert (backup.room.pairs, backup.room.owed) == (3, 3)
+        backup.word = b""
+        backup.pass_on()
+        while len(backup.passed_on) < 3 or backup.room.owed:
+            await asyncio.sleep(0.005)
+        backup.verdict = None
+        backup.passed_on[0].close()
+        while backup.room.owed != 1:
+            await asyncio.sleep(0.005)
+        assert backup.room.pairs == 3
+        for client in clients:
+            client.close()
+        while backup.room.pairs:
+            await asyncio.sleep(0.005)
+        assert backup.room.owed == 0
 
     run(test)
