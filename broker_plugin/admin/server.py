@@ -87,7 +87,7 @@ class AdminServer:
         try:
             await self._talk(reader, writer)
         except (OSError, ValueError) as error:
-            log.debug("an administration connection ended: %s", error or type(error).__name__)
+            log.debug("an administration connection ended: %s", str(error) or type(error).__name__)
         finally:
             self._connections -= 1
             writer.transport.abort()  # an answer that is not taken does not keep it open
