@@ -239,13 +239,13 @@ class NodeLog:
     def frames(self, first: int, last: int = END, start: Mark | None = None) -> Iterator[Frame]:
         """Every whole frame with events from ``first`` to ``last``, up to where the log ends now.
 
-        ``start``: where the one with ``first`` stood, if that is known. Raises LogReclaimed when the log begins later
-        or is reclaimed meanwhile, LogCut when it is cut behind what was given and goes on otherwise, StoreDamaged for a
-        gap or a checksum that does not match, StoreError where the log of the node that was named is not.
+        ``start``: where the one with ``first`` stands, if that is known. Raises LogReclaimed when the log begins later
+        or is reclaimed meanwhile, LogCut when it is cut at ``start``, or behind what was given and goes on otherwise,
+        StoreDamaged for a gap or a checksum that does not match, StoreError where the log of the node that was named
+        is not.
         """
         self._check_whose()
-        if start is not None and (start.first > first or not self.holds(start)):
-            start = None
+        self._check_not_cut(start)
         given: Mark | None = None
         failures = 0
         while True:

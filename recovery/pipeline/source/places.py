@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -43,8 +43,11 @@ class Place(Protocol):
         """What can be read now. Raises StoreError."""
         ...
 
-    def position(self, sequence: int) -> Position | None:
-        """The position of the event with this sequence, None if the log does not hold it."""
+    def position(self, sequence: int, log: ReadableLog | None = None) -> Position | None:
+        """The position of the event with this sequence, None if the log does not hold it.
+
+        ``log``: this node's, where somebody reads it already.
+        """
         ...
 
     def ranges(self, first: int, last: int, size: int, selection: Selection) -> Iterator[tuple[int, int, Mark | None]]:
@@ -61,8 +64,10 @@ class Directory:
 
     node: str
     directory: str
-    _near: Mark | None = None
-    """Where the last search ended, so that the next one begins there."""
+    _near: Mark | None = field(default=None, compare=False)
+    """The last frame when it was looked for, so that the next search begins there."""
+    _found: Mark | None = field(default=None, compare=False)
+    """The frame whose position was asked for last: it is asked for again before and after each part is read."""
 
     def log(self) -> NodeLog:
         return NodeLog(Path(self.directory), self.node)
@@ -78,11 +83,14 @@ class Directory:
         tail = log.end(self._near) if self._near is not None else firsts[-1] - 1
         return Extent(identity.cluster, firsts[0], tail if last is None else min(last, tail))
 
-    def position(self, sequence: int) -> Position | None:
-        log = self.log()
-        if not (firsts := log.firsts()) or firsts[0] > sequence:
+    def position(self, sequence: int, log: ReadableLog | None = None) -> Position | None:
+        there, near = self.log(), self._found
+        if near is not None and (near.first > sequence or not there.holds(near)):
+            near = None
+        try:
+            self._found = mark = there.find(sequence, near)
+        except LogReclaimed:
             return None
-        mark = log.find(sequence)
         return None if mark is None else Position(mark.generation, sequence)
 
     def ranges(self, first: int, last: int, size: int, selection: Selection) -> Iterator[tuple[int, int, Mark | None]]:
@@ -107,10 +115,11 @@ class RunningNode:
             found = log.extent()
         return Extent(self.cluster, found.first, found.last)
 
-    def position(self, sequence: int) -> Position | None:
-        with closing(self.log()) as log:
+    def position(self, sequence: int, log: ReadableLog | None = None) -> Position | None:
+        with closing(self.log()) as own:
             try:
-                return next((Position(frame.generation, sequence) for frame in log.frames(sequence, sequence)), None)
+                frames = (log or own).frames(sequence, sequence)
+                return next((Position(frame.generation, sequence) for frame in frames), None)
             except LogReclaimed:
                 return None
 

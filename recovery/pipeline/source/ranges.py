@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,29 +18,39 @@ from recovery.pipeline.node import ReadableLog, rows_of
 from recovery.pipeline.selection import Selection
 from recovery.pipeline.source.places import Place
 from txobserver.frames import Frame
+from txobserver.ids import Position
 
 log = logging.getLogger("txha.pipeline")
 
 
 class LogRange(InputPartition):
-    """The events from ``first`` to ``last`` of a node; the frame that holds the first begins at ``start``."""
+    """The events from ``first`` to ``last`` of a node; the frame that holds the first begins at ``start``.
 
-    def __init__(self, place: Place, first: int, last: int, start: Mark | None = None) -> None:
+    ``planned``: the position of the last event of all parts that were planned together. As long as it stands there,
+    nothing before it was cut, and they all are of the history that was planned.
+    """
+
+    def __init__(
+        self, place: Place, first: int, last: int, start: Mark | None = None, planned: Position | None = None
+    ) -> None:
         super().__init__((place.node, first, last))
         self.place = place
         self.first = first
         self.last = last
         self.start = start
+        self.planned = planned
 
     def rows(self, selection: Selection, tolerant: bool = False) -> Iterator[pa.RecordBatch]:
         """Its rows that are selected.
 
         ``tolerant``: what is reclaimed while this runs is left out, with a warning. Raises LogReclaimed otherwise,
-        and StoreDamaged; LogCut if the log ends before the last one.
+        and StoreDamaged; LogCut if the log ends before the last one, or no longer holds what was planned.
         """
-        source, first = _Read(self.place.log(), self.first - 1), self.first
+        whole, first = self.place.log(), self.first
+        source = _Read(whole, self.first - 1)
         while True:
             try:
+                self._check(whole)
                 yield from rows_of(source, self.place.node, first, self.last, self.start, selection)
                 break
             except LogReclaimed as error:
@@ -58,6 +69,22 @@ class LogRange(InputPartition):
                 f"the log of node {self.place.node} ended at {source.reached} and not at {self.last}, up to which it "
                 "was to be read: it was cut, or its node knows less of the commit point since its start; read it again"
             )
+        with suppress(LogReclaimed):  # everything has been read by now
+            self._check(whole)
+
+    def _check(self, whole: ReadableLog) -> None:
+        """Raise LogCut if the log holds another history than what was planned, or what its reader says of it."""
+        if self.planned is None:
+            return
+        there = self.place.position(self.planned.sequence, whole)
+        if there == self.planned:
+            return
+        for _ in whole.frames(self.planned.sequence, self.planned.sequence):
+            pass  # it was reclaimed, or this is the log of another node
+        raise LogCut(
+            f"the log of node {self.place.node} was cut at {self.planned.sequence} or before since the query was "
+            f"planned, and {'ends before that' if there is None else f'holds {there}'} now; read it again"
+        )
 
 
 class _Read:
@@ -100,6 +127,13 @@ def archived_files(archive: str, size: int, selection: Selection) -> list[InputP
 
 
 def log_ranges(place: Place, first: int, last: int, size: int, selection: Selection) -> list[InputPartition]:
-    """Partitions of about ``size`` bytes of a node's log, without what need not be read."""
+    """Partitions of about ``size`` bytes of a node's log, without what need not be read.
+
+    Raises LogReclaimed, and LogCut where the log has changed while it was looked at.
+    """
     first, last = selection.positions(first, last)
-    return [LogRange(place, *each) for each in place.ranges(first, last, size, selection)]
+    parts = list(place.ranges(first, last, size, selection))
+    planned = place.position(last) if parts else None
+    if parts and planned is None:
+        raise LogCut(f"the log of node {place.node} held event {last} just before, and does not now; read it again")
+    return [LogRange(place, *each, planned) for each in parts]
