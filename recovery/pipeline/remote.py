@@ -35,15 +35,19 @@ FIRST_STEP, LAST_STEP = 256, 1 << 20
 
 
 class RemoteLog:
-    """Of the node whose peer port is at ``address``, ``host:port``. With ``cluster``, a node of another is refused.
+    """Of the node whose peer port is at ``address``, ``host:port``.
+
+    With ``cluster``, a node of another one is refused; with ``node``, any other node: addresses are given anew, and
+    where somebody reads, ``localhost`` may be another machine than where the query was planned.
 
     A connection is made when it is needed, and ends with ``close`` or with the object. Every method raises StoreError
     when the node cannot be reached, or says something else than a node says.
     """
 
-    def __init__(self, address: str, cluster: str | None = None) -> None:
+    def __init__(self, address: str, cluster: str | None = None, node: str | None = None) -> None:
         self.address = address
         self._cluster = cluster
+        self._node = node
         self._socket: socket.socket | None = None
         self._hello: Hello | None = None
 
@@ -154,6 +158,8 @@ class RemoteLog:
                 raise ValueError("it greets otherwise than a node of this version")
             if self._cluster not in (None, hello.cluster):
                 raise ValueError(f"it belongs to cluster {hello.cluster}, not to {self._cluster}")
+            if self._node not in (None, hello.node):
+                raise ValueError(f"it is node {hello.node}, and node {self._node} was found there before")
             connection.sendall(framed(ReadHello(READ_VERSION, hello.cluster)))
         except (OSError, ValueError) as error:
             connection.close()

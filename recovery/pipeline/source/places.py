@@ -108,7 +108,7 @@ class RunningNode:
     cluster: str
 
     def log(self) -> RemoteLog:
-        return RemoteLog(self.address, self.cluster)
+        return RemoteLog(self.address, self.cluster, self.node)
 
     def extent(self, until: Until) -> Extent:
         with closing(self.log()) as log:

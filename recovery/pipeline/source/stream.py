@@ -137,10 +137,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def _look(self) -> None:
-        """Find nodes; those that are known stay known."""
+        """Find nodes; those that are known stay known, where they are now."""
         for place in places_of(self._options, _warn):
-            if self._wanted(place.node):
-                self._places.setdefault(place.node, place)
+            if self._wanted(place.node) and self._places.get(place.node) != place:
+                self._places[place.node] = place
         if not self._places:
             places_of(self._options)  # says why
 
