@@ -34,7 +34,7 @@ from recovery.log_wire import (
     decode_question,
     framed,
 )
-from recovery.node_log import Landmarks, NodeLog
+from recovery.node_log import Landmarks, Mark, NodeLog
 from recovery.segment import segment_path
 from txobserver.store import StoreError
 
@@ -58,6 +58,7 @@ class LogServer:
         self.guard = guard
         self.log = NodeLog(directory)
         self.landmarks = Landmarks()
+        self.tail: Mark | None = None
         self.commit = commit
         self.queues = queues
         self.thread = ThreadPoolExecutor(1, "log-reader")
@@ -191,7 +192,9 @@ class LogReaderProtocol(GuardedProtocol):
                 sizes[first] = segment_path(source.directory, first).stat().st_size
         if commit and not sizes:
             raise source.empty()
-        return LogExtent(min(sizes, default=commit + 1), commit, sum(sizes.values()), queues)
+        tail = self._server.tail = source.tail(self._server.tail)
+        last = tail.last if tail else commit
+        return LogExtent(min(sizes, default=commit + 1), commit, sum(sizes.values()), queues, last)
 
     def _frames(self, asked: AskFrames, commit: int) -> LogFrames:
         found: list[bytes] = []

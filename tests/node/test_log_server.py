@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,6 +74,36 @@ async def test_nothing_behind_the_commit_point(node: Node) -> None:
         assert (extent.first, extent.last, extent.queues) == (1, commit, {1: "q"})
         frames = await node.read(lambda log: list(log.frames(1, END)))
         assert [event for frame in frames for event in frame.events()] == [e for f in STORY for e in f][:commit]
+
+
+async def test_a_node_tells_where_its_log_ends(node: Node) -> None:
+    """Behind the commit point, of which a node that was just started knows less than it knew before."""
+    for commit in (END, 12):
+        node.commit = commit
+        extent = await node.read(lambda log: log.extent())
+        assert (extent.last, extent.tail) == (commit, END)
+    write_node(node.directory, [[Delivered(1, 1)]])
+    assert (await node.read(lambda log: log.extent())).tail == END + 1
+    for path in sorted((node.directory / "log").iterdir())[-2:]:
+        path.unlink()
+    write_node(node.directory, [])
+    assert (await node.read(lambda log: log.extent())).tail == NodeLog(node.directory).tail().last < END
+
+
+class EarlierExtent(msgspec.Struct, array_like=True, tag=103):
+    """What a node says of an earlier version, and what its readers know."""
+
+    first: int
+    last: int
+    size: int
+    queues: dict[int, str]
+
+
+def test_an_extent_of_an_earlier_version_can_be_read_and_reads_ours() -> None:
+    encoded = msgspec.msgpack.encode(EarlierExtent(1, 9, 400, {1: "q"}))
+    assert decode_answer(encoded) == LogExtent(1, 9, 400, {1: "q"}, None)
+    ours = msgspec.msgpack.encode(LogExtent(1, 9, 400, {1: "q"}, 12))
+    assert msgspec.msgpack.decode(ours, type=EarlierExtent) == EarlierExtent(1, 9, 400, {1: "q"})
 
 
 async def test_an_answer_has_as_many_frames_as_were_asked_for_and_one_at_least(node: Node) -> None:

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from broker_plugin.node.log_server import LogReaderProtocol
 from recovery.log import LogReclaimed
 from recovery.node_log import LogCut, Mark, NodeLog
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.remote import RemoteLog
 from recovery.pipeline.selection import Selection
 from recovery.pipeline.source.options import parse_options
@@ -200,3 +203,61 @@ def test_a_stream_that_may_lose_events_reads_what_is_there(tmp_path: Path) -> No
     start, end = ({"n1": {"cluster": "c", "position": at}} for at in ("1.9", f"1.{END + 7}"))
     rows = [each for part in stream.partitions(start, end) for each in stream.read(part)]
     assert {at for each in rows for at in each.column("position").to_pylist()} == set(range(10, END + 1))
+
+
+def by_address(node: Node, **options: str) -> StreamReader:
+    return StreamReader(parse_options({"nodes": node.address, "cluster": "c", **options}))
+
+
+def batch_of(stream: StreamReader, start: Any, end: Any) -> list[int]:
+    rows = [each for part in stream.partitions(start, end) for each in stream.read(part)]
+    return sorted({at for each in rows for at in each.column("position").to_pylist()})
+
+
+@pytest.mark.parametrize("tells", [True, False])
+@pytest.mark.parametrize("fail", ["true", "false"])
+async def test_what_a_restarted_node_does_not_know_yet_is_not_lost(
+    node: Node, fail: str, tells: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes by its last checkpoint until its primary speaks, and its log has what was begun to be read.
+
+    A node of an earlier version does not tell where its log ends: nothing of it is called lost.
+    """
+    if not tells:
+        extent = LogReaderProtocol._extent
+        monkeypatch.setattr(LogReaderProtocol, "_extent", lambda *asked: replace(extent(*asked), tail=None))
+
+    def run() -> None:
+        first = by_address(node, failOnDataLoss=fail)
+        start = first.initialOffset()
+        end = first.latestOffset(start, ReadAllAvailable())
+        node.commit = 15  # the node is started again, and the query
+        again = by_address(node, failOnDataLoss=fail)
+        with pytest.raises(StoreError, match=rf"knows only up to 15 .* before {END}, .* ask again"):
+            batch_of(again, start, end)
+        assert "failOnDataLoss" not in caplog.text
+        node.commit = END
+        assert batch_of(by_address(node, failOnDataLoss=fail), start, end) == list(range(1, END + 1))
+
+    await asyncio.to_thread(run)
+
+
+async def test_what_a_running_node_has_lost_is_said(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    """Its log ends before what was begun to be read: the cluster has given that up."""
+
+    def run() -> None:
+        start = by_address(node).initialOffset()
+        end = by_address(node).latestOffset(start, ReadAllAvailable())
+        for path in sorted((node.directory / "log").iterdir())[-1:]:
+            path.unlink()
+        node.commit = 17
+        for fail in ("true", "false"):
+            with pytest.raises(StoreError, match="knows only up to 17"):
+                batch_of(by_address(node, failOnDataLoss=fail), start, end)
+        node.commit = 18
+        with pytest.raises(PipelineError, match=f"the log of node n1 ends at 18, before {END}"):
+            batch_of(by_address(node), start, end)
+        assert batch_of(by_address(node, failOnDataLoss="false"), start, end) == list(range(1, 19))
+        assert f"ends at 18, before {END}" in caplog.text
+
+    await asyncio.to_thread(run)

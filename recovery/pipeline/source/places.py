@@ -23,11 +23,15 @@ from txobserver.store import StoreError
 
 
 class Extent(NamedTuple):
-    """What can be read of a log: the sequences from ``first`` to ``last``; none if that is the lower one."""
+    """What can be read of a log: the sequences from ``first`` to ``last``; none if that is the lower one.
+
+    ``tail``: where the log itself ends, which may be behind that; None if its node does not tell.
+    """
 
     cluster: str
     first: int
     last: int
+    tail: int | None
 
 
 class Place(Protocol):
@@ -78,10 +82,10 @@ class Directory:
         firsts = log.firsts()
         identity = log.identity()
         if not firsts or identity is None:
-            return Extent("", 1, 0)
+            return Extent("", 1, 0, 0)
         self._near = log.tail(self._near)
         tail = log.end(self._near) if self._near is not None else firsts[-1] - 1
-        return Extent(identity.cluster, firsts[0], tail if last is None else min(last, tail))
+        return Extent(identity.cluster, firsts[0], tail if last is None else min(last, tail), tail)
 
     def position(self, sequence: int, log: ReadableLog | None = None) -> Position | None:
         there, near = self.log(), self._found
@@ -113,7 +117,7 @@ class RunningNode:
     def extent(self, until: Until) -> Extent:
         with closing(self.log()) as log:
             found = log.extent()
-        return Extent(self.cluster, found.first, found.last)
+        return Extent(self.cluster, found.first, found.last, found.tail)
 
     def position(self, sequence: int, log: ReadableLog | None = None) -> Position | None:
         with closing(self.log()) as own:

@@ -163,8 +163,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"cluster": extent.cluster, "position": str(position)}
 
     def _checked(self, place: Place, read: Position, last: int) -> tuple[int, int]:
-        """The first and the last event that are to be read; after a loss, those that there are."""
-        _, first, end = place.extent("log")
+        """The first and the last event that are to be read; after a loss, those that there are.
+
+        Raises StoreError where a node does not know yet that they have passed the commit point.
+        """
+        there = place.extent("log")
+        first, end = there.first, there.last
+        if end < (last if there.tail is None else min(last, there.tail)):
+            raise StoreError(
+                f"node {place.node} knows only up to {end} what has passed the commit point, before {last}, up to "
+                "which it was to be read: since its start its primary has not told it more; ask again"
+            )
         at = place.position(read.sequence)
         if at is not None and read.generation and at.generation != read.generation:
             self._lost(f"event {read} of node {place.node} was read; its cluster has given it up, and has {at} instead")
