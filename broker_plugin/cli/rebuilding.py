@@ -45,15 +45,23 @@ def run(
             raise BadArgument(f"there is no directory {path}")
     clusters = {cluster} if cluster else set()
     events: Iterable[Located] = ()
+    identities = {_cluster_id(log)}
     if archive is not None:
-        of_archive, events = _archived(archive, archived_node)
+        of_archive, identity_of_archive, events = _archived(archive, archived_node)
         clusters.add(of_archive)
+        identities.add(identity_of_archive)
     if log is not None:
         clusters.add(cluster_of([log]))
     if len(clusters) > 1:
         raise BadArgument(f"these are of different clusters: {', '.join(sorted(clusters))}")
+    identities.discard("")
+    if len(identities) > 1:
+        raise BadArgument(
+            f"the archive and the log are of two clusters that are both called {clusters.pop()}, with the identities "
+            f"{' and '.join(sorted(identities))}: take an archive and a log of one cluster"
+        )
     name, incarnation = node or into.absolute().name, secrets.token_hex(4)
-    identity = Identity(FORMAT_VERSION, clusters.pop(), name, incarnation, cluster_id=_cluster_id(log))
+    identity = Identity(FORMAT_VERSION, clusters.pop(), name, incarnation, cluster_id="".join(identities))
     commit = commit_point(log) if log is not None else 0
 
     def progress(sequence: int) -> None:
@@ -64,7 +72,10 @@ def run(
 
 
 def _cluster_id(log: Path | None) -> str:
-    """The identity of the cluster that this log belongs to; empty if nothing says it: the node takes the record's."""
+    """The identity of the cluster that this log belongs to; empty if nothing says it.
+
+    If the archive does not say it either, the node takes the record's.
+    """
     if log is None:
         return ""
     with suppress(StoreDamaged):
@@ -83,13 +94,13 @@ def commit_point(log: Path) -> int:
         return 0
 
 
-def _archived(archive: Path, node: str | None) -> tuple[str, Iterable[Located]]:
-    """Whose archive it is, and its events."""
+def _archived(archive: Path, node: str | None) -> tuple[str, str, Iterable[Located]]:
+    """The name and the identity of the cluster whose archive it is, and its events."""
     if find_spec("pyarrow") is None:
         raise BadArgument("--archive needs pyarrow: pip install 'txha[spark]'")
     from recovery.pipeline.archive.stream import archived_events, cluster_of_archive
 
-    return cluster_of_archive(archive), archived_events(archive, node)
+    return *cluster_of_archive(archive), archived_events(archive, node)
 
 
 def _tell(made: Rebuilt, into: Path, identity: Identity, as_json: bool) -> None:

@@ -8,6 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from broker_plugin.cli.asking import BadArgument
+from broker_plugin.cli.rebuilding import run as rebuild
+from recovery.identity import Identity, adopt, check_identity, read_identity
 from recovery.pipeline.archive.files import write_rows
 from recovery.pipeline.archive.job import add_files
 from recovery.pipeline.archive.lake import Lake
@@ -43,7 +46,7 @@ def test_every_event_comes_back_and_makes_the_same_store(tmp_path: Path) -> None
     lake, source = Lake(tmp_path / "lake"), node(tmp_path / "a")
     for first in range(1, LAST + 1, 10):
         archive(lake, source, first, first + 9)
-    assert events(lake) == list(archived(source)) and cluster_of_archive(lake.directory) == "cluster"
+    assert events(lake) == list(archived(source)) and cluster_of_archive(lake.directory).name == "cluster"
     made(tmp_path / "new", archived_events(lake.directory))
     assert loaded(tmp_path / "new") == loaded(source, "a")
 
@@ -66,6 +69,27 @@ def test_what_one_node_lacks_comes_from_another(tmp_path: Path) -> None:
     assert [len(events(lake, name)) for name in "ab"] == [15, 0]
     with pytest.raises(StoreError, match=r"the events 1 to \d+ are in neither"):
         made(tmp_path / "new", archived_events(lake.directory, "b"), cut(b, 3))
+
+
+def test_a_store_from_an_archive_is_of_its_cluster(tmp_path: Path) -> None:
+    """By the identity: a cluster founded anew under the same name refuses the events of the one before."""
+    lake, source = Lake(tmp_path / "lake"), node(tmp_path / "a")
+    archive(lake, source, 1, 20)
+    lake.commit(msgspec.structs.replace(lake.current(), cluster_id="a1"))
+
+    def run(into: str, log: Path | None) -> Identity | None:
+        rebuild(tmp_path / into, log, lake.directory, None, "n", None, 100_000, 86_400.0, True)
+        return read_identity(tmp_path / into)
+
+    for into, log in (("one", None), ("two", source)):
+        assert (found := run(into, log)) is not None and found.cluster_id == "a1"
+        with pytest.raises(StoreError, match="belongs to another cluster that is also called cluster"):
+            check_identity(tmp_path / into, "cluster", "n", "b2")
+    theirs = read_identity(source)
+    assert theirs is not None
+    adopt(source, theirs, "b2")
+    with pytest.raises(BadArgument, match="two clusters that are both called cluster, with the identities a1 and b2"):
+        run("three", source)
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from recovery.identity import FILE as IDENTITY
+from recovery.identity import read_identity
 from recovery.log import LogReclaimed
 from recovery.node_log import Mark, NodeLog
 from recovery.pipeline.archive.lake import Lake
@@ -17,6 +18,7 @@ from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.node import ReadableLog, Until, commit_point, node_name
 from recovery.pipeline.remote import RemoteLog
 from recovery.pipeline.selection import Selection
+from recovery.pipeline.source.offsets import Cluster
 from recovery.pipeline.source.options import SourceOptions
 from txobserver.ids import Position
 from txobserver.store import StoreError
@@ -28,7 +30,7 @@ class Extent(NamedTuple):
     ``tail``: where the log itself ends, which may be behind that; None if its node does not tell.
     """
 
-    cluster: str
+    cluster: Cluster
     first: int
     last: int
     tail: int | None
@@ -82,10 +84,12 @@ class Directory:
         firsts = log.firsts()
         identity = log.identity()
         if not firsts or identity is None:
-            return Extent("", 1, 0, 0)
+            return Extent(Cluster(""), 1, 0, 0)
         self._near = log.tail(self._near)
         tail = log.end(self._near) if self._near is not None else firsts[-1] - 1
-        return Extent(identity.cluster, firsts[0], tail if last is None else min(last, tail), tail)
+        store = read_identity(Path(self.directory))
+        cluster = Cluster(identity.cluster, "" if store is None else store.cluster_id)
+        return Extent(cluster, firsts[0], tail if last is None else min(last, tail), tail)
 
     def position(self, sequence: int, log: ReadableLog | None = None) -> Position | None:
         there, near = self.log(), self._found
@@ -110,14 +114,15 @@ class RunningNode:
     node: str
     address: str
     cluster: str
+    cluster_id: str = ""
 
     def log(self) -> RemoteLog:
-        return RemoteLog(self.address, self.cluster, self.node)
+        return RemoteLog(self.address, self.cluster, self.node, self.cluster_id)
 
     def extent(self, until: Until) -> Extent:
         with closing(self.log()) as log:
             found = log.extent()
-        return Extent(self.cluster, found.first, found.last, found.tail)
+        return Extent(Cluster(self.cluster, self.cluster_id), found.first, found.last, found.tail)
 
     def position(self, sequence: int, log: ReadableLog | None = None) -> Position | None:
         with closing(self.log()) as own:
@@ -172,7 +177,7 @@ def _below(path: Path) -> list[tuple[str, Place]]:
 
 def _at(address: str, cluster: str | None) -> list[tuple[str, Place]]:
     with closing(RemoteLog(address, cluster)) as log:
-        return [(address, RunningNode(log.hello.node, address, log.hello.cluster))]
+        return [(address, RunningNode(log.hello.node, address, log.hello.cluster, log.hello.cluster_id))]
 
 
 def _directories(path: Path) -> list[Path]:

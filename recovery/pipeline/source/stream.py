@@ -1,24 +1,22 @@
 """Streaming: what has passed the commit point, batch by batch, each event once, also across restarts.
 
-An offset says for each node which event of it was read last, and of which cluster:
-
-    {"node-1": {"cluster": "…", "position": "3.1234"}, …}
-
-Generation and sequence together tell whether the log that is there is still the one that was read: where it is not, or
-begins later than the next event, that is a loss, and never passed over in silence. A node that is new gets a place in
-an offset before anything of it is read, so that a batch that is repeated after a restart is the same batch.
+An offset says for each node which event of it was read last, and of which cluster (``source.offsets``). The cluster's
+identity, and generation and sequence together, tell whether the log that is there is still the one that was read: where
+it is not, or begins later than the next event, that is a loss, and never passed over in silence. A node that is new
+gets a place in an offset before anything of it is read, so that a batch that is repeated after a restart is the same.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from recovery.pipeline.errors import PipelineError
+from recovery.pipeline.source.offsets import Cluster, Offset, cluster_in, offset_at, position_of
 from recovery.pipeline.source.options import SourceOptions
 from recovery.pipeline.source.places import Extent, Place, places_of
 from recovery.pipeline.source.ranges import LogRange, log_ranges
@@ -26,7 +24,6 @@ from txobserver.ids import Position
 from txobserver.store import StoreError
 
 log = logging.getLogger("txha.pipeline")
-Offset = dict[str, dict[str, str]]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -75,8 +72,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if node not in start:
                 if self._target is None or node in self._target:
                     end[node] = _before(extent)
-            elif start[node]["cluster"] != extent.cluster:
-                self._lost(f"node {node} belongs to cluster {extent.cluster} now, not to {start[node]['cluster']}")
+            elif extent.cluster.is_another(before := cluster_in(start[node])):
+                self._lost(f"node {node} belongs to cluster {extent.cluster} now, not to {before}")
                 end[node] = _before(extent)
             else:
                 read = position_of(start[node], node).sequence
@@ -85,7 +82,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 more[node] = max(last - read, 0)
         for node, count in _shares(more, limit).items():
             if count:
-                end[node] = self._at(node, extents[node], position_of(start[node], node).sequence + count)
+                known = extents[node]._replace(cluster=extents[node].cluster.known_as(cluster_in(start[node])))
+                end[node] = self._at(node, known, position_of(start[node], node).sequence + count)
         return end
 
     def reportLatestOffset(self) -> Offset | None:
@@ -98,12 +96,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The events behind ``start`` up to ``end``. Raises PipelineError where some are lost."""
         found: list[InputPartition] = []
         for node, each in end.items():
-            if node not in start or start[node]["cluster"] != each["cluster"] or not self._wanted(node):
+            if node not in start or not self._wanted(node):
                 continue  # it begins there, or an earlier start of the query wanted it
+            cluster, before = cluster_in(each), cluster_in(start[node])
             read, last = position_of(start[node], node), position_of(each, node).sequence
-            if read.sequence < last:
+            if read.sequence < last and not cluster.is_another(before):
                 place = self._place(node)
-                first, last = self._checked(place, read, last)
+                first, last = self._checked(place, cluster.known_as(before), read, last)
                 options = self._options
                 found += log_ranges(place, first, last, options.partition_bytes, options.selection)
         return found
@@ -132,7 +131,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except StoreError as error:
                 _warn(error)
                 continue
-            if extent.cluster:
+            if extent.cluster.name:
                 found[node] = extent
         return found
 
@@ -160,15 +159,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The offset of an event, of the last one that can be read if none is named."""
         sequence = extent.last if sequence is None else sequence
         position = self._places[node].position(sequence) or Position(0, sequence)
-        return {"cluster": extent.cluster, "position": str(position)}
+        return offset_at(extent.cluster, position)
 
-    def _checked(self, place: Place, read: Position, last: int) -> tuple[int, int]:
+    def _checked(self, place: Place, cluster: Cluster, read: Position, last: int) -> tuple[int, int]:
         """The first and the last event that are to be read; after a loss, those that there are.
 
         Raises StoreError where a node does not know yet that they have passed the commit point.
         """
         there = place.extent("log")
         first, end = there.first, there.last
+        if there.cluster.is_another(cluster):
+            lost = f"the events {read.sequence + 1} to {last} of {cluster} are not there any more"
+            self._lost(f"node {place.node} belongs to cluster {there.cluster} now: {lost}")
+            return last + 1, last
         if end < (last if there.tail is None else min(last, there.tail)):
             raise StoreError(
                 f"node {place.node} knows only up to {end} what has passed the commit point, before {last}, up to "
@@ -196,20 +199,9 @@ def _warn(problem: Exception) -> None:
     log.warning("going on with what can be read: %s", problem)
 
 
-def position_of(offset: Mapping[str, Any], node: str) -> Position:
-    """The position in one node's part of an offset. Raises PipelineError for anything else."""
-    try:
-        generation, sequence = str(offset["position"]).split(".")
-        if isinstance(offset["cluster"], str):
-            return Position(int(generation), int(sequence))
-    except (KeyError, TypeError, ValueError):
-        pass
-    raise PipelineError(f'the offset of node {node} reads {{"cluster": "…", "position": "generation.sequence"}}')
-
-
 def _before(extent: Extent) -> dict[str, str]:
     """Before the first event that there is. No generation is 0: nothing has been read."""
-    return {"cluster": extent.cluster, "position": str(Position(0, extent.first - 1))}
+    return offset_at(extent.cluster, Position(0, extent.first - 1))
 
 
 def _shares(available: dict[str, int], limit: ReadLimit) -> dict[str, int]:
