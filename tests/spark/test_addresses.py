@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from broker_plugin.node.links import Links, PeerAddress
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.source.batch import BatchReader
 from recovery.pipeline.source.options import parse_options
 from recovery.pipeline.source.places import RunningNode
@@ -158,3 +159,36 @@ async def test_a_reader_says_which_node_it_wants(site: Site, ports: list[int]) -
     for ask in (lambda: other.extent("commit"), lambda: other.position(1), lambda: list(other.log().frames(1, END))):
         with pytest.raises(StoreError, match="it is node n1, and node n2 was found there before"):
             await within(ask)
+
+
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+async def test_a_node_that_dies_while_an_offset_is_made(
+    site: Site, ports: list[int], starting: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It said how far its log goes, and is gone when it is asked which generation that is. The others go on."""
+    one, two, _ = ports
+    await site.start("n1", one, 5)
+    node = await site.start("n2", two, 5)
+    stream = StreamReader(at(one, two, startingOffsets=starting))
+    loop, look = asyncio.get_running_loop(), StreamReader._extents
+
+    def dies_then(stream: StreamReader) -> Any:
+        found = look(stream)
+        if "n1" in site.running:
+            asyncio.run_coroutine_threadsafe(site.stop("n1"), loop).result()
+        return found
+
+    if starting == "earliest":
+        _, start = await within(batch, stream, await within(stream.initialOffset))
+        node.commit = 7
+        monkeypatch.setattr(StreamReader, "_extents", dies_then)
+        found, end = await within(batch, stream, start)
+        assert found == rows("n2", 6, 7) and end["n1"] == start["n1"]
+        assert set(stream.reportLatestOffset() or ()) == {"n2"}
+    else:
+        monkeypatch.setattr(StreamReader, "_extents", dies_then)
+        assert set(await within(stream.initialOffset)) == {"n2"}
+        await site.stop("n2")
+        with pytest.raises(PipelineError, match="none of the nodes can be read"):
+            await within(stream.initialOffset)
+    assert f"127.0.0.1:{one} cannot be reached" in caplog.text

@@ -9,12 +9,15 @@ gets a place in an offset before anything of it is read, so that a batch that is
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from recovery.log import LogReclaimed
+from recovery.node_log import READINGS, LogCut
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.source.offsets import Cluster, Offset, cluster_in, offset_at, position_of
 from recovery.pipeline.source.options import SourceOptions
@@ -47,11 +50,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 position_of(each, node)
             return starting
         extents = self._extents()
-        if not extents:
+        if starting == "earliest":
+            found = {node: _before(each) for node, each in extents.items()}
+        else:
+            found = self._offset((node, each, each.last) for node, each in extents.items())
+        if not found:
             raise PipelineError("none of the nodes can be read")
-        return {
-            node: _before(each) if starting == "earliest" else self._at(node, each) for node, each in extents.items()
-        }
+        return found
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """As many events for each batch as the option ``maxEventsPerBatch`` says."""
@@ -65,9 +70,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Where a batch that begins at ``start`` ends; ``start`` itself if nothing is new."""
         extents = self._extents()
-        self._seen = {node: self._at(node, extent) for node, extent in extents.items()}
+        self._seen = self._offset((node, extent, extent.last) for node, extent in extents.items())
         end, more = dict(start), {}
-        for node, extent in extents.items():
+        for node in self._seen:
+            extent = extents[node]
             last = extent.last if self._target is None else min(extent.last, self._target.get(node, 0))
             if node not in start:
                 if self._target is None or node in self._target:
@@ -80,11 +86,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if extent.last < read:
                     log.warning("node %s was read up to %d and is at %d now; waiting for it", node, read, extent.last)
                 more[node] = max(last - read, 0)
+        taken = []
         for node, count in _shares(more, limit).items():
             if count:
                 known = extents[node]._replace(cluster=extents[node].cluster.known_as(cluster_in(start[node])))
-                end[node] = self._at(node, known, position_of(start[node], node).sequence + count)
-        return end
+                taken.append((node, known, position_of(start[node], node).sequence + count))
+        return {**end, **self._offset(taken)}
 
     def reportLatestOffset(self) -> Offset | None:
         """How far the logs went when they were looked at last."""
@@ -101,10 +108,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             cluster, before = cluster_in(each), cluster_in(start[node])
             read, last = position_of(start[node], node), position_of(each, node).sequence
             if read.sequence < last and not cluster.is_another(before):
-                place = self._place(node)
-                first, last = self._checked(place, cluster.known_as(before), read, last)
-                options = self._options
-                found += log_ranges(place, first, last, options.partition_bytes, options.selection)
+                found += self._parts(self._place(node), cluster.known_as(before), read, last)
         return found
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -155,11 +159,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise PipelineError(f"node {node}, of which a batch is to be read, cannot be read now")
         return self._places[node]
 
-    def _at(self, node: str, extent: Extent, sequence: int | None = None) -> dict[str, str]:
-        """The offset of an event, of the last one that can be read if none is named."""
-        sequence = extent.last if sequence is None else sequence
-        position = self._places[node].position(sequence) or Position(0, sequence)
-        return offset_at(extent.cluster, position)
+    def _offset(self, events: Iterable[tuple[str, Extent, int]]) -> Offset:
+        """The offset of one event of each node; a node that cannot be read any more is left out, with a warning."""
+        found = {}
+        for node, extent, sequence in events:
+            try:
+                position = self._places[node].position(sequence)
+            except StoreError as error:
+                _warn(error)
+            else:
+                found[node] = offset_at(extent.cluster, position or Position(0, sequence))
+        return found
+
+    def _parts(self, place: Place, cluster: Cluster, read: Position, last: int) -> list[InputPartition]:
+        """What is to be read of a node. Where its log changes between two looks at it, it is looked at again."""
+
+        def looked() -> list[InputPartition]:
+            first, end = self._checked(place, cluster, read, last)
+            return log_ranges(place, first, end, self._options.partition_bytes, self._options.selection)
+
+        for _ in range(READINGS - 1):
+            with suppress(LogReclaimed, LogCut):
+                return looked()
+        return looked()
 
     def _checked(self, place: Place, cluster: Cluster, read: Position, last: int) -> tuple[int, int]:
         """The first and the last event that are to be read; after a loss, those that there are.
