@@ -9,15 +9,14 @@ from __future__ import annotations
 import os
 import platform
 import struct
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
 
 from recovery.declarations import declared_in
 from recovery.groups import GROUP_HEADER_SIZE, group_header_at
+from recovery.landmarks import Mark, mark_of
 from recovery.lmdb_state import read_meta
 from recovery.log import LogReclaimed, gap
 from recovery.segment import HEADER_ROOM, SegmentInfo, decode_header, read_header, scan, segment_firsts, segment_path
@@ -30,61 +29,10 @@ _FIELDS = struct.Struct(">16xQQIQ")
 """Generation, first sequence, number of events and time of a frame's header (``txobserver.frames``)."""
 READINGS = 3
 """How often a place is read before it counts as damaged, or gone: the node may have cut its log meanwhile"""
-APART = 16 << 10
-"""Bytes between two landmarks, at least"""
-LANDMARKS = 10_000
 
 
 class LogCut(StoreError):
     """The log was cut, or begun anew, behind what its reader has been given already: to be read again."""
-
-
-class Mark(NamedTuple):
-    """Where a frame stands, and what its header says."""
-
-    segment: int
-    """First sequence of its segment"""
-    offset: int
-    size: int
-    generation: int
-    first: int
-    events: int
-    time_ms: int
-
-    @property
-    def last(self) -> int:
-        """Sequence of its last event."""
-        return self.first + self.events - 1
-
-
-_FIRST = attrgetter("first")
-
-
-def _mark(segment: int, offset: int, frame: Frame) -> Mark:
-    return Mark(segment, offset, len(frame.data), frame.generation, frame.first, frame.count, frame.time_ms)
-
-
-class Landmarks:
-    """Where some frames of a log were found, so that a search begins near by: without, it begins at the segment's."""
-
-    def __init__(self) -> None:
-        self._known: list[Mark] = []
-
-    def find(self, log: NodeLog, sequence: int) -> Mark | None:
-        """As ``log.find``."""
-        near = self._before(sequence)
-        if near is not None and not log.holds(near):
-            self._known.clear()  # the log has been made anew, or that segment has been reclaimed
-            near = None
-        found = log.find(sequence, near)
-        if found is not None and (near is None or found.segment != near.segment or found.offset - near.offset > APART):
-            insort(self._known, found, key=_FIRST)
-            del self._known[:-LANDMARKS]
-        return found
-
-    def _before(self, sequence: int) -> Mark | None:
-        at = bisect_right(self._known, sequence, key=_FIRST)
-        return self._known[at - 1] if at else None
 
 
 class NodeLog:
@@ -282,7 +230,7 @@ class NodeLog:
                     if frame.first > last:
                         return
                     if frame.last >= first:
-                        yield _mark(segment, at, frame), frame
+                        yield mark_of(segment, at, frame), frame
                     if frame.last >= last:
                         return
             except TornFrame as error:
@@ -324,7 +272,7 @@ class NodeLog:
                 self._read_out(segment, marks[-1].offset if marks else 0, end)
             for mark in reversed(marks):
                 found = next(scan(segment_path(self.directory, segment), mark.offset), None)
-                if found is None or _mark(segment, *found) != mark:
+                if found is None or mark_of(segment, *found) != mark:
                     raise StoreDamaged(f"{self.directory} has changed at event {mark.first}; read it again")
                 yield mark, found[1]
 

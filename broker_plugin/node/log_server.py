@@ -18,6 +18,7 @@ from typing import cast
 
 from broker_plugin.guard import Guard, GuardedProtocol
 from ha.pace import LONGEST_REST, RESTS
+from recovery.landmarks import Landmarks, Mark
 from recovery.log import LogReclaimed
 from recovery.log_wire import (
     LENGTH,
@@ -34,7 +35,7 @@ from recovery.log_wire import (
     decode_question,
     framed,
 )
-from recovery.node_log import Landmarks, Mark, NodeLog
+from recovery.node_log import NodeLog
 from recovery.segment import segment_path
 from txobserver.store import StoreError
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ha.wire import WIRE_VERSION, Hello
 from recovery.declarations import declared_by
+from recovery.landmarks import Mark
 from recovery.log import LogReclaimed
 from recovery.log_wire import (
     LENGTH,
@@ -25,7 +26,6 @@ from recovery.log_wire import (
     decode_greeting,
     framed,
 )
-from recovery.node_log import Mark
 from recovery.pipeline.source.offsets import Cluster
 from txobserver.frames import Frame, FrameError, decode_frame
 from txobserver.store import StoreError

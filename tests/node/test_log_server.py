@@ -18,6 +18,7 @@ from broker_plugin.node.links import MAX_HELLO, PeerProtocol
 from broker_plugin.node.log_server import LogServer
 from ha.wire import WIRE_VERSION, Commit, Hello
 from recovery import node_log
+from recovery.landmarks import Landmarks, Mark
 from recovery.log import LogReclaimed
 from recovery.log_wire import (
     MAX_PORTION,
@@ -31,7 +32,7 @@ from recovery.log_wire import (
     decode_answer,
     framed,
 )
-from recovery.node_log import Landmarks, Mark, NodeLog
+from recovery.node_log import NodeLog
 from recovery.pipeline.node import node_table, rows_of
 from recovery.pipeline.remote import RemoteLog
 from recovery.segment import segment_path

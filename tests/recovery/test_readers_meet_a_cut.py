@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from recovery import declarations
+from recovery.landmarks import Landmarks
 from recovery.log import Log, LogReclaimed
 from recovery.log_reader import LogReader
-from recovery.node_log import Landmarks, LogCut, NodeLog
+from recovery.node_log import LogCut, NodeLog
 from recovery.segment import SegmentInfo, encode_header, scan, segment_path
 from tests.recovery.helpers import describe, frame, open_log
 from tests.recovery.test_read_while_written import ALL, Watched, nothing, opened

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from broker_plugin.node.log_server import LogReaderProtocol
+from recovery.landmarks import Mark
 from recovery.log import LogReclaimed
-from recovery.node_log import LogCut, Mark, NodeLog
+from recovery.node_log import LogCut, NodeLog
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.remote import RemoteLog
 from recovery.pipeline.selection import Selection

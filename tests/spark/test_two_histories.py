@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql.datasource import InputPartition
 
+from recovery.landmarks import Mark
 from recovery.log import Log, LogReclaimed
-from recovery.node_log import LogCut, Mark, NodeLog
+from recovery.node_log import LogCut, NodeLog
 from recovery.pipeline.selection import Selection
 from recovery.pipeline.source.batch import BatchReader
 from recovery.pipeline.source.options import parse_options

@@ -11,8 +11,9 @@ from typing import NamedTuple, Protocol
 
 from recovery.identity import FILE as IDENTITY
 from recovery.identity import read_identity
+from recovery.landmarks import Mark
 from recovery.log import LogReclaimed
-from recovery.node_log import Mark, NodeLog
+from recovery.node_log import NodeLog
 from recovery.pipeline.archive.lake import Lake
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.node import ReadableLog, Until, commit_point, node_name

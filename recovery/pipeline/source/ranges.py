@@ -10,8 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from recovery.landmarks import Mark
 from recovery.log import LogReclaimed
-from recovery.node_log import LogCut, Mark
+from recovery.node_log import LogCut
 from recovery.pipeline.archive.lake import FileEntry
 from recovery.pipeline.archive.reading import file_rows, wanted_files
 from recovery.pipeline.node import ReadableLog, rows_of
