@@ -65,7 +65,7 @@ async def one_message(reader: asyncio.StreamReader) -> bytes:
 @pytest.fixture(name="node")
 async def running_node(tmp_path: Path, unused_tcp_port: int) -> AsyncIterator[Node]:
     """One, in segments of some frames; stopped in the end."""
-    write_node(tmp_path / "n1", STORY, segment_bytes=300)
+    write_node(tmp_path / "n1", STORY, segment_bytes=380)
     node = Node(tmp_path / "n1", unused_tcp_port)
     await node.links.start("127.0.0.1", unused_tcp_port)
     yield node

@@ -49,7 +49,7 @@ class Killed(Exception):
 @pytest.fixture
 def node(tmp_path: Path) -> Path:
     directory = tmp_path / "nodes" / "n1"
-    write_node(directory, STORY, segment_bytes=300)
+    write_node(directory, STORY, segment_bytes=380)
     apply_up_to(directory, END)
     return directory
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from broker_plugin.node.log_server import LogReaderProtocol
+from recovery.groups import encode_group_header
 from recovery.landmarks import Mark
 from recovery.log import LogReclaimed
 from recovery.node_log import LogCut, NodeLog
@@ -140,7 +141,7 @@ async def test_what_is_reclaimed_while_a_beginning_is_looked_for(tmp_path: Path,
     tx = (1 << 40) + 5
     story: list[list[Event]] = [[Publish(each, (1,), message(f"b{each}"))] for each in range(1, 11)]
     story[3], story[8] = [TxOpen(tx)], [TxEnqueue(tx, 9, (1,), message("in"))]
-    write_node(tmp_path / "n1", story, segment_bytes=150)
+    write_node(tmp_path / "n1", story, segment_bytes=180)
     node = Node(tmp_path / "n1", unused_tcp_port)
     node.commit = 10
     await node.links.start("127.0.0.1", unused_tcp_port)
@@ -184,7 +185,8 @@ def test_what_a_crash_cut_short_is_not_to_be_read(tmp_path: Path) -> None:
     path = segment_path(directory / "log", 1)
     whole = path.read_bytes()
     group = [encode_frame(1, END + at, [Publish(1, (1,), message("m"))], 0).data for at in (1, 2)]
-    path.write_bytes(whole + b"".join(each[:60] + bytes(len(each) - 60) for each in group))
+    header = encode_group_header(len(whole), group)
+    path.write_bytes(whole + header + b"".join(each[:60] + bytes(len(each) - 60) for each in group))
     there = Directory("n1", str(directory))
     tail = NodeLog(directory).tail()
     assert tail is not None and tail.last == END + 2, "by the headers alone"
