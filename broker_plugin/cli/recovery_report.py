@@ -17,7 +17,7 @@ from broker_plugin.cli.dtx_recover import complain, shown
 from broker_plugin.cli.layout import CONFIG_FILE
 from recovery.planner.branches import By
 from recovery.planner.facts import Loss, Unnamed
-from recovery.planner.plan import Action, Alternative, Plan, SetAside, WriteRecord
+from recovery.planner.plan import Action, Alternative, Plan, SetAside, TakeOut, WriteRecord
 
 SHOWN = 20
 """So many lost things a table shows; JSON has all that are named."""
@@ -114,6 +114,8 @@ def _unnamed(gap: Unnamed) -> dict[str, Any]:
 def _sentence(action: Action, crashed: Crashed) -> str:
     if isinstance(action, SetAside):
         return f"set the store of {action.node} aside, in {crashed.directories[action.node]}: {action.why}"
+    if isinstance(action, TakeOut):
+        return f"write {crashed.record}: {' and '.join(action.nodes)} out of the ready set, nothing else"
     if isinstance(action, WriteRecord):
         record = action.record
         return f"write {crashed.record}: generation {record.generation}, ready set {record.preferred} alone"

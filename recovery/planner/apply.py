@@ -9,7 +9,7 @@ deleted and no log says anything else: a store is set aside by renaming its part
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ from recovery.crash_points import crash_point
 from recovery.durable import make_durable
 from recovery.files import REAL_FILES, explain
 from recovery.identity import lock_directory, read_identity
-from recovery.planner.plan import Action, SetAside, SetRecordAside, WriteRecord
+from recovery.planner.plan import Action, SetAside, SetRecordAside, TakeOut, WriteRecord
 from recovery.planner.survey import is_damaged
+from txobserver.ids import Member
 from txobserver.store import StoreDamaged, StoreError
 
 JOURNAL = "unfinished-recovery.json"
@@ -133,6 +134,8 @@ def check_directories(journal: Journal, places: Places) -> None:
     for action in journal.actions:
         if isinstance(action, WriteRecord):
             needed |= {member.node for member in action.record.ready}
+        elif isinstance(action, TakeOut):
+            needed.add(action.left.node)
     if not (lacking := sorted(needed - places.directories.keys())):
         return
     were = journal.report.get("directories", {})
@@ -160,24 +163,27 @@ def carry_out(journal: Journal, places: Places) -> Path:
 
 def _do(action: Action, places: Places) -> None:
     if isinstance(action, WriteRecord):
-        _write_record(action, places)
+        _write_record(action, places, action.record.ready)
+    elif isinstance(action, TakeOut):
+        _write_record(action, places, ())
     elif isinstance(action, SetRecordAside):
         _set_record_aside(places)
     else:
         _set_aside(action, places.directories[action.node])
 
 
-def _write_record(action: WriteRecord, places: Places) -> None:
+def _write_record(action: WriteRecord | TakeOut, places: Places, counted: Iterable[Member]) -> None:
     """By compare-and-set, unless it is there. One that is neither it nor the expected one has overtaken the plan.
 
-    The stores that it names are made durable first: a node that was killed may have written what it had not synced,
-    and a power cut would take that from who alone counts then (``record_written_from_what_is_not_on_the_disk``).
+    ``counted``: whose events count from then on though they may be in memory alone. These stores are made durable
+    first: a node that was killed may have written what it had not synced, and a power cut would take that from who
+    alone counts then (``record_written_from_what_is_not_on_the_disk``).
     """
     store = places.open_record(places.record)
     try:
         current = store.read()
         if current != action.record:
-            for member in action.record.ready:
+            for member in counted:
                 make_durable(places.directories[member.node])
             store.compare_and_set(action.expected, action.record)
     except CasConflict as error:

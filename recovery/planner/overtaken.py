@@ -15,7 +15,7 @@ import msgspec
 from ha.coordination import Record
 from recovery.planner.apply import Journal
 from recovery.planner.facts import Condition, RecordState, Site, Store
-from recovery.planner.plan import SetAside, SetRecordAside, WriteRecord
+from recovery.planner.plan import SetAside, SetRecordAside, TakeOut, WriteRecord
 
 _NOT_THERE = (Condition.EMPTY, Condition.MISSING)
 """The same here: whoever carries a plan out makes the directories that are missing."""
@@ -59,9 +59,11 @@ def _writes(journal: Journal) -> Record | None:
 
 
 def _record_as_found(journal: Journal, site: Site) -> bool:
-    """A damaged one may have been set aside since."""
+    """A damaged one may have been set aside since, and members whose stores are set aside taken out."""
     then = journal.report["record"]
-    if site.record != (msgspec.convert(then, Record) if then is not None else None):
+    found = msgspec.convert(then, Record) if then is not None else None
+    taken_out = [action.record for action in journal.actions if isinstance(action, TakeOut)]
+    if site.record not in (found, *taken_out):
         return False
     damaged = any(isinstance(action, SetRecordAside) for action in journal.actions)
     return damaged or site.record_state is not RecordState.DAMAGED
