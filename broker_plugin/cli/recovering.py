@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import typer
 
 from broker_plugin.cli.asking import BadArgument
@@ -21,6 +22,7 @@ from ha.coordination import CoordinationError
 from recovery.planner.apply import (
     Journal,
     Places,
+    Progress,
     carry_out,
     check_directories,
     finished,
@@ -33,7 +35,7 @@ from recovery.planner.branches import Verdict, said_before, verdicts_of
 from recovery.planner.choice import Choice
 from recovery.planner.facts import Evidence, RecordState, Site
 from recovery.planner.lease import WATCH_SECONDS, LeaseWatch
-from recovery.planner.overtaken import has_begun, overtaken
+from recovery.planner.overtaken import overtaken, progress_of
 from recovery.planner.plan import Plan
 from recovery.planner.site import RecordFound, look, plan_for
 from recovery.planner.survey import Surveyed
@@ -103,8 +105,9 @@ def run(given: Given, apply: bool, accepted: Accepted, as_json: bool) -> int:
             _check_unchanged(left, places, accepted)
         else:
             plans = finished(places)
-            if left is not None and begun:
-                plans.append(left)
+            if left is not None:
+                left = msgspec.structs.replace(left, progress=progress_of(left, site))
+                plans += [left] if left.progress is not Progress.PLANNED else []
             plan = _plan(site, surveyed, given, _said(plans))
             accepted.check(plan.choice)
             journal = Journal(plan.actions, as_dict(plan, crashed, given))
@@ -115,7 +118,7 @@ def run(given: Given, apply: bool, accepted: Accepted, as_json: bool) -> int:
         lease.check(max(WATCH_SECONDS, crashed.lease_ttl) if apply and "refused" not in state else 0.0)
         if apply and "refused" not in state:
             if left is not None and why:
-                state["given_up"] = str(give_up(left, places, why, begun))
+                state["given_up"] = str(give_up(left, places, why))
             done = str(carry_out(journal, places)) if journal.actions or _settles(journal, places) else ""
             state |= {"unfinished": False, "applied": done}
     report = {**journal.report, **state}
@@ -135,7 +138,7 @@ def _settles(journal: Journal, places: Places) -> bool:
     """Whether this plan has something to say on branches that the last one has not said."""
     before = last(places)
     found = verdicts_of(journal.report)
-    return bool(found) and (before is None or verdicts_of(before[1].report) != found)
+    return bool(found) and (before is None or not before[1].counts or verdicts_of(before[1].report) != found)
 
 
 def _check_unchanged(journal: Journal, places: Places, accepted: Accepted) -> None:

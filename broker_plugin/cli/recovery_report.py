@@ -51,6 +51,8 @@ def as_dict(plan: Plan, crashed: Crashed, given: Given) -> dict[str, Any]:
                 "position": str(store.tail),
                 "checkpoint": str(store.applied),
                 "ready": store.node in ready if site.record else None,
+                "member": str(store.member) if store.member is not None else None,
+                "rebuilt": store.rebuilt,
                 "why": store.why,
             }
             for store in site.stores

@@ -82,6 +82,11 @@ def _applied(places: Places) -> tuple[Path, Journal]:
         raise BadArgument(
             f"{places.record.parent} holds no plan that was applied: stop the nodes, and make one with --apply"
         )
+    if not found[1].counts:
+        raise BadArgument(
+            f"the plan in {found[0]} was overtaken, and whether its record was ever written is not known: stop the "
+            "nodes, and make a new one with --apply"
+        )
     return found
 
 

@@ -9,8 +9,9 @@ deleted and no log says anything else: a store is set aside by renaming its part
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,27 @@ GIVEN_UP = "overtaken-recovery"
 ASIDE = "set-aside"
 
 
+class Progress(StrEnum):
+    """How far a plan is, whose record may count one day: from then on what it loses is lost."""
+
+    PLANNED = "planned"
+    """Nobody has written its record, or it has none."""
+    WRITING = "writing"
+    """Somebody was about to, and may have; or an earlier version of txha carried it out, which did not note it."""
+    WRITTEN = "written"
+
+
 class Journal(msgspec.Struct, frozen=True):
-    """The actions of a plan, and what the operator was shown of it."""
+    """The actions of a plan, what the operator was shown of it, and how far it is."""
 
     actions: tuple[Action, ...]
     report: dict[str, Any]
+    progress: Progress = Progress.WRITING
+
+    @property
+    def counts(self) -> bool:
+        """Whether a plan that is kept is known to have taken effect: an overtaken one has if its record was written."""
+        return "overtaken" not in self.report or self.progress is Progress.WRITTEN
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -108,14 +125,14 @@ def note(path: Path, journal: Journal) -> None:
         raise explain(error, path) from error
 
 
-def give_up(journal: Journal, places: Places, why: str, begun: bool) -> Path:
+def give_up(journal: Journal, places: Places, why: str) -> Path:
     """Keep an unfinished plan that was overtaken, with a sentence; returns where. Raises StoreError.
 
-    ``begun``: its record counted, so what it says of losses is remembered as that of a plan that was carried out.
+    If its record counted, or may have, what it says of losses is remembered as that of a plan that was carried out.
     """
     try:
         _write(places.journal, msgspec.structs.replace(journal, report={**journal.report, "overtaken": why}))
-        return _keep(places, KEPT if begun else GIVEN_UP)
+        return _keep(places, GIVEN_UP if journal.progress is Progress.PLANNED else KEPT)
     except OSError as error:
         raise explain(error, Path(error.filename or places.record.parent)) from error
 
@@ -151,41 +168,59 @@ def carry_out(journal: Journal, places: Places) -> Path:
     check_directories(journal, places)
     try:
         if not places.journal.exists():
-            _write(places.journal, journal)
+            journal = _noted(journal, Progress.PLANNED, places)
         crash_point("recover.plan-written")
         for action in journal.actions:
-            _do(action, places)
+            journal = _do(action, journal, places)
             crash_point("recover.action-done")
         return _keep(places, KEPT)
     except OSError as error:
         raise explain(error, Path(error.filename or places.record.parent)) from error
 
 
-def _do(action: Action, places: Places) -> None:
+def _do(action: Action, journal: Journal, places: Places) -> Journal:
+    """Returns the plan with what is noted of it."""
     if isinstance(action, WriteRecord):
-        _write_record(action, places, action.record.ready)
-    elif isinstance(action, TakeOut):
-        _write_record(action, places, ())
+        return _write_record(action, journal, places)
+    if isinstance(action, TakeOut):
+        _take_out(action, places)
     elif isinstance(action, SetRecordAside):
         _set_record_aside(places)
     else:
         _set_aside(action, places.directories[action.node])
+    return journal
 
 
-def _write_record(action: WriteRecord | TakeOut, places: Places, counted: Iterable[Member]) -> None:
+def _write_record(action: WriteRecord, journal: Journal, places: Places) -> Journal:
     """By compare-and-set, unless it is there. One that is neither it nor the expected one has overtaken the plan.
 
-    ``counted``: whose events count from then on though they may be in memory alone. These stores are made durable
-    first: a node that was killed may have written what it had not synced, and a power cut would take that from who
-    alone counts then (``record_written_from_what_is_not_on_the_disk``).
+    The stores that it names are made durable first: a node that was killed may have written what it had not synced,
+    and a power cut would take that from who alone counts then (``record_written_from_what_is_not_on_the_disk``). That
+    it is written is noted in the plan, before and behind it: a record that has gone on since may have done so without
+    it, in the same generation (``begun_though_never_written``).
     """
+    with _record_of(places) as store:
+        if store.read() != action.record:
+            for member in action.record.ready:
+                _check_whose(member, places)
+                make_durable(places.directories[member.node])
+            journal = _noted(journal, Progress.WRITING, places)
+            store.compare_and_set(action.expected, action.record)
+    return _noted(journal, Progress.WRITTEN, places)
+
+
+def _take_out(action: TakeOut, places: Places) -> None:
+    with _record_of(places) as store:
+        if store.read() != action.record:
+            store.compare_and_set(action.expected, action.record)
+
+
+@contextmanager
+def _record_of(places: Places) -> Iterator[Coordination]:
+    """To change it. Raises StoreError."""
     store = places.open_record(places.record)
     try:
-        current = store.read()
-        if current != action.record:
-            for member in counted:
-                make_durable(places.directories[member.node])
-            store.compare_and_set(action.expected, action.record)
+        yield store
     except CasConflict as error:
         raise StoreError(
             f"the coordination record cannot be written: {error}, so somebody has changed it since the plan was made; "
@@ -195,6 +230,18 @@ def _write_record(action: WriteRecord | TakeOut, places: Places, counted: Iterab
         raise StoreError(f"the coordination record cannot be written: {error}") from error
     finally:
         store.close()
+
+
+def _check_whose(member: Member, places: Places) -> None:
+    """Whether the store that is to count is there. Raises StoreError."""
+    directory = places.directories[member.node]
+    identity = read_identity(directory)
+    if identity is None or identity.member != member:
+        there = f"that of {identity.member}" if identity else "none"
+        raise StoreError(
+            f"the coordination record is not written: the store in {directory} was to count as that of {member}, and "
+            f"there is {there} now; run `txha recover` again for a new plan"
+        )
 
 
 def _set_record_aside(places: Places) -> None:
@@ -241,6 +288,15 @@ def _read(path: Path) -> Journal:
         return msgspec.json.decode(path.read_bytes(), type=Journal)
     except (msgspec.DecodeError, OSError) as error:
         raise StoreError(f"{path} cannot be read: {error}; move it away to make a new plan") from None
+
+
+def _noted(journal: Journal, progress: Progress, places: Places) -> Journal:
+    """The unfinished plan, which says from then on that it is so far."""
+    if journal.progress is progress and places.journal.exists():
+        return journal
+    journal = msgspec.structs.replace(journal, progress=progress)
+    _write(places.journal, journal)
+    return journal
 
 
 def _write(path: Path, journal: Journal) -> None:
