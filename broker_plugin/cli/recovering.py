@@ -93,10 +93,9 @@ def run(given: Given, apply: bool, accepted: Accepted, as_json: bool) -> int:
     crashed.check_record()
     places = places_of(crashed)
     with nobody_runs(crashed.locked, apply):
-        lease = LeaseWatch(crashed.record)
+        lease = LeaseWatch(crashed.record, partial(read_record, crashed.record, crashed.cluster))
         left = unfinished(places)
-        found = read_record(crashed.record, crashed.cluster)
-        site, surveyed = look(crashed.cluster, crashed.directories, found, crashed.nodes, accepted.chosen)
+        site, surveyed = look(crashed.cluster, crashed.directories, lease.found, crashed.nodes, accepted.chosen)
         why = overtaken(left, site) if left is not None else ""
         begun = left is not None and bool(why) and has_begun(left, site)
         state: dict[str, object] = {"unfinished": left is not None and not why, "applied": None}
