@@ -7,6 +7,7 @@ cluster's record when its node starts (``docs/decisions/founding.md``).
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import zlib
@@ -146,12 +147,30 @@ def lock_directory(directory: Path, create: bool = True) -> int:
     Without ``create`` nothing is written, and a directory without a lock file is an error.
     """
     try:
-        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT if create else os.O_RDONLY, FILE_MODE)
+        descriptor = _open_lock(directory / "lock", create)
     except OSError as error:
         raise explain(error, directory) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         os.close(descriptor)
         raise StoreBusy(f"{directory} is in use by another process") from None
+    except OSError as error:
+        os.close(descriptor)
+        raise StoreError(f"{directory} cannot be locked, so whether it is in use is not known: {error}") from error
     return descriptor
+
+
+def _open_lock(path: Path, create: bool) -> int:
+    """To write: NFS gives no lock that keeps others out (EBADF) to who has opened a file to read.
+
+    Where nothing can be written, who only looks has it opened to read; a lock on that is as good on a local disk.
+    """
+    if create:
+        return os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
+    try:
+        return os.open(path, os.O_RDWR)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        return os.open(path, os.O_RDONLY)

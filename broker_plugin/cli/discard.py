@@ -17,7 +17,7 @@ from broker_plugin.node.sqlite_coordination import SqliteCoordination
 from recovery.discarding import GivenUp, look
 from recovery.discarding import discard as set_store_aside
 from recovery.identity import lock_directory
-from txobserver.store import StoreError
+from txobserver.store import StoreBusy, StoreError
 
 
 def discard(
@@ -76,10 +76,8 @@ def _locked(config: NodeConfig) -> int:
         raise StoreError(f"there is no directory {config.dir}")
     try:
         return lock_directory(config.dir)
-    except StoreError as error:
-        if "in use" in str(error):
-            raise StoreError(f"{config.name} is running: {config.dir} is in use; stop the node first") from None
-        raise
+    except StoreBusy:
+        raise StoreError(f"{config.name} is running: {config.dir} is in use; stop the node first") from None
 
 
 def _asked(found: GivenUp, config: NodeConfig, as_json: bool) -> bool:

@@ -26,7 +26,7 @@ from recovery.identity import lock_directory, read_identity
 from recovery.planner.plan import Action, SetAside, SetRecordAside, TakeOut, WriteRecord
 from recovery.planner.survey import is_damaged
 from txobserver.ids import Member
-from txobserver.store import StoreDamaged, StoreError
+from txobserver.store import StoreBusy, StoreDamaged, StoreError
 
 JOURNAL = "unfinished-recovery.json"
 """Beside the coordination record, while a plan is being carried out"""
@@ -88,9 +88,7 @@ def nobody_runs(directories: Mapping[str, Path], change: bool) -> Iterator[None]
                 continue
             try:
                 descriptor = lock_directory(directory, create=change)
-            except StoreError as error:
-                if "in use" not in str(error):
-                    raise
+            except StoreBusy:
                 raise StoreError(f"{name} is running: {directory} is in use; stop all of the cluster first") from None
             stack.callback(os.close, descriptor)
         yield
