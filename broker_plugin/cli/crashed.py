@@ -7,7 +7,7 @@ import math
 import shlex
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -110,29 +110,26 @@ def _is_node(path: Path) -> bool:
 
 
 def _of_directory(directory: Path, coordination: Path | None) -> Crashed:
-    names: frozenset[str] | None = None
-    ports: tuple[int, ...] = ()
+    locked = directory if (directory / CLUSTER_FILE).exists() else None
     try:
         entries = read_cluster(directory)
-        names, ports = frozenset(entry.name for entry in entries), tuple(entry.amqp_port for entry in entries)
     except ClusterError:  # it is gone or damaged: what looks like a node is one
         entries = []
-    directories = {name: directory / name for name in names or ()}
-    if not directories:
-        directories = {path.name: path for path in directory.iterdir() if path.is_dir() and _is_node(path)}
-    if not directories:
-        raise BadArgument(f"{directory} holds neither a cluster nor a node")
-    identifier = cluster_id(directory) if entries else None
-    beside = directory / COORDINATION_FILE
+    if not entries:
+        nodes = sorted(path for path in directory.iterdir() if path.is_dir() and _is_node(path))
+        if not nodes:
+            raise BadArgument(f"{directory} holds neither a cluster nor a node")
+        return replace(_of_nodes(nodes, coordination), directory=locked)
+    directories = {entry.name: directory / entry.name for entry in entries}
     return Crashed(
-        cluster=identifier or cluster_of(directories.values()),
-        directory=directory if (directory / CLUSTER_FILE).exists() else None,
+        cluster=cluster_id(directory) or cluster_of(directories.values()),
+        directory=locked,
         directories=directories,
-        record=coordination or beside,
-        nodes=names,
-        ports=ports,
+        record=coordination or directory / COORDINATION_FILE,
+        nodes=frozenset(directories),
+        ports=tuple(entry.amqp_port for entry in entries),
         lease_ttl=_lease_ttl(directories.values()),
-        expected=_expected(directories.values(), {beside}) | ({beside} if entries else set()),
+        expected=_expected(directories.values(), set()) | {directory / COORDINATION_FILE},
     )
 
 
@@ -144,7 +141,7 @@ def _of_nodes(given: Sequence[Path], coordination: Path | None) -> Crashed:
     for path in given:
         name, peers, record = _configured(path)
         if name in directories:
-            raise BadArgument(f"{directories[name]} and {path} are both of {name}")
+            raise BadArgument(f"{directories[name]} and {path} are both of {name}: name one directory of each node")
         directories[name] = path
         names |= {name, *peers}
         known = known and record is not None

@@ -97,7 +97,6 @@ def run(given: Given, apply: bool, accepted: Accepted, as_json: bool) -> int:
         left = unfinished(places)
         site, surveyed = look(crashed.cluster, crashed.directories, lease.found, crashed.nodes, accepted.chosen)
         why = overtaken(left, site) if left is not None else ""
-        begun = left is not None and bool(why) and has_begun(left, site)
         state: dict[str, object] = {"unfinished": left is not None and not why, "applied": None}
         if left is not None and not why:
             journal = left
