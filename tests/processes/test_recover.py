@@ -117,7 +117,8 @@ def test_one_is_damaged_and_one_is_gone(together: Crash) -> None:
     shutil.rmtree(together.directory / gone)
     found = plan("--apply", together.directory, "--decisions", together.log, status=1)
     assert found["promote"] == chosen and found["nothing_acknowledged_is_lost"] and found["lost"] == []
-    assert [damaged in action for action in found["actions"]] == [True]
+    assert [damaged in action for action in found["actions"]] == [True, True]
+    assert f"{damaged} out of the ready set" in found["actions"][0] and "aside" in found["actions"][1]
     aside = together.directory / damaged / "set-aside-1"
     assert sorted(path.name for path in aside.iterdir()) == ["identity.json", "log", "state"]
     state = contents(together.directory)
