@@ -22,13 +22,16 @@ _DAMAGE = (-signal.SIGBUS, -signal.SIGSEGV, -signal.SIGFPE, -signal.SIGABRT)
 def in_a_child(job: Callable[[], None], what: Path) -> None:
     """Run ``job``, which looks at ``what``, in a forked child and wait for it.
 
-    Raises StoreError as it did, StoreDamaged if the child died as of a damaged page, StoreBusy if it ended otherwise:
-    that says nothing about ``what``. The child has one thread and a copy of this process's memory; what ``job`` leaves
-    behind there is gone with it. It has no descriptor of its parent, whose locks it would hold, and ends with it.
+    Raises StoreError as it did, StoreDamaged if the child died as of a damaged page, StoreBusy if it ended otherwise or
+    could not be started: that says nothing about ``what``. The child has one thread and a copy of this process's
+    memory; what ``job`` leaves behind there is gone with it. It has no descriptor of its parent, whose locks it would
+    hold, and ends with it.
     """
     parent = os.getpid()
-    reading, writing = os.pipe()
-    pid = os.fork()
+    try:
+        reading, writing, pid = _forked()
+    except OSError as error:  # no descriptor, no memory, too many processes
+        raise _not_checked(what, error.strerror or str(error)) from error
     if pid == 0:
         status = 3
         try:
@@ -46,9 +49,26 @@ def in_a_child(job: Callable[[], None], what: Path) -> None:
         raise StoreError(text)
     if status in _DAMAGE:
         raise StoreDamaged(f"reading it ended by signal {-status}")
+    if status == 4:
+        raise StoreBusy(text)
     if status != 0:
         text = text or (f"ended by signal {-status}" if status < 0 else f"ended with status {status}")
-        raise StoreBusy(f"{what} could not be checked ({text}); start again")
+        raise _not_checked(what, text)
+
+
+def _not_checked(what: Path, why: str) -> StoreBusy:
+    return StoreBusy(f"{what} could not be checked ({why}); start again")
+
+
+def _forked() -> tuple[int, int, int]:
+    """Both ends of a pipe, and the child's process id, which is 0 there. Raises OSError, with nothing left open."""
+    reading, writing = os.pipe()
+    try:
+        return reading, writing, os.fork()
+    except OSError:
+        os.close(reading)
+        os.close(writing)
+        raise
 
 
 def _become_a_child(parent: int, writing: int) -> None:
@@ -67,8 +87,8 @@ def _outcome(job: Callable[[], None], writing: int) -> int:
     try:
         job()
     except BaseException as error:
-        known = isinstance(error, StoreError) and not isinstance(error, StoreBusy)
+        known = isinstance(error, StoreError)
         text = str(error) if known else f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         os.write(writing, text.encode()[:TEXT_BYTES])
-        return 1 if isinstance(error, StoreDamaged) else 2 if known else 3
+        return 1 if isinstance(error, StoreDamaged) else 4 if isinstance(error, StoreBusy) else 2 if known else 3
     return 0

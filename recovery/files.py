@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from recovery.crash_points import crash_point
-from txobserver.store import StoreError, StoreFull
+from txobserver.store import StoreBusy, StoreError, StoreFull
 
 REWRITE_BYTES = 1 << 20
 """Read and written at a time"""
@@ -17,6 +17,8 @@ WRITE_BUFFERS = 512
 """Handed to the system at a time; Linux takes up to 1,024."""
 FILE_MODE = 0o640
 """Of what a store creates: its owner writes, its group reads"""
+NOTHING_OF_THE_STORE = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+"""What the machine is short of, or a process: memory or descriptors. It says nothing about any file."""
 SCRATCH = ".renewed"
 """A name that comes and goes"""
 
@@ -160,4 +162,6 @@ def explain(error: OSError, what: Path) -> StoreError:
         return StoreFull(f"no space is left for {what}; make room and start the node again")
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         return StoreFull(f"{what} cannot be written ({os.strerror(error.errno)}); mount it writable and start again")
+    if error.errno in NOTHING_OF_THE_STORE:
+        return StoreBusy(f"{what} could not be opened or read ({error.strerror}); start again")
     return StoreError(f"{what} failed: {error.strerror or error}")

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from recovery.crash_points import crash_point
-from recovery.files import FILE_MODE, REAL_FILES, explain
+from recovery.files import FILE_MODE, NOTHING_OF_THE_STORE, REAL_FILES, explain
 from txobserver.ids import Member, Position
 from txobserver.store import StoreBusy, StoreDamaged, StoreError
 
@@ -74,6 +74,8 @@ def read_identity(directory: Path) -> Identity | None:
     except FileNotFoundError:
         return None
     except OSError as error:
+        if error.errno in NOTHING_OF_THE_STORE:
+            raise explain(error, path) from error
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
     try:
         identity = msgspec.json.decode(data, type=Identity)

@@ -22,10 +22,11 @@ import msgspec
 from recovery.child import in_a_child
 from recovery.condemned import check_not_condemned, condemn
 from recovery.crash_points import crash_point
-from recovery.files import FILE_MODE
+from recovery.files import FILE_MODE, explain
+from recovery.lmdb_errors import explained, impossible_map
 from txobserver.events import Message, TxEvent
 from txobserver.outcomes import Outcomes, Remembered
-from txobserver.store import PAGE, Checkpoint, Entry, Loaded, Meta, QueueSummary, StoreDamaged, StoreError, StoreFull
+from txobserver.store import PAGE, Checkpoint, Entry, Loaded, Meta, QueueSummary, StoreDamaged, StoreError
 
 FORMAT_VERSION = 2
 """Version 1, which remembers no outcomes and is the same otherwise, can be read too."""
@@ -45,8 +46,6 @@ _OPEN_KEY = b"open"
 _VERSION_KEY = b"format"
 _OPENED_KEY = b"opened"
 _LOG_KEY = b"log begun"
-
-_DAMAGE = (StoreDamaged, struct.error, lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError)
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_message = msgspec.msgpack.Decoder(Message).decode
@@ -114,7 +113,9 @@ def _read_meta(state: Path) -> Meta:
         return Meta() if data is None else _decode_meta(unsealed(_META_KEY, data))
     except lmdb.NotFoundError:
         return Meta()
-    except (lmdb.Error, ValueError) as error:
+    except lmdb.Error as error:
+        raise explained(error, state) from error
+    except ValueError as error:
         raise StoreDamaged(f"{state} cannot be read: {error}") from error
 
 
@@ -145,9 +146,11 @@ class LmdbState:
             self._meta = self._env.open_db(b"meta", create=not read_only)
             self._outcomes = self._open_outcomes(create=not read_only)
         except lmdb.Error as error:
-            raise self._explained(error) from error
+            if impossible_map(error, directory, MAP_SIZE):
+                raise StoreDamaged("the queue state's own pages ask for more than was ever written") from error
+            raise explained(error, directory) from error
         except OSError as error:
-            raise StoreError(f"{directory} cannot be opened: {error.strerror}") from error
+            raise explain(error, directory) from error
 
     def _open_outcomes(self, create: bool) -> Any:
         """A state of version 1 has none, and gets them when it is first opened to be written."""
@@ -265,7 +268,7 @@ class LmdbState:
                 self._write(txn, checkpoint)
                 crash_point("checkpoint.before-commit")
         except lmdb.Error as error:
-            raise self._explained(error) from error
+            raise explained(error, self._directory) from error
         crash_point("checkpoint.committed")
 
     @property
@@ -287,7 +290,7 @@ class LmdbState:
                 if log_begun:
                     txn.put(_LOG_KEY, b"")
         except lmdb.Error as error:
-            raise self._explained(error) from error
+            raise explained(error, self._directory) from error
 
     def close(self) -> None:
         """Let go of the files."""
@@ -362,23 +365,21 @@ class LmdbState:
         """What a damaged page does to a reader, in one sentence; ``serving``: no start shall serve it again."""
         try:
             yield
-        except (lmdb.Error, struct.error, StoreDamaged) as error:
-            known = isinstance(error, StoreDamaged)
-            reason = str(error) if known else f"the queue state cannot be read: {error}"
-            if serving and not self._read_only and isinstance(error, _DAMAGE):
-                condemn(self._directory, reason)
-            if known:
-                raise
-            raise StoreDamaged(reason) from error
+        except lmdb.Error as error:
+            raise self._condemned(explained(error, self._directory), serving) from error
+        except struct.error as error:
+            damage = StoreDamaged(f"the queue state cannot be read: {error}")
+            raise self._condemned(damage, serving) from error
+        except StoreDamaged as error:
+            self._condemned(error, serving)
+            raise
+
+    def _condemned(self, error: StoreError, serving: bool) -> StoreError:
+        """The error, for which this state is marked if it is damage."""
+        if serving and not self._read_only and isinstance(error, StoreDamaged):
+            condemn(self._directory, str(error))
+        return error
 
     @staticmethod
     def _incomplete() -> StoreDamaged:
         return StoreDamaged("the queue state does not hold what its last checkpoint wrote")
-
-    def _explained(self, error: Exception) -> StoreError:
-        text = str(error)
-        if isinstance(error, lmdb.DiskError | lmdb.MapFullError) or "No space" in text:
-            return StoreFull(f"no space is left for {self._directory}; make room and start the node again")
-        if isinstance(error, lmdb.CorruptedError | lmdb.InvalidError | lmdb.PageNotFoundError | lmdb.NotFoundError):
-            return StoreDamaged(f"{self._directory} is damaged ({text}); let the node rejoin with a new store")
-        return StoreError(f"{self._directory} failed: {text}")

@@ -34,7 +34,9 @@ def test_what_goes_well_says_nothing() -> None:
     in_a_child(lambda: None, HERE)
 
 
-@pytest.mark.parametrize("error", [StoreDamaged("a page is gone"), StoreError("no such file")])
+@pytest.mark.parametrize(
+    "error", [StoreDamaged("a page is gone"), StoreError("no such file"), StoreBusy("a lock is held")]
+)
 def test_its_error_is_the_parent_s(error: StoreError) -> None:
     with pytest.raises(StoreError, match=str(error)) as raised:
         in_a_child(failing(error), HERE)
@@ -47,12 +49,30 @@ def test_its_error_is_the_parent_s(error: StoreError) -> None:
         (MemoryError(), "MemoryError"),
         (OSError(errno.EMFILE, "Too many open files"), "OSError: .*Too many open files"),
         (ValueError("not a number"), "ValueError: not a number"),
-        (StoreBusy("a lock is held"), "StoreBusy: a lock is held"),
     ],
 )
 def test_whatever_else_the_child_that_checks_fails_with_is_no_damage(error: Exception, said: str) -> None:
     with pytest.raises(StoreBusy, match=rf"^here could not be checked \({said}\); start again$"):
         in_a_child(failing(error), HERE)
+
+
+@pytest.mark.parametrize(("what", "code"), [("pipe", errno.EMFILE), ("fork", errno.EAGAIN), ("fork", errno.ENOMEM)])
+def test_a_check_that_no_child_can_be_made_for_says_nothing_about_the_store(
+    what: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine has too many processes, or no memory or descriptor: a node that is started again may have them."""
+    open_store(tmp_path / "n", Posts()).close()
+    held = len(os.listdir("/proc/self/fd"))
+
+    def fails() -> None:
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, what, fails)
+        with pytest.raises(StoreBusy, match=rf"state could not be checked \({os.strerror(code)}\); start again$"):
+            open_store(tmp_path / "n", Posts())
+    assert len(os.listdir("/proc/self/fd")) == held, "the pipe is closed, and the store's lock is let go of"
+    open_store(tmp_path / "n", Posts()).close()
 
 
 def test_a_child_that_can_say_nothing_is_waited_for_and_ends() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from recovery.condemned import NAME
+from recovery.lmdb_errors import explained
 from recovery.lmdb_state import _META_KEY, LmdbState, _reader, check, read_meta, sealed
 from tests.recovery.helpers import message, meta_of
 from txobserver.contents import Contents
@@ -366,7 +367,7 @@ def test_whoever_reads_beside_a_node_can_write_nothing_and_stands_in_its_table_o
     ],
 )
 def test_each_failure_is_told_as_what_it_is(tmp_path: Path, error: Exception, kind: type[StoreError]) -> None:
-    found = LmdbState(tmp_path / "state")._explained(error)
+    found = explained(error, tmp_path / "state")
     assert type(found) is kind and str(tmp_path / "state") in str(found)
 
 
