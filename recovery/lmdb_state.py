@@ -96,23 +96,35 @@ def read_meta(directory: Path) -> Meta:
     first, since a damaged page may end its process. Raises StoreDamaged, StoreBusy, StoreError.
     """
     state = directory / "state"
-    if not (state / "data.mdb").exists():
-        return Meta()
+    return _read_checked(state)[0] if (state / "data.mdb").exists() else Meta()
+
+
+def was_used(directory: Path) -> bool:
+    """Whether the queue state of this node, which has no identity, was ever more than made; as ``read_meta``."""
+    state = directory / "state"
+    if not (state / "data.mdb").exists() or not (state / "data.mdb").stat().st_size:
+        return False  # there is none, or whoever made it was killed before LMDB wrote anything
+    return _read_checked(state) != (Meta(), False)
+
+
+def _read_checked(state: Path) -> tuple[Meta, bool]:
+    """The meta, and whether a log is known to lead on from it."""
 
     def read() -> None:
-        _read_meta(state)
+        _read(state)
 
     in_a_child(read, state)
-    return _read_meta(state)
+    return _read(state)
 
 
-def _read_meta(state: Path) -> Meta:
+def _read(state: Path) -> tuple[Meta, bool]:
     try:
         with _reader(state) as env, env.begin() as txn:
-            data = txn.get(_META_KEY, db=env.open_db(b"meta", txn=txn, create=False))
-        return Meta() if data is None else _decode_meta(unsealed(_META_KEY, data))
+            table = env.open_db(b"meta", txn=txn, create=False)
+            data, begun = txn.get(_META_KEY, db=table), txn.get(_LOG_KEY, db=table) is not None
+        return Meta() if data is None else _decode_meta(unsealed(_META_KEY, data)), begun
     except lmdb.NotFoundError:
-        return Meta()
+        return Meta(), False
     except lmdb.Error as error:
         raise explained(error, state) from error
     except ValueError as error:

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from recovery.files import REAL_FILES, Files, explain, make_directory, renew_directory
 from recovery.identity import FORMAT_VERSION, Identity, adopt, check_identity, create_identity, lock_directory
-from recovery.lmdb_state import LmdbState, check
+from recovery.lmdb_state import LmdbState, check, was_used
 from recovery.log import Log
 from recovery.retention import retention_of
 from recovery.segment import SegmentInfo, segment_firsts
@@ -244,6 +244,11 @@ def check_parts(directory: Path, cluster: str, node: str, cluster_id: str = "") 
         raise StoreDamaged(f"{directory / 'state'} is gone; restore it or let the node rejoin with a new store")
     if identity is None and segment_firsts(directory / "log"):
         raise StoreError(f"{directory} holds a log without {directory / 'identity.json'}; restore that file")
+    if identity is None and was_used(directory):
+        raise StoreError(
+            f"{directory} holds a queue state without {directory / 'identity.json'}; restore that file, or move "
+            f"{directory / 'state'} away to begin without what it holds"
+        )
     return identity
 
 
