@@ -18,7 +18,7 @@ from broker_plugin.cli.layout import (
     COORDINATION_FILE,
     ClusterError,
     cluster_id,
-    read_cluster,
+    read_nodes,
 )
 from recovery.identity import FILE, read_identity
 from recovery.planner.apply import ASIDE
@@ -112,7 +112,7 @@ def _is_node(path: Path) -> bool:
 def _of_directory(directory: Path, coordination: Path | None) -> Crashed:
     locked = directory if (directory / CLUSTER_FILE).exists() else None
     try:
-        entries = read_cluster(directory)
+        entries = read_nodes(directory)
     except ClusterError:  # it is gone or damaged: what looks like a node is one
         entries = []
     if not entries:
@@ -139,7 +139,7 @@ def _of_nodes(given: Sequence[Path], coordination: Path | None) -> Crashed:
     records: set[Path] = set()
     known = True
     for path in given:
-        name, peers, record = _configured(path)
+        name, peers, record = _configured(path, coordination is not None)
         if name in directories:
             raise BadArgument(f"{directories[name]} and {path} are both of {name}: name one directory of each node")
         directories[name] = path
@@ -159,8 +159,12 @@ def _of_nodes(given: Sequence[Path], coordination: Path | None) -> Crashed:
     )
 
 
-def _configured(path: Path) -> tuple[str, list[str], Path | None]:
-    """The name of a node, those of its peers, and its coordination file, as far as its directory says so."""
+def _configured(path: Path, named: bool) -> tuple[str, list[str], Path | None]:
+    """The name of a node, those of its peers, and its coordination file, as far as its directory says so.
+
+    Raises BadArgument for a copy of a node's directory, whose file names the record of the cluster that it is of,
+    unless the operator has ``named`` another.
+    """
     try:
         identity = read_identity(path)
     except StoreDamaged:
@@ -168,6 +172,11 @@ def _configured(path: Path) -> tuple[str, list[str], Path | None]:
     name = identity.node if identity else path.name
     try:
         config = tomllib.loads((path / CONFIG_FILE).read_text())
+        if not named and "dir" in config and Path(config["dir"]).resolve() != path.resolve():
+            raise BadArgument(
+                f"{path / CONFIG_FILE} is that of a node in {config['dir']}: give that directory, or, if this one is a "
+                "copy or was moved, name the coordination file that belongs to it with --coordination"
+            )
         peers = [str(peer["name"]) for peer in config.get("peers", [])]
         return identity.node if identity else str(config["name"]), peers, Path(config["coordination"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from broker_plugin.cli.asking import BadArgument, Json, node_entry
-from broker_plugin.cli.layout import CONFIG_FILE
+from broker_plugin.cli.layout import CONFIG_FILE, ClusterError
 from broker_plugin.node.config import NodeConfig, load_config, parse_settings
 from broker_plugin.node.sqlite_coordination import SqliteCoordination
 from recovery.discarding import GivenUp, look
@@ -35,7 +35,10 @@ def discard(
     The node must not run. Nothing is deleted. Exit status 0: it is discarded; 1: it was not, since nobody said yes;
     2: it must not be, or there is none.
     """
-    loaded = load_config(_config(node, config, dir), parse_settings(set_ or []))
+    path = _config(node, config, dir)
+    loaded = load_config(path, parse_settings(set_ or []))
+    if dir is not None and loaded.dir.resolve() != path.parent.resolve():
+        raise ClusterError(f"{path} is that of a node in {loaded.dir}, so {dir} may be a copy: nothing is discarded")
     descriptor = _locked(loaded)
     try:
         coordination = SqliteCoordination(loaded.coordination, loaded.cluster)

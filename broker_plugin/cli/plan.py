@@ -20,7 +20,7 @@ from broker_plugin.cli.layout import (
     cluster_id,
     free_ports,
     port_is_free,
-    read_cluster,
+    read_nodes,
     write_cluster,
 )
 from broker_plugin.node.config import NodeConfig, parse_config, parse_settings
@@ -108,7 +108,7 @@ def _existing(directory: Path) -> list[NodeEntry] | None:
         if not directory.exists():
             return None
         if (directory / CLUSTER_FILE).exists():
-            return read_cluster(directory)
+            return read_nodes(directory)
         if any(directory.iterdir()):
             raise ClusterError(f"{directory} is not empty and holds no cluster; choose another directory")
     except OSError as error:
