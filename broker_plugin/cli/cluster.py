@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,7 +18,10 @@ from broker_plugin.cli.echo import Echo
 from broker_plugin.cli.init import found_cluster
 from broker_plugin.cli.layout import CONFIG_FILE, LOG_FILE, NodeEntry, write_cluster
 from broker_plugin.cli.plan import Plan, plan_cluster
-from broker_plugin.node.config import load_config, parse_settings
+from broker_plugin.node.config import NodeConfig, load_config, parse_settings
+from broker_plugin.node.sqlite_coordination import SqliteCoordination
+from ha.coordination import CoordinationError
+from recovery.aside import PARTS
 from recovery.node_admin import AdminError, ask
 
 GRACE_SECONDS = 5.0
@@ -40,13 +44,38 @@ def run_cluster(
     """Run the cluster until a signal comes; returns the exit status. Raises ClusterError, ConfigError, StoreError."""
     plan = plan_cluster(directory, count, base_port, settings)
     plan.write()
-    if not plan.resumed:
-        founder = plan.entries[0].directory / CONFIG_FILE
-        found_cluster(load_config(founder, parse_settings(settings)))
+    found_if_new(plan, settings)
     supervisor = Supervisor(plan, restart, settings, node_command)
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, supervisor.stop)
     return supervisor.run()
+
+
+def found_if_new(plan: Plan, settings: list[str]) -> None:
+    """Found a cluster whose cluster.json says that it is not: an earlier command may have been killed before it had.
+
+    Raises ConfigError, StoreError. A node makes its store when there is a record. So if another node has one, there was
+    a record, and it was lost: then nothing is founded, and the nodes say what to do.
+    """
+    if plan.resumed:
+        return
+    config = load_config(plan.entries[0].directory / CONFIG_FILE, parse_settings(settings))
+    others = [entry.directory / part for entry in plan.entries[1:] for part in PARTS]
+    if not _has_record(config) and not any(path.exists() for path in others):
+        found_cluster(config)
+    with contextlib.suppress(OSError):  # the record says so, too
+        write_cluster(plan.directory, plan.identifier, plan.entries)
+
+
+def _has_record(config: NodeConfig) -> bool:
+    """Also one that cannot be read: the nodes say more of it."""
+    coordination = SqliteCoordination(config.coordination, config.cluster)
+    try:
+        return coordination.read() is not None
+    except CoordinationError:
+        return True
+    finally:
+        coordination.close()
 
 
 @dataclass
