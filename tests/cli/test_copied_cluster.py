@@ -14,6 +14,7 @@ from broker_plugin.cli.commands import app
 from broker_plugin.cli.crashed import Given, crashed_cluster
 from broker_plugin.cli.layout import ClusterError, read_cluster, read_nodes, write_cluster
 from broker_plugin.cli.plan import plan_cluster
+from broker_plugin.cli.settling import _urls
 from ha.coordination import Record
 from python_tests.processes import free_base_port
 from tests.cli.test_recover_again import coordination, record_in
@@ -99,3 +100,12 @@ def test_recover_takes_no_copy_of_nodes_for_the_nodes(live: Path) -> None:
     assert crashed_cluster(Given(given, copy / "coordination.sqlite")).record == copy / "coordination.sqlite"
     assert crashed_cluster(Given([copy])).record == copy / "coordination.sqlite"
     assert crashed_cluster(Given([live / "a", live / "b"])).record == live / "coordination.sqlite"
+
+
+def test_the_plan_for_a_copy_settles_nothing_at_the_nodes_of_the_cluster_that_it_is_of(live: Path) -> None:
+    """They listen on the ports that the copy names, and have the name of its cluster."""
+    copy = live.with_name("copy")
+    with pytest.raises(ClusterError, match="is a copy of the cluster in"):
+        _urls(crashed_cluster(Given([copy])))
+    address = "amqp://guest:guest@127.0.0.1:5701/"
+    assert _urls(crashed_cluster(Given([live]))) == [f"{address},{address}"]
