@@ -67,7 +67,9 @@ def run(
     def progress(sequence: int) -> None:
         print(f"txha: up to event {sequence:,}", file=sys.stderr)
 
-    made = rebuild(into, identity, events, log, commit, Outcomes(outcomes_kept, outcome_seconds), progress)
+    outcomes = Outcomes(outcomes_kept, outcome_seconds)
+    named = "" if archive is None else f"{archive.absolute()}" + (f" of {archived_node}" if archived_node else "")
+    made = rebuild(into, identity, events, log, commit, outcomes, progress, archive_name=named)
     _tell(made, into, identity, as_json)
 
 
