@@ -2,7 +2,7 @@
 
 A cluster has a name, which an operator chooses and may choose twice, and an identity, which is random and given once,
 when the cluster is founded (``recovery.founding``). Format 1 knew only the name; such a store takes the identity of its
-cluster's record when its node starts (``docs/decisions/founding.md``).
+cluster's record when its node starts, if that was given to a cluster of before (``docs/decisions/founding.md``).
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from txobserver.store import StoreBusy, StoreDamaged, StoreError
 FORMAT_VERSION = 2
 """Version 1, which holds no ``cluster_id`` and is the same otherwise, can be read too."""
 FILE = "identity.json"
+GIVEN_LATER = "00000000"
+"""How an identity begins that a cluster got when it met this version, having been founded before there were any. A
+store that is as old may take such a one, and no other: that of a cluster which was founded since is not its own."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -93,7 +96,8 @@ def read_identity(directory: Path) -> Identity | None:
 def check_identity(directory: Path, cluster: str, node: str, cluster_id: str = "") -> Identity | None:
     """As ``read_identity``; raises StoreError for a store of another cluster or node.
 
-    ``cluster_id``: of the record; empty if that is not known here. A store that has none yet is anybody's.
+    ``cluster_id``: of the record; empty if that is not known here. A store that has none yet may take one that was
+    given to a cluster of before, and no other.
     """
     identity = read_identity(directory)
     if identity is not None and (identity.cluster, identity.node) != (cluster, node):
@@ -107,7 +111,27 @@ def check_identity(directory: Path, cluster: str, node: str, cluster_id: str = "
             f"the coordination record has {cluster_id}): name the right `coordination`, or ask `txha recover` if that "
             "record was founded over a lost one"
         )
+    if identity is not None and cluster_id and not identity.cluster_id and not may_take(cluster_id):
+        raise StoreError(nobodys(directory, cluster, cluster_id))
     return identity
+
+
+def may_take(cluster_id: str) -> bool:
+    """Whether a store that knows no identity of its cluster may take this one.
+
+    A store that was made since knows one, whoever made it. So one that knows none is of a cluster of before
+    (``an_archive_of_another_cluster_of_the_same_name``).
+    """
+    return cluster_id.startswith(GIVEN_LATER)
+
+
+def nobodys(directory: Path, cluster: str, cluster_id: str) -> str:
+    """Why a store that knows no identity of its cluster does not take this one, and what to do."""
+    return (
+        f"{directory} does not know the identity of its cluster, and the one in the coordination record, {cluster_id}, "
+        f"was founded since under the same name {cluster}: name the right `coordination`, write its record with `txha "
+        "recover` if it was lost, or make the store again if it is from `txha rebuild`, with `--cluster-id`"
+    )
 
 
 def create_identity(directory: Path, identity: Identity) -> None:
