@@ -7,6 +7,7 @@ import math
 import shlex
 import tomllib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,6 +24,7 @@ from broker_plugin.cli.layout import (
 from recovery.identity import FILE, read_identity
 from recovery.planner.apply import ASIDE
 from recovery.planner.site import cluster_of
+from recovery.planner.survey import whose
 from txobserver.store import StoreDamaged
 
 
@@ -162,14 +164,15 @@ def _of_nodes(given: Sequence[Path], coordination: Path | None) -> Crashed:
 def _configured(path: Path, named: bool) -> tuple[str, list[str], Path | None]:
     """The name of a node, those of its peers, and its coordination file, as far as its directory says so.
 
-    Raises BadArgument for a copy of a node's directory, whose file names the record of the cluster that it is of,
-    unless the operator has ``named`` another.
+    A store that is called what it is not would be foreign, and nothing that is lost would be looked for in it: so the
+    name of the directory says something only where neither identity nor configuration nor log does. Raises BadArgument
+    for a copy of a node's directory, whose file names the record of the cluster that it is of, unless the operator has
+    ``named`` another.
     """
-    try:
-        identity = read_identity(path)
-    except StoreDamaged:
-        identity = None
-    name = identity.node if identity else path.name
+    name = ""
+    with suppress(StoreDamaged):
+        if (identity := read_identity(path)) is not None:
+            name = identity.node
     try:
         config = tomllib.loads((path / CONFIG_FILE).read_text())
         if not named and "dir" in config and Path(config["dir"]).resolve() != path.resolve():
@@ -177,10 +180,19 @@ def _configured(path: Path, named: bool) -> tuple[str, list[str], Path | None]:
                 f"{path / CONFIG_FILE} is that of a node in {config['dir']}: give that directory, or, if this one is a "
                 "copy or was moved, name the coordination file that belongs to it with --coordination"
             )
+        name = name or str(config["name"])
         peers = [str(peer["name"]) for peer in config.get("peers", [])]
-        return identity.node if identity else str(config["name"]), peers, Path(config["coordination"])
+        return name, peers, Path(config["coordination"])
     except (OSError, ValueError, KeyError, TypeError):
-        return name, [], None
+        return name or _name_in_log(path) or path.name, [], None
+
+
+def _name_in_log(path: Path) -> str:
+    """Whose log this directory holds; empty if it does not say it, or cannot be read."""
+    with suppress(OSError):
+        if (owner := whose(path)) is not None:
+            return owner.node
+    return ""
 
 
 def _coordination(path: Path) -> Path | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from broker_plugin.cli.crashed import Given, crashed_cluster
 from broker_plugin.cli.recovering import Accepted, run
 from broker_plugin.node.sqlite_coordination import SqliteCoordination
 from recovery.planner import apply
+from recovery.segment import segment_firsts, segment_path
 from tests.recovery.planner.stores import beginning, make_store
 
 NODES = frozenset({"a", "b"})
@@ -82,6 +84,61 @@ def test_a_node_without_its_identity_is_known_by_its_configuration(directory: Pa
     (directory / "a" / "identity.json").unlink()
     (directory / "a").rename(directory / "somewhere")
     assert set(crashed_cluster(Given([directory / "somewhere"])).directories) == {"a"}
+
+
+def misnamed(directory: Path, *, damaged: bool = False) -> list[Path]:
+    """Both nodes' directories, called otherwise and without configurations; a has lost its identity, and more of its
+    log than b is all that is left of what it did. The cluster's file and its record are gone."""
+    (directory / "cluster.json").unlink()
+    shutil.rmtree(directory / "a")
+    make_store(directory / "a", [(1, beginning(9))], 3)
+    identity = directory / "a" / "identity.json"
+    identity.write_text("{") if damaged else identity.unlink()
+    (directory / "b" / "node.toml").unlink()
+    return [(directory / name).rename(directory / f"data-{name}") for name in "ab"]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_a_store_without_its_identity_is_called_what_its_log_says(
+    directory: Path, capsys: pytest.CaptureFixture[str], one_by_one: bool, damaged: bool
+) -> None:
+    """``misnamed_store_is_foreign``: it is damaged, and not another node's whose losses nobody looks for."""
+    paths = misnamed(directory, damaged=damaged)
+    given = Given(paths if one_by_one else [directory])
+    assert crashed_cluster(given).directories == dict(zip("ab", paths, strict=True))
+    assert run(given, apply=False, accepted=Accepted(), as_json=True) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert {store["node"]: store["condition"] for store in report["stores"]} == {"a": "damaged", "b": "whole"}
+    assert report["promote"] == "b" and "a" in report["missing"] and not report["nothing_acknowledged_is_lost"]
+    assert [loss["kind"] for loss in report["lost"]] == ["message"] * 7
+
+
+def test_a_segment_whose_header_is_damaged_hides_no_name(directory: Path) -> None:
+    """The newest that is whole says it."""
+    paths = misnamed(directory)
+    last = segment_path(paths[0] / "log", segment_firsts(paths[0] / "log")[-1])
+    last.write_bytes(b"x" * 40 + last.read_bytes()[40:])
+    found = crashed_cluster(Given(paths))
+    assert set(found.directories) == NODES and found.cluster == "cluster"
+
+
+def test_without_log_and_identity_the_directory_s_name_is_all_there_is(directory: Path) -> None:
+    paths = misnamed(directory)
+    shutil.rmtree(paths[0] / "log")
+    assert set(crashed_cluster(Given(paths)).directories) == {"data-a", "b"}
+    (paths[0] / "node.toml").write_text('name = "a"\n')
+    assert set(crashed_cluster(Given(paths)).directories) == NODES, "a configuration that lacks the rest says that much"
+
+
+def test_of_copies_of_a_node_s_directory_the_one_counts_that_is_called_so(directory: Path) -> None:
+    (directory / "cluster.json").unlink()
+    shutil.copytree(directory / "b", directory / "b.old")
+    found = crashed_cluster(Given([directory]))
+    assert found.directories == {name: directory / name for name in ("a", "b", "b.old")}
+    (directory / "b").rename(directory / "b.new")
+    with pytest.raises(BadArgument, match=r"b\.new and .*b\.old are both of b"):
+        crashed_cluster(Given([directory]))
 
 
 def test_what_does_not_belong_together(directory: Path, tmp_path: Path) -> None:

@@ -55,11 +55,13 @@ def test_a_log_of_another_cluster_than_the_operator_says(log: Path) -> None:
     assert not (log.parent / "new").exists()
 
 
-@pytest.mark.parametrize("damage", ["gone", "without one"])
+@pytest.mark.parametrize("damage", ["gone", "damaged", "without one"])
 def test_a_log_that_does_not_say_whose_it_is(log: Path, damage: str) -> None:
     """Its node's identity is all that says it; a name may be that of two clusters."""
     if damage == "gone":
         (log / FILE).unlink()
+    elif damage == "damaged":
+        (log / FILE).write_text("{")
     else:
         identity = read_identity(log)
         assert identity is not None
