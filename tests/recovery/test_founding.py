@@ -16,7 +16,7 @@ import pytest
 from ha.coordination import CasConflict, CoordinationError, MemoryCoordination, Record
 from recovery import founding
 from recovery.founding import found, holds_nothing, identity_in_record, make_empty, new_cluster_id
-from recovery.identity import GIVEN_LATER, Identity, lock_directory, may_take, read_identity
+from recovery.identity import GIVEN_LATER, lock_directory, may_take, read_identity
 from recovery.lmdb_state import LmdbState
 from tests.recovery.helpers import Posts, frame, open_store
 from tests.recovery.planner.stores import beginning, make_store
