@@ -64,6 +64,7 @@ class LogServer:
         self.queues = queues
         self.thread = ThreadPoolExecutor(1, "log-reader")
         self.readers: set[LogReaderProtocol] = set()
+        self._stopped = False
         self._cluster = cluster
 
     def accept(self, transport: asyncio.Transport, hello: ReadHello, rest: bytes) -> None:
@@ -72,6 +73,8 @@ class LogServer:
             raise ValueError(f"it reads with version {hello.version}; this version of txha serves {READ_VERSION}")
         if hello.cluster != self._cluster:
             raise ValueError(f"it reads cluster {hello.cluster}, not {self._cluster}")
+        if self._stopped:
+            raise ValueError("this node is being stopped")
         if len(self.readers) >= MAX_READERS:
             raise ValueError(f"{MAX_READERS} readers are here already")
         protocol = LogReaderProtocol(self)
@@ -81,7 +84,8 @@ class LogServer:
         protocol.data_received(rest)
 
     def stop(self) -> None:
-        """End everything."""
+        """End everything; who greets from now on is refused."""
+        self._stopped = True
         for reader in list(self.readers):
             reader.close()
         self.thread.shutdown(wait=False, cancel_futures=True)

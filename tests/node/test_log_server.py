@@ -17,7 +17,7 @@ from broker_plugin.node import log_server
 from broker_plugin.node.links import MAX_HELLO, PeerProtocol
 from broker_plugin.node.log_server import LogServer
 from ha.wire import WIRE_VERSION, Commit, Hello
-from recovery import node_log
+from recovery import landmarks as landmarks_module
 from recovery.landmarks import Landmarks, Mark
 from recovery.log import LogReclaimed
 from recovery.log_wire import (
@@ -177,7 +177,7 @@ def test_a_search_begins_near_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             yield mark
 
     monkeypatch.setattr(NodeLog, "marks", counted)
-    monkeypatch.setattr(node_log, "APART", 1000)
+    monkeypatch.setattr(landmarks_module, "APART", 1000)
     landmarks, log = Landmarks(), NodeLog(tmp_path)
     for sequence in (*range(1, 1000, 20), *range(999, 0, -20)):
         found = landmarks.find(log, sequence)
@@ -187,7 +187,7 @@ def test_a_search_begins_near_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_landmark_of_a_log_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a frame was, another one stands, which holds other events."""
-    monkeypatch.setattr(node_log, "APART", 0)
+    monkeypatch.setattr(landmarks_module, "APART", 0)
     landmarks, log = Landmarks(), NodeLog(tmp_path)
     before: list[list[Event]] = [[Publish(1, (1,), message("some padding"))], [Delivered(1, 1)], [Delivered(1, 2)]]
     after: list[list[Event]] = [[Publish(1, (1,), message("no padding")), Delivered(1, 1)], [Delivered(1, 1)]]
@@ -291,12 +291,17 @@ class Transport:
 
 
 async def test_the_end_of_a_node_is_that_of_its_readers(node: Node) -> None:
-    reader, writer = await node.connect(READER)
+    """Also of one whose greeting is on its way."""
+    there = await node.connect(READER)
+    while not node.server.readers:
+        await asyncio.sleep(0)
+    coming = await node.connect(READER)
     node.server.stop()
-    assert await ended(reader) and not node.server.readers
+    for reader, writer in (there, coming):
+        assert await ended(reader) and not node.server.readers
+        writer.close()
     with pytest.raises(RuntimeError):
         node.server.thread.submit(int)
-    writer.close()
 
 
 @pytest.mark.fuzz
