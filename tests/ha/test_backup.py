@@ -129,6 +129,11 @@ def test_what_belongs_to_no_attachment_of_its_own_is_not_taken() -> None:
     assert ended.take(Entries(1, 7, 0, FRAMES[0].data)) == [] and ended.replica.tail == Position(0, 0)
 
 
+def test_a_part_of_a_copy_that_was_not_begun_is_not_taken() -> None:
+    side = Side().following()
+    assert side.take(ForwardTx(1, 7, 4, [(9, TxOpen(4))])) == [] and side.backup.attached
+
+
 def test_it_takes_its_primary_for_silent_only_while_attached() -> None:
     side = Side().asked()
     assert not side.backup.silent(200.0)

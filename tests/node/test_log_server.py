@@ -150,6 +150,9 @@ async def test_an_extent_is_asked_for_while_the_log_is_reclaimed(node: Node, mon
     gone = len(firsts)
     with pytest.raises(StoreError, match=r"holds nothing: .* ask again"):
         await node.read(lambda log: log.extent())
+    firsts, node.commit = [], 0  # and of which nobody knows an event
+    extent = await node.read(lambda log: log.extent())
+    assert (extent.first, extent.last, extent.size) == (1, 0, 0)
 
 
 async def test_a_log_made_anew_is_found(node: Node) -> None:
