@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +110,9 @@ def test_an_extent_of_an_earlier_version_can_be_read_and_reads_ours() -> None:
 async def test_an_answer_has_as_many_frames_as_were_asked_for_and_one_at_least(node: Node) -> None:
     """A portion is about as large as the reader has room for, however long the log is."""
     reader, writer = await node.connect(READER)
-    first = len(next(iter(NodeLog(node.directory).frames(1, END))).data)
-    for size in (1, first, first + 1, 2 * first, 3 * first, MAX_PORTION):
+    there = [len(frame.data) for frame in NodeLog(node.directory).frames(1, END)]
+    assert len(set(there)) > 1
+    for size in (*accumulate(there), *(each + 1 for each in accumulate(there)), 1, MAX_PORTION):
         writer.write(framed(AskFrames(1, END, size)))
         answer = decode_answer(await one_message(reader))
         assert isinstance(answer, LogFrames)

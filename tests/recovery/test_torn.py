@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recovery.segment import SegmentInfo, decode_header, encode_header, read_header, scan, segment_path
-from tests.recovery.helpers import frame, open_log
+from tests.recovery.helpers import describe, frame, old_header, open_log
 from txobserver.events import Delivered, Message, Publish
 from txobserver.frames import TornFrame, encode_frame
 from txobserver.ids import Position
@@ -60,3 +60,18 @@ def test_names_of_any_length_are_read_again(tmp_path: Path) -> None:
     path = segment_path(tmp_path, 1)
     path.write_bytes(encode_header(info) + frame(1).data)
     assert read_header(path)[0] == info and [each.first for _, each in scan(path)] == [1]
+
+
+@pytest.mark.parametrize(("missing", "torn"), [(1, True), (40, True), (0, False)])
+def test_a_tail_of_an_old_segment_that_was_never_filled_is_torn(tmp_path: Path, missing: int, torn: bool) -> None:
+    """Its frames stand alone: what is missing of the last one is zeros, or it is all there and was whole once."""
+    (tmp_path / "log").mkdir()
+    last = bytearray(frame(4).data)
+    last[len(last) - missing :] = bytes(missing)
+    last[60] ^= 1
+    segment_path(tmp_path / "log", 1).write_bytes(old_header(describe(1)) + frame(1).data + last)
+    if torn:
+        assert [each.first for each in open_log(tmp_path / "log")[1]] == [1]
+    else:
+        with pytest.raises(StoreDamaged):
+            open_log(tmp_path / "log")
