@@ -154,7 +154,7 @@ def test_zeros_that_were_written_are_not_missing(tmp_path: Path) -> None:
 def test_a_message_that_holds_a_log_with_groups_is_torn_like_any_other(tmp_path: Path) -> None:
     """What looks like a group's header within it stands somewhere else than it says."""
     inner = b"".join(encode_group_header(at * 5000, [b"x"]) + frame(at + 1).data for at in range(4))
-    path, begins = written(tmp_path / "log", [of(NEXT, inner + b"g" * 3000)])
+    path, begins = written(tmp_path / "log", [of(NEXT, b"g" * 700 + inner + b"g" * 3000)])
     data = path.read_bytes()
     for sector in sectors_of(data, begins):
         path.write_bytes(without(data, begins, {sector}))
