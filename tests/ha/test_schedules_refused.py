@@ -165,6 +165,7 @@ def test_a_record_that_was_another_cluster_s_for_a_while_has_not_gone_back() -> 
     assert gate.admits(MINE, MINE) and gate.refused is None
     assert len(said) == 1, "that it is right again is no complaint"
     assert not gate.admits(replace(MINE, version=MINE.version - 1), MINE)
+    assert f"went back from version {MINE.version} to {MINE.version - 1}:" in str(gate.refused)
     assert not gate.admits(replace(MINE, version=MINE.version + 1), MINE) and "went back" in str(gate.refused)
 
 

@@ -300,7 +300,9 @@ async def test_the_end_of_a_node_is_that_of_its_readers(node: Node) -> None:
     while not node.server.readers:
         await asyncio.sleep(0)
     coming = await node.connect(READER)
+    (here,) = node.server.readers
     node.server.stop()
+    assert here._patience is not None and here._patience.cancelled()
     for reader, writer in (there, coming):
         assert await ended(reader) and not node.server.readers
         writer.close()

@@ -58,3 +58,9 @@ def test_a_node_with_a_new_store_says_that_the_ready_set_has_its_former_one() ->
     cluster.run(lambda: new.core.record is not None)
     said = status(new.core, new.member, Readiness(2, 1))
     assert said["former_store_ready"] and new.name in said["ready_set"] and not said["ready"]
+    cluster.kill(new.name)
+    primary = cluster.start("a")
+    cluster.run(lambda: primary.state == "active" and primary.core.record.ready == (primary.member,))  # type: ignore[union-attr]
+    new = cluster.start(new.name)
+    cluster.run(lambda: new.core.record is not None)
+    assert not status(new.core, new.member, Readiness(2, 1))["former_store_ready"], "nor is anything else of its name"
