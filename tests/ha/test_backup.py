@@ -99,6 +99,16 @@ def test_that_it_is_full_is_said_with_the_commit_that_makes_it_so(monkeypatch: p
     assert side.take(Commit(1, 7, 1)) == [Send("a", Progress(1, 7, 0, True))]
 
 
+@pytest.mark.plain
+def test_that_it_has_caught_up_is_said_at_the_next_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its primary holds clients up until then, and nothing else may come."""
+    side = Side().following()
+    side.tick()
+    for full in (True, False):
+        monkeypatch.setattr(backup_module, "behind", lambda replica, settings, now=full: now)
+        assert side.tick(0.01) == [Send("a", Progress(1, 7, 0, full))] and side.tick(0.01) == []
+
+
 def test_it_asks_until_an_answer_comes_and_then_no_more() -> None:
     side = Side().asked()
     assert side.tick(0.4) == []

@@ -212,3 +212,8 @@ def test_a_room_is_left_as_it_was_found() -> None:
         assert backup.room.owed == 0
 
     run(test)
+
+
+def test_a_socket_that_is_made_for_a_client_does_not_block() -> None:
+    with Room(1 << 20, "clients").open_socket(socket.AF_INET, socket.SOCK_STREAM, 0) as made:
+        assert not made.getblocking()

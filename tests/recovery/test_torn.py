@@ -54,6 +54,14 @@ def test_a_header_that_was_cut_short_is_torn_whatever_the_cluster_is_called(tmp_
             decode_header(whole[:end] + bytes(len(whole) - end) + frame(1).data + bytes(9), tmp_path)
 
 
+def test_what_does_not_begin_as_a_segment_is_no_torn_header(tmp_path: Path) -> None:
+    """Its first bytes are of the first sector, which came whole or not at all."""
+    whole = encode_header(describe(1))
+    for end in (len(whole), len(whole) - 5, 20):
+        with pytest.raises(StoreDamaged):
+            decode_header(b"TXSH" + whole[4:end], tmp_path)
+
+
 def test_names_of_any_length_are_read_again(tmp_path: Path) -> None:
     """A header that does not fit in what is read of it would be called torn, and its log gone."""
     info = SegmentInfo("c" * 30_000, "n" * 35_000, "i", 1, 1)
