@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import socket
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any, ParamSpec, TypeVar
@@ -25,6 +26,8 @@ BROKEN = "an unexpected error, see above; the node stops rather than answer from
 P = ParamSpec("P")
 T = TypeVar("T")
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]]
+MakeSocket = Callable[[int, int, int], socket.socket]
+"""One that does not block; OSError refuses."""
 ProtocolT = TypeVar("ProtocolT", bound=asyncio.BaseProtocol)
 
 
@@ -144,6 +147,25 @@ class Guard:
         """Connect. Raises OSError."""
         transport, _ = await self.loop.create_connection(self._making(factory), host, port)
         return transport
+
+    async def connect_with(
+        self, make: MakeSocket, factory: Callable[[], GuardedProtocol], host: str, port: int
+    ) -> asyncio.Transport:
+        """The same with a socket that ``make`` makes, of the family, kind and protocol that it is given."""
+        refused = OSError(f"{host} has no address")
+        for *kind, _, address in await self.loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+            made = make(*kind)
+            try:
+                await self.loop.sock_connect(made, address)
+            except BaseException as error:
+                made.close()
+                if not isinstance(error, OSError):
+                    raise
+                refused = error
+                continue
+            transport, _ = await self.loop.create_connection(self._making(factory), sock=made)
+            return transport
+        raise refused
 
     async def start_server(self, serve: Serve, host: str, port: int, limit: int) -> asyncio.Server:
         """Listen, with streams of lines of at most ``limit`` bytes. Raises OSError."""

@@ -230,10 +230,11 @@ class Backup:
 
         None if an earlier attachment asked for it (``reset_of_an_earlier_attachment``).
         """
-        if self._replicator is None or self._reset is not asked:
+        if self._reset is not asked:
             return None
+        assert self._replicator is not None
         sequence = self._replicator.finish()
-        self._replicator = None
+        self._replicator = self._reset = None
         self._checkpoint(self._acknowledge(sequence))
         return sequence
 

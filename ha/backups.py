@@ -10,6 +10,7 @@ and it ends with the member attached and in step, or out of the ready set.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from ha.history import common_sequence
@@ -32,10 +33,7 @@ LOG_TOO_SHORT = "the log no longer holds what comes next; if that happens again,
 
 
 class Backups:
-    """Sessions of one generation's backups. ``linked`` tells which peers can be reached now.
-
-    ``passed_over``: seconds of the step before the last tick that are held against nobody (``ha.watch``).
-    """
+    """Sessions of one generation's backups. ``linked`` tells which peers can be reached now."""
 
     def __init__(
         self,
@@ -57,8 +55,7 @@ class Backups:
         self._parked: dict[str, Join] = {}
         self._must_resync: set[Member] = set()
         self._absent_since: dict[str, float] = {m.node: now for m in keeper.counted()}
-        self._watch = Watch(settings.longest_counted, now)
-        self.passed_over = 0.0
+        self.watch = Watch(settings.longest_counted, now)
         primary.watcher = self
 
     # -- attaching
@@ -302,12 +299,12 @@ class Backups:
 
     def tick(self, now: float) -> None:
         """Take the silent and the gone out of the ready set, and tell the others the commit point."""
-        self.passed_over = self._watch.passed_over(now)
-        if self.passed_over:
+        self.watch.tick(now)
+        if passed_over := self.watch.passed_over:
             for session in self.sessions.values():
-                session.pass_over(self.passed_over, now)
+                session.pass_over(passed_over, now)
             for node, since in self._absent_since.items():
-                self._absent_since[node] = min(since + self.passed_over, now)
+                self._absent_since[node] = min(since + passed_over, now)
         self._take_out_the_silent(now)
         self.tell_commit(now)
 
@@ -327,12 +324,14 @@ class Backups:
                 self.detach(node, now)
 
     def _patience(self) -> float:
+        if self.watch.unread:
+            return math.inf
         return self._settings.prepare_timeout if self._primary.serving else self._settings.backup_timeout
 
     def _absent_too_long(self, node: str, now: float) -> bool:
         since = self._absent_since.setdefault(node, now)
         limit = self._patience() if node in self._linked else self._settings.link_down_grace
-        return now - since >= limit
+        return now - since >= limit and not self.watch.unread
 
     # -- transactions that joiners do not take part in
 

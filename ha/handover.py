@@ -4,6 +4,10 @@ A primary whose own disk hangs answers nothing, and nobody takes it out of the r
 So when a write takes longer than any backup may owe one, it leaves the ready set and gives its lease up, if a ready
 backup holds everything that has been told (``primary_with_a_hung_disk``). A primary whose checkpoints hang reads no
 clients in the end, and then has nothing to write, so that is looked at too (``primary_with_a_hung_checkpoint``).
+
+Both hold until the lease is being given up, also when the clients have been closed for a chosen successor: it is waited
+for until it has the whole stream, and what a disk that hangs does not take never reaches it
+(``handover_from_a_hung_disk``).
 """
 
 from __future__ import annotations
@@ -17,7 +21,8 @@ from ha.primary import Primary
 from ha.record_keeper import RecordKeeper
 from ha.replica import Replica
 from ha.settings import Settings
-from txobserver.effects import Effect, LogLine
+from ha.wire import NO_ATTACHMENT, Refused
+from txobserver.effects import Effect, LogLine, Send
 from txobserver.ids import Member
 from txobserver.ledger import Host
 
@@ -37,10 +42,21 @@ class Handover:
         self._emit = emit
         self._successor: str | None = None
 
-    @property
-    def begun(self) -> bool:
-        """Whether the clients have been closed."""
-        return self._successor is not None
+    def asked(self, primary: Primary, node: str, ready: bool, active: bool) -> None:
+        """A backup, ``ready`` or not, asks to be the successor; it is answered with a sentence if it cannot be."""
+        refused = self._refuses(ready, active)
+        if refused is None:
+            self.begin(primary, node, f"handing over to {node}")
+        else:
+            self._emit(LogLine(f"{node} asks to take over: {refused}"))
+            self._emit(Send(node, Refused(primary.generation, NO_ATTACHMENT, refused)))
+
+    def _refuses(self, ready: bool, active: bool) -> str | None:
+        if self._successor is not None:
+            return f"this node hands over already, to {self._successor or 'whoever stands'}"
+        if not ready:
+            return "only a ready backup can take over without losing data, and this one is none at the moment"
+        return None if active else "this node has been promoted and is not active yet; ask again when it is"
 
     def begin(self, primary: Primary, successor: str, reason: str) -> None:
         """Close the clients; no ``successor`` means anybody."""
@@ -57,8 +73,8 @@ class Handover:
 
     def tick(self, primary: Primary, backups: Backups, keeper: RecordKeeper, replica: Replica, now: float) -> None:
         """Time has passed at the primary, and its backups have been told so before."""
-        self._stood_at += backups.passed_over
-        self._room_at = min(self._room_at + backups.passed_over, now)
+        self._stood_at += backups.watch.passed_over
+        self._room_at = min(self._room_at + backups.watch.passed_over, now)
         self._release_if_quiet(backups, keeper, replica.tail.sequence, now)
         self._leave_if_hung(primary, backups, keeper, replica, now)
 
@@ -78,7 +94,7 @@ class Handover:
             self._durable, self._stood_at = replica.durable, now
         if not behind(replica, self._settings):
             self._room_at = now
-        if self.begun:
+        if keeper.releasing or backups.watch.unread:
             return
         if now - self._stood_at > patience:
             holders = backups.holders(primary.commit)

@@ -20,19 +20,14 @@ from ha.coordination import Record
 from ha.handover import Handover
 from ha.node_state import ACTIVE, CATCHUP, NODE_TABLE, READY, RECOVERING
 from ha.primary import Primary
-from ha.record_gate import RecordGate
+from ha.record_gate import NO_RECORD, RecordGate
 from ha.record_keeper import RecordKeeper
 from ha.replica import Replica
 from ha.settings import Settings
 from txobserver.effects import CompareAndSet, Effect, LogLine, ReadRecord, ResetLog, Send, Stop
 from txobserver.frames import Frame
-from txobserver.ids import Member, Position
+from txobserver.ids import Member
 from txobserver.ledger import Host
-
-NO_RECORD = (
-    "there is no coordination record: write a new one with `txha recover` if it was lost, "
-    "or found the cluster with `txha init`"
-)
 
 
 class NodeCore:
@@ -95,6 +90,7 @@ class NodeCore:
         """The time, to be told before anything else: who has overslept answers nothing that came meanwhile."""
         self.set_clock(now, wall_ms)
         if self.overslept(now):
+            self._candidate.access.failed(now)
             self._step_down("the lease could not be renewed in time")
 
     def tick(self) -> None:
@@ -196,11 +192,12 @@ class NodeCore:
         if self.keeper and self.backups and self.keeper.in_flight is asked:
             before = self.keeper.record.ready
             self.keeper.stored(record)
+            self._candidate.access.answered(not self.keeper.expired(self.now), self.now)
             self.backups.record_stored(before, self.log_first, self.now)
             if self.keeper.released:
                 self._step_down("the lease was handed over")
         elif self._candidate.in_flight is asked and not self.failed:
-            self._candidate.settled()
+            self._candidate.settled(self.now, made=True)
             if self._gate.admits_own(record, self._candidate.record):
                 self._candidate.observe(record, self.now)
                 self._promoted(record, self._candidate.sent_at)
@@ -212,21 +209,23 @@ class NodeCore:
         if self.keeper and self.backups and self.keeper.in_flight is asked:
             before = self.keeper.record.ready
             self.keeper.conflict(current)
+            self._candidate.access.answered(not self.keeper.expired(self.now), self.now)
             if self.keeper.lost or self.keeper.released:  # by a change of ours that was thought lost
                 self._step_down(self.keeper.farewell(current))
             else:
                 self.backups.record_stored(before, self.log_first, self.now)
         elif self._candidate.in_flight is asked:
-            self._candidate.settled()
+            self._candidate.settled(self.now)
         if current:
             self.on_record(current)
 
     def on_cas_failed(self, asked: CompareAndSet) -> None:
         """The outcome of our compare-and-set is unknown."""
         if self.keeper and self.keeper.in_flight is asked:
+            self._candidate.access.failed(self.now)
             self.keeper.failed()
         elif self._candidate.in_flight is asked:
-            self._candidate.settled(unknown=True)
+            self._candidate.settled(self.now, unknown=True)
 
     def on_log_read(self, node: str, session: int, frames: list[Frame]) -> None:
         """Frames that ReadLog asked for."""
@@ -247,7 +246,8 @@ class NodeCore:
             self._candidate.heard(generation)
             self._emit(ReadRecord())
         if isinstance(message, wire.Probe):
-            tail = self.replica.tail if self.replica.whole else Position(0, 0)
+            may_stand = self.replica.whole and not self._gate.refused
+            tail = self._candidate.precedence(self.replica.tail, may_stand, self.now)
             self._emit(Send(node, wire.ProbeReply(generation, message.round, self._member, tail)))
         elif isinstance(message, wire.ProbeReply):
             self._candidate.reply(message)
@@ -274,6 +274,8 @@ class NodeCore:
             self._candidate.force(self.linked, self.now)
         elif self.state == READY:
             assert self.backup
+            if (refused := self._candidate.cannot_succeed(self.now)) is not None:
+                return refused
             self._emit(Send(self.backup.primary, wire.Handover(self.generation, self.backup.session)))
         else:
             return "only a ready backup can take over without losing data; see --accept-data-loss"
@@ -292,8 +294,9 @@ class NodeCore:
         assert self.primary and self.backups
         if message.generation > self.generation:  # type: ignore[union-attr]
             return  # the record will tell us soon
-        if isinstance(message, wire.Handover) and self.backups.may_succeed(node, message.session):
-            self._begin_handover(node)
+        if isinstance(message, wire.Handover):
+            ready = self.backups.may_succeed(node, message.session)
+            self._handover.asked(self.primary, node, ready, self.state == ACTIVE)
         else:
             self.backups.take(node, message, self.log_first, self.now)
 
@@ -311,9 +314,10 @@ class NodeCore:
         elif isinstance(message, wire.Granted):
             if backup.attached and message.session == backup.session and self.state == CATCHUP:
                 self._move("granted")
-        elif isinstance(message, wire.Refused) and message.session == backup.session and backup.session:
+        elif isinstance(message, wire.Refused) and message.session in (wire.NO_ATTACHMENT, backup.session):
             self._emit(LogLine(f"{backup.primary} refused: {message.reason}"))
-            self._detached(retry_at_once=False)
+            if message.session:
+                self._detached(retry_at_once=False)
 
     # -- changes of role
 
@@ -383,10 +387,6 @@ class NodeCore:
             self.backup.detach(retry_at_once)
         if self.state in (CATCHUP, READY):
             self._move("detached")
-
-    def _begin_handover(self, node: str) -> None:
-        if self.state == ACTIVE and self.primary and not self._handover.begun:
-            self._handover.begin(self.primary, node, f"handing over to {node}")
 
     def _move(self, event: str) -> None:
         self.state = NODE_TABLE.next(self.state, event)

@@ -377,7 +377,6 @@ class Primary(Applied):
 
     def ended(self, buffer: TxBuffer, committed: bool) -> None:
         """The transaction has been applied to every queue here."""
-        self._tell("ended", buffer, committed)
         if isinstance(buffer, DtxBuffer) and buffer.stays:
             self._branches.ended(buffer, committed)
 

@@ -15,6 +15,11 @@ from ha.coordination import Record
 from ha.replica import Replica
 from txobserver.effects import Effect, LogLine
 
+NO_RECORD = (
+    "there is no coordination record: write a new one with `txha recover` if it was lost, "
+    "or found the cluster with `txha init`"
+)
+
 
 class RecordGate:
     """Of one node, whose store is ``cluster_id``'s. ``refused`` says why the last record was refused, if it was.

@@ -29,7 +29,7 @@ class RecordKeeper:
         self._me = me
         self._settings = settings
         self._emit = emit
-        self._lease_seconds = settings.lease_ttl * (1 - settings.lease_drift)
+        self._lease_seconds = settings.lease_seconds
         self._lease_until = sent_at + self._lease_seconds
         self._sent_at = sent_at
         self.in_flight: CompareAndSet | None = None
@@ -44,7 +44,7 @@ class RecordKeeper:
 
     def holds(self, now: float) -> bool:
         """Whether the lease certainly still holds."""
-        return self._release is None and not self.expired(now)
+        return not self.releasing and not self.expired(now)
 
     def expired(self, now: float) -> bool:
         """Whether the lease may be another's: time to step down, also in the middle of a handover."""
@@ -54,6 +54,11 @@ class RecordKeeper:
     def released(self) -> bool:
         """Whether the lease has been given up, durably."""
         return self.record.released
+
+    @property
+    def releasing(self) -> bool:
+        """Whether the lease is to be given up: from then on this node only waits for that to be stored."""
+        return self._release is not None
 
     def counted(self) -> frozenset[Member]:
         """Everyone but us who is, or may be, a member of the ready set. Asked often, and changes rarely."""
@@ -97,7 +102,7 @@ class RecordKeeper:
         """Send the next change: at once when something is wanted, else when the lease is due to be renewed."""
         if self.in_flight is not None or self.lost or self.released:
             return
-        wanted = self._adds or self._removes or self._release is not None
+        wanted = self._adds or self._removes or self.releasing
         if not wanted and now - self._sent_at < self._settings.renew_every:
             return
         ready = [m for m in self.record.ready if m not in self._removes]
@@ -111,7 +116,7 @@ class RecordKeeper:
             self.record,
             version=self.record.version + 1,
             ready=tuple(ready),
-            released=self._release is not None,
+            released=self.releasing,
             preferred=self._release or "",
         )
         self._sent_at = now

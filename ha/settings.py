@@ -45,6 +45,11 @@ class Settings:
     outcome_seconds: float = 86_400.0
 
     @property
+    def lease_seconds(self) -> float:
+        """For how long, in seconds, a primary counts on a lease, from before the change that it has it by was sent."""
+        return self.lease_ttl * (1 - self.lease_drift)
+
+    @property
     def speak_every(self) -> float:
         """How often a backup says that it is alive: well within the times after which it is taken for silent."""
         return min(self.heartbeat_every, self.prepare_timeout / 3, self.backup_timeout / 3)

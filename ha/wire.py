@@ -15,6 +15,8 @@ from txobserver.ids import Member, Position
 from txobserver.outcomes import OutcomesMeta, Remembered
 
 WIRE_VERSION = 3
+NO_ATTACHMENT = 0
+"""The number of none: attachments are numbered from 1."""
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """A generation, session, sequence or place. Anything else is refused when it is decoded."""
@@ -67,7 +69,10 @@ class Join(msgspec.Struct, array_like=True, tag=3):
 
 
 class Refused(msgspec.Struct, array_like=True, tag=4):
-    """The message that came is of a lower generation, or its sender is no primary's business now."""
+    """The message that came is of a lower generation, or its sender is no primary's business now.
+
+    ``session``: the attachment that ends by it; ``NO_ATTACHMENT`` if a request is refused and nothing ends.
+    """
 
     generation: Number
     session: Number

@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from recovery.files import FILE_MODE, REAL_FILES
+from recovery.files import FILE_MODE, NOTHING_OF_THE_STORE, REAL_FILES, explain
 from txobserver.store import StoreDamaged
 
 NAME = "damaged"
@@ -29,11 +29,13 @@ def condemn(state: Path, reason: str) -> None:
 
 
 def check_not_condemned(state: Path) -> None:
-    """Raises StoreDamaged with what was found then."""
+    """Raises StoreDamaged with what was found then, StoreBusy if that could not be looked at."""
     try:
         reason = (state / NAME).read_text(errors="replace")
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
+        if error.errno in NOTHING_OF_THE_STORE:
+            raise explain(error, state) from error
         reason = f"{NAME}: {error.strerror}"
     raise StoreDamaged(f"{reason or 'damage'}, found while it was served")

@@ -22,6 +22,7 @@ CRASH_POINTS: dict[str, str] = {
     "log.synced": "a group is synced, and nobody has been told",
     "truncate.segments-removed": "whole segments behind the cut are gone, the last one is not yet cut",
     "truncate.cut": "the last segment is cut and not yet synced",
+    "truncate.group-ended": "that a group ends where it was cut is written and not yet synced",
     "reset.segments-removed": "all segments are gone after a snapshot",
     "checkpoint.before-write": "a checkpoint is about to be written",
     "checkpoint.before-commit": "a checkpoint is written and not yet committed",

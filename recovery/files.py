@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from recovery.crash_points import crash_point
-from txobserver.store import StoreError, StoreFull
+from txobserver.store import StoreBusy, StoreError, StoreFull
 
 REWRITE_BYTES = 1 << 20
 """Read and written at a time"""
@@ -19,6 +19,8 @@ WRITE_BUFFERS = 512
 """Handed to the system at a time; Linux takes up to 1,024."""
 FILE_MODE = 0o640
 """Of what a store creates: its owner writes, its group reads"""
+NOTHING_OF_THE_STORE = (errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+"""What the machine is short of, or a process: memory or descriptors. It says nothing about any file."""
 SCRATCH = ".renewed"
 """A name that comes and goes"""
 _ACCESS_LIST = "system.posix_acl_access"
@@ -79,6 +81,23 @@ class Files:
     def remove(self, path: Path) -> None:
         """Remove a file."""
         path.unlink()
+
+    def copy(self, source: Path, path: Path, size: int) -> int:
+        """A new file that holds the first ``size`` bytes of another one; returns a descriptor that appends to it."""
+        descriptor = self.create(path)
+        try:
+            with source.open("rb") as file:
+                while size and (data := file.read(min(size, REWRITE_BYTES))):
+                    self.write(descriptor, [data])
+                    size -= len(data)
+        except OSError:
+            self.close(descriptor)
+            raise
+        return descriptor
+
+    def replace(self, path: Path, by: Path) -> None:
+        """The file ``by`` takes the name ``path``, and the one that had it is gone: both at once, also in a crash."""
+        by.rename(path)
 
     def write(self, descriptor: int, buffers: Sequence[bytes]) -> None:
         """Write all buffers at the end, in order."""
@@ -175,4 +194,6 @@ def explain(error: OSError, what: Path) -> StoreError:
         return StoreFull(f"no space is left for {what}; make room and start the node again")
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         return StoreFull(f"{what} cannot be written ({os.strerror(error.errno)}); mount it writable and start again")
+    if error.errno in NOTHING_OF_THE_STORE:
+        return StoreBusy(f"{what} could not be opened or read ({error.strerror}); start again")
     return StoreError(f"{what} failed: {error.strerror or error}")

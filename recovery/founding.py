@@ -21,15 +21,11 @@ import msgspec
 from ha.coordination import CasConflict, Coordination, CoordinationError, Record, first_record
 from recovery.crash_points import crash_point
 from recovery.files import explain
-from recovery.identity import FORMAT_VERSION, Identity, lock_directory
+from recovery.identity import FORMAT_VERSION, GIVEN_LATER, Identity, lock_directory
 from recovery.lmdb_state import read_meta
 from recovery.node_log import NodeLog
 from recovery.store import check_parts, make_store
 from txobserver.store import Meta, StoreError
-
-GIVEN_LATER = "00000000"
-"""How an identity begins that a cluster got when it met this version, having been founded before there were any. A
-store that is as old may take such a one, and no other: that of a cluster which was founded since is not its own."""
 
 
 def new_cluster_id() -> str:
@@ -110,14 +106,6 @@ def identity_in_record(
         except CasConflict:
             continue  # another node was first: its identity counts
     return None
-
-
-def may_take(identity: Identity, cluster_id: str) -> bool:
-    """Whether a store without an identity of its cluster may take this one.
-
-    One of format 2 was made by ``txha rebuild`` for a cluster that an operator has chosen.
-    """
-    return identity.format > 1 or cluster_id.startswith(GIVEN_LATER)
 
 
 def _refuse_data(directory: Path, cluster: str, node: str) -> None:

@@ -2,11 +2,12 @@
 
 A cluster has a name, which an operator chooses and may choose twice, and an identity, which is random and given once,
 when the cluster is founded (``recovery.founding``). Format 1 knew only the name; such a store takes the identity of its
-cluster's record when its node starts (``docs/decisions/founding.md``).
+cluster's record when its node starts, if that was given to a cluster of before (``docs/decisions/founding.md``).
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import zlib
@@ -15,13 +16,16 @@ from pathlib import Path
 import msgspec
 
 from recovery.crash_points import crash_point
-from recovery.files import FILE_MODE, REAL_FILES, explain
-from txobserver.ids import Member
-from txobserver.store import StoreDamaged, StoreError
+from recovery.files import FILE_MODE, NOTHING_OF_THE_STORE, REAL_FILES, explain
+from txobserver.ids import Member, Position
+from txobserver.store import StoreBusy, StoreDamaged, StoreError
 
 FORMAT_VERSION = 2
 """Version 1, which holds no ``cluster_id`` and is the same otherwise, can be read too."""
 FILE = "identity.json"
+GIVEN_LATER = "00000000"
+"""How an identity begins that a cluster got when it met this version, having been founded before there were any. A
+store that is as old may take such a one, and no other: that of a cluster which was founded since is not its own."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -35,6 +39,11 @@ class Identity(msgspec.Struct, frozen=True):
     """crc32 over the other fields: a flipped bit would make the node another member, or refuse its own store"""
     cluster_id: str = ""
     """Random identity that the cluster was founded with; empty in a store that has not met its record since format 1"""
+    rebuilt: Position | None = None
+    """Where the log of a store ended when ``txha rebuild`` made it; None for every other. Versions that do not know
+    this field, nor the next, pass over both: they are not among the fields of ``check``."""
+    rebuilt_check: int = 0
+    """crc32 over ``rebuilt``, and whose it is"""
 
     def expected(self) -> int:
         """What ``check`` has to be."""
@@ -42,6 +51,17 @@ class Identity(msgspec.Struct, frozen=True):
         if self.format > 1 or self.cluster_id:  # the second: format 1 has no such field, so it is damage there
             fields.append(self.cluster_id)
         return zlib.crc32("\0".join(fields).encode())
+
+    def expected_rebuilt(self) -> int:
+        """What ``rebuilt_check`` has to be."""
+        return zlib.crc32(f"{self.incarnation}\0{self.rebuilt}".encode()) if self.rebuilt is not None else 0
+
+    def is_as_rebuilt(self, tail: Position) -> bool:
+        """Whether ``txha rebuild`` made this store, whose log ends at ``tail``, and no primary has given it any event.
+
+        What its node's store before held, it knows nothing of. Whoever has been primary since does.
+        """
+        return self.rebuilt is not None and tail <= self.rebuilt
 
     @property
     def member(self) -> Member:
@@ -57,6 +77,8 @@ def read_identity(directory: Path) -> Identity | None:
     except FileNotFoundError:
         return None
     except OSError as error:
+        if error.errno in NOTHING_OF_THE_STORE:
+            raise explain(error, path) from error
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
     try:
         identity = msgspec.json.decode(data, type=Identity)
@@ -66,7 +88,7 @@ def read_identity(directory: Path) -> Identity | None:
         raise StoreError(
             f"{path} has format version {identity.format}; this version of txha reads 1 to {FORMAT_VERSION}"
         )
-    if identity.check != identity.expected():
+    if (identity.check, identity.rebuilt_check) != (identity.expected(), identity.expected_rebuilt()):
         raise StoreDamaged(f"{path} is damaged (its checksum does not match); restore it or rejoin with a new store")
     return identity
 
@@ -74,7 +96,8 @@ def read_identity(directory: Path) -> Identity | None:
 def check_identity(directory: Path, cluster: str, node: str, cluster_id: str = "") -> Identity | None:
     """As ``read_identity``; raises StoreError for a store of another cluster or node.
 
-    ``cluster_id``: of the record; empty if that is not known here. A store that has none yet is anybody's.
+    ``cluster_id``: of the record; empty if that is not known here. A store that has none yet may take one that was
+    given to a cluster of before, and no other.
     """
     identity = read_identity(directory)
     if identity is not None and (identity.cluster, identity.node) != (cluster, node):
@@ -88,7 +111,27 @@ def check_identity(directory: Path, cluster: str, node: str, cluster_id: str = "
             f"the coordination record has {cluster_id}): name the right `coordination`, or ask `txha recover` if that "
             "record was founded over a lost one"
         )
+    if identity is not None and cluster_id and not identity.cluster_id and not may_take(cluster_id):
+        raise StoreError(nobodys(directory, cluster, cluster_id))
     return identity
+
+
+def may_take(cluster_id: str) -> bool:
+    """Whether a store that knows no identity of its cluster may take this one.
+
+    A store that was made since knows one, whoever made it. So one that knows none is of a cluster of before
+    (``an_archive_of_another_cluster_of_the_same_name``).
+    """
+    return cluster_id.startswith(GIVEN_LATER)
+
+
+def nobodys(directory: Path, cluster: str, cluster_id: str) -> str:
+    """Why a store that knows no identity of its cluster does not take this one, and what to do."""
+    return (
+        f"{directory} does not know the identity of its cluster, and the one in the coordination record, {cluster_id}, "
+        f"was founded since under the same name {cluster}: name the right `coordination`, write its record with `txha "
+        "recover` if it was lost, or make the store again if it is from `txha rebuild`, with `--cluster-id`"
+    )
 
 
 def create_identity(directory: Path, identity: Identity) -> None:
@@ -96,7 +139,7 @@ def create_identity(directory: Path, identity: Identity) -> None:
     temporary = directory / (FILE + ".new")
     try:
         with temporary.open("wb") as file:
-            file.write(msgspec.json.encode(msgspec.structs.replace(identity, check=identity.expected())))
+            file.write(_encoded(identity))
             file.flush()
             os.fsync(file.fileno())
         crash_point("store.identity-synced")
@@ -107,6 +150,16 @@ def create_identity(directory: Path, identity: Identity) -> None:
     crash_point("store.identity-written")
 
 
+def _encoded(identity: Identity) -> bytes:
+    """With its checksums. What a store is not is not written: a flipped bit in the name of a field must be found."""
+    fields = {**msgspec.structs.asdict(identity), "check": identity.expected()}
+    if identity.rebuilt is None:
+        del fields["rebuilt"], fields["rebuilt_check"]
+    else:
+        fields["rebuilt_check"] = identity.expected_rebuilt()
+    return msgspec.json.encode(fields)
+
+
 def adopt(directory: Path, identity: Identity, cluster_id: str) -> Identity:
     """Give a store of format 1 the identity of its cluster; its data is not touched. Raises StoreError."""
     adopted = msgspec.structs.replace(identity, format=FORMAT_VERSION, cluster_id=cluster_id)
@@ -115,17 +168,35 @@ def adopt(directory: Path, identity: Identity, cluster_id: str) -> Identity:
 
 
 def lock_directory(directory: Path, create: bool = True) -> int:
-    """Keep every other process out of this store; returns the lock's descriptor. Raises StoreError.
+    """Keep every other process out of this store; returns the lock's descriptor. Raises StoreBusy, StoreError.
 
     Without ``create`` nothing is written, and a directory without a lock file is an error.
     """
     try:
-        descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT if create else os.O_RDONLY, FILE_MODE)
+        descriptor = _open_lock(directory / "lock", create)
     except OSError as error:
         raise explain(error, directory) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         os.close(descriptor)
-        raise StoreError(f"{directory} is in use by another process") from None
+        raise StoreBusy(f"{directory} is in use by another process") from None
+    except OSError as error:
+        os.close(descriptor)
+        raise StoreError(f"{directory} cannot be locked, so whether it is in use is not known: {error}") from error
     return descriptor
+
+
+def _open_lock(path: Path, create: bool) -> int:
+    """To write: NFS gives no lock that keeps others out (EBADF) to who has opened a file to read.
+
+    Where nothing can be written, who only looks has it opened to read; a lock on that is as good on a local disk.
+    """
+    if create:
+        return os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
+    try:
+        return os.open(path, os.O_RDWR)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        return os.open(path, os.O_RDONLY)

@@ -22,10 +22,11 @@ import msgspec
 from recovery.child import in_a_child
 from recovery.condemned import check_not_condemned, condemn
 from recovery.crash_points import crash_point
-from recovery.files import FILE_MODE
+from recovery.files import FILE_MODE, explain
+from recovery.lmdb_errors import explained, impossible_map
 from txobserver.events import Message, TxEvent
 from txobserver.outcomes import Outcomes, Remembered
-from txobserver.store import PAGE, Checkpoint, Entry, Loaded, Meta, QueueSummary, StoreDamaged, StoreError, StoreFull
+from txobserver.store import PAGE, Checkpoint, Entry, Loaded, Meta, QueueSummary, StoreDamaged, StoreError
 
 FORMAT_VERSION = 2
 """Version 1, which remembers no outcomes and is the same otherwise, can be read too."""
@@ -45,8 +46,6 @@ _OPEN_KEY = b"open"
 _VERSION_KEY = b"format"
 _OPENED_KEY = b"opened"
 _LOG_KEY = b"log begun"
-
-_DAMAGE = (StoreDamaged, struct.error, lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError)
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_message = msgspec.msgpack.Decoder(Message).decode
@@ -72,7 +71,8 @@ def unsealed(key: bytes, data: bytes) -> bytes:
 def check(directory: Path) -> None:
     """Read the whole state, whether it is what its last checkpoint wrote; nothing is changed, not even a lock's byte.
 
-    Only for a store that no process has open to write. Raises StoreDamaged, StoreError.
+    Only for a store that no process has open to write. Raises StoreDamaged, StoreBusy (it could not be checked),
+    StoreError.
     """
 
     def read() -> None:
@@ -84,7 +84,7 @@ def check(directory: Path) -> None:
 
     try:
         check_not_condemned(directory)
-        in_a_child(read)
+        in_a_child(read, directory)
     except StoreDamaged as error:
         raise StoreDamaged(f"{directory} is damaged ({error}); let the node rejoin with a new store") from error
 
@@ -93,27 +93,41 @@ def read_meta(directory: Path) -> Meta:
     """The meta of the last checkpoint in this node's directory, also while the node runs; an empty one without any.
 
     One short read transaction in the table of readers, so that the node keeps those pages meanwhile. A child reads
-    first, since a damaged page may end its process. Raises StoreDamaged, StoreError.
+    first, since a damaged page may end its process. Raises StoreDamaged, StoreBusy, StoreError.
     """
     state = directory / "state"
-    if not (state / "data.mdb").exists():
-        return Meta()
+    return _read_checked(state)[0] if (state / "data.mdb").exists() else Meta()
+
+
+def was_used(directory: Path) -> bool:
+    """Whether the queue state of this node, which has no identity, was ever more than made; as ``read_meta``."""
+    state = directory / "state"
+    if not (state / "data.mdb").exists() or not (state / "data.mdb").stat().st_size:
+        return False  # there is none, or whoever made it was killed before LMDB wrote anything
+    return _read_checked(state) != (Meta(), False)
+
+
+def _read_checked(state: Path) -> tuple[Meta, bool]:
+    """The meta, and whether a log is known to lead on from it."""
 
     def read() -> None:
-        _read_meta(state)
+        _read(state)
 
-    in_a_child(read)
-    return _read_meta(state)
+    in_a_child(read, state)
+    return _read(state)
 
 
-def _read_meta(state: Path) -> Meta:
+def _read(state: Path) -> tuple[Meta, bool]:
     try:
         with _reader(state) as env, env.begin() as txn:
-            data = txn.get(_META_KEY, db=env.open_db(b"meta", txn=txn, create=False))
-            return Meta() if data is None else _decode_meta(unsealed(_META_KEY, data))
+            table = env.open_db(b"meta", txn=txn, create=False)
+            data, begun = txn.get(_META_KEY, db=table), txn.get(_LOG_KEY, db=table) is not None
+        return Meta() if data is None else _decode_meta(unsealed(_META_KEY, data)), begun
     except lmdb.NotFoundError:
-        return Meta()
-    except (lmdb.Error, ValueError) as error:
+        return Meta(), False
+    except lmdb.Error as error:
+        raise explained(error, state) from error
+    except ValueError as error:
         raise StoreDamaged(f"{state} cannot be read: {error}") from error
 
 
@@ -144,9 +158,11 @@ class LmdbState:
             self._meta = self._env.open_db(b"meta", create=not read_only)
             self._outcomes = self._open_outcomes(create=not read_only)
         except lmdb.Error as error:
-            raise self._explained(error) from error
+            if impossible_map(error, directory, MAP_SIZE):
+                raise StoreDamaged("the queue state's own pages ask for more than was ever written") from error
+            raise explained(error, directory) from error
         except OSError as error:
-            raise StoreError(f"{directory} cannot be opened: {error.strerror}") from error
+            raise explain(error, directory) from error
 
     def _open_outcomes(self, create: bool) -> Any:
         """A state of version 1 has none, and gets them when it is first opened to be written."""
@@ -162,6 +178,8 @@ class LmdbState:
             version = txn.get(_VERSION_KEY, db=self._meta)
             if version is None:
                 return Loaded(Meta(), {}, [])
+            if not version.isdigit():
+                raise StoreDamaged("the queue state has no format version")
             if not 1 <= (found := int(version)) <= FORMAT_VERSION:
                 raise StoreError(
                     f"{self._directory} has format version {found}; this version of txha reads 1 to {FORMAT_VERSION}"
@@ -256,11 +274,13 @@ class LmdbState:
         """Bring the state forward, in one atomic step that is on disk when this returns. Raises StoreError."""
         crash_point("checkpoint.before-write")
         try:
+            # A reader that was killed within its transaction still stands in the table: as if it needed every page.
+            self._env.reader_check()
             with self._env.begin(write=True) as txn:
                 self._write(txn, checkpoint)
                 crash_point("checkpoint.before-commit")
         except lmdb.Error as error:
-            raise self._explained(error) from error
+            raise explained(error, self._directory) from error
         crash_point("checkpoint.committed")
 
     @property
@@ -282,7 +302,7 @@ class LmdbState:
                 if log_begun:
                     txn.put(_LOG_KEY, b"")
         except lmdb.Error as error:
-            raise self._explained(error) from error
+            raise explained(error, self._directory) from error
 
     def close(self) -> None:
         """Let go of the files."""
@@ -357,23 +377,21 @@ class LmdbState:
         """What a damaged page does to a reader, in one sentence; ``serving``: no start shall serve it again."""
         try:
             yield
-        except (lmdb.Error, struct.error, StoreDamaged) as error:
-            known = isinstance(error, StoreDamaged)
-            reason = str(error) if known else f"the queue state cannot be read: {error}"
-            if serving and not self._read_only and isinstance(error, _DAMAGE):
-                condemn(self._directory, reason)
-            if known:
-                raise
-            raise StoreDamaged(reason) from error
+        except lmdb.Error as error:
+            raise self._condemned(explained(error, self._directory), serving) from error
+        except struct.error as error:
+            damage = StoreDamaged(f"the queue state cannot be read: {error}")
+            raise self._condemned(damage, serving) from error
+        except StoreDamaged as error:
+            self._condemned(error, serving)
+            raise
+
+    def _condemned(self, error: StoreError, serving: bool) -> StoreError:
+        """The error, for which this state is marked if it is damage."""
+        if serving and not self._read_only and isinstance(error, StoreDamaged):
+            condemn(self._directory, str(error))
+        return error
 
     @staticmethod
     def _incomplete() -> StoreDamaged:
         return StoreDamaged("the queue state does not hold what its last checkpoint wrote")
-
-    def _explained(self, error: Exception) -> StoreError:
-        text = str(error)
-        if isinstance(error, lmdb.DiskError | lmdb.MapFullError) or "No space" in text:
-            return StoreFull(f"no space is left for {self._directory}; make room and start the node again")
-        if isinstance(error, lmdb.CorruptedError | lmdb.InvalidError | lmdb.PageNotFoundError | lmdb.NotFoundError):
-            return StoreDamaged(f"{self._directory} is damaged ({text}); let the node rejoin with a new store")
-        return StoreError(f"{self._directory} failed: {text}")

@@ -17,8 +17,10 @@ from pathlib import Path
 from threading import Lock
 
 from recovery.crash_points import crash_point
-from recovery.files import REAL_FILES, Files, explain, write_again
-from recovery.segment import SegmentInfo, encode_header, read_header, scan, segment_firsts, segment_path
+from recovery.files import REAL_FILES, Files, explain
+from recovery.groups import GROUP_HEADER_SIZE
+from recovery.open_segment import OpenSegment
+from recovery.segment import SegmentInfo, read_header, scan, segment_firsts, segment_path
 from txobserver.frames import Frame, TornFrame
 from txobserver.ids import Position
 from txobserver.store import StoreDamaged, StoreError
@@ -52,8 +54,7 @@ class Log:
         self._files = files
         self._firsts = segment_firsts(directory, files)
         self._index: dict[int, list[tuple[int, int]]] = {}
-        self._descriptor: int | None = None
-        self._size = 0
+        self._open: OpenSegment | None = None
         self._broken: StoreError | None = None
         self._names = Lock()  # held where a segment comes or goes, since two threads remove some
         self._cuts = 0  # how often the tail was set back, or the log begun anew
@@ -83,7 +84,7 @@ class Log:
             self._note(segment, frame.first, offset)
             end += len(frame.data)
             if frame.last > applied.sequence:
-                since = offset if since < 0 else since
+                since = max(offset - GROUP_HEADER_SIZE, 0) if since < 0 else since
                 self.tail = frame.position
                 yield frame
         if self._firsts:
@@ -172,13 +173,10 @@ class Log:
         path = segment_path(self._directory, first)
         self.close()
         try:
-            self._descriptor = self._files.open(path)
-            if self._files.size(self._descriptor) > end:
-                self._files.truncate(self._descriptor, end)
-            write_again(self._files, self._descriptor, path, since)
+            self._open = OpenSegment.open(self._files, path)
+            self._open.go_on(end, since)
         except OSError as error:
             raise explain(error, path) from error
-        self._size = end
 
     # -- reading
 
@@ -189,10 +187,11 @@ class Log:
         return firsts[0] if firsts else self.tail.sequence + 1
 
     def read(self, first: int, max_bytes: int) -> list[Frame]:
-        """Frames from the one that begins at ``first``, at least one and about ``max_bytes`` in all.
+        """Frames from sequence ``first`` on, at least one and about ``max_bytes`` in all.
 
-        Nothing behind the tail is given: what is written and not synced may be gone after a power cut. Returns nothing
-        when ``first`` lies behind the tail. Raises LogReclaimed or StoreDamaged.
+        Where ``first`` lies within a frame, that one's events from there on come as a frame of their own. Nothing
+        behind the tail is given: what is written and not synced may be gone after a power cut. Returns nothing when
+        ``first`` lies behind the tail. Raises LogReclaimed or StoreDamaged.
         """
         while True:
             cuts = self._cuts  # before the tail, since a cut sets the tail first
@@ -217,10 +216,11 @@ class Log:
         for segment in takewhile(lambda each: found or each <= first, behind):
             try:
                 for _, frame in self._scan(segment, self._near(segment, first)):
-                    if frame.first >= first:
-                        if found and frame.first != found[-1].last + 1:
-                            raise StoreDamaged(gap(self._directory, found[-1].last + 1, frame.first))
-                        found.append(frame)
+                    if frame.last >= first:
+                        begin = found[-1].last + 1 if found else first
+                        if frame.first > begin or (found and frame.first < begin):
+                            raise StoreDamaged(gap(self._directory, begin, frame.first))
+                        found.append(frame.part(begin, frame.last))
                         size += len(frame.data)
                     if frame.last >= last or (found and size >= max_bytes):
                         return found
@@ -249,7 +249,11 @@ class Log:
         self._guarded(lambda: self._append(frames))
 
     def truncate(self, last: int, tail: Position) -> None:
-        """Cut everything behind sequence ``last``, durably; ``tail`` is the position of that event."""
+        """Cut everything behind sequence ``last``, durably; ``tail`` is the position of that event.
+
+        Of a frame that goes on behind ``last``, the beginning stays: who is told that this log holds what is up to
+        ``last`` counts on it (``a_primary_that_ends_within_a_frame_of_another``). It is on the disk all the time.
+        """
         self._guarded(lambda: self._truncate(last, tail))
 
     def reset(self, before: Position) -> None:
@@ -278,9 +282,9 @@ class Log:
 
     def close(self) -> None:
         """Let go of the files."""
-        if self._descriptor is not None:
-            self._files.close(self._descriptor)
-            self._descriptor = None
+        if self._open is not None:
+            self._open.close()
+            self._open = None
 
     def _guarded(self, action: Callable[[], None]) -> None:
         if self._broken is not None:
@@ -302,60 +306,57 @@ class Log:
             if frame.first != tail.sequence + 1:
                 raise StoreError(f"frame {frame.first} does not continue the log at {tail}")
             tail = frame.position
-        if self._descriptor is None or self._size >= self._segment_bytes:
-            self._roll(frames[0].first)
-        assert self._descriptor is not None
-        crash_point("log.before-write")
-        offset = self._size
-        self._files.write(self._descriptor, [frame.data for frame in frames])
-        crash_point("log.written")
-        self._files.sync(self._descriptor)
-        crash_point("log.synced")
+        log = self._open
+        if log is None or (log.is_full(self._segment_bytes) and frames[0].first > self._firsts[-1]):
+            log = self._roll(frames[0].first)
+        offset = log.append([frame.data for frame in frames])
         for frame in frames:
             self._note(self._firsts[-1], frame.first, offset)
             offset += len(frame.data)
-        self._size = offset
         self.tail = tail
 
-    def _roll(self, first: int) -> None:
-        """Begin a new segment; its header is on disk before any frame is."""
+    def _roll(self, first: int) -> OpenSegment:
+        """Begin a new segment."""
         self.close()
-        path = segment_path(self._directory, first)
-        self._descriptor = self._files.create(path)
-        crash_point("segment.created")
-        header = encode_header(self._describe(first))
-        self._files.write(self._descriptor, [header])
-        self._files.sync(self._descriptor)
-        self._files.sync_directory(self._directory)
-        crash_point("segment.header-synced")
-        self._size = len(header)
+        self._open = OpenSegment.create(self._files, segment_path(self._directory, first), self._describe(first))
         self._firsts.append(first)
+        return self._open
 
     def _truncate(self, last: int, tail: Position) -> None:
+        """The thread that reclaims waits until the cut has ended: no segment that is looked at here goes meanwhile."""
         if self.tail.sequence <= last:
             self.tail = tail
             return
-        if self._firsts[0] > last + 1:
-            raise StoreError(f"{self._directory} begins at {self._firsts[0]} and cannot be cut after {last}")
-        self._cut_to(tail)
-        self.close()
         with self._names:
+            if self._firsts[0] > last + 1:
+                raise StoreError(f"{self._directory} begins at {self._firsts[0]} and cannot be cut after {last}")
+            end, within = self._end_at(last)
+            self._cut_to(tail if within is None else Position(tail.generation, within.first - 1))
+            self.close()
             while len(self._firsts) > 1 and self._firsts[-1] > last:
                 first = self._firsts.pop()
                 self._files.remove(segment_path(self._directory, first))
                 self._index.pop(first, None)
-        self._files.sync_directory(self._directory)
-        crash_point("truncate.segments-removed")
-        first = self._firsts[-1]
-        self._index.pop(first, None)
-        end = self._segment_start(first)
-        for offset, frame in takewhile(lambda each: each[1].last <= last, self._scan(first, whole=False)):
+            self._files.sync_directory(self._directory)
+            crash_point("truncate.segments-removed")
+            first = self._firsts[-1]
+            self._index.pop(first, None)
+            self._open = OpenSegment.open(self._files, segment_path(self._directory, first))
+            if within is None:
+                self._open.cut(end)
+            else:
+                self._open.cut_within(end, within.part(within.first, last).data)
+                self.tail = tail
+
+    def _end_at(self, last: int) -> tuple[int, Frame | None]:
+        """The offset behind the last frame that ends by ``last``, and the frame that ``last`` lies within, if any."""
+        segment = self._firsts[max(bisect_right(self._firsts, last) - 1, 0)]
+        end = self._segment_start(segment)
+        for offset, frame in self._scan(segment, whole=False):
+            if frame.last > last:
+                return end, frame if frame.first <= last else None
             end = offset + len(frame.data)
-        self._descriptor = self._files.open(segment_path(self._directory, first))
-        self._files.truncate(self._descriptor, end)
-        crash_point("truncate.cut")
-        self._files.sync(self._descriptor)
-        self._size = end
+        return end, None
 
     def _cut_to(self, tail: Position) -> None:
         """Before anything is cut: who begins to read now reads no further, and who reads already begins again."""
@@ -366,6 +367,7 @@ class Log:
         """The segment that is made changes the directory, and all that was removed before is synced with it."""
         self.close()
         with self._names:
+            self._cut_to(Position(self.tail.generation, self.first - 1))  # of a log that holds nothing
             self._firsts, self._index = [], {}
             self._cut_to(before)
             for first in reversed(segment_firsts(self._directory, self._files)):

@@ -38,8 +38,8 @@ class LogReader:
     def frames(self, first: int = 1) -> Iterator[Frame]:
         """Every whole frame with events from sequence ``first`` on, up to where the log ends now.
 
-        Raises LogReclaimed when the log begins later or is reclaimed meanwhile, StoreDamaged for a gap or a checksum
-        that does not match.
+        Raises LogReclaimed when the log begins later or is reclaimed meanwhile, LogCut when its node cuts what was
+        given and goes on otherwise, StoreDamaged for a gap or a checksum that does not match.
         """
         return self._log.frames(first)
 

@@ -44,12 +44,17 @@ class AskFrames(msgspec.Struct, array_like=True, tag=102):
 
 
 class LogExtent(msgspec.Struct, array_like=True, tag=103):
-    """Events from ``first`` up to the commit point ``last`` can be read. ``size``: of the log, in bytes."""
+    """Events from ``first`` up to the commit point ``last`` can be read. ``size``: of the log, in bytes.
+
+    ``tail``: the last event in the log. The commit point of a node that was just started is that of its last
+    checkpoint: up to ``tail`` nothing is lost. None from a node of a version that does not tell it.
+    """
 
     first: int
     last: int
     size: int
     queues: dict[int, str]
+    tail: int | None = None
 
 
 class LogFrames(msgspec.Struct, array_like=True, tag=104):

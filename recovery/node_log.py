@@ -9,17 +9,17 @@ from __future__ import annotations
 import os
 import platform
 import struct
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
 
 from recovery.declarations import declared_in
+from recovery.groups import GROUP_HEADER_SIZE, group_header_at
+from recovery.landmarks import Mark, mark_of
 from recovery.lmdb_state import read_meta
 from recovery.log import LogReclaimed, gap
-from recovery.segment import SegmentInfo, decode_header, read_header, scan, segment_firsts, segment_path
+from recovery.segment import HEADER_ROOM, SegmentInfo, decode_header, read_header, scan, segment_firsts, segment_path
 from txobserver.frames import HEADER_SIZE, Frame, TornFrame, bytes_behind, header_is_intact
 from txobserver.store import StoreDamaged, StoreError
 
@@ -27,55 +27,12 @@ END = (1 << 63) - 1
 """A sequence behind all others"""
 _FIELDS = struct.Struct(">16xQQIQ")
 """Generation, first sequence, number of events and time of a frame's header (``txobserver.frames``)."""
+READINGS = 3
+"""How often a place is read before it counts as damaged, or gone: the node may have cut its log meanwhile"""
 
 
-APART = 16 << 10
-"""Bytes between two landmarks, at least"""
-LANDMARKS = 10_000
-
-
-class Mark(NamedTuple):
-    """Where a frame stands, and what its header says."""
-
-    segment: int
-    """First sequence of its segment"""
-    offset: int
-    size: int
-    generation: int
-    first: int
-    events: int
-    time_ms: int
-
-    @property
-    def last(self) -> int:
-        """Sequence of its last event."""
-        return self.first + self.events - 1
-
-
-_FIRST = attrgetter("first")
-
-
-class Landmarks:
-    """Where some frames of a log were found, so that a search begins near by: without, it begins at the segment's."""
-
-    def __init__(self) -> None:
-        self._known: list[Mark] = []
-
-    def find(self, log: NodeLog, sequence: int) -> Mark | None:
-        """As ``log.find``."""
-        near = self._before(sequence)
-        if near is not None and next(log.marks(near.segment, near.offset), None) != near:
-            self._known.clear()  # the log has been made anew
-            near = None
-        found = log.find(sequence, near)
-        if found is not None and (near is None or found.segment != near.segment or found.offset - near.offset > APART):
-            insort(self._known, found, key=_FIRST)
-            del self._known[:-LANDMARKS]
-        return found
-
-    def _before(self, sequence: int) -> Mark | None:
-        at = bisect_right(self._known, sequence, key=_FIRST)
-        return self._known[at - 1] if at else None
+class LogCut(StoreError):
+    """The log was cut, or begun anew, behind what its reader has been given already: to be read again."""
 
 
 class NodeLog:
@@ -114,11 +71,14 @@ class NodeLog:
         try:
             end = os.fstat(descriptor).st_size
             try:
-                offset = offset or decode_header(os.pread(descriptor, 4096, 0), path)[1]
+                offset = offset or decode_header(os.pread(descriptor, HEADER_ROOM, 0), path)[1]
             except TornFrame:
                 return
             while offset + HEADER_SIZE < end:
                 header = os.pread(descriptor, HEADER_SIZE, offset)
+                if group_header_at(header, offset) is not None:
+                    offset += GROUP_HEADER_SIZE
+                    continue
                 if not header_is_intact(header):
                     return  # torn or damaged: whoever reads it will know which
                 size = HEADER_SIZE + bytes_behind(header)
@@ -128,6 +88,13 @@ class NodeLog:
                 offset += size
         finally:
             os.close(descriptor)
+
+    def holds(self, mark: Mark) -> bool:
+        """Whether that very frame still stands where it was found."""
+        try:
+            return next(self.marks(mark.segment, mark.offset), None) == mark
+        except LogReclaimed:
+            return False
 
     def find(self, sequence: int, near: Mark | None = None) -> Mark | None:
         """Where the frame stands that holds this event; None behind the end of the log.
@@ -160,26 +127,51 @@ class NodeLog:
                 return self.tail()
         return None
 
+    def end(self, tail: Mark) -> int:
+        """The last event of that segment whose frame is whole: a crash may have left headers without what follows."""
+        path, whole = segment_path(self.directory, tail.segment), tail.segment != next(reversed(self.firsts()), 0)
+        last = tail.segment - 1
+        try:
+            if next(scan(path, tail.offset, whole), None) is not None:
+                return tail.last
+            for _, frame in scan(path, 0, whole):
+                last = frame.last
+        except (StoreDamaged, TornFrame, FileNotFoundError):
+            return tail.last  # whoever reads it says so
+        return last
+
+    def lacks(self, first: int, last: int) -> StoreError:
+        """What is to be said where nothing is found of events that must be there."""
+        if self.firsts():
+            return StoreDamaged(gap(self.directory, first, last + 1))
+        return self.empty()
+
+    def empty(self) -> StoreError:
+        """The same where no segment is there at all."""
+        return StoreError(f"{self.directory} holds nothing: its node begins its log anew, or has lost it; ask again")
+
     def ranges(
         self, first: int, last: int, size: int, wanted: Callable[[Mark], bool] = lambda mark: True
     ) -> Iterator[tuple[Mark, Mark]]:
         """The frames with events from ``first`` to ``last``, in even runs of up to about ``size`` bytes: first and last
         of each.
 
-        Frames that are not wanted are left out at the ends of runs. Raises LogReclaimed when a segment has gone.
+        Frames that are not wanted are left out at the ends of runs. Raises LogReclaimed when a segment has gone,
+        StoreDamaged or LogCut where an event has no frame, after the runs before that.
         """
         firsts = self.firsts()
         segments = [each for each in firsts[max(bisect_right(firsts, first) - 1, 0) :] if each <= last]
         even = even_size(sum(map(self._size, segments)), size)
         begin: Mark | None = None
         end: Mark | None = None
-        gathered = 0
+        gathered, expected = 0, first
         for segment in segments:
             for mark in self.marks(segment):
+                if mark.first > last or mark.first > expected:
+                    break
+                expected = max(expected, mark.last + 1)
                 if mark.last < first or not wanted(mark):
                     continue
-                if mark.first > last:
-                    break
                 begin, end = begin or mark, mark
                 gathered += mark.size
                 if gathered >= even:
@@ -187,18 +179,42 @@ class NodeLog:
                     begin, gathered = None, 0
         if begin is not None and end is not None:
             yield begin, end
+        if expected <= last:
+            for _ in self.frames(expected, last):  # says what is wrong there
+                pass
+            raise LogCut(f"{self.directory} was cut at {expected} or before, while it was looked at; read it again")
 
     def frames(self, first: int, last: int = END, start: Mark | None = None) -> Iterator[Frame]:
         """Every whole frame with events from ``first`` to ``last``, up to where the log ends now.
 
         ``start``: where the one with ``first`` stands, if that is known. Raises LogReclaimed when the log begins later
-        or is reclaimed meanwhile, StoreDamaged for a gap or a checksum that does not match, StoreError where the log of
-        the node that was named is not.
+        or is reclaimed meanwhile, LogCut when it is cut at ``start``, or behind what was given and goes on otherwise,
+        StoreDamaged for a gap or a checksum that does not match, StoreError where the log of the node that was named
+        is not.
         """
         self._check_whose()
-        firsts = self.firsts()
-        if firsts and firsts[0] > first:
-            raise self._reclaimed(first)
+        self._check_not_cut(start)
+        given: Mark | None = None
+        failures = 0
+        while True:
+            firsts = self.firsts()
+            if firsts[0] > first if firsts else failures:
+                raise self._reclaimed(first)
+            try:
+                for mark, frame in self._walk(firsts, first, last, start):
+                    self._check_follows(given, frame)
+                    given = start = mark
+                    first, failures = frame.last + 1, 0
+                    yield frame
+                return
+            except (StoreDamaged, FileNotFoundError) as error:
+                failures += 1
+                self._check_not_cut(given)
+                if failures == READINGS:
+                    raise error if isinstance(error, StoreDamaged) else self._reclaimed(first) from None
+
+    def _walk(self, firsts: list[int], first: int, last: int, start: Mark | None) -> Iterator[tuple[Mark, Frame]]:
+        """As ``frames``, of the segments that were there. Raises StoreDamaged and FileNotFoundError, also for a cut."""
         expected: int | None = None
         for segment in firsts[max(bisect_right(firsts, first) - 1, 0) :]:
             if segment > last:
@@ -207,31 +223,86 @@ class NodeLog:
             if expected is None and not offset:
                 expected = segment
             try:
-                for _, frame in scan(segment_path(self.directory, segment), offset, segment != firsts[-1]):
-                    if expected is not None and frame.first != expected:
-                        raise StoreDamaged(gap(self.directory, expected, frame.first))
+                for at, frame in scan(segment_path(self.directory, segment), offset, segment != firsts[-1]):
+                    if frame.first > first if expected is None else frame.first != expected:
+                        raise StoreDamaged(gap(self.directory, expected or first, frame.first))
                     expected = frame.last + 1
                     if frame.first > last:
                         return
                     if frame.last >= first:
-                        yield frame
+                        yield mark_of(segment, at, frame), frame
+                    if frame.last >= last:
+                        return
             except TornFrame as error:
                 if segment == firsts[-1]:
                     return
                 raise StoreDamaged(f"{error}; restore it or let the node rejoin with a new store") from None
-            except FileNotFoundError:
-                raise self._reclaimed(first) from None
 
     def backwards(self, before: int) -> Iterator[Frame]:
-        """Every frame with events before sequence ``before``, the latest first, as far back as the log goes."""
-        firsts = self.firsts()
-        for segment in reversed(firsts[: bisect_right(firsts, before - 1)]):
+        """Every frame with events before sequence ``before``, the latest first, as far back as the log goes.
+
+        Raises StoreDamaged where one cannot be read, LogCut as ``frames``.
+        """
+        given: Mark | None = None
+        failures = 0
+        while True:
             try:
-                marks = [mark for mark in self.marks(segment) if mark.first < before]
-                for mark in reversed(marks):
-                    yield next(scan(segment_path(self.directory, segment), mark.offset))[1]
-            except (LogReclaimed, FileNotFoundError):
+                for mark, frame in self._walk_back(before):
+                    self._check_follows(given, frame)
+                    given, before, failures = mark, frame.first, 0
+                    yield frame
                 return
+            except (StoreDamaged, LogReclaimed, FileNotFoundError) as error:
+                if not isinstance(error, StoreDamaged) and next(iter(self.firsts()), before) >= before:
+                    return
+                failures += 1
+                self._check_not_cut(given)
+                if failures == READINGS:
+                    raise
+
+    def _walk_back(self, before: int) -> Iterator[tuple[Mark, Frame]]:
+        """As ``backwards``, of the segments that are there now."""
+        firsts = self.firsts()
+        ends = [*(first - 1 for first in firsts[1:]), END]
+        for segment, end in reversed(list(zip(firsts, ends, strict=True))):
+            if segment >= before:
+                continue
+            marks = [mark for mark in self.marks(segment) if mark.first < before]
+            if (marks[-1].last if marks else segment - 1) < min(before - 1, end):
+                self._read_out(segment, marks[-1].offset if marks else 0, end)
+            for mark in reversed(marks):
+                found = next(scan(segment_path(self.directory, segment), mark.offset), None)
+                if found is None or mark_of(segment, *found) != mark:
+                    raise StoreDamaged(f"{self.directory} has changed at event {mark.first}; read it again")
+                yield mark, found[1]
+
+    def _read_out(self, segment: int, offset: int, end: int) -> None:
+        """Raise what is wrong behind the last frame of a segment that was found, unless the log may end there."""
+        last = segment - 1
+        with suppress(TornFrame):
+            for _, frame in scan(segment_path(self.directory, segment), offset, end != END):
+                last = frame.last
+        if end != END:
+            raise self.lacks(min(last + 1, end), end)
+
+    def _check_follows(self, given: Mark | None, frame: Frame) -> None:
+        """Raise LogCut if ``frame`` may be of another history than what was given just before it.
+
+        Within a generation there is one. Between two, what was given stands there still, so nothing was cut below it.
+        """
+        if given is not None and frame.generation != given.generation and not self.holds(given):
+            raise self._cut(given)
+
+    def _check_not_cut(self, given: Mark | None) -> None:
+        """Raise LogCut if what was given is gone, otherwise than from the front."""
+        if given is None or self.holds(given):
+            return
+        firsts = self.firsts()
+        if not firsts or firsts[0] <= given.segment:
+            raise self._cut(given)
+
+    def _cut(self, given: Mark) -> LogCut:
+        return LogCut(f"{self.directory} was cut at event {given.last} or before, while it was read; read it again")
 
     def names(self) -> dict[int, str]:
         """Queues that are there, as of the last checkpoint; none where the state cannot be read: the log may know."""

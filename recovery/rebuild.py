@@ -7,7 +7,7 @@ a primary says that it counts.
 
 Everything is made in ``rebuilding/`` below the new node's directory, its identity last. Then the parts are moved into
 their places, the identity last again: nobody can start with half of it, and whoever was killed begins anew, or goes on
-moving.
+moving (``recovery.rebuild_note`` says which).
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+import msgspec
+
 from ha.replica import Replica
+from recovery.aside import REBUILDING
 from recovery.crash_points import crash_point
 from recovery.files import REAL_FILES, explain, make_directory
-from recovery.identity import FILE, Identity, create_identity, lock_directory, read_identity
+from recovery.identity import Identity, create_identity, lock_directory
 from recovery.lmdb_state import LmdbState, check
 from recovery.log import Log, LogReclaimed
 from recovery.log_reader import LogReader
+from recovery.rebuild_note import PARTS, Making, is_half_moved, note
 from recovery.segment import SegmentInfo, segment_firsts
 from recovery.store import StoreSettings
 from txobserver.events import Event
@@ -35,8 +39,6 @@ from txobserver.ids import Position
 from txobserver.store import StoreError
 from txobserver.table import IllegalTransition
 
-WORK = "rebuilding"
-PARTS = ("log", "state", FILE)
 PORTION_BYTES = 64 << 20
 """Of changes, between two checkpoints; the same as a node's default."""
 PORTION_EVENTS = 100_000
@@ -73,26 +75,38 @@ def rebuild(
     outcomes: Outcomes = Outcomes(),
     progress: Progress = lambda sequence: None,
     portion_events: int = PORTION_EVENTS,
+    archive_name: str = "",
 ) -> Rebuilt:
     """Make the store of a node that has none, in ``into``, whose name and cluster are ``identity``'s.
 
     ``archive``: the events from the first on, as far as there are any; all have passed the commit point. ``log``: the
     directory of a node whose log goes on behind them, and of which what is up to ``commit`` has passed the commit
-    point. Raises StoreError, with one sentence, for a gap or for what cannot follow, and leaves nothing then.
+    point. ``archive_name``: what tells the archive from another one. Raises StoreError, with one sentence, for a gap or
+    for what cannot follow, and leaves nothing then; also for a directory that holds another store.
     """
+    work = into / REBUILDING
+    making = Making(
+        cluster=identity.cluster,
+        cluster_id=identity.cluster_id,
+        node=identity.node,
+        incarnation=identity.incarnation,
+        log=str(log.absolute()) if log is not None else "",
+        archive=archive_name,
+        outcomes_kept=outcomes.kept,
+        outcome_seconds=outcomes.seconds,
+    )
     try:
         new = not into.exists()
         make_directory(into)
         lock = lock_directory(into)
         try:
-            moved = (into / WORK).exists() and _complete(into, identity)
-            if not moved and not _complete(into / WORK, identity):
-                _refuse_another(into)
-                shutil.rmtree(into / WORK, ignore_errors=True)
+            if not is_half_moved(into, making):
+                shutil.rmtree(work, ignore_errors=True)
                 try:
-                    _build(into / WORK, identity, archive, log, commit, outcomes, progress, portion_events)
+                    note(into, making)
+                    _build(work, identity, archive, log, commit, outcomes, progress, portion_events)
                 except (StoreError, OSError):
-                    shutil.rmtree(into if new else into / WORK, ignore_errors=True)
+                    shutil.rmtree(into if new else work, ignore_errors=True)
                     raise
             _move(into)
         finally:
@@ -100,21 +114,6 @@ def rebuild(
     except OSError as error:
         raise explain(error, Path(error.filename or into)) from error
     return _describe(into)
-
-
-def _complete(directory: Path, identity: Identity) -> bool:
-    """Whether somebody has finished this node's store here: it is made, or it is moved, and he was killed then."""
-    found = read_identity(directory)
-    return found is not None and (found.cluster, found.node) == (identity.cluster, identity.node)
-
-
-def _refuse_another(into: Path) -> None:
-    there = [part for part in PARTS if (into / part).exists()]
-    if there:
-        raise StoreError(
-            f"{into} holds a store already ({', '.join(there)}); give it up with `txha discard`, or choose another "
-            "directory"
-        )
 
 
 def _build(
@@ -127,7 +126,7 @@ def _build(
     progress: Progress,
     portion_events: int,
 ) -> None:
-    (work / "log").mkdir(parents=True)
+    (work / "log").mkdir()
     state = LmdbState(work / "state")
     try:
         replica = Replica(state, *state.load())
@@ -140,14 +139,14 @@ def _build(
     if not applied.sequence:
         raise StoreError("there is no event that could be applied: neither an archive, nor a log up to a commit point")
     check(work / "state")
-    _copy_log(work / "log", identity, () if log is None else _frames(log, applied.sequence + 1), applied)
+    tail = _copy_log(work / "log", identity, () if log is None else _frames(log, applied.sequence + 1), applied)
     state = LmdbState(work / "state")
     try:
         state.confirm(log_begun=True)
     finally:
         state.close()
     REAL_FILES.sync_directory(work / "state")
-    create_identity(work, identity)
+    create_identity(work, msgspec.structs.replace(identity, rebuilt=tail))
 
 
 def _apply(
@@ -226,8 +225,11 @@ def _frames(log: Path, first: int) -> Iterator[Frame]:
         raise StoreError(f"{_gap(first, begins)}: the log of {log} begins at {begins}") from None
 
 
-def _copy_log(directory: Path, identity: Identity, frames: Iterable[Frame], applied: Position) -> None:
-    """What is behind the applied event, byte for byte, in segments of the new store; one without a frame otherwise."""
+def _copy_log(directory: Path, identity: Identity, frames: Iterable[Frame], applied: Position) -> Position:
+    """What is behind the applied event, byte for byte, in segments of the new store; one without a frame otherwise.
+
+    Returns where the stream that the store holds ends.
+    """
     now = time.time_ns() // 1_000_000
 
     def describe(first: int) -> SegmentInfo:
@@ -241,27 +243,32 @@ def _copy_log(directory: Path, identity: Identity, frames: Iterable[Frame], appl
     log: Log | None = None
     group: list[Frame] = []
     size = 0
+    tail = applied
     for frame in frames:
         if frame.generation < applied.generation:
             raise StoreError(f"the log's {frame.position} cannot follow {applied}: the two are of different histories")
         log = log or begun(Position(0, frame.first - 1))
         group.append(frame)
         size += len(frame.data)
+        tail = frame.position
         if size >= GROUP_BYTES:
             log.append(group)
             group, size = [], 0
     log = log or begun(applied)
     log.append(group)
     log.close()
+    return tail
 
 
 def _move(into: Path) -> None:
-    work = into / WORK
+    """Put the parts in their places, each durably before the next: also a power cut leaves them in this order."""
+    work = into / REBUILDING
     for part in PARTS:
         if (work / part).exists():
             (work / part).rename(into / part)
+            REAL_FILES.sync_directory(into)
+            REAL_FILES.sync_directory(work)
             crash_point("rebuild.part-moved")
-    REAL_FILES.sync_directory(into)
     shutil.rmtree(work)
 
 

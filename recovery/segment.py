@@ -1,4 +1,4 @@
-"""One segment of the log: a checksummed header, then frames, exactly as they went over the wire.
+"""One segment of the log: a checksummed header, then groups of frames, exactly as they went over the wire.
 
     offset  size  field
     0       4     magic "TXSG"
@@ -7,7 +7,8 @@
     8       4     crc32 of bytes 0 to 7 and the description
     12      …     msgpack map: cluster, node, incarnation, first (sequence of the first event), created (ms since 1970)
 
-A segment is named by its first sequence. ``scan`` never yields a frame whose checksum does not match.
+In front of each group is its header (``recovery.groups``); in format version 1 frames stand alone. A segment is named
+by its first sequence. ``scan`` never yields a frame whose checksum does not match.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from typing import BinaryIO
 import msgspec
 
 from recovery.files import REAL_FILES, Files
+from recovery.groups import GROUP_HEADER_SIZE, SECTOR, group_header_at
+from recovery.torn import is_torn, is_torn_without_groups
 from txobserver.frames import (
     HEADER_SIZE,
     MAX_PAYLOAD,
@@ -31,16 +34,15 @@ from txobserver.frames import (
     UnknownFormat,
     bytes_behind,
     decode_frame,
-    header_is_intact,
-    last_of,
 )
 from txobserver.store import StoreDamaged, StoreError
 
 MAGIC = b"TXSG"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Version 1, which has no groups, can be read too, and be gone on with while it has no frame."""
 SUFFIX = ".log"
-HEADER_ROOM = 12 + 65_535
-"""Bytes that are read of a segment's beginning: no header is longer, whatever the names in it."""
+HEADER_ROOM = 12 + 65_535 + GROUP_HEADER_SIZE + HEADER_SIZE
+"""Bytes that are read of a segment's beginning: more than any header, whatever the names in it, and a frame's behind"""
 _START = struct.Struct(">4sHH")
 _CRC = struct.Struct(">I")
 _HEADER_SIZE = _START.size + _CRC.size
@@ -84,14 +86,14 @@ def decode_header(data: bytes, path: Path) -> tuple[SegmentInfo, int]:
     description = data[_HEADER_SIZE : _HEADER_SIZE + length]
     crc = zlib.crc32(description, zlib.crc32(data[: _START.size]))
     intact = magic == MAGIC and len(description) == length and _CRC.unpack_from(data, _START.size)[0] == crc
-    unfilled = (magic == MAGIC and len(description) < length) or data[-1:] == b"\0"
+    unfilled = (magic == MAGIC and len(description) < length) or data[-1:] == b"\0" or bytes(SECTOR) in data
     if not intact and unfilled and not _BEGINS_FRAME.search(data):
         raise TornFrame(f"{path} ends within its header, or was never filled to its end")
     damaged = StoreDamaged(f"the header of {path} is damaged; restore the file or let the node rejoin with a new store")
     if not intact:
         raise damaged
-    if version != FORMAT_VERSION:
-        raise StoreError(f"{path} has format version {version}; this version of txha reads {FORMAT_VERSION}")
+    if not 1 <= version <= FORMAT_VERSION:
+        raise StoreError(f"{path} has format version {version}; this version of txha reads 1 to {FORMAT_VERSION}")
     try:
         return msgspec.msgpack.decode(description, type=SegmentInfo), _HEADER_SIZE + length
     except ValueError:
@@ -104,6 +106,11 @@ def read_header(path: Path, files: Files = REAL_FILES) -> tuple[SegmentInfo, int
         return decode_header(file.read(HEADER_ROOM), path)
 
 
+def has_groups(data: bytes) -> bool:
+    """Whether groups have headers in the segment that begins with these bytes, at least its header's first 6."""
+    return int(_START.unpack_from(data)[1]) > 1
+
+
 def scan(path: Path, offset: int = 0, whole: bool = True, files: Files = REAL_FILES) -> Iterator[tuple[int, Frame]]:
     """Every (offset, frame) from a frame's offset on; 0 is the first frame.
 
@@ -113,73 +120,53 @@ def scan(path: Path, offset: int = 0, whole: bool = True, files: Files = REAL_FI
     with files.reader(path) as file:
         if offset == 0:
             _, offset = decode_header(file.read(HEADER_ROOM), path)
-        while (found := _frame_at(file, offset, path, whole)) is not None:
-            yield offset, found[0]
-            offset += found[1]
+        while (found := _frame_from(file, offset, path, whole)) is not None:
+            offset, frame = found
+            yield offset, frame
+            offset += len(frame.data)
 
 
-def _frame_at(file: BinaryIO, offset: int, path: Path, whole: bool) -> tuple[Frame, int] | None:
-    """The frame that begins at ``offset``, with its length; None where the file ends. Raises as ``scan`` does."""
+def _frame_from(file: BinaryIO, offset: int, path: Path, whole: bool) -> tuple[int, Frame] | None:
+    """The next frame from ``offset`` on, with its own; None where the file ends. Raises as ``scan`` does."""
     file.seek(offset)
     data = file.read(HEADER_SIZE)
+    while group_header_at(data, offset) is not None:
+        offset += GROUP_HEADER_SIZE
+        data = data[GROUP_HEADER_SIZE:] + file.read(GROUP_HEADER_SIZE)
     if not data:
         return None
     if len(data) == HEADER_SIZE and data[:4] == b"TXHA":
         data += file.read(min(bytes_behind(data), MAX_PAYLOAD + 1))
     try:
-        return decode_frame(data)
+        return offset, decode_frame(data)[0]
     except UnknownFormat as error:
         raise StoreError(f"{path}: {error}") from None
     except (TornFrame, DamagedFrame):
         pass
     # Somebody may be writing: since that reading, this frame may have become whole, and others stand behind it. So one
     # reading is judged by itself, and nothing that another one shows (``a_read_meets_a_frame_mid_write``).
-    file.seek(offset)
-    rest = file.read()
+    file.seek(0)
+    return _judge(file.read(), offset, path, whole)
+
+
+def _judge(segment: bytes, offset: int, path: Path, whole: bool) -> tuple[int, Frame] | None:
+    """As ``_frame_from``, of all bytes of the file."""
+    while group_header_at(segment[offset : offset + GROUP_HEADER_SIZE], offset) is not None:
+        offset += GROUP_HEADER_SIZE
     try:
-        return decode_frame(rest)
+        return offset, decode_frame(segment, offset)[0]
     except UnknownFormat as error:
         raise StoreError(f"{path}: {error}") from None
     except (TornFrame, DamagedFrame) as error:
-        if not whole and _torn(rest, error):
+        if not whole and _is_torn(segment, offset, path, error):
             return None
         raise StoreDamaged(
             f"{path} is damaged at offset {offset}; restore the file or let the node rejoin with a new store"
         ) from None
 
 
-def _torn(rest: bytes, error: Exception) -> bool:
-    """Whether ``rest``, all from a frame's offset on, can be a write that a crash cut short, not a damaged record.
-
-    A cut write leaves a file that is too short, or one whose tail was never filled and reads as zeros. A record
-    that is all there up to its own last byte, which is never zero, and fails its checksum was whole once, and may have
-    been acknowledged; what a crash left behind it says nothing about it (``damaged_before_a_torn_tail``).
-    """
-    if _later_frame_in(rest):
-        return False
-    if isinstance(error, TornFrame):
-        return True
-    if header_is_intact(rest):
-        end = HEADER_SIZE + bytes_behind(rest)
-        return rest[end - 1 : end] == b"\0"
-    return not rest[HEADER_SIZE - 1 :].strip(b"\0")
-
-
-def _later_frame_in(rest: bytes) -> bool:
-    """Whether a whole frame stands there that may have been written later than what ``rest`` begins with.
-
-    A message may hold the bytes of a log. So of what stands within the bytes that an intact header counts as its own,
-    only a frame that goes on from there is a later one: an event takes a byte at least.
-    """
-    intact = header_is_intact(rest)
-    end, last = (HEADER_SIZE + bytes_behind(rest), last_of(rest)) if intact else (0, 0)
-    at = rest.find(b"TXHA")
-    while at >= 0:
-        try:
-            frame, _ = decode_frame(rest, at)
-            if at >= end or last < frame.first <= last + len(rest):
-                return True
-        except (TornFrame, DamagedFrame, UnknownFormat):
-            pass
-        at = rest.find(b"TXHA", at + 1)
-    return False
+def _is_torn(segment: bytes, offset: int, path: Path, error: Exception) -> bool:
+    _, frames = decode_header(segment[:HEADER_ROOM], path)
+    if has_groups(segment):
+        return is_torn(segment, frames, offset)
+    return is_torn_without_groups(segment[offset:], error)

@@ -17,10 +17,10 @@ from typing import Protocol
 
 from recovery.files import REAL_FILES, Files, explain, make_directory, renew_directory
 from recovery.identity import FORMAT_VERSION, Identity, adopt, check_identity, create_identity, lock_directory
-from recovery.lmdb_state import LmdbState, check
+from recovery.lmdb_state import LmdbState, check, was_used
 from recovery.log import Log
-from recovery.retention import Retention
-from recovery.segment import SegmentInfo, segment_firsts, segment_path
+from recovery.retention import retention_of
+from recovery.segment import SegmentInfo, segment_firsts
 from recovery.worker import Post, Report, Worker
 from txobserver.frames import Frame
 from txobserver.ids import Member, Position
@@ -244,6 +244,11 @@ def check_parts(directory: Path, cluster: str, node: str, cluster_id: str = "") 
         raise StoreDamaged(f"{directory / 'state'} is gone; restore it or let the node rejoin with a new store")
     if identity is None and segment_firsts(directory / "log"):
         raise StoreError(f"{directory} holds a log without {directory / 'identity.json'}; restore that file")
+    if identity is None and was_used(directory):
+        raise StoreError(
+            f"{directory} holds a queue state without {directory / 'identity.json'}; restore that file, or move "
+            f"{directory / 'state'} away to begin without what it holds"
+        )
     return identity
 
 
@@ -278,11 +283,11 @@ def _opened(
         state.close()
         os.close(lock)
 
-    segments = [segment_path(directory / "log", first) for first in segment_firsts(directory / "log", files)[-1:]]
-    retention = Retention(
+    retention = retention_of(
+        directory / "log",
         settings.retention_seconds,
         lambda: now_ms() / 1000,
         lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
-        last_written=max(map(files.modified, segments), default=None),
+        files,
     )
     return Store(identity.member, state, make_log, writer, keeper, retention.removable_before, on_close)

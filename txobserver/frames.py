@@ -84,6 +84,14 @@ class Frame:
         events: list[Event] = _decoder.decode(memoryview(self.data)[HEADER_SIZE : -len(TRAILER)])
         return events
 
+    def part(self, first: int, last: int) -> Frame:
+        """Its events from sequence ``first`` to ``last``, as a frame of their own, written at the same time."""
+        if (first, last) == (self.first, self.last):
+            return self
+        return encode_frame(
+            self.generation, first, self.events()[first - self.first : last - self.first + 1], self.time_ms
+        )
+
 
 def encode_frame(generation: int, first: int, events: list[Event], time_ms: int) -> Frame:
     """One frame for these events, whose sequences run from ``first``."""

@@ -30,6 +30,10 @@ class StoreFull(StoreError):
     """No space is left, or the store is read-only."""
 
 
+class StoreBusy(StoreError):
+    """Nothing is known to be wrong with the store, and what was asked may go well at another time."""
+
+
 class StoreDamaged(StoreError):
     """A checksum does not match: the store must not be served."""
 

@@ -19,8 +19,19 @@ from recovery.node_admin import FILE
 
 log = logging.getLogger("txha.admin")
 MAX_LINE = 1 << 20
+MAX_CONNECTIONS = 32
+"""At a time; who connects beyond them is refused."""
+SILENCE_SECONDS = 10.0
+"""Within this time a request comes whole, and its answer is taken; else the connection ends."""
 
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
+Admit = Callable[[asyncio.BaseTransport], bool]
+"""Whether somebody who has just connected can stay."""
+
+
+def anybody(transport: asyncio.BaseTransport) -> bool:
+    """Can stay."""
+    return True
 
 
 class Refusal(Exception):
@@ -36,12 +47,19 @@ class _Request(BaseModel):
 
 
 class AdminServer:
-    """Answers commands with these handlers until it is stopped."""
+    """Answers commands with these handlers until it is stopped.
 
-    def __init__(self, guard: Guard, directory: Path, handlers: Mapping[str, Handler]) -> None:
+    Whatever connects needs no token before it asks, so those who are here are few, and not for long.
+    """
+
+    def __init__(
+        self, guard: Guard, directory: Path, handlers: Mapping[str, Handler], admit: Admit = anybody
+    ) -> None:
         self._guard = guard
         self._path = directory / FILE
         self._handlers = handlers
+        self._admit = admit
+        self._connections = 0
         self._token = secrets.token_hex(16)
         self._server: asyncio.Server | None = None
 
@@ -62,14 +80,24 @@ class AdminServer:
             self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._connections >= MAX_CONNECTIONS or not self._admit(writer.transport):
+            writer.transport.abort()
+            return
+        self._connections += 1
         try:
-            while line := await reader.readline():
-                writer.write(json.dumps(await self._answer(line)).encode() + b"\n")
-                await writer.drain()
+            await self._talk(reader, writer)
         except (OSError, ValueError) as error:
-            log.debug("an administration connection ended: %s", error)
+            log.debug("an administration connection ended: %s", str(error) or type(error).__name__)
         finally:
-            writer.close()
+            self._connections -= 1
+            writer.transport.abort()  # an answer that is not taken does not keep it open
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await asyncio.wait_for(reader.readline(), SILENCE_SECONDS):
+            writer.write(json.dumps(await self._answer(line)).encode() + b"\n")
+            await asyncio.wait_for(writer.drain(), SILENCE_SECONDS)
+        writer.close()
+        await asyncio.wait_for(writer.wait_closed(), SILENCE_SECONDS)
 
     async def _answer(self, line: bytes) -> dict[str, Any]:
         try:

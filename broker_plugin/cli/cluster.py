@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,7 +18,10 @@ from broker_plugin.cli.echo import Echo
 from broker_plugin.cli.init import found_cluster
 from broker_plugin.cli.layout import CONFIG_FILE, LOG_FILE, NodeEntry, write_cluster
 from broker_plugin.cli.plan import Plan, plan_cluster
-from broker_plugin.node.config import load_config, parse_settings
+from broker_plugin.node.config import NodeConfig, load_config, parse_settings
+from broker_plugin.node.sqlite_coordination import SqliteCoordination
+from ha.coordination import CoordinationError
+from recovery.aside import PARTS
 from recovery.node_admin import AdminError, ask
 
 GRACE_SECONDS = 5.0
@@ -40,24 +44,54 @@ def run_cluster(
     """Run the cluster until a signal comes; returns the exit status. Raises ClusterError, ConfigError, StoreError."""
     plan = plan_cluster(directory, count, base_port, settings)
     plan.write()
-    if not plan.resumed:
-        founder = plan.entries[0].directory / CONFIG_FILE
-        found_cluster(load_config(founder, parse_settings(settings)))
+    found_if_new(plan, settings)
     supervisor = Supervisor(plan, restart, settings, node_command)
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, supervisor.stop)
     return supervisor.run()
 
 
+def found_if_new(plan: Plan, settings: list[str]) -> None:
+    """Found a cluster whose cluster.json says that it is not: an earlier command may have been killed before it had.
+
+    Raises ConfigError, StoreError. A node makes its store when there is a record. So if another node has one, there was
+    a record, and it was lost: then nothing is founded, and the nodes say what to do.
+    """
+    if plan.resumed:
+        return
+    config = load_config(plan.entries[0].directory / CONFIG_FILE, parse_settings(settings))
+    others = [entry.directory / part for entry in plan.entries[1:] for part in PARTS]
+    if not _has_record(config) and not any(path.exists() for path in others):
+        found_cluster(config)
+    with contextlib.suppress(OSError):  # the record says so, too
+        write_cluster(plan.directory, plan.identifier, plan.entries)
+
+
+def _has_record(config: NodeConfig) -> bool:
+    """Also one that cannot be read: the nodes say more of it."""
+    coordination = SqliteCoordination(config.coordination, config.cluster)
+    try:
+        return coordination.read() is not None
+    except CoordinationError:
+        return True
+    finally:
+        coordination.close()
+
+
 @dataclass
 class _Child:
-    """A node's process, and when it is to be started again after it has died (monotonic, None: not at all)."""
+    """A node's last process (None: there was none yet), and when it is to be started (monotonic, None: not at all)."""
 
     entry: NodeEntry
-    process: subprocess.Popen[bytes]
-    started: float
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
     pause: float = PAUSE_SECONDS
-    again: float | None = None
+    again: float | None = 0.0
+
+    @property
+    def refused(self) -> bool:
+        """Whether its last process has ended because it must not run."""
+        return self.process is not None and self.entry.pid is None and self.process.returncode == REFUSED
 
 
 class Supervisor:
@@ -81,9 +115,7 @@ class Supervisor:
     def run(self) -> int:
         """Start, announce, watch, end."""
         try:
-            for entry in self._plan.entries:
-                self._children.append(_Child(entry, self._start(entry), time.monotonic()))
-            self._write()
+            self._children = [_Child(entry) for entry in self._plan.entries]
             while not self._stopping:
                 if self._look_after() and self._hopeless():
                     return REFUSED
@@ -120,26 +152,38 @@ class Supervisor:
         changed = False
         now = time.monotonic()
         for child in self._children:
-            if child.entry.pid is not None and child.process.poll() is not None:
-                self._has_ended(child, now)
+            if child.entry.pid is not None and child.process and child.process.poll() is not None:
+                self._has_ended(child, child.process.returncode, now)
                 changed = True
             if child.again is not None and now >= child.again:
-                child.process, child.started, child.again = self._start(child.entry), now, None
+                self._start_again(child, now)
                 changed = True
         if changed:
             self._write()
         return changed
 
-    def _has_ended(self, child: _Child, now: float) -> None:
+    def _start_again(self, child: _Child, now: float) -> None:
+        """If the machine has no process or memory for it, that is no reason to end the nodes that run."""
+        try:
+            child.process, child.started, child.again = self._start(child.entry), now, None
+        except OSError as error:
+            self._echo.say(f"txha: {child.entry.name} cannot be started: {error.strerror}; it is tried again")
+            self._put_off(child, now)
+
+    @staticmethod
+    def _put_off(child: _Child, now: float) -> None:
+        child.again = now + child.pause
+        child.pause = min(2 * child.pause, LONGEST_PAUSE_SECONDS)
+
+    def _has_ended(self, child: _Child, status: int, now: float) -> None:
         """With --restart a node comes back at once; one that keeps dying young comes back ever later."""
-        entry, status = child.entry, child.process.returncode
+        entry = child.entry
         entry.pid = None
         self._echo.say(f"[{entry.name}] ended {_how(status)}")
         if status == REFUSED:
             self._echo.say(f"txha: {entry.name} refuses to run, see {entry.directory / LOG_FILE}")
         elif self._restart and now - child.started < SHORT_LIFE_SECONDS:
-            child.again = now + child.pause
-            child.pause = min(2 * child.pause, LONGEST_PAUSE_SECONDS)
+            self._put_off(child, now)
         elif self._restart:
             child.again, child.pause = now, PAUSE_SECONDS
 
@@ -148,7 +192,7 @@ class Supervisor:
 
         The nodes of a resumed cluster hold data: they go on without one whose disk is damaged.
         """
-        refused = [child.process.returncode == REFUSED and child.entry.pid is None for child in self._children]
+        refused = [child.refused for child in self._children]
         return all(refused) or (any(refused) and not self._plan.resumed and not self._announced)
 
     def _all_ready(self) -> bool:
@@ -169,18 +213,19 @@ class Supervisor:
 
     def _end(self) -> None:
         """SIGTERM for all, patience, then SIGKILL."""
-        for child in self._children:
-            child.process.send_signal(signal.SIGTERM)
-            child.process.send_signal(signal.SIGCONT)
+        started = [(child.entry, child.process) for child in self._children if child.process]
+        for _, process in started:
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGCONT)
         deadline = time.monotonic() + GRACE_SECONDS
-        for child in self._children:
+        for entry, process in started:
             try:
-                child.process.wait(max(0.0, deadline - time.monotonic()))
+                process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                self._echo.say(f"[{child.entry.name}] does not end, killing it")
-                child.process.kill()
-                child.process.wait()
-            child.entry.pid = None
+                self._echo.say(f"[{entry.name}] does not end, killing it")
+                process.kill()
+                process.wait()
+            entry.pid = None
         self._write()
         self._echo.end()
 

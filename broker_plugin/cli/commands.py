@@ -16,13 +16,14 @@ from broker_plugin.cli.audit import audit
 from broker_plugin.cli.discard import discard
 from broker_plugin.cli.init import init
 from broker_plugin.cli.layout import ClusterError, read_cluster
-from broker_plugin.cli.parent import end_with
 from broker_plugin.cli.rebuild import rebuild
 from broker_plugin.cli.recover import recover
 from broker_plugin.cli.spark_package import spark_package
 from broker_plugin.cli.stress import stress
 from broker_plugin.node.config import ConfigError, check_places, load_config, parse_settings
 from recovery.node_admin import AdminError, ask
+from recovery.parent import end_with
+from txobserver.store import StoreBusy
 
 app = typer.Typer(
     help="txha: broker transactions that no crash can halve. Runs AMQP 0-9-1 nodes that replicate transactions.",
@@ -58,7 +59,12 @@ def node(
 
     loaded = load_config(config, parse_settings(set_ or []))
     check_places(loaded)
-    raise SystemExit(run_node(loaded))
+    try:
+        status = run_node(loaded)
+    except StoreBusy as error:  # a person need not mend anything: whoever looks after the node may start it again
+        print(f"txha: {error}", file=sys.stderr)
+        status = 1
+    raise SystemExit(status)
 
 
 @app.command()
@@ -126,7 +132,9 @@ def promote(
     ask(directory, "promote", arguments)
     if accept_data_loss:
         say_accepted(seen)
-    typer.echo(f"{node} is taking over; see `txha status`")
+        typer.echo(f"{node} is taking over; see `txha status`")
+    else:
+        typer.echo(f"{node} asks the primary to hand over; see `txha status`, or the log of {node} if it stays ready")
 
 
 @tx.command("list")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import glob
+import math
+import shlex
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,10 +19,12 @@ from broker_plugin.cli.layout import (
     COORDINATION_FILE,
     ClusterError,
     cluster_id,
-    read_cluster,
+    read_nodes,
 )
 from recovery.identity import FILE, read_identity
+from recovery.planner.apply import ASIDE
 from recovery.planner.site import cluster_of
+from recovery.planner.survey import whose
 from txobserver.store import StoreDamaged
 
 
@@ -45,7 +51,9 @@ class Given:
 class Crashed:
     """``directory``: of the cluster, None if only nodes were given. ``nodes``: all names, None if nobody knows them.
 
-    ``ports``: where the nodes of a local cluster listened for clients.
+    ``ports``: where the nodes of a local cluster listened for clients. ``lease_ttl``: the greatest that a node of the
+    given directories has in its node.toml, in seconds; 0 if none says it. ``expected``: where the nodes look for the
+    record, as far as the directories say.
     """
 
     cluster: str
@@ -54,6 +62,29 @@ class Crashed:
     record: Path
     nodes: frozenset[str] | None
     ports: tuple[int, ...] = ()
+    lease_ttl: float = 0.0
+    expected: frozenset[Path] = frozenset()
+
+    def check_record(self) -> None:
+        """Whether a record that is lost would be written where nodes look for it. Raises BadArgument.
+
+        Elsewhere only with a sign that this is wanted: a file that is there, be it empty, or was and was set aside.
+        """
+        record = self.record
+        if not record.parent.is_dir():
+            raise BadArgument(
+                f"there is no directory {record.parent} for the coordination file {record.name}: mount it, or name the "
+                "right file with --coordination"
+            )
+        was_there = any(record.parent.glob(f"{glob.escape(record.name)}.{ASIDE}-*"))
+        if record.exists() or was_there or record.resolve() in {each.resolve() for each in self.expected}:
+            return
+        used = " or ".join(map(str, sorted(self.expected)))
+        raise BadArgument(
+            f"there is no coordination file {record}, and the directories lead to {used}: "
+            "name the right one with --coordination, or, if the record is lost and a new one is to be written to that "
+            f"file, make it first: touch {shlex.quote(str(record))}"
+        )
 
     @property
     def locked(self) -> dict[str, Path]:
@@ -81,26 +112,26 @@ def _is_node(path: Path) -> bool:
 
 
 def _of_directory(directory: Path, coordination: Path | None) -> Crashed:
-    names: frozenset[str] | None = None
-    ports: tuple[int, ...] = ()
+    locked = directory if (directory / CLUSTER_FILE).exists() else None
     try:
-        entries = read_cluster(directory)
-        names, ports = frozenset(entry.name for entry in entries), tuple(entry.amqp_port for entry in entries)
+        entries = read_nodes(directory)
     except ClusterError:  # it is gone or damaged: what looks like a node is one
         entries = []
-    directories = {name: directory / name for name in names or ()}
-    if not directories:
-        directories = {path.name: path for path in directory.iterdir() if path.is_dir() and _is_node(path)}
-    if not directories:
-        raise BadArgument(f"{directory} holds neither a cluster nor a node")
-    identifier = cluster_id(directory) if entries else None
+    if not entries:
+        nodes = sorted(path for path in directory.iterdir() if path.is_dir() and _is_node(path))
+        if not nodes:
+            raise BadArgument(f"{directory} holds neither a cluster nor a node")
+        return replace(_of_nodes(nodes, coordination), directory=locked)
+    directories = {entry.name: directory / entry.name for entry in entries}
     return Crashed(
-        cluster=identifier or cluster_of(directories.values()),
-        directory=directory if (directory / CLUSTER_FILE).exists() else None,
+        cluster=cluster_id(directory) or cluster_of(directories.values()),
+        directory=locked,
         directories=directories,
         record=coordination or directory / COORDINATION_FILE,
-        nodes=names,
-        ports=ports,
+        nodes=frozenset(directories),
+        ports=tuple(entry.amqp_port for entry in entries),
+        lease_ttl=_lease_ttl(directories.values()),
+        expected=_expected(directories.values(), set()) | {directory / COORDINATION_FILE},
     )
 
 
@@ -110,9 +141,9 @@ def _of_nodes(given: Sequence[Path], coordination: Path | None) -> Crashed:
     records: set[Path] = set()
     known = True
     for path in given:
-        name, peers, record = _configured(path)
+        name, peers, record = _configured(path, coordination is not None)
         if name in directories:
-            raise BadArgument(f"{directories[name]} and {path} are both of {name}")
+            raise BadArgument(f"{directories[name]} and {path} are both of {name}: name one directory of each node")
         directories[name] = path
         names |= {name, *peers}
         known = known and record is not None
@@ -125,19 +156,66 @@ def _of_nodes(given: Sequence[Path], coordination: Path | None) -> Crashed:
         directories=directories,
         record=coordination or records.pop(),
         nodes=frozenset(names) if known else None,
+        lease_ttl=_lease_ttl(given),
+        expected=_expected(given, {path.parent / COORDINATION_FILE for path in given}),
     )
 
 
-def _configured(path: Path) -> tuple[str, list[str], Path | None]:
-    """The name of a node, those of its peers, and its coordination file, as far as its directory says so."""
-    try:
-        identity = read_identity(path)
-    except StoreDamaged:
-        identity = None
-    name = identity.node if identity else path.name
+def _configured(path: Path, named: bool) -> tuple[str, list[str], Path | None]:
+    """The name of a node, those of its peers, and its coordination file, as far as its directory says so.
+
+    A store that is called what it is not would be foreign, and nothing that is lost would be looked for in it: so the
+    name of the directory says something only where neither identity nor configuration nor log does. Raises BadArgument
+    for a copy of a node's directory, whose file names the record of the cluster that it is of, unless the operator has
+    ``named`` another.
+    """
+    name = ""
+    with suppress(StoreDamaged):
+        if (identity := read_identity(path)) is not None:
+            name = identity.node
     try:
         config = tomllib.loads((path / CONFIG_FILE).read_text())
+        if not named and "dir" in config and Path(config["dir"]).resolve() != path.resolve():
+            raise BadArgument(
+                f"{path / CONFIG_FILE} is that of a node in {config['dir']}: give that directory, or, if this one is a "
+                "copy or was moved, name the coordination file that belongs to it with --coordination"
+            )
+        name = name or str(config["name"])
         peers = [str(peer["name"]) for peer in config.get("peers", [])]
-        return identity.node if identity else str(config["name"]), peers, Path(config["coordination"])
+        return name, peers, Path(config["coordination"])
     except (OSError, ValueError, KeyError, TypeError):
-        return name, [], None
+        return name or _name_in_log(path) or path.name, [], None
+
+
+def _name_in_log(path: Path) -> str:
+    """Whose log this directory holds; empty if it does not say it, or cannot be read."""
+    with suppress(OSError):
+        if (owner := whose(path)) is not None:
+            return owner.node
+    return ""
+
+
+def _coordination(path: Path) -> Path | None:
+    """The coordination file of a node, if its node.toml says so, whatever else that holds."""
+    try:
+        return Path(tomllib.loads((path / CONFIG_FILE).read_text())["coordination"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _expected(directories: Iterable[Path], otherwise: Iterable[Path]) -> frozenset[Path]:
+    """Where these nodes look for the record; ``otherwise`` if none of them says it."""
+    return frozenset(path for each in directories if (path := _coordination(each)) is not None) or frozenset(otherwise)
+
+
+def _lease_ttl(directories: Iterable[Path]) -> float:
+    """The greatest that is configured in these; a node.toml that says none, or is none, has the default."""
+    return max(map(_configured_ttl, directories), default=0.0)
+
+
+def _configured_ttl(path: Path) -> float:
+    try:
+        found = float(tomllib.loads((path / CONFIG_FILE).read_text())["timing"]["lease_ttl"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0.0
+    return found if math.isfinite(found) else 0.0

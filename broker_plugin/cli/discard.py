@@ -11,13 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from broker_plugin.cli.asking import BadArgument, Json, node_entry
-from broker_plugin.cli.layout import CONFIG_FILE
+from broker_plugin.cli.layout import CONFIG_FILE, ClusterError
 from broker_plugin.node.config import NodeConfig, load_config, parse_settings
 from broker_plugin.node.sqlite_coordination import SqliteCoordination
 from recovery.discarding import GivenUp, look
 from recovery.discarding import discard as set_store_aside
 from recovery.identity import lock_directory
-from txobserver.store import StoreError
+from txobserver.store import StoreBusy, StoreError
 
 
 def discard(
@@ -35,7 +35,10 @@ def discard(
     The node must not run. Nothing is deleted. Exit status 0: it is discarded; 1: it was not, since nobody said yes;
     2: it must not be, or there is none.
     """
-    loaded = load_config(_config(node, config, dir), parse_settings(set_ or []))
+    path = _config(node, config, dir)
+    loaded = load_config(path, parse_settings(set_ or []))
+    if dir is not None and loaded.dir.resolve() != path.parent.resolve():
+        raise ClusterError(f"{path} is that of a node in {loaded.dir}, so {dir} may be a copy: nothing is discarded")
     descriptor = _locked(loaded)
     try:
         coordination = SqliteCoordination(loaded.coordination, loaded.cluster)
@@ -76,10 +79,8 @@ def _locked(config: NodeConfig) -> int:
         raise StoreError(f"there is no directory {config.dir}")
     try:
         return lock_directory(config.dir)
-    except StoreError as error:
-        if "in use" in str(error):
-            raise StoreError(f"{config.name} is running: {config.dir} is in use; stop the node first") from None
-        raise
+    except StoreBusy:
+        raise StoreError(f"{config.name} is running: {config.dir} is in use; stop the node first") from None
 
 
 def _asked(found: GivenUp, config: NodeConfig, as_json: bool) -> bool:

@@ -7,8 +7,11 @@ import random
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 CLUSTER_FILE = "cluster.json"
+NEW_CLUSTER_FILE = CLUSTER_FILE + ".new"
+FOUNDED = "founded"
 COORDINATION_FILE = "coordination.sqlite"
 CONFIG_FILE = "node.toml"
 LOG_FILE = "node.log"
@@ -31,17 +34,54 @@ class NodeEntry:
 
 
 def read_cluster(directory: Path) -> list[NodeEntry]:
-    """The nodes of a local cluster. Raises ClusterError."""
+    """The nodes of the local cluster that lives in this directory. Raises ClusterError.
+
+    Of a copy too: what speaks to its nodes, or gives up their stores, would do so to those of the cluster it is of.
+    """
+    entries = read_nodes(directory)
+    for entry in entries:
+        if entry.directory.resolve() != (directory / entry.name).resolve():
+            raise ClusterError(
+                f"{directory} is a copy of the cluster in {entry.directory.parent}, or was moved from there: give that "
+                f"directory, or start the cluster that is here with `txha cluster --dir {directory}`, which then names "
+                "this one in its files"
+            )
+    return entries
+
+
+def read_nodes(directory: Path) -> list[NodeEntry]:
+    """The nodes as cluster.json names them, whose ``directory`` may be elsewhere. Raises ClusterError."""
+    try:
+        return [NodeEntry(n["name"], n["pid"], n["amqp_port"], Path(n["dir"])) for n in _read(directory)["nodes"]]
+    except (KeyError, TypeError):
+        raise _damaged(directory) from None
+
+
+def is_founded(directory: Path) -> bool:
+    """Whether cluster.json says that the cluster has been founded; one of an earlier version does. Raises ClusterError.
+
+    It is written before the cluster is founded, and once more afterwards. In between it says False.
+    """
+    return _read(directory).get(FOUNDED, True) is not False
+
+
+def _read(directory: Path) -> dict[str, Any]:
     path = directory / CLUSTER_FILE
     try:
         data = json.loads(path.read_text())
-        return [NodeEntry(n["name"], n["pid"], n["amqp_port"], Path(n["dir"])) for n in data["nodes"]]
     except FileNotFoundError:
         raise ClusterError(f"{directory} holds no cluster; start one with `txha cluster --dir {directory}`") from None
     except OSError as error:
         raise ClusterError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError):
-        raise ClusterError(f"{path} is damaged: it is not what `txha cluster` writes") from None
+    except ValueError:
+        raise _damaged(directory) from None
+    if not isinstance(data, dict):
+        raise _damaged(directory)
+    return data
+
+
+def _damaged(directory: Path) -> ClusterError:
+    return ClusterError(f"{directory / CLUSTER_FILE} is damaged: it is not what `txha cluster` writes")
 
 
 def cluster_id(directory: Path) -> str | None:
@@ -53,11 +93,12 @@ def cluster_id(directory: Path) -> str | None:
         return None
 
 
-def write_cluster(directory: Path, identifier: str, entries: list[NodeEntry]) -> None:
+def write_cluster(directory: Path, identifier: str, entries: list[NodeEntry], founded: bool = True) -> None:
     """Write cluster.json, whole or not at all."""
     nodes = [{"name": e.name, "pid": e.pid, "amqp_port": e.amqp_port, "dir": str(e.directory)} for e in entries]
-    temporary = directory / (CLUSTER_FILE + ".new")
-    temporary.write_text(json.dumps({"cluster": identifier, "nodes": nodes}, indent=2) + "\n")
+    data = {"cluster": identifier, "nodes": nodes} | ({} if founded else {FOUNDED: False})
+    temporary = directory / NEW_CLUSTER_FILE
+    temporary.write_text(json.dumps(data, indent=2) + "\n")
     temporary.rename(directory / CLUSTER_FILE)
 
 

@@ -15,12 +15,14 @@ from broker_plugin.cli.layout import (
     CLUSTER_FILE,
     CONFIG_FILE,
     COORDINATION_FILE,
+    NEW_CLUSTER_FILE,
     ClusterError,
     NodeEntry,
     cluster_id,
     free_ports,
+    is_founded,
     port_is_free,
-    read_cluster,
+    read_nodes,
     write_cluster,
 )
 from broker_plugin.node.config import NodeConfig, parse_config, parse_settings
@@ -28,6 +30,8 @@ from recovery.identity import check_identity, lock_directory
 from txobserver.store import StoreDamaged
 
 LOOPBACK = "127.0.0.1"
+LEFT_BY_A_KILLED_START = {"lock", NEW_CLUSTER_FILE}
+"""What stands in a directory in which a cluster was to be made, before its cluster.json does"""
 
 
 class Wiring:
@@ -50,7 +54,7 @@ ON_LOOPBACK = Wiring()
 
 @dataclass(frozen=True)
 class Plan:
-    """A cluster and the configuration text of each node. ``resumed``: the directory holds its data already."""
+    """A cluster and the configuration text of each node. ``resumed``: it has been founded, and may hold data."""
 
     directory: Path
     identifier: str
@@ -61,7 +65,7 @@ class Plan:
     def write(self) -> None:
         """Write cluster.json, then every node.toml: what is cut short can be resumed. Raises ClusterError."""
         try:
-            write_cluster(self.directory, self.identifier, self.entries)
+            write_cluster(self.directory, self.identifier, self.entries, founded=self.resumed)
             for entry, text in zip(self.entries, self.texts, strict=True):
                 entry.directory.mkdir(exist_ok=True)
                 temporary = entry.directory / (CONFIG_FILE + ".new")
@@ -99,7 +103,8 @@ def plan_cluster(
     if found is None:
         _make_directory(directory)
         lock_directory(directory)
-    return Plan(directory, identifier, entries, whole, found is not None)
+        _check_still_new(directory)
+    return Plan(directory, identifier, entries, whole, found is not None and is_founded(directory))
 
 
 def _existing(directory: Path) -> list[NodeEntry] | None:
@@ -108,12 +113,20 @@ def _existing(directory: Path) -> list[NodeEntry] | None:
         if not directory.exists():
             return None
         if (directory / CLUSTER_FILE).exists():
-            return read_cluster(directory)
-        if any(directory.iterdir()):
+            return read_nodes(directory)
+        if {path.name for path in directory.iterdir()} - LEFT_BY_A_KILLED_START:
             raise ClusterError(f"{directory} is not empty and holds no cluster; choose another directory")
     except OSError as error:
         raise ClusterError(f"{directory} cannot be used: {error.strerror}") from error
     return None
+
+
+def _check_still_new(directory: Path) -> None:
+    """Once more, since until it was locked another command could make a cluster here. Raises ClusterError."""
+    if _existing(directory) is not None:
+        raise ClusterError(
+            f"another command has made a cluster in {directory} meanwhile; run this one again to resume that"
+        )
 
 
 def _make_directory(directory: Path) -> None:

@@ -21,9 +21,11 @@ def accepted_version(status: dict[str, Any], yes: bool) -> int | None:
 
 def lost(status: dict[str, Any]) -> str:
     """What goes with a promotion of this node."""
-    others = [node for node in status["ready_set"] if node != status["name"]]
-    held = f"what only {', '.join(others)} held behind it" if others else "what only nodes held that were ready before"
-    return f"{status['name']} stands at {status['position']}: {held} is lost"
+    name = status["name"]
+    ready = [node for node in status["ready_set"] if node != name]
+    if status.get("former_store_ready"):  # an earlier version does not say it
+        ready.append(f"the former store of {name}")
+    return f"{name} stands at {status['position']}: what {' and '.join(ready) or 'other nodes'} held behind it is lost"
 
 
 def say_accepted(status: dict[str, Any]) -> None:

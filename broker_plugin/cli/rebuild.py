@@ -21,6 +21,10 @@ def rebuild(
     ] = None,
     node: Annotated[str | None, typer.Option("--node", help="The new node's name; else that of its directory.")] = None,
     cluster: Annotated[str | None, typer.Option("--cluster", help="Refuse another cluster's events.")] = None,
+    cluster_id: Annotated[
+        str | None,
+        typer.Option("--cluster-id", help="The identity of that cluster: for events that do not say it."),
+    ] = None,
     outcomes_kept: Annotated[int, typer.Option(help="As in the nodes' configuration.")] = 100_000,
     outcome_seconds: Annotated[float, typer.Option(help="As in the nodes' configuration.")] = 86_400.0,
     as_json: Json = False,
@@ -31,4 +35,4 @@ def rebuild(
     """
     from broker_plugin.cli.rebuilding import run
 
-    run(into, log, archive, archived_node, node, cluster, outcomes_kept, outcome_seconds, as_json)
+    run(into, log, archive, archived_node, node, cluster, outcomes_kept, outcome_seconds, as_json, cluster_id)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import typer
 
 from broker_plugin.cli.asking import BadArgument
@@ -18,13 +19,26 @@ from broker_plugin.cli.dtx_recover import shown
 from broker_plugin.cli.recovery_report import as_dict, show
 from broker_plugin.node.sqlite_coordination import WAY_OUT, ForeignRecord, SqliteCoordination
 from ha.coordination import CoordinationError
-from recovery.planner.apply import Journal, Places, carry_out, finished, last, nobody_runs, unfinished
+from recovery.planner.apply import (
+    Journal,
+    Places,
+    Progress,
+    carry_out,
+    check_directories,
+    finished,
+    give_up,
+    last,
+    nobody_runs,
+    unfinished,
+)
 from recovery.planner.branches import Verdict, said_before, verdicts_of
 from recovery.planner.choice import Choice
-from recovery.planner.facts import Evidence, RecordState
+from recovery.planner.facts import Evidence, RecordState, Site
 from recovery.planner.lease import WATCH_SECONDS, LeaseWatch
+from recovery.planner.overtaken import overtaken, progress_of
 from recovery.planner.plan import Plan
 from recovery.planner.site import RecordFound, look, plan_for
+from recovery.planner.survey import Surveyed
 from txobserver.store import StoreError
 from txobserver.xid import Xid
 
@@ -76,27 +90,35 @@ class Accepted:
 def run(given: Given, apply: bool, accepted: Accepted, as_json: bool) -> int:
     """Returns the exit status. Raises BadArgument, StoreError."""
     crashed = crashed_cluster(given)
+    crashed.check_record()
     places = places_of(crashed)
     with nobody_runs(crashed.locked, apply):
-        lease = LeaseWatch(crashed.record)
-        journal = unfinished(places)
-        state: dict[str, object] = {"unfinished": journal is not None, "applied": None}
-        if journal is None:
-            earlier = {xid: each for done in finished(places) for xid, each in said_before(done.report).items()}
-            plan = _plan(crashed, given, earlier, accepted.chosen)
+        lease = LeaseWatch(crashed.record, partial(read_record, crashed.record, crashed.cluster))
+        left = unfinished(places)
+        site, surveyed = look(crashed.cluster, crashed.directories, lease.found, crashed.nodes, accepted.chosen)
+        why = overtaken(left, site) if left is not None else ""
+        state: dict[str, object] = {"unfinished": left is not None and not why, "applied": None}
+        if left is not None and not why:
+            journal = left
+            _check_unchanged(left, places, accepted)
+        else:
+            plans = finished(places)
+            if left is not None:
+                left = msgspec.structs.replace(left, progress=progress_of(left, site))
+                plans += [left] if left.progress is not Progress.PLANNED else []
+            plan = _plan(site, surveyed, given, _said(plans))
             accepted.check(plan.choice)
             journal = Journal(plan.actions, as_dict(plan, crashed, given))
             if apply and (refused := accepted.refuses(plan.choice)):
                 state["refused"] = refused
-        elif accepted.chosen not in ("", journal.report["promote"]):
-            raise BadArgument(
-                f"--choose {accepted.chosen}: a plan is in the middle of being carried out, with "
-                f"{journal.report['promote']}: finish it with --apply first"
-            )
-        lease.check(WATCH_SECONDS if apply and "refused" not in state else 0.0)
+        if why:
+            state["overtaken"] = why
+        lease.check(max(WATCH_SECONDS, crashed.lease_ttl) if apply and "refused" not in state else 0.0)
         if apply and "refused" not in state:
+            if left is not None and why:
+                state["given_up"] = str(give_up(left, places, why))
             done = str(carry_out(journal, places)) if journal.actions or _settles(journal, places) else ""
-            state = {"unfinished": False, "applied": done}
+            state |= {"unfinished": False, "applied": done}
     report = {**journal.report, **state}
     if as_json:
         typer.echo(json.dumps(report, indent=2))
@@ -114,10 +136,25 @@ def _settles(journal: Journal, places: Places) -> bool:
     """Whether this plan has something to say on branches that the last one has not said."""
     before = last(places)
     found = verdicts_of(journal.report)
-    return bool(found) and (before is None or verdicts_of(before[1].report) != found)
+    return bool(found) and (before is None or not before[1].counts or verdicts_of(before[1].report) != found)
 
 
-def _plan(crashed: Crashed, given: Given, earlier: Mapping[str, Verdict], chosen: str) -> Plan:
+def _check_unchanged(journal: Journal, places: Places, accepted: Accepted) -> None:
+    """Whether the plan in the middle is the one that is meant. Raises BadArgument, StoreError."""
+    if accepted.chosen not in ("", journal.report["promote"]):
+        raise BadArgument(
+            f"--choose {accepted.chosen}: a plan is in the middle of being carried out, with "
+            f"{journal.report['promote']}: finish it with --apply first"
+        )
+    check_directories(journal, places)
+
+
+def _said(plans: Iterable[Journal]) -> dict[str, Verdict]:
+    """What plans that took effect said of branches, the oldest first."""
+    return {xid: each for done in plans for xid, each in said_before(done.report).items()}
+
+
+def _plan(site: Site, surveyed: list[Surveyed], given: Given, earlier: Mapping[str, Verdict]) -> Plan:
     given.check()
 
     def ask(branches: Iterable[Xid]) -> Evidence:
@@ -127,8 +164,6 @@ def _plan(crashed: Crashed, given: Given, earlier: Mapping[str, Verdict], chosen
 
         return gather(given.decisions, [(shown(dsn), dsn) for dsn in given.databases], branches)
 
-    found = read_record(crashed.record, crashed.cluster)
-    site, surveyed = look(crashed.cluster, crashed.directories, found, crashed.nodes, chosen)
     return plan_for(site, surveyed, ask, earlier)
 
 

@@ -17,7 +17,7 @@ from broker_plugin.cli.dtx_recover import complain, shown
 from broker_plugin.cli.layout import CONFIG_FILE
 from recovery.planner.branches import By
 from recovery.planner.facts import Loss, Unnamed
-from recovery.planner.plan import Action, Plan, SetAside, WriteRecord
+from recovery.planner.plan import Action, Alternative, Plan, SetAside, TakeOut, WriteRecord
 
 SHOWN = 20
 """So many lost things a table shows; JSON has all that are named."""
@@ -39,16 +39,7 @@ def as_dict(plan: Plan, crashed: Crashed, given: Given) -> dict[str, Any]:
         "by_itself": choice.by_itself,
         "nothing_acknowledged_is_lost": choice.sure,
         "missing": list(choice.missing),
-        "choose_between": [
-            {
-                "node": each.node,
-                "position": str(each.position),
-                "loses": each.loses,
-                "acknowledged": each.acknowledged,
-                "unnamed": each.unnamed,
-            }
-            for each in plan.alternatives
-        ],
+        "choose_between": [_choosable(each) for each in plan.alternatives],
         "for_people": plan.for_people,
         "reasons": list(choice.reasons),
         "doubts": list(plan.doubts),
@@ -60,6 +51,8 @@ def as_dict(plan: Plan, crashed: Crashed, given: Given) -> dict[str, Any]:
                 "position": str(store.tail),
                 "checkpoint": str(store.applied),
                 "ready": store.node in ready if site.record else None,
+                "member": str(store.member) if store.member is not None else None,
+                "rebuilt": store.rebuilt,
                 "why": store.why,
             }
             for store in site.stores
@@ -86,7 +79,18 @@ def as_dict(plan: Plan, crashed: Crashed, given: Given) -> dict[str, Any]:
             for verdict in plan.branches
         ],
         "actions": [_sentence(action, crashed) for action in plan.actions],
+        "directories": {name: str(path) for name, path in sorted(crashed.directories.items())},
         "next": _next(plan, crashed, given),
+    }
+
+
+def _choosable(each: Alternative) -> dict[str, Any]:
+    return {
+        "node": each.node,
+        "position": str(each.position),
+        "loses": each.loses,
+        "acknowledged": each.acknowledged,
+        "unnamed": each.unnamed,
     }
 
 
@@ -112,6 +116,8 @@ def _unnamed(gap: Unnamed) -> dict[str, Any]:
 def _sentence(action: Action, crashed: Crashed) -> str:
     if isinstance(action, SetAside):
         return f"set the store of {action.node} aside, in {crashed.directories[action.node]}: {action.why}"
+    if isinstance(action, TakeOut):
+        return f"write {crashed.record}: {' and '.join(action.nodes)} out of the ready set, nothing else"
     if isinstance(action, WriteRecord):
         record = action.record
         return f"write {crashed.record}: generation {record.generation}, ready set {record.preferred} alone"
@@ -166,6 +172,9 @@ def show(report: dict[str, Any]) -> None:
     _stores(console, report)
     if report["unfinished"]:
         console.print("A plan is in the middle of being carried out; `--apply` finishes it. It was this one:")
+    if report.get("overtaken"):
+        kept = f"; it is kept in {report['given_up']}" if "given_up" in report else ""
+        console.print(f"A plan was cut short, and is not gone on with: {report['overtaken']}{kept}.", soft_wrap=True)
     chosen = report["promote"]
     console.print(f"Promote {chosen}." if chosen else "No node can be promoted.")
     for reason in report["reasons"]:

@@ -16,6 +16,7 @@ import typer
 from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.crashed import Crashed, Given, crashed_cluster
 from broker_plugin.cli.dtx_recover import NEEDED, shown
+from broker_plugin.cli.layout import read_cluster
 from broker_plugin.cli.recovering import places_of
 from broker_plugin.cli.recovery_report import show_settled
 from recovery.coordinator.decisions import Decisions
@@ -83,6 +84,11 @@ def _applied(places: Places) -> tuple[Path, Journal]:
         raise BadArgument(
             f"{places.record.parent} holds no plan that was applied: stop the nodes, and make one with --apply"
         )
+    if not found[1].counts:
+        raise BadArgument(
+            f"the plan in {found[0]} was overtaken, and whether its record was ever written is not known: stop the "
+            "nodes, and make a new one with --apply"
+        )
     return found
 
 
@@ -125,9 +131,13 @@ def _site(
 
 
 def _urls(crashed: Crashed) -> list[str]:
-    """The nodes of a local cluster, as it is started without settings for them."""
-    if not crashed.ports:
+    """The nodes of a local cluster, as it is started without settings for them.
+
+    Raises BadArgument, ClusterError: on the ports that a copy names listen the nodes of the cluster that it is of.
+    """
+    if not crashed.ports or crashed.directory is None:
         raise BadArgument("say where the nodes listen for clients: --broker URL")
+    read_cluster(crashed.directory)
     return [",".join(f"amqp://guest:guest@127.0.0.1:{port}/" for port in crashed.ports)]
 
 

@@ -14,7 +14,7 @@ MODULES = (
     *(f"ha.{name}" for name in ("node_core", "pace", "primary", "queue_guard", "queue_replicator", "recent_frames")),
     *(f"ha.{name}" for name in ("additions", "ends", "record_gate", "sizes", "snapshot_end")),
     *(f"ha.{name}" for name in ("record_keeper", "replica", "replicating_subscription", "resync", "session")),
-    *(f"ha.{name}" for name in ("transactions", "tx_tracker", "watch")),
+    *(f"ha.{name}" for name in ("record_access", "transactions", "tx_tracker", "watch")),
     *(f"broker_plugin.embedded.{name}" for name in ("broker", "channel", "confirms", "consumer", "durable_queue")),
     *(f"broker_plugin.embedded.{name}" for name in ("local_queue", "queue", "session", "transaction", "turn")),
     *(f"broker_plugin.embedded.{name}" for name in ("branch", "unit_of_work")),

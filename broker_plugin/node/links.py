@@ -38,6 +38,14 @@ FIRST_DELAY, LAST_DELAY = 0.05, 0.5
 OnReader = Callable[[asyncio.Transport, ReadHello, bytes], None]
 """Takes over the connection of somebody who only reads, with what came behind its greeting; ValueError refuses it."""
 
+Admit = Callable[[asyncio.BaseTransport], bool]
+"""Whether somebody who has just connected can stay."""
+
+
+def anybody(transport: asyncio.BaseTransport) -> bool:
+    """Can stay."""
+    return True
+
 
 @dataclass(frozen=True)
 class PeerAddress:
@@ -79,6 +87,7 @@ class PeerProtocol(GuardedProtocol):
         on_message: Callable[[str, Peer], None],
         on_lost: Callable[[PeerProtocol], None],
         on_reader: OnReader | None = None,
+        admit: Admit = anybody,
     ) -> None:
         self.guard = guard
         self.peer: str | None = None
@@ -89,11 +98,15 @@ class PeerProtocol(GuardedProtocol):
         self._on_message = on_message
         self._on_lost = on_lost
         self._on_reader = on_reader
+        self._admit = admit
         self._buffer = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Greet."""
         self.transport = transport = cast(asyncio.Transport, transport)
+        if not self._admit(transport):
+            self.close()
+            return
         transport.write(framed(self._hello))
 
     def data_received(self, data: bytes) -> None:
@@ -182,6 +195,7 @@ class Links:
         on_link: Callable[[str, bool], None],
         on_message: Callable[[str, Peer], None],
         on_reader: OnReader | None = None,
+        admit: Admit = anybody,
     ) -> None:
         self._guard = guard
         self.hello = hello
@@ -190,6 +204,7 @@ class Links:
         self._on_link = on_link
         self._on_message = on_message
         self._on_reader = on_reader
+        self._admit = admit
         self._out: dict[str, PeerProtocol] = {}
         self._in: dict[PeerProtocol, None] = {}  # in the order of their coming, so that they end in that
         self._server: asyncio.Server | None = None
@@ -221,9 +236,15 @@ class Links:
             protocol.close()
 
     def _accepted(self) -> PeerProtocol:
-        peers = [peer.name for peer in self._peers]
         protocol = PeerProtocol(
-            self._guard, self.hello, peers, lambda p, hello: None, self._on_message, self._left, self._on_reader
+            self._guard,
+            self.hello,
+            [peer.name for peer in self._peers],
+            lambda p, hello: None,
+            self._on_message,
+            self._left,
+            self._on_reader,
+            self._admit,
         )
         self._in[protocol] = None
         self._guard.call_later(GREETING_SECONDS, protocol.close_unless_greeted)

@@ -1,7 +1,8 @@
 """Serves the log of this node to readers elsewhere, up to the commit point, and disturbs the node little.
 
 One thread reads for all of them, a portion at a time, and each reader rests for twice as long as its portion took
-(``ha.pace``). A question is answered before the next one is taken, so nothing gathers for a reader that is slow.
+(``ha.pace``). A question is taken when the answer before it has left the process, so nothing gathers for a reader that
+is slow.
 
 Every question is answered, also when the read fails in a way that nobody has thought of: the thread changes nothing of
 the node, so its error says nothing about the node, and is logged and told to the reader
@@ -15,11 +16,13 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
 from broker_plugin.guard import Guard, GuardedProtocol
 from ha.pace import LONGEST_REST, RESTS
+from recovery.landmarks import Landmarks, Mark
 from recovery.log import LogReclaimed
 from recovery.log_wire import (
     LENGTH,
@@ -36,15 +39,14 @@ from recovery.log_wire import (
     decode_question,
     framed,
 )
-from recovery.node_log import Landmarks, NodeLog
+from recovery.node_log import NodeLog
 from recovery.segment import segment_path
-from txobserver.frames import Frame, encode_frame
 from txobserver.store import StoreError
 
 log = logging.getLogger("txha.readers")
 MAX_READERS = 64
 SILENCE_SECONDS = 60.0
-"""Who asks nothing for so long is shown the door: its place may be wanted."""
+"""Who asks nothing for so long, or has not taken its answer by then, is shown the door: its place may be wanted."""
 
 
 class LogServer:
@@ -61,10 +63,12 @@ class LogServer:
         self.guard = guard
         self.log = NodeLog(directory)
         self.landmarks = Landmarks()
+        self.tail: Mark | None = None
         self.commit = commit
         self.queues = queues
         self.thread = ThreadPoolExecutor(1, "log-reader")
         self.readers: set[LogReaderProtocol] = set()
+        self._stopped = False
         self._cluster = cluster
 
     def accept(self, transport: asyncio.Transport, hello: ReadHello, rest: bytes) -> None:
@@ -73,6 +77,8 @@ class LogServer:
             raise ValueError(f"it reads with version {hello.version}; this version of txha serves {READ_VERSION}")
         if hello.cluster != self._cluster:
             raise ValueError(f"it reads cluster {hello.cluster}, not {self._cluster}")
+        if self._stopped:
+            raise ValueError("this node is being stopped")
         if len(self.readers) >= MAX_READERS:
             raise ValueError(f"{MAX_READERS} readers are here already")
         protocol = LogReaderProtocol(self)
@@ -82,7 +88,8 @@ class LogServer:
         protocol.data_received(rest)
 
     def stop(self) -> None:
-        """End everything."""
+        """End everything; who greets from now on is refused."""
+        self._stopped = True
         for reader in list(self.readers):
             reader.close()
         self.thread.shutdown(wait=False, cancel_futures=True)
@@ -97,12 +104,25 @@ class LogReaderProtocol(GuardedProtocol):
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
         self._answering: asyncio.Task[object] | None = None
+        """Until its answer has left the process: what waits in memory for a reader is one answer at most."""
+        self._answered = False
+        self._leaving = False
         self._patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It has greeted."""
         self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(0)  # so we are told when anything waits to leave, and when nothing does
         self._wait()
+
+    def pause_writing(self) -> None:
+        """The reader has not taken all of an answer yet."""
+        self._leaving = True
+
+    def resume_writing(self) -> None:
+        """It has."""
+        self._leaving = False
+        self._look_whether_it_has_left()
 
     def data_received(self, data: bytes) -> None:
         """A question, or a part of one."""
@@ -157,9 +177,14 @@ class LogReaderProtocol(GuardedProtocol):
         answer = await self.guard.loop.run_in_executor(self._server.thread, self._read, question, commit, queues)
         if isinstance(question, AskFrames):
             await asyncio.sleep(min(RESTS * (time.monotonic() - began), LONGEST_REST))
-        self._answering = None
         if self._transport is not None:
             self._transport.write(framed(answer))
+            self._answered = True
+            self._look_whether_it_has_left()
+
+    def _look_whether_it_has_left(self) -> None:
+        if self._answered and not self._leaving:
+            self._answering, self._answered = None, False
 
     def _read(self, question: Question, commit: int, queues: dict[int, str]) -> Answer:
         """In the thread."""
@@ -175,9 +200,15 @@ class LogReaderProtocol(GuardedProtocol):
 
     def _extent(self, commit: int, queues: dict[int, str]) -> LogExtent:
         source = self._server.log
-        firsts = source.firsts()
-        size = sum(segment_path(source.directory, first).stat().st_size for first in firsts)
-        return LogExtent(firsts[0] if firsts else commit + 1, commit, size, queues)
+        sizes: dict[int, int] = {}
+        for first in source.firsts():
+            with suppress(FileNotFoundError):  # it has been reclaimed since
+                sizes[first] = segment_path(source.directory, first).stat().st_size
+        if commit and not sizes:
+            raise source.empty()
+        tail = self._server.tail = source.tail(self._server.tail)
+        last = tail.last if tail else commit
+        return LogExtent(min(sizes, default=commit + 1), commit, sum(sizes.values()), queues, last)
 
     def _frames(self, asked: AskFrames, commit: int) -> LogFrames:
         found: list[bytes] = []
@@ -186,17 +217,11 @@ class LogReaderProtocol(GuardedProtocol):
             return LogFrames([])
         source = self._server.log
         start = self._server.landmarks.find(source, asked.first)
-        if start is not None:
-            for frame in source.frames(asked.first, last, start):
-                found.append(_up_to(frame, commit).data)
-                size += len(found[-1])
-                if size >= asked.max_bytes:
-                    break
+        for frame in source.frames(asked.first, last, start):
+            found.append(frame.part(frame.first, min(frame.last, commit)).data)
+            size += len(found[-1])
+            if size >= asked.max_bytes:
+                break
+        if not found:  # and the reader would take it for the end
+            raise source.lacks(asked.first, last)
         return LogFrames(found)
-
-
-def _up_to(frame: Frame, commit: int) -> Frame:
-    """The frame without what has not passed the commit point, should that lie within it."""
-    if frame.last <= commit:
-        return frame
-    return encode_frame(frame.generation, frame.first, frame.events()[: commit - frame.first + 1], frame.time_ms)

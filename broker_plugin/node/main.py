@@ -25,6 +25,7 @@ from broker_plugin.guard import Guard
 from broker_plugin.node.branch_admin import BranchAdmin
 from broker_plugin.node.config import ConfigError, NodeConfig
 from broker_plugin.node.coordination_process import ANSWER_SECONDS, CoordinationProcess
+from broker_plugin.node.descriptors import raise_limit, rooms
 from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.log_server import LogServer
 from broker_plugin.node.membership import cluster_identity
@@ -38,7 +39,7 @@ from ha.node_core import NodeCore
 from ha.node_state import ACTIVE
 from ha.wire import WIRE_VERSION, Hello
 from recovery.store import CLOSE_SECONDS, Store, StoreHung, StoreSettings, open_store
-from txobserver.store import StoreError
+from txobserver.store import StoreBusy, StoreError
 
 log = logging.getLogger("txha.node")
 T = TypeVar("T")
@@ -52,7 +53,7 @@ FIRST_SESSION_BITS = 61
 
 
 def run_node(config: NodeConfig) -> int:
-    """Run a node in the foreground; returns its exit status. Raises ConfigError before anything is written."""
+    """Run a node in the foreground; returns its exit status. Raises ConfigError, StoreBusy with nothing written."""
     logging.basicConfig(
         level=config.log_level.upper(),
         stream=sys.stderr,
@@ -179,12 +180,15 @@ class Node:
                 now_ms=wall_ms,
                 cluster_id=self._cluster_id,
             )
+        except StoreBusy:
+            raise
         except StoreError as error:
             raise ConfigError(str(error)) from error
 
     async def _start(self) -> None:
         config = self._config
         replica = await self._unless_the_disk_hangs(lambda: restored(self.store))
+        room = rooms(raise_limit())
         broker = embedded_broker(self.guard, dtx_limits=DtxLimits(config.dtx.default_timeout, config.dtx.max_timeout))
         hello = Hello(
             WIRE_VERSION, config.cluster, config.name, config.amqp.host, config.amqp.port, self._cluster_id
@@ -205,13 +209,14 @@ class Node:
             self._fail,
             self.readers.accept,
             first_session=secrets.randbits(FIRST_SESSION_BITS),
+            admit=room.others.admit,
         )
         self.core, self.shell, self.records, self.links = self.parts
         self.shell.on_turn = self._after_turn
         self.amqp = amqp_server(self.parts, self.guard, broker, self._amqp_settings())
         await self.links.start(config.peer.host, config.peer.port)
         self._server = await self.guard.create_server(
-            lambda: FrontDoor(self.guard, self._decide, self._doors),
+            lambda: FrontDoor(self.guard, self._decide, self._doors, room.clients),
             config.amqp.host,
             config.amqp.port,
             backlog=CLIENTS_WAITING,
@@ -225,6 +230,7 @@ class Node:
                 "promote": self._promote,
                 **BranchAdmin(self.core, broker, self.shell).handlers,
             },
+            room.operators.admit,
         )
         await self._admin.start()
         # Messages are not looked at by the collector; what is left to find is little, and a pause is felt by everybody.
@@ -288,7 +294,7 @@ class Node:
 
     async def _status(self, arguments: dict[str, Any]) -> Any:
         self.shell.look_at_clock()
-        return status(self.core, self._config.name, self._readiness, self.records.complaint)
+        return status(self.core, self.store.member, self._readiness, self.records.complaint)
 
     async def _transactions(self, arguments: dict[str, Any]) -> Any:
         self.shell.look_at_clock()

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from broker_plugin.node.config import ConfigError, NodeConfig
 from ha.coordination import Coordination, CoordinationError
-from recovery.founding import holds_nothing, identity_in_record, make_empty, may_take
-from recovery.identity import Identity, check_identity
+from recovery.founding import holds_nothing, identity_in_record, make_empty
+from recovery.identity import Identity, check_identity, may_take, nobodys
 from recovery.planner.lease import WATCH_SECONDS
 from txobserver.store import StoreError
 
@@ -69,11 +69,8 @@ def _agreed(config: NodeConfig, identity: Identity | None, found: str | None) ->
         make_empty(config.dir, config.cluster, config.name, found)
     elif not found:
         raise ConfigError(_older_record(config))
-    elif not identity.cluster_id and not may_take(identity, found):
-        raise ConfigError(
-            f"{config.dir} is older than the cluster in {config.coordination}, which was founded anew under the same "
-            "name: name the right `coordination`, or write its record with `txha recover` if it was lost"
-        )
+    elif not identity.cluster_id and not may_take(found):
+        raise ConfigError(nobodys(config.dir, config.cluster, found))
     return found  # of another cluster: the store refuses it
 
 

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from socket import socket as Socket
 from typing import NamedTuple, cast
 
 from broker_plugin.guard import Guard, GuardedProtocol
+from broker_plugin.node.descriptors import Room
 
 PATIENCE = 15.0
 RETRY_SECONDS = 0.2
@@ -48,12 +50,17 @@ class FrontDoor(GuardedProtocol):
     """A client's connection until it is known what becomes of it, and the client's half of a passed-on one.
 
     ``doors`` are those that want to be told when something changes: all but those of clients that are served here.
+    Each of those that wait may be passed on, which takes a connection more: ``room`` is left for all of these. Where
+    there is none after all, since the node itself has opened more meanwhile, a client goes on waiting.
     """
 
-    def __init__(self, guard: Guard, decide: Callable[[], Verdict], doors: set[FrontDoor]) -> None:
+    def __init__(self, guard: Guard, decide: Callable[[], Verdict], doors: set[FrontDoor], room: Room) -> None:
         self.guard = guard
         self._decide = decide
         self._doors = doors
+        self._room = room
+        self._inside = False
+        self._owes = False
         self._held = bytearray()
         self._transport: asyncio.Transport | None = None
         self._other: PrimarySide | None = None
@@ -63,6 +70,12 @@ class FrontDoor(GuardedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client connects."""
         self._transport = transport = cast(asyncio.Transport, transport)
+        if not self._room.admit(transport):
+            transport.abort()
+            return
+        self._inside = True
+        self._room.pairs += 1
+        self._owe(True)
         self._doors.add(self)
         self._patience = self.guard.call_later(PATIENCE, transport.abort)
         self.reconsider()
@@ -80,6 +93,7 @@ class FrontDoor(GuardedProtocol):
         """The client is gone."""
         self._doors.discard(self)
         self._transport = None
+        self._leave_room()
         self._be_patient_no_more()
         if self._other is not None:
             self._other.close()
@@ -111,6 +125,7 @@ class FrontDoor(GuardedProtocol):
         if self._other is not None and self._other.target.generation != generation:
             other, self._other = self._other, None
             other.abandon()
+            self._owe(True)
             if self._answered and self._transport is not None:
                 self._transport.close()
         if not self._answered:
@@ -121,11 +136,24 @@ class FrontDoor(GuardedProtocol):
             self._patience.cancel()
             self._patience = None
 
+    def _leave_room(self) -> None:
+        if self._inside:
+            self._owe(False)
+            self._inside = False
+            self._room.pairs -= 1
+
+    def _owe(self, owes: bool) -> None:
+        """Whether this client may yet take a second descriptor: told to the room, as long as the client is in it."""
+        if self._inside and owes != self._owes:
+            self._owes = owes
+            self._room.owed += 1 if owes else -1
+
     def _hand_over(self, protocol: GuardedProtocol) -> None:
         transport, self._transport = self._transport, None
         assert transport is not None
         self._doors.discard(self)
         self._be_patient_no_more()
+        self._leave_room()
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         if self._held:
@@ -133,6 +161,12 @@ class FrontDoor(GuardedProtocol):
         transport.resume_reading()
 
     # -- what the primary's side tells
+
+    def socket(self, family: int, kind: int, protocol: int) -> Socket:
+        """A second descriptor for this client. Raises OSError where only the node's own are left."""
+        made = self._room.open_socket(family, kind, protocol)
+        self._owe(False)
+        return made
 
     def reached(self, primary: PrimarySide) -> None:
         """It is connected with the primary: pass on what has come so far."""
@@ -159,6 +193,7 @@ class FrontDoor(GuardedProtocol):
         Then it may be back soon, or another one known.
         """
         self._other = None
+        self._owe(True)
         if self._transport is None:
             return
         if self._answered:
@@ -188,7 +223,7 @@ class PrimarySide(GuardedProtocol):
 
     async def _dial(self, door: FrontDoor) -> None:
         try:
-            await self.guard.create_connection(lambda: self, self.target.host, self.target.port)
+            await self.guard.connect_with(door.socket, lambda: self, self.target.host, self.target.port)
         except OSError:
             door.primary_lost()
         else:

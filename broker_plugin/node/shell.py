@@ -19,6 +19,7 @@ from broker_plugin.node.record_thread import RecordThread
 from ha.coordination import Record
 from ha.node_core import NodeCore
 from ha.wire import Ack, Peer
+from recovery.log import LogReclaimed
 from recovery.store import Store
 from txobserver.effects import (
     Acknowledge,
@@ -36,13 +37,16 @@ from txobserver.effects import (
 )
 from txobserver.frames import Frame
 from txobserver.ids import Position
-from txobserver.store import StoreError
+from txobserver.store import StoreDamaged, StoreError
 
 log = logging.getLogger("txha.node")
 TICK = 0.02
 PATIENCE = 0.1
 """Seconds that a primary whose lease seems to be over waits for the answer to its last renewal: a long turn, of a large
 transaction, may have kept it from being asked for and read."""
+READ_AGAIN_SECONDS = 0.2
+READ_ATTEMPTS = 15
+"""To read the log for a backup, where the system refuses; then it gets a copy of the queues."""
 
 
 def now() -> float:
@@ -253,13 +257,23 @@ class Shell:
         if self.links is not None:
             self.links.send(effect.peer, effect.message)
 
-    def _read_log(self, effect: ReadLog) -> None:
+    def _read_log(self, effect: ReadLog, attempts: int = READ_ATTEMPTS) -> None:
+        """What the log holds may still be read a little later, unless it is gone or damaged: too many open files, say.
+
+        A backup whose session has ended meanwhile is told nothing by the core.
+        """
+        if self._stopped:
+            return
+
         def done(result: asyncio.Future[list[Frame]]) -> None:
             try:
                 frames = result.result()
             except StoreError as error:
-                # Events that are in the queue state here already: the joiner gets a copy of the queues instead.
                 log.warning("%s", error)
+                if attempts > 1 and not isinstance(error, LogReclaimed | StoreDamaged):
+                    self._guard.call_later(READ_AGAIN_SECONDS, lambda: self._read_log(effect, attempts - 1))
+                    return
+                # Events that are in the queue state here already: the joiner gets a copy of the queues instead.
                 frames = []
             self.report(lambda: self.core.on_log_read(effect.peer, effect.session, frames))
 

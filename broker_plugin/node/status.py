@@ -8,12 +8,13 @@ from broker_plugin.compiled import running
 from broker_plugin.node.readiness import Readiness
 from ha.node_core import NodeCore
 from ha.node_state import ACTIVE
-from txobserver.ids import id_text
+from txobserver.ids import Member, id_text
 from txobserver.tx_buffer import TxBuffer
 
 
-def status(core: NodeCore, name: str, readiness: Readiness, complaint: str = "") -> dict[str, Any]:
+def status(core: NodeCore, member: Member, readiness: Readiness, complaint: str = "") -> dict[str, Any]:
     """Everything that ``txha status`` shows of one node. ``complaint``: of its coordination store."""
+    name = member.node
     replica, record = core.replica, core.record
     ready = [member.node for member in record.ready] if record else []
     primary = record.primary.node if record and record.primary else None
@@ -27,6 +28,7 @@ def status(core: NodeCore, name: str, readiness: Readiness, complaint: str = "")
         "generation": core.generation,
         "ready": core.state in ("active", "ready") and name in ready,
         "ready_set": ready,
+        "former_store_ready": name in ready and member not in record.ready if record else False,
         "primary": primary,
         "min_ready": readiness.min_ready,
         "shortage": readiness.shortage(len(ready)) if core.state == ACTIVE else None,

@@ -10,7 +10,7 @@ from broker_plugin.amqp.server import AmqpServer
 from broker_plugin.amqp.settings import AmqpSettings
 from broker_plugin.embedded.broker import Broker
 from broker_plugin.guard import Guard
-from broker_plugin.node.links import Links, OnReader, PeerAddress
+from broker_plugin.node.links import Admit, Links, OnReader, PeerAddress, anybody
 from broker_plugin.node.record_thread import RecordThread
 from broker_plugin.node.shell import CLOCKS, Clocks, Shell
 from ha.node_core import NodeCore
@@ -58,6 +58,7 @@ def wire(
     on_reader: OnReader | None = None,
     clocks: Clocks = CLOCKS,
     first_session: int = 0,
+    admit: Admit = anybody,
 ) -> Parts:
     """To be called in the event loop; then ``links`` and ``shell`` are to be started, in this order.
 
@@ -66,7 +67,7 @@ def wire(
     core = NodeCore(store.member, replica, broker, settings, store.first, hello.cluster_id, first_session)
     shell = Shell(core, store, records, settings.renew_every, on_stop, guard, clocks)
     core.wake = shell.due
-    links = shell.links = Links(guard, hello, peers, shell.on_link, shell.on_message, on_reader)
+    links = shell.links = Links(guard, hello, peers, shell.on_link, shell.on_message, on_reader, admit)
     return Parts(core, shell, records, links)
 
 

@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from broker_plugin.cli.init import found_cluster
-from broker_plugin.cli.layout import CONFIG_FILE, COORDINATION_FILE, read_cluster
+from broker_plugin.cli.cluster import found_if_new
+from broker_plugin.cli.layout import COORDINATION_FILE, read_cluster
 from broker_plugin.cli.plan import plan_cluster
-from broker_plugin.node.config import load_config, parse_settings
 from broker_plugin.node.sqlite_coordination import SqliteCoordination
 from ha.coordination import CoordinationError, Record
 from python_tests.processes import START_SECONDS, LocalCluster
@@ -74,8 +73,7 @@ class StressCluster(LocalCluster):
             if self.disk is not None:
                 self.disk.mount()
                 self._mounted = True
-            if not plan.resumed:
-                found_cluster(load_config(plan.entries[0].directory / CONFIG_FILE, parse_settings(self._settings)))
+            found_if_new(plan, self._settings)
             self.network.start_proxies()
             for name in self.names:
                 self.start_node(name)

@@ -24,12 +24,15 @@ from python_tests.stress.results import Result
 from python_tests.waiting import wait_until
 from recovery.log import LogReclaimed
 from recovery.log_reader import LogReader
+from recovery.node_log import LogCut
 from txobserver.events import DtxDecision, Event, TxDecision, TxEnqueue
 from txobserver.store import StoreDamaged
 
 QUIET_SECONDS = 30.0
 ENOUGH = 20
 """So many disagreements are told; the rest says nothing new"""
+READINGS = 5
+"""So often a log is read that its node cuts or reclaims meanwhile: each time from the beginning"""
 
 
 @dataclass
@@ -45,7 +48,21 @@ class NodeLog:
     """Transaction -> the client's name for it"""
 
     def read(self, directory: Path, first: int) -> None:
-        """Every event from ``first`` on, or from where the log begins if that is later. Raises StoreDamaged."""
+        """Every event from ``first`` on, or from where the log begins if that is later. Its node may run.
+
+        Raises StoreDamaged; LogCut or LogReclaimed if its node cut or reclaimed it during each of so many readings.
+        """
+        for reading in range(1, READINGS + 1):
+            try:
+                self._read_once(directory, first)
+                return
+            except (LogCut, LogReclaimed):
+                if reading == READINGS:
+                    raise
+                for found in (self.marks, self.decisions, self.attempts):
+                    found.clear()  # some of it may be of what is gone
+
+    def _read_once(self, directory: Path, first: int) -> None:
         encode = msgspec.msgpack.Encoder().encode
         for generation, sequence, event in _events(LogReader(directory), first):
             self.marks[sequence] = zlib.crc32(encode(event), generation)
@@ -80,7 +97,7 @@ class ClusterStores:
             logs.append(NodeLog(name))
             try:
                 logs[-1].read(self._cluster.directory / name, self._next)
-            except (StoreDamaged, LogReclaimed) as error:
+            except (StoreDamaged, LogCut, LogReclaimed) as error:
                 result.disagreements.append(f"the log of {name} cannot be read: {error}")
         result.disagreements += [*different_logs(logs), *told_otherwise(logs, clients.history)]
         shared = [sequence for sequence in logs[0].marks if all(sequence in log.marks for log in logs)]

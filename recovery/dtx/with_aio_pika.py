@@ -19,6 +19,7 @@ from aiormq.exceptions import (
     AMQPError,
     ChannelAccessRefused,
     ChannelClosed,
+    ChannelInvalidStateError,
     ChannelLockedResource,
     ChannelNotFoundEntity,
     ChannelPreconditionFailed,
@@ -40,6 +41,9 @@ OnChannel: TypeAlias = Callable[[AbstractChannel], Awaitable[None]]
 
 CONNECT_SECONDS = 20.0
 """For which one host is waited for; a broker without a primary keeps new connections waiting for up to 15."""
+
+CLOSING_SECONDS = 10.0
+"""For which a channel that is being closed is waited for; aio-pika itself waits no longer."""
 
 LOST = (AMQPError, OSError, TimeoutError, RuntimeError)
 """What aio-pika raises when a connection goes in the middle of something."""
@@ -72,7 +76,6 @@ class _Connection(ABC):
         if not hosts:
             raise TypeError("a host is needed at least")
         self._hosts = [URL(host) for host in hosts]
-        self._refusal: BaseException | None = None
         self._on_channel = on_channel
         self._connection: AbstractConnection | None = None
         self._channel: AbstractChannel | None = None
@@ -140,13 +143,23 @@ class _Connection(ABC):
             channel = await self.channel.get_underlay_channel()
             return await (channel.tx_commit() if request is Plain.COMMIT else channel.tx_rollback())
         except LOST as error:
-            refused = self._refusal if isinstance(request, End) and isinstance(self._refusal, ChannelClosed) else error
+            closed_by = await self._closed_by(error)
+            # Work in a branch was refused, if that is still to be ended.
+            refused = closed_by if isinstance(request, End) and isinstance(closed_by, ChannelClosed) else error
             raise _lost_or_refused(refused) from error
 
-    def _closed(self, channel: Any, error: BaseException | None) -> None:
-        """The channel has been closed. Work in a branch was refused, if that is still to be ended."""
-        if channel is self._channel:
-            self._refusal = error
+    async def _closed_by(self, error: BaseException) -> BaseException | None:
+        """What the channel was closed with on which a call has failed with ``error``; None if it is not closed.
+
+        A channel that is being closed refuses calls some turns of the event loop before it tells the broker's error.
+        """
+        if self._channel is None:
+            return None
+        channel: Any = await self._channel.get_underlay_channel()
+        closing: asyncio.Future[Any] = channel.closing
+        if isinstance(error, ChannelInvalidStateError):
+            await asyncio.wait({closing}, timeout=CLOSING_SECONDS)
+        return closing.exception() if closing.done() and not closing.cancelled() else None
 
     async def _ask(self, method: DtxMethod) -> Any:
         channel: Any = await self.channel.get_underlay_channel()
@@ -159,9 +172,7 @@ class _Connection(ABC):
                 await self.close()
                 self._connection = await self._connect()
             if self._channel is None or self._channel.is_closed:
-                self._refusal = None
                 self._channel = await self._connection.channel(publisher_confirms=False)
-                self._channel.close_callbacks.add(self._closed)
                 await self._select()
                 if self._on_channel is not None:
                     await self._on_channel(self._channel)

@@ -15,5 +15,5 @@ class PipelineError(Exception):
 def reason(error: Exception) -> str:
     """What one of our own errors said that Spark has wrapped in Java's stack and its own; else its first line."""
     text = str(error)
-    said = re.findall(r"(?:PipelineError|Store\w+|LogReclaimed): (.+)", text) or re.findall(RAISED, text, re.MULTILINE)
+    said = re.findall(r"(?:PipelineError|Store\w+|Log\w+): (.+)", text) or re.findall(RAISED, text, re.MULTILINE)
     return str(said[-1]) if said else text.split("\n", 1)[0]

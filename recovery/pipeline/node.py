@@ -12,10 +12,11 @@ import msgspec
 import pyarrow as pa
 
 from recovery.identity import read_identity
+from recovery.landmarks import Mark
 from recovery.lmdb_state import read_meta
 from recovery.log import LogReclaimed
 from recovery.node_admin import AdminError, ask
-from recovery.node_log import END, Mark, NodeLog
+from recovery.node_log import END, NodeLog
 from recovery.pipeline.rows.builder import QueueNames, RowBuilder
 from recovery.pipeline.rows.kinds import token_text
 from recovery.pipeline.rows.numbering import UNKNOWN, Begun

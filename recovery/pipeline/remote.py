@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ha.wire import WIRE_VERSION, Hello
 from recovery.declarations import declared_by
+from recovery.landmarks import Mark
 from recovery.log import LogReclaimed
 from recovery.log_wire import (
     LENGTH,
@@ -25,7 +26,7 @@ from recovery.log_wire import (
     decode_greeting,
     framed,
 )
-from recovery.node_log import Mark
+from recovery.pipeline.source.offsets import Cluster
 from txobserver.frames import Frame, FrameError, decode_frame
 from txobserver.store import StoreError
 
@@ -35,15 +36,21 @@ FIRST_STEP, LAST_STEP = 256, 1 << 20
 
 
 class RemoteLog:
-    """Of the node whose peer port is at ``address``, ``host:port``. With ``cluster``, a node of another is refused.
+    """Of the node whose peer port is at ``address``, ``host:port``.
+
+    With ``cluster``, a node of another one is refused, and with ``cluster_id`` one of a cluster of that name that was
+    founded apart; with ``node``, any other node: addresses are given anew, and
+    where somebody reads, ``localhost`` may be another machine than where the query was planned.
 
     A connection is made when it is needed, and ends with ``close`` or with the object. Every method raises StoreError
     when the node cannot be reached, or says something else than a node says.
     """
 
-    def __init__(self, address: str, cluster: str | None = None) -> None:
+    def __init__(self, address: str, cluster: str | None = None, node: str | None = None, cluster_id: str = "") -> None:
         self.address = address
         self._cluster = cluster
+        self._node = node
+        self._cluster_id = cluster_id
         self._socket: socket.socket | None = None
         self._hello: Hello | None = None
 
@@ -66,7 +73,10 @@ class RemoteLog:
         return self.extent().queues
 
     def frames(self, first: int, last: int, start: Mark | None = None) -> Iterator[Frame]:
-        """Frames with events from ``first`` to ``last``, in order, up to the commit point. Raises LogReclaimed."""
+        """Frames with events from ``first`` to ``last``, in order, up to the commit point. Raises LogReclaimed.
+
+        A node that cannot give what has passed its commit point says so; it gives nothing only of what has not.
+        """
         while first <= last:
             found = self._frames(first, last)
             yield from found
@@ -75,14 +85,22 @@ class RemoteLog:
             first = found[-1].last + 1
 
     def backwards(self, before: int) -> Iterator[Frame]:
-        """Frames with events before a sequence, the latest first, as far back as the log goes."""
+        """Frames with events before a sequence, the latest first, as far back as the log goes.
+
+        Raises StoreError where there should be some and none comes.
+        """
         begins = self.extent().first
         step = FIRST_STEP
         while before > begins:
-            found = list(self.frames(max(begins, before - step), before - 1))
+            try:
+                found = list(self.frames(max(begins, before - step), before - 1))
+            except LogReclaimed:  # in between
+                if begins == (begins := self.extent().first):
+                    raise
+                continue
+            if not found or found[-1].last < before - 1:
+                raise StoreError(f"{self.address} did not give event {before - 1}, of which it said that it is there")
             yield from reversed(found)
-            if not found:
-                return
             before, step = found[0].first, min(step * 4, LAST_STEP)
 
     def declared(self, before: int) -> dict[int, str]:
@@ -141,14 +159,22 @@ class RemoteLog:
             hello = decode_greeting(self._message(connection))
             if not isinstance(hello, Hello) or hello.version != WIRE_VERSION:
                 raise ValueError("it greets otherwise than a node of this version")
-            if self._cluster not in (None, hello.cluster):
-                raise ValueError(f"it belongs to cluster {hello.cluster}, not to {self._cluster}")
+            self._check_whose(hello)
             connection.sendall(framed(ReadHello(READ_VERSION, hello.cluster)))
         except (OSError, ValueError) as error:
             connection.close()
             raise StoreError(f"{self.address} cannot be read: {error or type(error).__name__}") from error
         self._socket, self._hello = connection, hello
         return connection
+
+    def _check_whose(self, hello: Hello) -> None:
+        """Raises ValueError for another node or cluster than is wanted. An identity that one does not know is any."""
+        theirs = Cluster(hello.cluster, hello.cluster_id)
+        ours = Cluster(hello.cluster if self._cluster is None else self._cluster, self._cluster_id)
+        if theirs.name != ours.name or theirs.is_another(ours):
+            raise ValueError(f"it belongs to cluster {theirs}, not to {ours}")
+        if self._node not in (None, hello.node):
+            raise ValueError(f"it is node {hello.node}, and node {self._node} was found there before")
 
     @staticmethod
     def _message(connection: socket.socket) -> bytes:

@@ -1,7 +1,8 @@
 """Carrying a plan out, so that whoever is killed in the middle is followed by somebody who finishes the same plan.
 
 The plan's actions are written down before the first is carried out. From then on ``unfinished`` finds them, and no new
-plan is made from stores that are half changed. Every action does nothing if it has been done. Nothing is ever
+plan is made from stores that are half changed, unless what is there is no longer what the plan was made for
+(``overtaken``): then it is given up, and kept. Every action does nothing if it has been done. Nothing is ever
 deleted and no log says anything else: a store is set aside by renaming its parts, its identity last.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +23,41 @@ from recovery.crash_points import crash_point
 from recovery.durable import make_durable
 from recovery.files import REAL_FILES, explain
 from recovery.identity import lock_directory, read_identity
-from recovery.planner.plan import Action, SetAside, SetRecordAside, WriteRecord
-from txobserver.store import StoreDamaged, StoreError
+from recovery.planner.plan import Action, SetAside, SetRecordAside, TakeOut, WriteRecord
+from recovery.planner.survey import is_damaged
+from txobserver.ids import Member
+from txobserver.store import StoreBusy, StoreDamaged, StoreError
 
 JOURNAL = "unfinished-recovery.json"
 """Beside the coordination record, while a plan is being carried out"""
 KEPT = "recovery"
 """Then it is called ``recovery-1.json`` and so on."""
+GIVEN_UP = "overtaken-recovery"
+"""The same for a plan that was given up before its record was written"""
 ASIDE = "set-aside"
 
 
+class Progress(StrEnum):
+    """How far a plan is, whose record may count one day: from then on what it loses is lost."""
+
+    PLANNED = "planned"
+    """Nobody has written its record, or it has none."""
+    WRITING = "writing"
+    """Somebody was about to, and may have; or an earlier version of txha carried it out, which did not note it."""
+    WRITTEN = "written"
+
+
 class Journal(msgspec.Struct, frozen=True):
-    """The actions of a plan, and what the operator was shown of it."""
+    """The actions of a plan, what the operator was shown of it, and how far it is."""
 
     actions: tuple[Action, ...]
     report: dict[str, Any]
+    progress: Progress = Progress.WRITING
+
+    @property
+    def counts(self) -> bool:
+        """Whether a plan that is kept is known to have taken effect: an overtaken one has if its record was written."""
+        return "overtaken" not in self.report or self.progress is Progress.WRITTEN
 
 
 class Places(msgspec.Struct, frozen=True):
@@ -66,9 +88,7 @@ def nobody_runs(directories: Mapping[str, Path], change: bool) -> Iterator[None]
                 continue
             try:
                 descriptor = lock_directory(directory, create=change)
-            except StoreError as error:
-                if "in use" not in str(error):
-                    raise
+            except StoreBusy:
                 raise StoreError(f"{name} is running: {directory} is in use; stop all of the cluster first") from None
             stack.callback(os.close, descriptor)
         yield
@@ -103,49 +123,123 @@ def note(path: Path, journal: Journal) -> None:
         raise explain(error, path) from error
 
 
-def carry_out(journal: Journal, places: Places) -> Path:
-    """Begin, or go on with, these actions; returns where the finished plan is kept. Nobody runs. Raises StoreError."""
+def give_up(journal: Journal, places: Places, why: str) -> Path:
+    """Keep an unfinished plan that was overtaken, with a sentence; returns where. Raises StoreError.
+
+    If its record counted, or may have, what it says of losses is remembered as that of a plan that was carried out.
+    """
     try:
-        if not places.journal.exists():
-            _write(places.journal, journal)
-        crash_point("recover.plan-written")
-        for action in journal.actions:
-            _do(action, places)
-            crash_point("recover.action-done")
-        kept = _next(places.record.parent, KEPT, ".json")
-        places.journal.rename(kept)
-        REAL_FILES.sync_directory(places.record.parent)
+        _write(places.journal, msgspec.structs.replace(journal, report={**journal.report, "overtaken": why}))
+        return _keep(places, GIVEN_UP if journal.progress is Progress.PLANNED else KEPT)
     except OSError as error:
         raise explain(error, Path(error.filename or places.record.parent)) from error
+
+
+def _keep(places: Places, stem: str) -> Path:
+    """Give the journal its place among the plans of before; returns that."""
+    kept = _next(places.record.parent, stem, ".json")
+    places.journal.rename(kept)
+    REAL_FILES.sync_directory(places.record.parent)
     return kept
 
 
-def _do(action: Action, places: Places) -> None:
+def check_directories(journal: Journal, places: Places) -> None:
+    """Raises StoreError, with nothing done, if the plan needs the directory of a node that was not given."""
+    needed = {action.node for action in journal.actions if isinstance(action, SetAside)}
+    for action in journal.actions:
+        if isinstance(action, WriteRecord):
+            needed |= {member.node for member in action.record.ready}
+        elif isinstance(action, TakeOut):
+            needed.add(action.left.node)
+    if not (lacking := sorted(needed - places.directories.keys())):
+        return
+    were = journal.report.get("directories", {})
+    named = " and ".join(f"{node} (it was {were[node]})" if node in were else node for node in lacking)
+    raise StoreError(
+        f"a plan is in the middle of being carried out ({places.journal}), and it needs the directory of {named}: "
+        "name that, too"
+    )
+
+
+def carry_out(journal: Journal, places: Places) -> Path:
+    """Begin, or go on with, these actions; returns where the finished plan is kept. Nobody runs. Raises StoreError."""
+    check_directories(journal, places)
+    try:
+        if not places.journal.exists():
+            journal = _noted(journal, Progress.PLANNED, places)
+        crash_point("recover.plan-written")
+        for action in journal.actions:
+            journal = _do(action, journal, places)
+            crash_point("recover.action-done")
+        return _keep(places, KEPT)
+    except OSError as error:
+        raise explain(error, Path(error.filename or places.record.parent)) from error
+
+
+def _do(action: Action, journal: Journal, places: Places) -> Journal:
+    """Returns the plan with what is noted of it."""
     if isinstance(action, WriteRecord):
-        _write_record(action, places)
+        return _write_record(action, journal, places)
+    if isinstance(action, TakeOut):
+        _take_out(action, places)
     elif isinstance(action, SetRecordAside):
         _set_record_aside(places)
     else:
         _set_aside(action, places.directories[action.node])
+    return journal
 
 
-def _write_record(action: WriteRecord, places: Places) -> None:
-    """By compare-and-set. A record that has gone on since is that of a cluster that was started in between.
+def _write_record(action: WriteRecord, journal: Journal, places: Places) -> Journal:
+    """By compare-and-set, unless it is there. One that is neither it nor the expected one has overtaken the plan.
 
     The stores that it names are made durable first: a node that was killed may have written what it had not synced,
-    and a power cut would take that from who alone counts then (``record_written_from_what_is_not_on_the_disk``).
+    and a power cut would take that from who alone counts then (``record_written_from_what_is_not_on_the_disk``). That
+    it is written is noted in the plan, before and behind it: a record that has gone on since may have done so without
+    it, in the same generation (``begun_though_never_written``).
     """
+    with _record_of(places) as store:
+        if store.read() != action.record:
+            for member in action.record.ready:
+                _check_whose(member, places)
+                make_durable(places.directories[member.node])
+            journal = _noted(journal, Progress.WRITING, places)
+            store.compare_and_set(action.expected, action.record)
+    return _noted(journal, Progress.WRITTEN, places)
+
+
+def _take_out(action: TakeOut, places: Places) -> None:
+    with _record_of(places) as store:
+        if store.read() != action.record:
+            store.compare_and_set(action.expected, action.record)
+
+
+@contextmanager
+def _record_of(places: Places) -> Iterator[Coordination]:
+    """To change it. Raises StoreError."""
     store = places.open_record(places.record)
     try:
-        current = store.read()
-        if current is None or current.generation < action.record.generation:
-            for member in action.record.ready:
-                make_durable(places.directories[member.node])
-            store.compare_and_set(action.expected, action.record)
-    except (CasConflict, CoordinationError) as error:
+        yield store
+    except CasConflict as error:
+        raise StoreError(
+            f"the coordination record cannot be written: {error}, so somebody has changed it since the plan was made; "
+            "run `txha recover` again for a new plan"
+        ) from error
+    except CoordinationError as error:
         raise StoreError(f"the coordination record cannot be written: {error}") from error
     finally:
         store.close()
+
+
+def _check_whose(member: Member, places: Places) -> None:
+    """Whether the store that is to count is there. Raises StoreError."""
+    directory = places.directories[member.node]
+    identity = read_identity(directory)
+    if identity is None or identity.member != member:
+        there = f"that of {identity.member}" if identity else "none"
+        raise StoreError(
+            f"the coordination record is not written: the store in {directory} was to count as that of {member}, and "
+            f"there is {there} now; run `txha recover` again for a new plan"
+        )
 
 
 def _set_record_aside(places: Places) -> None:
@@ -167,6 +261,8 @@ def _set_record_aside(places: Places) -> None:
 
 
 def _set_aside(action: SetAside, directory: Path) -> None:
+    if not is_damaged(action.node, directory):
+        return  # somebody has restored it, or it is aside already
     try:
         identity = read_identity(directory)
     except StoreDamaged:
@@ -190,6 +286,15 @@ def _read(path: Path) -> Journal:
         return msgspec.json.decode(path.read_bytes(), type=Journal)
     except (msgspec.DecodeError, OSError) as error:
         raise StoreError(f"{path} cannot be read: {error}; move it away to make a new plan") from None
+
+
+def _noted(journal: Journal, progress: Progress, places: Places) -> Journal:
+    """The unfinished plan, which says from then on that it is so far."""
+    if journal.progress is progress and places.journal.exists():
+        return journal
+    journal = msgspec.structs.replace(journal, progress=progress)
+    _write(places.journal, journal)
+    return journal
 
 
 def _write(path: Path, journal: Journal) -> None:

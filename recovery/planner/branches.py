@@ -112,8 +112,8 @@ class _Court:
             return self._followed(xid, elsewhere, elsewhere.commit, word)
         before = self._earlier.get(str(xid))
         if before is not None and before.by is By.HAND:
-            return before
-        against = self._database_against(xid, word)
+            return self._unless_contradicted(before, word)
+        against = self._database_against(xid, word.commit, word.what) if word and word.commit is not None else ""
         if against:
             return self._operator(xid, against)
         return self._by_word(xid, BROKER, word)
@@ -146,9 +146,19 @@ class _Court:
     def _followed(self, xid: Xid, elsewhere: Loss, commit: bool, word: _Word | None) -> Verdict:
         holders = " and ".join(elsewhere.nodes)
         said = f"{holders} held the decision to {_verb(commit)} it at {elsewhere.position}, which may have been told"
+        followed = Verdict(xid=xid, resource=BROKER, outcome=_outcome(commit), by=By.HAND, reason=said)
+        return self._unless_contradicted(followed, word)
+
+    def _unless_contradicted(self, verdict: Verdict, word: _Word | None) -> Verdict:
+        """A verdict that neither log nor database need know of; for people if one of them says otherwise.
+
+        Also one of an earlier plan: the log may not have been given then (``by_hand_against_the_log``).
+        """
+        commit = verdict.outcome is Outcome.COMMIT
         if word is not None and word.commit is not None and word.commit is not commit:
-            return self._operator(xid, f"{said}, but {word.what}")
-        return Verdict(xid=xid, resource=BROKER, outcome=_outcome(commit), by=By.HAND, reason=said)
+            return self._operator(verdict.xid, f"{verdict.reason}, but {word.what}")
+        against = self._database_against(verdict.xid, commit, verdict.reason)
+        return self._operator(verdict.xid, against) if against else verdict
 
     def _by_word(self, xid: Xid, resource: str, word: _Word | None) -> Verdict:
         if word is None:
@@ -177,14 +187,12 @@ class _Court:
             return _Word(source="", commit=None, whole=False, what=next(filter(None, faults)))
         return None
 
-    def _database_against(self, xid: Xid, word: _Word | None) -> str:
-        """A participant that is known to have done something else than was decided."""
-        if word is None or word.commit is None:
-            return ""
+    def _database_against(self, xid: Xid, commit: bool, said: str) -> str:
+        """A participant that is known to have done something else than was decided; ``said``: by whom."""
         for database in self._evidence.databases:
             for theirs, fate in database.fates.items():
-                if theirs.globally == xid.globally and fate.contradicts(word.commit):
-                    return f"{word.what}, but {database.address} says that its part is {fate.value}"
+                if theirs.globally == xid.globally and fate.contradicts(commit):
+                    return f"{said}, but {database.address} says that its part is {fate.value}"
         return ""
 
     def _whom_to_ask(self, xid: Xid) -> str:

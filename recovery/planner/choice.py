@@ -85,6 +85,12 @@ def choose(site: Site) -> Choice:
     if not (trusted and record is not None) and (missing or unknown):
         who = ", ".join(sorted(missing)) or "a node that was not given"
         reasons.append(f"whether only {who} held what was acknowledged last cannot be known")
+        reasons += [
+            f"the store of {store.node} was made by `txha rebuild`, and no primary has given it anything since: what "
+            "the one before it held is not in it"
+            for store in whole
+            if store.rebuilt
+        ]
     between = _between(chosen, rivals)
     picked = next((store for store in between if store.node == site.picked), None)
     reasons.append(_greatest(chosen, whole, "of all whole stores"))
@@ -175,8 +181,11 @@ def _lacks(chosen: Store, rival: Store) -> str:
 
 
 def _may_have_been_ready(site: Site) -> set[str]:
-    """The nodes whose stores are lost, and may have been those of members of the last ready set."""
-    there = {store.node for store in site.stores if store.condition in _LACKS_NOTHING}
+    """The nodes whose stores are lost, and may have been those of members of the last ready set.
+
+    Also where `txha rebuild` has made another one in its place since, out of what other nodes knew.
+    """
+    there = {store.node for store in site.stores if store.condition in _LACKS_NOTHING and not store.rebuilt}
     named = {store.node for store in _ours(site)} | (site.nodes or frozenset())
     return named - there
 

@@ -48,6 +48,8 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str = ""
     has_data: bool = False
     """Of a store of another cluster: whether anything was ever written to it"""
+    rebuilt: bool = False
+    """`txha rebuild` made it, and it has had nothing from a primary since: the store before it is lost, unseen"""
 
     def holds(self, position: Position) -> bool:
         """Whether this event is in what the store leads to.

@@ -12,7 +12,7 @@ from ha.coordination import Record
 from recovery.planner.branches import Outcome, Verdict, verdicts
 from recovery.planner.choice import Choice, choose, record_for, told
 from recovery.planner.facts import Condition, Contents, Evidence, Loss, RecordState, Site, Store, Told, Unnamed
-from txobserver.ids import Position
+from txobserver.ids import Member, Position
 
 
 class Alternative(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,10 +52,23 @@ class WriteRecord(msgspec.Struct, frozen=True, tag=True):
     record: Record
 
 
+class TakeOut(msgspec.Struct, frozen=True, tag=True):
+    """The members whose stores are set aside leave the ready set, while another member is left that has its store.
+
+    ``expected``: the version that is there now. ``record``: as it is then, the same but for that. ``nodes``: who leave;
+    ``left``: the member that is promoted.
+    """
+
+    expected: int
+    record: Record
+    nodes: tuple[str, ...]
+    left: Member
+
+
 _HOLDS_NOTHING = (Condition.EMPTY, Condition.MISSING, Condition.FOREIGN)
 """Nothing of the cluster that the record names"""
 
-Action = SetAside | SetRecordAside | WriteRecord
+Action = SetAside | SetRecordAside | WriteRecord | TakeOut
 
 
 _GONE_BEFORE = (Told.NEVER, Told.ACCEPTED)
@@ -146,9 +159,24 @@ def _actions(site: Site, choice: Choice) -> Iterable[Action]:
             yield SetRecordAside(site.record_why)
         assert choice.chosen is not None
         yield WriteRecord(site.record.version if site.record else 0, record_for(choice.chosen, choice, site))
-    for store in site.stores:
-        if store.condition is Condition.DAMAGED:
-            yield SetAside(store.node, store.why, store.member.incarnation if store.member else "")
+    damaged = [store for store in site.stores if store.condition is Condition.DAMAGED]
+    if choice.by_itself and site.record is not None and choice.chosen is not None and choice.chosen.member is not None:
+        yield from _taken_out(damaged, site.record, choice.chosen.member)
+    for store in damaged:
+        yield SetAside(store.node, store.why, store.member.incarnation if store.member else "")
+
+
+def _taken_out(damaged: Sequence[Store], record: Record, chosen: Member) -> Iterable[TakeOut]:
+    """A record that went on listing a store that is set aside would say of the next one that another is left.
+
+    A store that does not say whose it is may be that of any member of its node (``recover_then_discard``).
+    """
+    whose = {store.node: store.member for store in damaged}
+    listed = {m for m in record.ready if m.node in whose and whose[m.node] in (m, None)}
+    if listed:
+        ready = tuple(member for member in record.ready if member not in listed)
+        changed = msgspec.structs.replace(record, version=record.version + 1, ready=ready)
+        yield TakeOut(record.version, changed, tuple(sorted(member.node for member in listed)), chosen)
 
 
 def _never_started(site: Site) -> bool:

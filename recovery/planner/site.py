@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
 from ha.coordination import Record
-from recovery.identity import read_identity
-from recovery.log_reader import LogReader
 from recovery.planner.branches import Verdict
 from recovery.planner.choice import choose
 from recovery.planner.facts import Condition, Contents, Evidence, RecordState, Site
 from recovery.planner.plan import Plan, alternative, make_plan
-from recovery.planner.survey import Surveyed, contents_of, survey
+from recovery.planner.survey import Surveyed, contents_of, survey, whose
 from recovery.planner.unshared import unshared
-from txobserver.store import StoreDamaged, StoreError
+from txobserver.store import StoreError
 from txobserver.xid import Xid
 
 RecordFound = tuple[Record | None, RecordState, str]
@@ -27,13 +26,9 @@ def cluster_of(directories: Iterable[Path]) -> str:
     """The id of the cluster that these nodes' stores belong to. Raises StoreError if they do not agree on one."""
     votes: Counter[str] = Counter()
     for directory in directories:
-        try:
-            identity = read_identity(directory)
-            whose = identity or next(iter(LogReader(directory).segments()), None)
-        except (StoreDamaged, OSError):
-            continue
-        if whose is not None:
-            votes[whose.cluster] += 1
+        with suppress(OSError):
+            if (owner := whose(directory)) is not None:
+                votes[owner.cluster] += 1
     ranked = votes.most_common(2)
     if not ranked:
         raise StoreError("no store says which cluster it belongs to; give the directory of the cluster")

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from ha.replica import Replica
-from recovery.identity import read_identity
+from recovery.identity import Identity, read_identity
 from recovery.lmdb_state import LmdbState, check
 from recovery.log import Log
-from recovery.log_reader import LogReader
 from recovery.planner.facts import Branch, Condition, Contents, Store
-from recovery.segment import SegmentInfo, segment_firsts
-from txobserver.frames import Frame
+from recovery.segment import SegmentInfo, read_header, segment_firsts, segment_path
+from txobserver.frames import Frame, TornFrame
 from txobserver.ids import Member, Position
 from txobserver.store import Loaded, StoreDamaged, StoreError
 from txobserver.transaction_table import described
@@ -44,12 +43,12 @@ def survey(node: str, directory: Path, cluster: str, cluster_id: str = "") -> Su
             identity = read_identity(directory)
         except StoreDamaged as error:
             fault = str(error)
-        whose = identity or _last_header(directory)
-        if whose is None and not fault:
+        owner = identity or _newest_header(directory)
+        if owner is None and not fault:
             if not segment_firsts(directory / "log") and not (directory / "state" / "data.mdb").exists():
                 return _nothing(node, directory, Condition.EMPTY, "it holds no store")
-        elif whose is not None and (whose.cluster, whose.node) != (cluster, node):
-            why = f"it belongs to node {whose.node} of cluster {whose.cluster}"
+        elif owner is not None and (owner.cluster, owner.node) != (cluster, node):
+            why = f"it belongs to node {owner.node} of cluster {owner.cluster}"
             return _nothing(node, directory, Condition.FOREIGN, why)
         elif identity is not None and cluster_id and identity.cluster_id not in ("", cluster_id):
             held = _read(node, directory, identity.member, "")
@@ -62,26 +61,47 @@ def survey(node: str, directory: Path, cluster: str, cluster_id: str = "") -> Su
             return Surveyed(facts, directory)
         if identity is None and not fault:
             fault = f"{directory / 'identity.json'} is gone"
-        member = Member(whose.node, whose.incarnation) if whose is not None else None
+        member = Member(owner.node, owner.incarnation) if owner is not None else None
         found = _read(node, directory, member, fault)
         if identity is not None:
-            facts = msgspec.structs.replace(found.facts, cluster_id=identity.cluster_id)
+            facts = msgspec.structs.replace(
+                found.facts,
+                cluster_id=identity.cluster_id,
+                rebuilt=found.facts.condition is Condition.WHOLE and identity.is_as_rebuilt(found.facts.tail),
+            )
             return Surveyed(facts, directory, found.loaded)
         return found
     except OSError as error:
         raise StoreError(f"{error.filename or directory} cannot be read: {error.strerror}") from error
 
 
+def is_damaged(node: str, directory: Path) -> bool:
+    """Whether there is a store of this node's that it would not start with, of whatever cluster. Raises StoreError."""
+    owner = whose(directory)
+    return survey(node, directory, owner.cluster if owner else "").facts.condition is Condition.DAMAGED
+
+
+def whose(directory: Path) -> Identity | SegmentInfo | None:
+    """What says of which node and cluster a store is: its identity, or else its log; None if neither does.
+
+    Raises StoreError for what this version cannot read, OSError.
+    """
+    identity = None
+    with suppress(StoreDamaged):
+        identity = read_identity(directory)
+    return identity or _newest_header(directory)
+
+
 def _nothing(node: str, directory: Path, condition: Condition, why: str) -> Surveyed:
     return Surveyed(Store(node=node, condition=condition, why=why), directory)
 
 
-def _last_header(directory: Path) -> SegmentInfo | None:
-    """Whose log it is, as its newest segment says."""
-    try:
-        return next(iter(reversed(LogReader(directory).segments())), None)
-    except StoreDamaged:
-        return None
+def _newest_header(directory: Path) -> SegmentInfo | None:
+    """Whose log it is, as the newest of its segments says whose header is whole."""
+    for first in reversed(segment_firsts(directory / "log")):
+        with suppress(FileNotFoundError, TornFrame, StoreDamaged):
+            return read_header(segment_path(directory / "log", first))[0]
+    return None
 
 
 def _read(node: str, directory: Path, member: Member | None, fault: str) -> Surveyed:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from broker_plugin.admin import server as server_module
 from broker_plugin.admin.server import MAX_LINE, AdminServer, Refusal
 from broker_plugin.guard import Guard
 from recovery.node_admin import AdminError, ask
@@ -158,3 +159,107 @@ def test_a_damaged_admin_file(tmp_path: Path, text: str) -> None:
 
 def _points_to(directory: Path, port: int) -> None:
     (directory / "admin.json").write_text(json.dumps({"port": port, "token": "t"}))
+
+
+class Connecting:
+    """Those who connect to a node's port, one at a time: each is here when the next one comes."""
+
+    def __init__(self, server: AdminServer, directory: Path) -> None:
+        self.server = server
+        self.directory = directory
+        self.writers: list[asyncio.StreamWriter] = []
+
+    async def come(self, request: dict[str, Any] | None = None, end: bytes = b"\n") -> asyncio.StreamReader:
+        """Say nothing, or ask."""
+        where = json.loads((self.directory / "admin.json").read_text())
+        reader, writer = await asyncio.open_connection("127.0.0.1", where["port"])
+        self.writers.append(writer)
+        if request is not None:
+            writer.write(json.dumps({"token": where["token"], **request}).encode() + end)
+        return reader
+
+    async def until(self, here: int) -> None:
+        """So many are here."""
+        async with asyncio.timeout(10):
+            while self.server._connections != here:
+                await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+async def connecting(tmp_path: Path) -> AsyncIterator[Connecting]:
+    async def slow(arguments: dict[str, Any]) -> Any:
+        await asyncio.sleep(3 * server_module.SILENCE_SECONDS)
+
+    connecting = Connecting(AdminServer(strict_guard(), tmp_path, {"echo": echo, "slow": slow}), tmp_path)
+    await connecting.server.start()
+    yield connecting
+    await connecting.server.stop()
+    for writer in connecting.writers:
+        writer.close()
+
+
+async def ended(reader: asyncio.StreamReader) -> bool:
+    """Whether it has been closed, and nothing been said."""
+    with contextlib.suppress(ConnectionError):
+        async with asyncio.timeout(10):
+            return await reader.read() == b""
+    return True
+
+
+async def test_who_connects_to_the_port_for_operators_and_says_nothing_does_not_stay(
+    connecting: Connecting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They need no token, and held every descriptor of the node. Nor does a part of a request make them stay."""
+    monkeypatch.setattr(server_module, "SILENCE_SECONDS", 0.05)
+    for reader in [await connecting.come(), await connecting.come({"command": "echo"}, end=b"")]:
+        assert await ended(reader)
+    await connecting.until(0)
+
+
+async def test_an_answer_that_nobody_takes_is_not_kept(
+    connecting: Connecting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one who has gone silent, and of one who has said that nothing more comes."""
+    monkeypatch.setattr(server_module, "SILENCE_SECONDS", 0.05)
+    large = {"command": "echo", "arguments": {"a": "x" * (MAX_LINE - 200)}}
+    for says_no_more in (False, True):
+        reader = await connecting.come(large)
+        writer = connecting.writers[-1]
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+        for _ in range(20):
+            writer.write(json.dumps({"token": connecting.server._token, **large}).encode() + b"\n")
+        if says_no_more:
+            writer.write_eof()
+        await connecting.until(1)
+        await connecting.until(0)
+
+
+async def test_few_are_at_the_port_for_operators_at_a_time(
+    connecting: Connecting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "MAX_CONNECTIONS", 2)
+    readers = []
+    for here in (1, 2):
+        readers.append(await connecting.come())
+        await connecting.until(here)
+    assert await ended(await connecting.come())
+    connecting.writers[0].close()
+    await connecting.until(1)
+    assert await told(connecting.directory, "echo", {"a": 1}) == {"a": 1}
+
+
+async def test_who_has_none_of_the_node_s_descriptors_to_have_is_refused_at_the_port_for_operators(
+    connecting: Connecting,
+) -> None:
+    asked: list[asyncio.BaseTransport] = []
+    connecting.server._admit = lambda transport: bool(asked.append(transport))
+    assert await ended(await connecting.come({"command": "echo"}))
+    assert len(asked) == 1 and asked[0].get_extra_info("socket") is not None
+
+
+async def test_a_command_that_takes_long_is_waited_for(
+    connecting: Connecting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node is silent then, and not who asks."""
+    monkeypatch.setattr(server_module, "SILENCE_SECONDS", 0.05)
+    assert await told(connecting.directory, "slow") is None

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from broker_plugin.cli.cluster import REFUSED
 from python_tests.processes import LocalCluster, free_base_port
+from recovery.identity import lock_directory
 
 TXHA = (sys.executable, "-m", "broker_plugin.cli.main")
 
@@ -75,6 +77,17 @@ def test_a_directory_of_another_cluster(tmp_path: Path) -> None:
     assert not (tmp_path / "n" / "admin.json").exists()
     other = node_file(tmp_path, free_base_port(1), cluster="other")
     assert "belongs to node n of cluster c" in refused("node", "--config", str(other))
+
+
+def test_a_node_whose_store_is_in_use_may_be_started_again(tmp_path: Path) -> None:
+    """A supervisor leaves a node alone that ends with 2: a person must mend something."""
+    path = node_file(tmp_path, free_base_port(1))
+    assert txha("init", "--config", str(path)).returncode == 0
+    lock = lock_directory(tmp_path / "n")
+    answer = txha("node", "--config", str(path))
+    os.close(lock)
+    assert answer.returncode == 1 and answer.returncode != REFUSED
+    assert answer.stderr.strip().splitlines()[-1] == f"txha: {tmp_path / 'n'} is in use by another process"
 
 
 def wait_for(path: Path) -> None:

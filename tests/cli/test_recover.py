@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -286,3 +287,26 @@ def test_no_record_and_empty_stores(tmp_path: Path, apply: bool, capsys: pytest.
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("txha: ") and "every store is empty, so nothing is recovered" in line
     assert not (tmp_path / "coordination.sqlite").exists()
+
+
+def test_a_primary_that_renews_slower_than_once_a_second(directory: Path) -> None:
+    """On another host, with this coordination file. Its timing stands in the node.toml of every node."""
+    shutil.rmtree(directory / "b")
+    (directory / "a" / "node.toml").write_text("timing = { lease_ttl = 4.0, renew_every = 1.8 }\n")
+    renewed, ended = [record_says(directory, Member("c", "incarnation"))], threading.Event()
+
+    def primary() -> None:
+        while not ended.wait(1.8):
+            store = SqliteCoordination(directory / "coordination.sqlite", "cluster")
+            renewed.append(store.compare_and_set(renewed[-1].version, renewed[-1]))
+            store.close()
+
+    thread = threading.Thread(target=primary)
+    thread.start()
+    try:
+        with pytest.raises(StoreError, match="a primary renews its lease"):
+            run(Given([directory]), True, Accepted(nodes=frozenset("c")), as_json=True)
+    finally:
+        ended.set()
+        thread.join()
+    assert record_in(directory) == renewed[-1]

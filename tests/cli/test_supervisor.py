@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from broker_plugin.cli.cluster import Supervisor
+from broker_plugin.cli.plan import plan_cluster
+from python_tests.processes import free_base_port
 from tests.cli.supervision import Supervised, runs, until
 
 
@@ -188,3 +195,34 @@ def test_the_second_port_in_use(tmp_path: Path) -> None:
     cluster.process.communicate()
     assert f"port {cluster.base_port + 1} is in use" in cluster.errors.read_text()
     assert not (tmp_path / "c").exists()
+
+
+def test_a_node_that_no_process_can_be_made_for_ends_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The machine had no process or memory for one, at the first start or later: that ended all that ran."""
+    made = plan_cluster(tmp_path / "c", 2, free_base_port(2), [])
+    made.write()
+    script = "import sys, time; time.sleep(0 if 'node-1/' in ' '.join(sys.argv) else 600)"
+    supervisor = Supervisor(made, True, [], (sys.executable, "-c", script))
+    real, calls = subprocess.Popen, 0
+    started: list[subprocess.Popen[bytes]] = []
+    lived: list[bool] = []
+
+    def popen(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        nonlocal calls
+        calls += 1
+        if calls in (1, 4, 5):
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        if calls == 7:
+            lived.append(started[0].poll() is None)
+            supervisor.stop(signal.SIGTERM, None)
+        started.append(real(command, **options))
+        return started[-1]
+
+    monkeypatch.setattr("broker_plugin.cli.cluster.subprocess.Popen", popen)
+    assert supervisor.run() == 0
+    assert lived == [True] and "node-2" in str(started[0].args) and "node-1" in str(started[1].args)
+    said = "txha: node-1 cannot be started: Resource temporarily unavailable; it is tried again"
+    assert capfd.readouterr().err.count(said) == 3
+    assert all(each.poll() is not None for each in started)

@@ -7,7 +7,8 @@ from typing import Any
 
 from ha.wire import encode
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
-from tests.ha.steps import backups_of, declared
+from tests.ha.steps import backups_of, declared, publish
+from txobserver.effects import ResetLog
 from txobserver.events import Message
 
 KIB = 1 << 10
@@ -59,3 +60,17 @@ def joining(*messages: Message, queues: tuple[str, ...] = ("q",), **settings: An
     cluster.run(lambda: primary.core.primary.commit == primary.core.replica.tail.sequence)  # type: ignore[union-attr]
     primary.core.log_first = primary.core.replica.tail.sequence + 1
     return cluster, away
+
+
+def asked_for_a_reset() -> tuple[MemoryCluster, MemoryNode]:
+    """A joiner has its snapshot whole in memory; its disk, which is held, has not begun the log anew yet."""
+    cluster = declared("q", prepare_timeout=60.0, silence=60.0)
+    name = backups_of(cluster)[0].name
+    cluster.kill(name)
+    cluster.run(lambda: len(cluster.coordination.record.ready) == 2)
+    publish(cluster.primary, "q", "m")
+    cluster.primary.core.log_first = cluster.primary.disk.frames[-1].last + 1
+    joiner = cluster.start(name, wipe=True)
+    cluster.run(lambda: any(isinstance(write, ResetLog) for write in joiner.writes))
+    joiner.disk_held = True
+    return cluster, joiner

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import takewhile
-from pathlib import Path
 from typing import Any
 
 from ha.coordination import CasConflict, MemoryCoordination, first_record
@@ -16,10 +15,8 @@ from ha.node_core import NodeCore
 from ha.replica import Replica
 from ha.settings import Settings
 from ha.wire import Ack, Entries, decode, encode
-from recovery.log import Log
-from recovery.segment import SegmentInfo
+from tests.ha.memory_disk import CLUSTER_ID, MemoryDisk
 from tests.ha.memory_host import MemoryHost
-from tests.simulation.fake_files import FakeFiles
 from txobserver.effects import (
     Acknowledge,
     CompareAndSet,
@@ -33,52 +30,13 @@ from txobserver.effects import (
     Truncate,
     WriteCheckpoint,
 )
-from txobserver.frames import Frame, decode_frame
+from txobserver.frames import decode_frame
 from txobserver.ids import Member, Position
 from txobserver.ledger import Host
 from txobserver.outcomes import Outcomes
-from txobserver.store import MemoryBase, StoreError
+from txobserver.store import StoreError
 
 TURN = 0.01
-CLUSTER_ID = "5eed" * 8
-
-
-class MemoryDisk:
-    """What survives the end of a node's process: the log's frames and the last checkpoint."""
-
-    def __init__(self, incarnation: str) -> None:
-        self.incarnation = incarnation
-        self.cluster_id = CLUSTER_ID
-        self.frames: list[Frame] = []
-        self.base = MemoryBase()
-
-    @property
-    def durable(self) -> int:
-        return self.frames[-1].last if self.frames else self.base.meta.applied.sequence
-
-    @property
-    def log_first(self) -> int:
-        return self.frames[0].first if self.frames else self.base.meta.applied.sequence + 1
-
-
-    def read(self, asked: ReadLog, coming: list[Frame]) -> list[Frame]:
-        """What the product's log gives, on files that hold these frames, and behind them what is written, not synced.
-
-        None where the log no longer holds it, as the shell has it.
-        """
-        files = FakeFiles(lambda: 0.0)
-        log = Log(Path("log"), _describe, 1 << 40, Position(0, self.log_first - 1), files)
-        try:
-            log.begin(log.tail)
-            log.append(self.frames)
-            files.coming = lambda: b"".join(frame.data for frame in coming)
-            return log.read(asked.first, asked.max_bytes)
-        except StoreError:
-            return []
-
-
-def _describe(first: int) -> SegmentInfo:
-    return SegmentInfo("test", "node", "incarnation", first, 0)
 
 
 class MemoryNode:
@@ -104,6 +62,7 @@ class MemoryNode:
         frames = [] if base.meta.resyncing else self.disk.frames
         replica = Replica(base, *base.load())
         for frame in frames:
+            assert frame.first <= replica.tail.sequence + 1 or not replica.tail.sequence, "the log has a gap"
             if frame.last > base.meta.applied.sequence:
                 replica.restore(frame)
         if frames:
@@ -181,7 +140,7 @@ class MemoryNode:
         elif isinstance(write, Truncate):
             if disk.frames and disk.frames[-1].last > write.last:
                 self.cluster.check_not_ready(self, "cuts its log")
-            disk.frames = [f for f in disk.frames if f.last <= write.last]
+            disk.truncate(write.last)
             self._acknowledge(write.then)
         elif isinstance(write, WriteCheckpoint):
             disk.base.write(write.checkpoint)
@@ -198,7 +157,8 @@ class MemoryNode:
 
 
 class MemoryCluster:
-    """Nodes named a, b, c, …; ``now`` is in seconds. ``wall_off``: by how much a node's wall clock is wrong."""
+    """Nodes named a, b, c, …; ``now`` is in seconds. ``wall_off``: by how much a node's wall clock is wrong;
+    ``storeless``: nodes that cannot reach the coordination store: no reading comes, and each change fails."""
 
     def __init__(self, size: int = 3, **settings: Any) -> None:
         self.settings = Settings(**settings)
@@ -207,6 +167,7 @@ class MemoryCluster:
         self.coordination = MemoryCoordination()
         self.cas: list[tuple[MemoryNode, CompareAndSet]] = []
         self.cas_held: set[str] = set()
+        self.storeless: set[str] = set()
         self.late: list[tuple[MemoryNode, CompareAndSet]] = []
         self.cut: set[tuple[str, str]] = set()
         self.held: set[tuple[str, str]] = set()
@@ -290,8 +251,9 @@ class MemoryCluster:
         self._do_cas()
         for node in list(self.nodes.values()):
             if node.name not in self.frozen:
-                record = self.coordination.read()
-                node.report(lambda n=node, r=record: n.core.on_record(r))  # type: ignore[misc]
+                if node.name not in self.storeless:
+                    record = self.coordination.read()
+                    node.report(lambda n=node, r=record: n.core.on_record(r))  # type: ignore[misc]
                 node.report(node.core.tick)
 
     def _go_on(self) -> None:
@@ -307,6 +269,8 @@ class MemoryCluster:
         for node, effect in cas:
             if node.name in self.cas_held or node.name in self.frozen:
                 self.cas.append((node, effect))
+            elif node.name in self.storeless:
+                node.report(lambda n=node, e=effect: n.core.on_cas_failed(e))  # type: ignore[misc]
             else:
                 self.land(node, effect)
 
@@ -362,8 +326,7 @@ class MemoryCluster:
         return (
             f"{self.coordination.record} | "
             + " | ".join(nodes)
-            + " | "
-            + str([n.lines[-4:] for n in self.nodes.values()])
+            + f" | {[n.lines[-4:] for n in self.nodes.values()]}"
         )
 
     def check_durable(self, node: MemoryNode, label: str) -> None:

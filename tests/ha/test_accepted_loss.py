@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ha.wire import Entries
 from tests.ha.steps import backups_of, declared, publish, survivors_agree
 from tests.ha.test_schedules_record import behind, promote, published, ready
@@ -57,3 +59,31 @@ def test_what_was_never_acknowledged_keeps_no_node_from_being_overwritten() -> N
     cluster.run(cluster.all_ready)
     survivors_agree(cluster)
     assert c.host.bodies("q") == ["after"]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_operator_s_word_behind_a_promotion(late: bool) -> None:
+    """It came while the node's proposal was on its way, which was made: the word has no object any more.
+
+    If the lease was over by then, the operator is told that nothing is forced.
+    """
+    cluster = declared("q", size=3)
+    c = cluster.nodes["c"]
+    cluster.cas_held.add("c")
+    cluster.kill(cluster.primary.name)
+    cluster.run(lambda: any(node is c for node, _ in cluster.cas))
+    refused: list[str | None] = []
+    c.report(lambda: refused.append(c.core.promote(True)))
+    assert refused == [None]
+    if late:
+        cluster.pause(1.0)
+    cluster.cas_held.clear()
+    if not late:
+        cluster.run(lambda: c.state == "active")
+        cluster.pause(10.0)
+        cluster.storeless.add("c")
+    cluster.run(lambda: any("stepping down" in line for line in c.lines))
+    cluster.pause(0.5)
+    assert any("nothing is forced" in line for line in c.lines) == late
+    record = cluster.coordination.record
+    assert record is not None and record.loss_accepted == 0

@@ -99,6 +99,16 @@ def test_that_it_is_full_is_said_with_the_commit_that_makes_it_so(monkeypatch: p
     assert side.take(Commit(1, 7, 1)) == [Send("a", Progress(1, 7, 0, True))]
 
 
+@pytest.mark.plain
+def test_that_it_has_caught_up_is_said_at_the_next_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its primary holds clients up until then, and nothing else may come."""
+    side = Side().following()
+    side.tick()
+    for full in (True, False):
+        monkeypatch.setattr(backup_module, "behind", lambda replica, settings, now=full: now)
+        assert side.tick(0.01) == [Send("a", Progress(1, 7, 0, full))] and side.tick(0.01) == []
+
+
 def test_it_asks_until_an_answer_comes_and_then_no_more() -> None:
     side = Side().asked()
     assert side.tick(0.4) == []
@@ -127,6 +137,11 @@ def test_what_belongs_to_no_attachment_of_its_own_is_not_taken() -> None:
     ended = Side().following()
     ended.backup.detach(retry_at_once=False)
     assert ended.take(Entries(1, 7, 0, FRAMES[0].data)) == [] and ended.replica.tail == Position(0, 0)
+
+
+def test_a_part_of_a_copy_that_was_not_begun_is_not_taken() -> None:
+    side = Side().following()
+    assert side.take(ForwardTx(1, 7, 4, [(9, TxOpen(4))])) == [] and side.backup.attached
 
 
 def test_it_takes_its_primary_for_silent_only_while_attached() -> None:

@@ -23,7 +23,10 @@ LONG = Settings(lease_ttl=4.0, renew_every=0.25)
 
 
 class Watcher:
-    """Candidate b, which read the record at 100 s; it ticks in steps that do not stop its watch."""
+    """Candidate b, which read the record at 100 s; it ticks in steps that do not stop its watch.
+
+    At each it reads the record again, if ``reads``.
+    """
 
     def __init__(self, record: Record = RECORD, me: Member = B) -> None:
         self.said: list[Any] = []
@@ -31,17 +34,22 @@ class Watcher:
         assert self.one.observe(record, 100.0)
         self.record = record
         self.at = 100.0
+        self.reads = True
 
     def until(self, now: float, linked: tuple[str, ...] = BOTH, tail: Position = TAIL) -> list[Any]:
         """What it says in the ticks up to that moment, one at least."""
         self.said.clear()
         step = SETTINGS.longest_step / 2
         while self.at + step < now:
-            self.at += step
-            self.one.tick(tail, linked, self.at)
-        self.at = now
-        self.one.tick(tail, linked, now)
+            self._tick(self.at + step, linked, tail)
+        self._tick(now, linked, tail)
         return list(self.said)
+
+    def _tick(self, now: float, linked: tuple[str, ...], tail: Position) -> None:
+        self.at = now
+        if self.reads:
+            self.one.observe(self.record, now)
+        self.one.tick(tail, linked, now)
 
     def answer(self, member: Member, tail: Position, number: int = 1) -> None:
         self.one.reply(ProbeReply(3, number, member, tail))
@@ -87,7 +95,7 @@ def test_it_stands_at_once_when_all_that_it_can_reach_have_answered() -> None:
     assert stood(ours.until(101.03))
     assert ours.one.sent_at == 101.03 and ours.one.in_flight is not None
     assert ours.until(101.5) == [], "one proposal at a time"
-    ours.one.settled()
+    ours.one.settled(ours.at)
     assert probed(ours.until(101.6)) == ["a", "c"]
 
 
@@ -96,6 +104,16 @@ def test_it_asks_only_members_that_it_can_reach() -> None:
     assert probed(ours.until(101.01, linked=("a", "c", "d"))) == ["a"]
     alone = Watcher()
     assert stood(alone.until(101.01, linked=())), "nobody is to be waited for"
+
+
+@pytest.mark.parametrize(("took", "doubts"), [(0.97, False), (0.99, True)])
+def test_an_answer_behind_the_lease_that_it_is_about_is_a_failure(took: float, doubts: bool) -> None:
+    """Whether the proposal was made or not: the next one would be answered as late."""
+    ours = Watcher()
+    assert stood(ours.until(101.01, linked=()))
+    ours.until(ours.one.sent_at + took)
+    ours.one.settled(ours.at)
+    assert (ours.one.precedence(TAIL, True, ours.at) == Position(0, 0)) == doubts
 
 
 def test_those_that_do_not_answer_are_waited_for_only_so_long() -> None:
@@ -179,7 +197,7 @@ def test_a_force_waits_for_whoever_knows_a_higher_generation(heard: int, generat
     wished = {"version": 6, "generation": generation, "primary": B, "ready": (B,), "loss_accepted": generation}
     assert proposal == CompareAndSet(5, msgspec.structs.replace(RECORD, **wished))
     assert ours.one.sent_at == 100.125
-    ours.one.settled()
+    ours.one.settled(ours.at)
     assert ours.until(100.5) == [], "once"
 
 
@@ -232,7 +250,7 @@ def test_a_force_waits_for_the_answer_to_what_was_proposed_before() -> None:
     assert stood(ours.until(101.25))
     ours.one.force((), 101.25)
     assert ours.until(102.0) == []
-    ours.one.settled(unknown=True)
+    ours.one.settled(ours.at, unknown=True)
     (proposal,) = ours.until(102.0)
     assert proposal.record.ready == (B,) and proposal.expected == 5
 

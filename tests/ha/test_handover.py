@@ -29,12 +29,13 @@ class Hanging:
         self.replica: Any = SimpleNamespace(durable=5, tail=Position(1, 6), contents=self.contents)
         self.session = SimpleNamespace(full=False, acknowledged=6)
 
-    def tick(self, now: float, passed_over: float = 0.0) -> list[str]:
+    def tick(self, now: float, passed_over: float = 0.0, unread: bool = False) -> list[str]:
         """Why its clients have been closed by then."""
-        backups: Any = SimpleNamespace(
-            holders=lambda commit: [B], sessions={"b": self.session}, passed_over=passed_over
+        watch = SimpleNamespace(passed_over=passed_over, unread=unread)
+        backups: Any = SimpleNamespace(holders=lambda commit: [B], sessions={"b": self.session}, watch=watch)
+        keeper: Any = SimpleNamespace(
+            release=lambda *words: self.released.append(words), releasing=bool(self.released)
         )
-        keeper: Any = SimpleNamespace(release=lambda *words: self.released.append(words))
         self.handover.tick(self.primary, backups, keeper, self.replica, now)
         return self.closed
 
@@ -83,6 +84,12 @@ def test_time_in_which_nothing_was_read_does_not_count() -> None:
     ours = Hanging()
     assert ours.tick(100.0) == ours.tick(101.0) == ours.tick(150.0, 49.0) == ours.tick(152.0) == []
     assert ours.tick(152.1) == [HUNG]
+
+
+def test_what_has_not_been_read_yet_may_say_that_the_disk_has_written() -> None:
+    """The next tick judges: nothing of the time is lost."""
+    ours = Hanging()
+    assert ours.tick(100.0) == ours.tick(103.1, 0.0, unread=True) == [] and ours.tick(103.12) == [HUNG]
 
 
 LATE = 3.0 * CHECKPOINT_PATIENCE

@@ -2,23 +2,8 @@
 
 from __future__ import annotations
 
-from tests.ha.memory_cluster import MemoryCluster, MemoryNode
-from tests.ha.steps import backups_of, declared, publish
+from tests.ha.copying import asked_for_a_reset
 from txobserver.effects import ResetLog
-
-
-def asked_for_a_reset() -> tuple[MemoryCluster, MemoryNode]:
-    """A joiner has its snapshot whole in memory; its disk, which is held, has not begun the log anew yet."""
-    cluster = declared("q", prepare_timeout=60.0, silence=60.0)
-    name = backups_of(cluster)[0].name
-    cluster.kill(name)
-    cluster.run(lambda: len(cluster.coordination.record.ready) == 2)
-    publish(cluster.primary, "q", "m")
-    cluster.primary.core.log_first = cluster.primary.disk.frames[-1].last + 1
-    joiner = cluster.start(name, wipe=True)
-    cluster.run(lambda: any(isinstance(write, ResetLog) for write in joiner.writes))
-    joiner.disk_held = True
-    return cluster, joiner
 
 
 def test_it_is_asked_for_once() -> None:
@@ -48,3 +33,14 @@ def test_an_attachment_that_has_ended_takes_no_answer() -> None:
     joiner.writes.remove(asked)
     joiner.disk_held = False
     cluster.run(cluster.all_ready)
+
+
+def test_an_answer_that_comes_twice_counts_once() -> None:
+    """The log goes on after the first."""
+    cluster, joiner = asked_for_a_reset()
+    (asked,) = [write for write in joiner.writes if isinstance(write, ResetLog)]
+    joiner.disk_held = False
+    cluster.run(cluster.all_ready)
+    before = joiner.core.log_first, joiner.core.replica.tail
+    joiner.report(lambda: joiner.core.on_reset(asked))
+    assert (joiner.core.log_first, joiner.core.replica.tail) == before and cluster.all_ready()

@@ -6,14 +6,15 @@ import pytest
 from msgspec.structs import replace
 
 from ha.coordination import MemoryCoordination, first_record
-from ha.node_core import NO_RECORD
 from ha.queue_guard import QueueGuard
+from ha.record_gate import NO_RECORD
 from ha.replicating_subscription import ReplicatingSubscription
 from ha.session import Session
 from ha.sizes import ENTRY, message_bytes
-from ha.wire import Ack, Granted, Handover, Join, Probe, Refused
+from ha.wire import NO_ATTACHMENT, Ack, Granted, Handover, Join, Probe, Refused
 from tests.ha.branch_steps import decide_globally, work_on
-from tests.ha.memory_cluster import CLUSTER_ID, MemoryCluster, MemoryNode
+from tests.ha.memory_cluster import MemoryCluster, MemoryNode
+from tests.ha.memory_disk import CLUSTER_ID
 from tests.ha.memory_host import text
 from tests.ha.steps import backups_of, begin_t, declared, publish
 from txobserver.effects import Send
@@ -43,7 +44,8 @@ def test_a_primary_whose_store_failed_only_gives_its_lease_up() -> None:
     node.core.on_store_error("once more")
     assert node.host.closed == ["input/output error"] and node.core.failed == "input/output error"
     node.core.resign("the node is stopping")
-    assert node.host.closed == ["input/output error"] and not node.core._handover.begun
+    assert node.host.closed == ["input/output error"]
+    assert not any("resigning" in str(effect) for effect in node.core.take_effects())
 
 
 def test_a_primary_and_one_whose_store_failed_go_by_no_record_that_is_read() -> None:
@@ -236,11 +238,15 @@ def test_only_a_refusal_of_what_was_asked_last_ends_it() -> None:
     core = backups_of(cluster)[0].core
     assert core.backup is not None
     core.on_message("a", Refused(core.generation, core.backup.session - 1, "an earlier one"))
+    core.on_message("a", Refused(core.generation, NO_ATTACHMENT, "a request, and no attachment"))
     assert core.backup.attached and core.state == "ready"
     core.on_message("a", Refused(core.generation, core.backup.session, "silent for too long"))
     assert not core.backup.attached and core.state == "joining"
-    core.on_message("a", Refused(core.generation, 0, "nothing has been asked"))
-    assert sum("refused:" in str(effect) for effect in core.take_effects()) == 1
+    said = [str(effect) for effect in core.take_effects()]
+    assert [word in line for line in said if "refused:" in line for word in ("a request", "silent")] == [
+        *(True, False),
+        *(False, True),
+    ]
 
 
 def test_who_takes_its_primary_for_silent_asks_to_be_attached_at_once() -> None:

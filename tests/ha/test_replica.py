@@ -6,7 +6,7 @@ import pytest
 
 from ha.replica import GapInStream, Replica
 from tests.ha.messages import TEXT
-from txobserver.events import GenerationStart, TxEnqueue, TxOpen, TxPrepare
+from txobserver.events import GenerationStart, TxDecision, TxEnqueue, TxOpen, TxPrepare
 from txobserver.frames import encode_frame
 from txobserver.ids import Position
 from txobserver.store import MemoryBase, Meta
@@ -32,6 +32,24 @@ def test_a_checkpoint_holds_nothing_that_may_still_be_cut() -> None:
         assert [start.generation for start in loaded.meta.history] == generations
         ((tx, events),) = loaded.transactions.items()
         assert tx == 7 and [sequence for sequence, _ in events] == [each for each in (2, 3, 5) if each <= applied]
+
+
+@pytest.mark.parametrize("applied", [1, 2, 3])
+def test_a_checkpoint_takes_out_the_transactions_that_an_earlier_one_has(applied: int) -> None:
+    """Also one whose beginning was the last event of that one; of one that it never had, nothing is to be taken out."""
+    base = MemoryBase()
+    replica = Replica(base, Meta(), {})
+    for event in (GenerationStart(1, "a", ["a"]), TxOpen(7), TxEnqueue(7, 8, (1,), TEXT), TxDecision(7, False)):
+        replica.append(1, event)
+    replica.durable = 4
+    replica.apply(applied)
+    base.write(replica.checkpoint())
+    replica.checkpoint_written()
+    assert set(base.load().transactions) == ({7} if applied > 1 else set())
+    replica.apply(4)
+    last = replica.checkpoint()
+    base.write(last)
+    assert list(last.tx_ended) == ([7] if applied > 1 else []) and not base.load().transactions
 
 
 def test_a_frame_of_a_lower_generation_continues_nothing() -> None:

@@ -7,11 +7,12 @@ from ha.coordination import Record
 from ha.replica import Replica
 from ha.resync import Resync
 from ha.settings import Settings
-from ha.wire import Refused, SnapshotEnd
+from ha.wire import Handover, Refused, SnapshotEnd
+from tests.ha.copying import asked_for_a_reset
 from tests.ha.memory_cluster import MemoryCluster
 from tests.ha.steps import answered, backups_of, begin_t, commit, declared, publish
 from txobserver.configuration import queue_step
-from txobserver.effects import Effect, LogLine, ResetLog, Send
+from txobserver.effects import Effect, LogLine, Send
 from txobserver.events import Configure
 from txobserver.ids import Member, Position
 from txobserver.store import MemoryBase, Meta
@@ -53,17 +54,9 @@ def test_a_joiner_in_the_middle_of_a_snapshot_hears_from_the_primary() -> None:
 
 def test_reset_of_an_earlier_attachment() -> None:
     """P12: a joiner's log is emptied for a snapshot, and it is attached anew meanwhile: that was for the former one."""
-    cluster = declared("q", prepare_timeout=60.0, silence=60.0)
-    name = backups_of(cluster)[0].name
-    cluster.kill(name)
-    cluster.run(lambda: len(cluster.coordination.record.ready) == 2)
-    publish(cluster.primary, "q", "m")
-    cluster.primary.core.log_first = cluster.primary.disk.frames[-1].last + 1
-    joiner = cluster.start(name, wipe=True)
-    cluster.run(lambda: any(isinstance(write, ResetLog) for write in joiner.writes))
-    joiner.disk_held = True
+    cluster, joiner = asked_for_a_reset()
     first = joiner.core.backup.session
-    cluster.partition(name)
+    cluster.partition(joiner.name)
     cluster.turn()
     cluster.heal()
     cluster.run(lambda: joiner.core.backup.session != first and joiner.core.backup.attached)
@@ -94,7 +87,9 @@ def test_handover_answers_nobody() -> None:
     commit(primary, begin_t(primary))
     primary.report(lambda: primary.host.declare("s"))
     cluster.pause(0.1)
-    primary.report(lambda: primary.core._begin_handover(heir.name))
+    assert heir.core.backup is not None
+    asked = Handover(primary.core.generation, heir.core.backup.session)
+    primary.report(lambda: primary.core.on_message(heir.name, asked))
     cluster.held.clear()
     cluster.run(lambda: heir.state == "active")
     assert primary.host.answer("commit") is None and primary.host.answer("declare s") is None

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from ha.coordination import first_record
 from ha.replica import Replica
 from ha.wire import Entries, Probe, ProbeReply, decode
-from tests.ha.memory_cluster import CLUSTER_ID, MemoryCluster, MemoryNode
+from tests.ha.memory_cluster import MemoryCluster, MemoryNode
+from tests.ha.memory_disk import CLUSTER_ID
 from tests.ha.steps import answered, backups_of, declared, publish, survivors_agree
 from tests.ha.test_schedules_joiner import force_resync
 from txobserver.effects import WriteCheckpoint

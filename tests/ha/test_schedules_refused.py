@@ -165,6 +165,7 @@ def test_a_record_that_was_another_cluster_s_for_a_while_has_not_gone_back() -> 
     assert gate.admits(MINE, MINE) and gate.refused is None
     assert len(said) == 1, "that it is right again is no complaint"
     assert not gate.admits(replace(MINE, version=MINE.version - 1), MINE)
+    assert f"went back from version {MINE.version} to {MINE.version - 1}:" in str(gate.refused)
     assert not gate.admits(replace(MINE, version=MINE.version + 1), MINE) and "went back" in str(gate.refused)
 
 
@@ -217,3 +218,14 @@ def test_proposal_lands_on_an_older_record(behind: int) -> None:
     c.report(lambda: c.core.on_stored(asked, ours))
     assert c.core.primary is None and c.core.keeper is None and c.core._candidate.in_flight is None
     assert ("went back" in (c.core.waits_for_operator or "")) == (behind == 0)
+
+
+def test_a_change_of_a_role_given_up_is_read_as_any_record() -> None:
+    """It was made all the same, and the node is what it says: nobody else may tell it."""
+    cluster = declared("q", size=2)
+    (b,) = backups_of(cluster)
+    known = b.core.record
+    assert known is not None
+    made = replace(known, version=known.version + 1, loss_accepted=known.generation)
+    b.report(lambda: b.core.on_stored(CompareAndSet(known.version, made), made))
+    assert b.core.record == made

@@ -314,3 +314,20 @@ async def test_dialled_and_never_greeted(swallowed: int, silent: int, monkeypatc
     assert len(came) == dialled > silent and links.greetings["b"] == THEIRS, "one that has greeted has no deadline"
     await links.stop()
     server.close()
+
+
+async def test_who_connects_when_only_the_node_s_own_descriptors_are_left_is_not_greeted() -> None:
+    """Who keeps silent stays for GREETING_SECONDS, and who reads the log for as long as it likes."""
+    asked: list[Any] = []
+
+    def nobody(transport: asyncio.BaseTransport) -> bool:
+        asked.append(transport)
+        return False
+
+    links = Links(StrictGuard(), OURS, [PeerAddress("b", "h", 7)], lambda *of: None, lambda *of: None, admit=nobody)
+    protocol = links._accepted()
+    transport: Any = Transport(protocol)
+    protocol.connection_made(transport)
+    assert asked == [transport] and transport.aborted and transport.written == b"" and not links._in
+    protocol.data_received(framed(THEIRS))
+    assert transport.written == b"" and protocol.peer is None

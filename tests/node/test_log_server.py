@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from itertools import pairwise
+from collections.abc import Iterator
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_plugin.node import log_server
-from broker_plugin.node.links import MAX_HELLO, Links, PeerAddress, PeerProtocol
+from broker_plugin.node.links import MAX_HELLO, PeerProtocol
 from broker_plugin.node.log_server import LogServer
 from ha.wire import WIRE_VERSION, Commit, Hello
-from recovery import node_log
+from recovery import landmarks as landmarks_module
+from recovery.landmarks import Landmarks, Mark
 from recovery.log import LogReclaimed
 from recovery.log_wire import (
     MAX_PORTION,
@@ -31,62 +33,21 @@ from recovery.log_wire import (
     decode_answer,
     framed,
 )
-from recovery.node_log import Landmarks, Mark, NodeLog
+from recovery.node_log import NodeLog
 from recovery.pipeline.node import node_table, rows_of
 from recovery.pipeline.remote import RemoteLog
+from recovery.segment import segment_path
 from tests.examples import examples
 from tests.guards import strict_guard
+from tests.node.served_log import END, OURS, Node, one_message
+from tests.node.served_log import running_node as running_node
 from tests.spark.events import STORY, message, write_node
 from txobserver.events import Delivered, Event, Publish
 from txobserver.frames import encode_frame
 from txobserver.store import StoreError
 
-END = sum(map(len, STORY))
-OURS = Hello(WIRE_VERSION, "c", "n1", "127.0.0.1", 1)
 READER = framed(ReadHello(READ_VERSION, "c"))
 QUESTIONS = st.sampled_from([AskExtent(), AskFrames(1, 9, 1), AskFrames(4, 9, MAX_PORTION), AskFrames(0, 0, 1)])
-
-
-class Node:
-    """A node's peer port over a log of STORY; ``commit`` is where its commit point stands."""
-
-    def __init__(self, directory: Path, port: int) -> None:
-        self.directory = directory
-        self.address = f"127.0.0.1:{port}"
-        self.port = port
-        self.commit = END
-        self.got: list[Any] = []
-        self.server = LogServer(strict_guard(), directory, "c", lambda: self.commit, lambda: {1: "q"})
-        self.links = Links(
-            strict_guard(),
-            OURS,
-            [PeerAddress("n2", "127.0.0.1", 1)],
-            lambda peer, up: None,
-            lambda peer, message: self.got.append((peer, message)),
-            self.server.accept,
-        )
-
-    async def read(self, what: Callable[[RemoteLog], Any], cluster: str | None = None) -> Any:
-        """What a reader in a thread of its own gets."""
-
-        def read() -> Any:
-            log = RemoteLog(self.address, cluster)
-            try:
-                return what(log)
-            finally:
-                log.close()
-
-        return await asyncio.to_thread(read)
-
-    async def connect(self, *messages: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        writer.write(b"".join(messages))
-        await one_message(reader)  # its greeting
-        return reader, writer
-
-
-async def one_message(reader: asyncio.StreamReader) -> bytes:
-    return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
 
 
 async def ended(reader: asyncio.StreamReader) -> bool:
@@ -94,16 +55,6 @@ async def ended(reader: asyncio.StreamReader) -> bool:
         return await reader.read(1) == b""
     except ConnectionResetError:
         return True
-
-
-@pytest.fixture
-async def node(tmp_path: Path, unused_tcp_port: int) -> AsyncIterator[Node]:
-    write_node(tmp_path / "n1", STORY, segment_bytes=300)
-    node = Node(tmp_path / "n1", unused_tcp_port)
-    await node.links.start("127.0.0.1", unused_tcp_port)
-    yield node
-    node.server.stop()
-    await node.links.stop()
 
 
 async def test_a_reader_gets_the_rows_that_the_directory_has(node: Node) -> None:
@@ -128,11 +79,42 @@ async def test_nothing_behind_the_commit_point(node: Node) -> None:
         assert [event for frame in frames for event in frame.events()] == [e for f in STORY for e in f][:commit]
 
 
+async def test_a_node_tells_where_its_log_ends(node: Node) -> None:
+    """Behind the commit point, of which a node that was just started knows less than it knew before."""
+    for commit in (END, 12):
+        node.commit = commit
+        extent = await node.read(lambda log: log.extent())
+        assert (extent.last, extent.tail) == (commit, END)
+    write_node(node.directory, [[Delivered(1, 1)]])
+    assert (await node.read(lambda log: log.extent())).tail == END + 1
+    for path in sorted((node.directory / "log").iterdir())[-2:]:
+        path.unlink()
+    write_node(node.directory, [])
+    assert (await node.read(lambda log: log.extent())).tail == NodeLog(node.directory).tail().last < END
+
+
+class EarlierExtent(msgspec.Struct, array_like=True, tag=103):
+    """What a node says of an earlier version, and what its readers know."""
+
+    first: int
+    last: int
+    size: int
+    queues: dict[int, str]
+
+
+def test_an_extent_of_an_earlier_version_can_be_read_and_reads_ours() -> None:
+    encoded = msgspec.msgpack.encode(EarlierExtent(1, 9, 400, {1: "q"}))
+    assert decode_answer(encoded) == LogExtent(1, 9, 400, {1: "q"}, None)
+    ours = msgspec.msgpack.encode(LogExtent(1, 9, 400, {1: "q"}, 12))
+    assert msgspec.msgpack.decode(ours, type=EarlierExtent) == EarlierExtent(1, 9, 400, {1: "q"})
+
+
 async def test_an_answer_has_as_many_frames_as_were_asked_for_and_one_at_least(node: Node) -> None:
     """A portion is about as large as the reader has room for, however long the log is."""
     reader, writer = await node.connect(READER)
-    first = len(next(iter(NodeLog(node.directory).frames(1, END))).data)
-    for size in (1, first, first + 1, 2 * first, 3 * first, MAX_PORTION):
+    there = [len(frame.data) for frame in NodeLog(node.directory).frames(1, END)]
+    assert len(set(there)) > 1
+    for size in (*accumulate(there), *(each + 1 for each in accumulate(there)), 1, MAX_PORTION):
         writer.write(framed(AskFrames(1, END, size)))
         answer = decode_answer(await one_message(reader))
         assert isinstance(answer, LogFrames)
@@ -176,6 +158,29 @@ async def test_reader_whose_read_fails_stays_mute(node: Node, caplog: pytest.Log
     writer.close()
 
 
+async def test_an_extent_is_asked_for_while_the_log_is_reclaimed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments go between the list of them and the look at each: the log begins behind these."""
+    firsts = node.server.log.firsts()
+    sizes = [segment_path(node.server.log.directory, first).stat().st_size for first in firsts]
+    gone = 0
+
+    def reclaimed_meanwhile(log: NodeLog) -> list[int]:
+        for first in firsts[:gone]:
+            segment_path(log.directory, first).unlink(missing_ok=True)
+        return firsts
+
+    monkeypatch.setattr(NodeLog, "firsts", reclaimed_meanwhile)
+    for gone in (0, 1, 2):
+        extent = await node.read(lambda log: log.extent())
+        assert (extent.first, extent.last, extent.size) == (firsts[gone], END, sum(sizes[gone:]))
+    gone = len(firsts)
+    with pytest.raises(StoreError, match=r"holds nothing: .* ask again"):
+        await node.read(lambda log: log.extent())
+    firsts, node.commit = [], 0  # and of which nobody knows an event
+    extent = await node.read(lambda log: log.extent())
+    assert (extent.first, extent.last, extent.size) == (1, 0, 0)
+
+
 async def test_a_log_made_anew_is_found(node: Node) -> None:
     """The place of the last frame served is remembered, and may no longer be one."""
     reader, writer = await node.connect(READER)
@@ -201,7 +206,7 @@ def test_a_search_begins_near_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             yield mark
 
     monkeypatch.setattr(NodeLog, "marks", counted)
-    monkeypatch.setattr(node_log, "APART", 1000)
+    monkeypatch.setattr(landmarks_module, "APART", 1000)
     landmarks, log = Landmarks(), NodeLog(tmp_path)
     for sequence in (*range(1, 1000, 20), *range(999, 0, -20)):
         found = landmarks.find(log, sequence)
@@ -211,7 +216,7 @@ def test_a_search_begins_near_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_landmark_of_a_log_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a frame was, another one stands, which holds other events."""
-    monkeypatch.setattr(node_log, "APART", 0)
+    monkeypatch.setattr(landmarks_module, "APART", 0)
     landmarks, log = Landmarks(), NodeLog(tmp_path)
     before: list[list[Event]] = [[Publish(1, (1,), message("some padding"))], [Delivered(1, 1)], [Delivered(1, 2)]]
     after: list[list[Event]] = [[Publish(1, (1,), message("no padding")), Delivered(1, 1)], [Delivered(1, 1)]]
@@ -307,17 +312,27 @@ class Transport:
     def write(self, data: bytes) -> None:
         assert not self.ended
 
+    def set_write_buffer_limits(self, high: int) -> None:
+        """Nothing: what is written has left at once."""
+
     def abort(self) -> None:
         self.ended = True
 
 
 async def test_the_end_of_a_node_is_that_of_its_readers(node: Node) -> None:
-    reader, writer = await node.connect(READER)
+    """Also of one whose greeting is on its way."""
+    there = await node.connect(READER)
+    while not node.server.readers:
+        await asyncio.sleep(0)
+    coming = await node.connect(READER)
+    (here,) = node.server.readers
     node.server.stop()
-    assert await ended(reader) and not node.server.readers
+    assert here._patience is not None and here._patience.cancelled()
+    for reader, writer in (there, coming):
+        assert await ended(reader) and not node.server.readers
+        writer.close()
     with pytest.raises(RuntimeError):
         node.server.thread.submit(int)
-    writer.close()
 
 
 @pytest.mark.fuzz

@@ -11,8 +11,8 @@ from broker_plugin.node.config import ConfigError, NodeConfig, parse_config
 from broker_plugin.node.membership import cluster_identity
 from broker_plugin.node.sqlite_coordination import SqliteCoordination
 from ha.coordination import Record
-from recovery.founding import GIVEN_LATER, found, make_empty
-from recovery.identity import read_identity
+from recovery.founding import found, make_empty
+from recovery.identity import GIVEN_LATER, read_identity
 from tests.recovery.helpers import Posts, frame, open_store
 from tests.recovery.test_store import ANOTHER, ID, as_format_1
 from txobserver.ids import Member
@@ -152,8 +152,18 @@ async def test_a_store_of_before_does_not_take_the_identity_of_a_cluster_founded
     with_data(tmp_path)
     as_format_1(tmp_path / NODE / "identity.json")
     before = (tmp_path / NODE / "identity.json").read_bytes()
-    assert "was founded anew under the same name" in await refusal(tmp_path)
+    assert "was founded since under the same name" in await refusal(tmp_path)
     assert (tmp_path / NODE / "identity.json").read_bytes() == before
+
+
+async def test_a_store_that_nobody_said_the_cluster_of_takes_no_identity(tmp_path: Path) -> None:
+    """``an_archive_of_another_cluster_of_the_same_name``: made of events that do not say whose they are."""
+    founded(tmp_path)
+    with_data(tmp_path)
+    said = await refusal(tmp_path)
+    assert "was founded since under the same name" in said and "with `--cluster-id`" in said
+    found_there = read_identity(tmp_path / NODE)
+    assert found_there is not None and found_there.cluster_id == ""
 
 
 async def test_a_node_does_not_start_beside_a_primary_of_before(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from broker_plugin.admin.server import Refusal
 from broker_plugin.node import main
 from broker_plugin.node.main import Node
 from broker_plugin.node.wiring import FAREWELL
+from txobserver.ids import Member
 
 
 def node(answer: str | None = None, stopping: bool = False) -> Any:
@@ -76,7 +77,7 @@ async def test_who_asks_is_answered_by_a_node_that_has_looked_at_its_clock(
 ) -> None:
     """One that was stopped for longer than its lease is no primary any more."""
     ours, steps = node(), []
-    ours._config, ours._readiness = SimpleNamespace(name="a"), None
+    ours.store, ours._readiness = SimpleNamespace(member=Member("a", "i")), None
     ours.records = SimpleNamespace(complaint="")
     ours.shell.look_at_clock = lambda: steps.append("clock")
     monkeypatch.setattr(main, question, lambda *words: steps.append(question) or "answer")

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 import pytest
 
 from broker_plugin.node import proxy
+from broker_plugin.node.descriptors import Room
 from broker_plugin.node.proxy import FrontDoor, PassOn, Refuse, Serve, Verdict
 from tests.guards import strict_guard
 
 LOOPBACK = "127.0.0.1"
+ENOUGH = 1 << 20
+"""Descriptors"""
 
 
 class Doorway:
@@ -25,7 +29,8 @@ class Doorway:
         self._port = 0
 
     async def start(self) -> Doorway:
-        self._port = await self._listen(lambda: FrontDoor(strict_guard(), lambda: self.verdict, self.doors))
+        room = Room(ENOUGH, "clients")
+        self._port = await self._listen(lambda: FrontDoor(strict_guard(), lambda: self.verdict, self.doors, room))
         return self
 
     async def primary(self, factory: Callable[[], asyncio.Protocol], generation: int = 1) -> PassOn:
@@ -211,8 +216,8 @@ async def test_a_client_that_leaves_while_the_primary_is_dialled_leaves_nothing(
     loop = asyncio.get_running_loop()
     create_connection = loop.create_connection
 
-    async def slow(factory: Callable[[], asyncio.Protocol], host: str, port: int) -> object:
-        made = await create_connection(factory, host, port)
+    async def slow(factory: Callable[[], asyncio.Protocol], sock: socket.socket) -> object:
+        made = await create_connection(factory, sock=sock)
         dialled.set()
         await hold.wait()
         return made
@@ -328,19 +333,19 @@ async def test_a_primary_that_cannot_be_reached_is_given_up_for_the_next(
 ) -> None:
     """Its host does not even refuse the connection."""
     loop = asyncio.get_running_loop()
-    create_connection, dialled = loop.create_connection, asyncio.Event()
+    sock_connect, dialled = loop.sock_connect, asyncio.Event()
     nowhere = PassOn(LOOPBACK, 1, 1)
 
-    async def connect(factory: Callable[[], asyncio.Protocol], host: str, port: int) -> object:
-        if port == nowhere.port:
+    async def connect(made: socket.socket, address: tuple[str, int]) -> None:
+        if address[1] == nowhere.port:
             dialled.set()
             await asyncio.Event().wait()
-        return await create_connection(factory, host, port)
+        await sock_connect(made, address)
 
     reader, writer = await doorway.client()
     writer.write(b"hello")
     async with asyncio.timeout(10):
-        monkeypatch.setattr(loop, "create_connection", connect)
+        monkeypatch.setattr(loop, "sock_connect", connect)
         while not doorway.doors:
             await asyncio.sleep(0.01)
         doorway.verdict = nowhere

@@ -182,3 +182,16 @@ async def test_what_the_last_answer_failed_with_is_known_until_one_does_not() ->
             calls.futures[-1].set_exception(answer)
         await settled()
         assert records.complaint == ""
+
+
+async def test_what_the_store_complains_of_is_logged_once_until_it_changes(caplog: pytest.LogCaptureFixture) -> None:
+    calls = ByHand()
+    records = RecordThread(Unreachable(), strict_guard(), calls)
+    for answer in ("it is locked", "it is locked", None, "it is locked", "it is damaged"):
+        records.read(lambda record: None)
+        if answer is None:
+            calls.futures[-1].set_result(RECORD)
+        else:
+            calls.futures[-1].set_exception(CoordinationError(answer))
+        await settled()
+    assert [each.getMessage() for each in caplog.records] == ["it is locked", "it is locked", "it is damaged"]

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from broker_plugin.guard import BROKEN, Guard
-from broker_plugin.node.shell import Shell
+from broker_plugin.node import shell as shell_module
+from broker_plugin.node.shell import READ_ATTEMPTS, Shell
 from ha.wire import Ack
+from recovery.log import LogReclaimed
 from tests.guards import strict_guard
+from tests.recovery.helpers import frame, open_log
 from txobserver.effects import Acknowledge, Effect, Persist, ReadLog, ResetLog, Send, Truncate, WriteCheckpoint
 from txobserver.events import Delivered
 from txobserver.frames import encode_frame
@@ -215,9 +221,10 @@ async def test_the_log_that_a_checkpoint_leaves_is_known_when_it_is_told() -> No
     [
         (None, [FRAME], []),
         (StoreDamaged("a gap"), [], []),
+        (LogReclaimed("it begins later"), [], []),
         (KeyError("a bug"), None, [BROKEN]),
     ],
-    ids=["whole", "damaged", "a bug"],
+    ids=["whole", "damaged", "reclaimed", "a bug"],
 )
 async def test_what_a_lagging_backup_is_read(error: Exception | None, frames: Any, broken: list[str]) -> None:
     """Damage in what the queue state has long passed ends nobody: the backup gets a copy of the queues instead."""
@@ -228,6 +235,63 @@ async def test_what_a_lagging_backup_is_read(error: Exception | None, frames: An
         await asyncio.sleep(0.001)
     assert (rig.core.told, rig.broken) == ([] if frames is None else [("a", 7, frames)], broken)
     assert rig.store.given == [(5, 1000)]
+
+
+async def test_too_many_open_files_while_a_ready_backup_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was taken for one whose events are gone: out of the ready set, and a copy of everything."""
+    monkeypatch.setattr(shell_module, "READ_AGAIN_SECONDS", 0.01)
+    log, _ = open_log(tmp_path / "log")
+    log.append([frame(1)])
+    rig, limits = Rig(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    given: list[str] = []
+
+    def read(first: int, max_bytes: int) -> list[Any]:
+        try:
+            return log.read(first, max_bytes)
+        except StoreError as error:
+            given.append(str(error))
+            raise
+
+    monkeypatch.setattr(rig.store, "read", read)
+    with open(os.devnull) as lowest:
+        free = lowest.fileno()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+    try:
+        await rig.carry_out(ReadLog("a", 7, 1, 1000))
+        while len(given) < 2:
+            assert rig.core.told == [], "it is tried again"
+            await asyncio.sleep(0.001)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    while not rig.core.told:
+        await asyncio.sleep(0.001)
+    assert rig.core.told == [("a", 7, [frame(1)])] and "Too many open files" in given[0]
+    log.close()
+
+
+async def test_a_log_that_the_system_keeps_refusing_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell_module, "READ_AGAIN_SECONDS", 0.0)
+    rig = Rig()
+    rig.store.error = StoreError("segment 1 failed: Input/output error")
+    await rig.carry_out(ReadLog("a", 7, 5, 1000))
+    while not rig.core.told:
+        await asyncio.sleep(0.001)
+    assert (rig.core.told, len(rig.store.given)) == ([("a", 7, [])], READ_ATTEMPTS)
+
+
+async def test_a_node_that_has_ended_does_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell_module, "READ_AGAIN_SECONDS", 0.01)
+    rig = Rig()
+    rig.store.error = StoreError("segment 1 failed: Input/output error")
+    await rig.carry_out(ReadLog("a", 7, 5, 1000))
+    while not rig.store.given:
+        await asyncio.sleep(0.001)
+    rig.shell.stop()
+    tried = len(rig.store.given)
+    await asyncio.sleep(0.1)
+    assert (rig.core.told, len(rig.store.given)) == ([], tried)
 
 
 async def test_a_store_error_in_the_middle_of_a_turn_is_told_to_the_core() -> None:

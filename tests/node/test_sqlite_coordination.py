@@ -336,3 +336,12 @@ def test_a_file_that_is_replaced_while_it_is_opened_is_not_gone_by(
     found = store.read()
     assert found is not None and found.generation == 2
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "damaged"),
+    [(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no text"), True), (sqlite3.OperationalError("I/O error"), False)],
+)
+def test_what_is_no_text_is_damage(error: Exception, damaged: bool, tmp_path: Path) -> None:
+    """SQLite hands the bytes of a page on as they are; that a disk fails says nothing about them."""
+    assert ("is damaged" in str(SqliteCoordination(tmp_path / "r", "c")._failed(error))) == damaged

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import resource
+import signal
 import socket
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
+import pika
 import pytest
 from pamqp import body, commands, frame, header
 
-from python_tests.processes import LocalCluster
+from python_tests.processes import LocalCluster, free_base_port
 
 HELLO = b"AMQP\x00\x00\x09\x01"
 RESET = struct.pack("ii", 1, 0)
@@ -82,6 +90,70 @@ def test_no_client_ends_a_node(cluster: LocalCluster) -> None:
     for node in nodes:
         log = (cluster.directory / node / "node.log").read_text()
         assert "txha.guard" not in log and "Traceback" not in log
+
+
+FILES = 96
+IDLE = 150
+STRANGERS = 80
+"""The system keeps 100 until the node accepts them."""
+SEGMENT = 4096
+
+
+def few_files() -> None:
+    """In the process that becomes the cluster."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES))
+
+
+def test_idle_clients_leave_a_node_the_files_that_it_needs(tmp_path: Path) -> None:
+    """They need no password, and held every descriptor when the log wanted a new segment: the node ended.
+
+    All of them come at once, as after a pause of the node, and others to the port for nodes, who do not greet either.
+    More come to the port for operators, one behind the other, and ask nothing.
+    """
+    port, directory = free_base_port(1), tmp_path / "c"
+    command = [sys.executable, "-m", "broker_plugin.cli.main", "cluster", "--dir", str(directory), "--nodes", "1"]
+    command += ["--base-port", str(port), "--set", f"store.segment_bytes={SEGMENT}"]
+    with ExitStack() as end:
+        cluster = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=few_files)
+        end.enter_context(cluster)
+        end.callback(cluster.terminate)
+        assert cluster.stdout is not None and cluster.stdout.readline() == "cluster ready\n"
+        (node,) = json.loads((directory / "cluster.json").read_text())["nodes"]
+        client = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port))
+        channel = client.channel()
+        channel.queue_declare("q", durable=True)
+        channel.confirm_delivery()
+        os.kill(node["pid"], signal.SIGSTOP)
+        (line,) = peer_lines(directory / "node-1" / "node.toml")
+        admin = json.loads((directory / "node-1" / "admin.json").read_text())["port"]
+        strangers = [("127.0.0.1", int(line.split("=")[1]))] * STRANGERS
+        idle = [end.enter_context(socket.create_connection(("127.0.0.1", port), 5)) for _ in range(IDLE)]
+        for address in strangers:
+            end.enter_context(socket.create_connection(address, 5))
+        os.kill(node["pid"], signal.SIGCONT)
+        channel.basic_publish("", "q", b"the node goes on")
+        for _ in range(STRANGERS):
+            end.enter_context(socket.create_connection(("127.0.0.1", admin), 5))
+        for _ in range(100):
+            channel.basic_publish("", "q", b"x" * 200)
+        assert len(list((directory / "node-1" / "log").iterdir())) > 3, "the log has gone on to other segments"
+        gone = [each for each in idle if has_ended(each)]
+        assert IDLE - FILES < len(gone) < IDLE, "some of them stay"
+        log = (directory / "node-1" / "node.log").read_text()
+        assert log.count("clients are refused") == 1 and "other nodes and readers are refused" in log
+        assert "Too many open files" not in log
+        client.close()
+
+
+def has_ended(connection: socket.socket) -> bool:
+    """Whether the node has closed it; it says nothing to who says nothing."""
+    connection.settimeout(0.01)
+    try:
+        return not connection.recv(1)
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
 
 
 def peer_lines(config: Path) -> list[str]:

@@ -37,7 +37,7 @@ AS_BACKUP = [
 AS_PRIMARY = [*AS_BACKUP, "cas.before", "cas.committed"]
 WITH_A_NEW_STORE = {"store.identity-synced": None, "store.identity-written": None, "reset.segments-removed": "catchup"}
 """Point -> the state in which it is passed; None before the node has any"""
-AS_FORMER_PRIMARY = ["truncate.segments-removed", "truncate.cut"]
+AS_FORMER_PRIMARY = ["truncate.segments-removed", "truncate.cut", "truncate.group-ended"]
 OF_COMMANDS = ("init", "discard", "recover", "settle", "rebuild", "archive")
 FLOOD = "flood"
 

@@ -12,6 +12,7 @@ from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
 from recovery.aside import PARTS
 from recovery.dtx.methods import XidFields
+from recovery.identity import FILE, read_identity
 from recovery.pipeline.archive.lake import Lake
 from recovery.segment import segment_firsts, segment_path
 from tests.amqp.dtx_client import DtxChannel
@@ -39,8 +40,9 @@ def work(cluster: LocalCluster, node: str) -> DtxChannel:
 
 
 def without_its_beginning(source: Path, to: Path) -> Path:
-    """A copy of a log, which has been reclaimed up to somewhere; as a node's directory."""
+    """A copy of a log, which has been reclaimed up to somewhere; as a node's directory, with its identity."""
     shutil.copytree(source / "log", to / "log")
+    shutil.copy(source / FILE, to)
     firsts = segment_firsts(to / "log")
     for first in firsts[:-1]:
         segment_path(to / "log", first).unlink()
@@ -77,7 +79,9 @@ def test_a_store_made_from_events_catches_up_and_commits_what_was_in_doubt(tmp_p
         refused = txha("rebuild", "--log", log, "--into", directory)
         assert refused.returncode == 2 and "are in neither the archive nor the log" in refused.stderr
         last = segment_firsts(log / "log")[0] + 2
-        archive(Lake(tmp_path / "lake"), source, 1, last, cluster_id(cluster.directory) or "")
+        identity = read_identity(source)
+        assert identity is not None
+        archive(Lake(tmp_path / "lake"), source, 1, last, cluster_id(cluster.directory) or "", identity.cluster_id)
         made, _ = rebuilt("--archive", tmp_path / "lake", "--log", log, "--into", directory)
         assert (made["node"], made["position"]) == (lost, status["position"])
         assert made["applied"].endswith(f".{last}"), "of the rest nothing says that it has passed the commit point"

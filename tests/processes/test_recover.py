@@ -117,7 +117,8 @@ def test_one_is_damaged_and_one_is_gone(together: Crash) -> None:
     shutil.rmtree(together.directory / gone)
     found = plan("--apply", together.directory, "--decisions", together.log, status=1)
     assert found["promote"] == chosen and found["nothing_acknowledged_is_lost"] and found["lost"] == []
-    assert [damaged in action for action in found["actions"]] == [True]
+    assert [damaged in action for action in found["actions"]] == [True, True]
+    assert f"{damaged} out of the ready set" in found["actions"][0] and "aside" in found["actions"][1]
     aside = together.directory / damaged / "set-aside-1"
     assert sorted(path.name for path in aside.iterdir()) == ["identity.json", "log", "state"]
     state = contents(together.directory)
@@ -255,7 +256,7 @@ def test_no_node_starts_while_a_plan_is_made_and_carried_out(together: Crash, tm
             asked, _ = silent.accept()
             for config in configs:
                 answer = txha("node", "--config", config)
-                assert answer.returncode == 2 and "in use by another process" in answer.stderr, answer.stderr
+                assert answer.returncode == 1 and "in use by another process" in answer.stderr, answer.stderr
             answer = txha("cluster", "--dir", together.directory)
             assert answer.returncode == 2 and "in use by another process" in answer.stderr
             elsewhere = SqliteCoordination(record_of(together), cluster_id(together.directory) or "")

@@ -12,8 +12,7 @@ from broker_plugin.cli.layout import cluster_id
 from broker_plugin.node.sqlite_coordination import SqliteCoordination
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
-from recovery.founding import GIVEN_LATER
-from recovery.identity import read_identity
+from recovery.identity import GIVEN_LATER, read_identity
 from tests.node.test_sqlite_coordination import of_format_2
 from tests.processes.crashed import NODES
 from tests.processes.test_accepted_loss import confirmed

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import queue
+import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from recovery import store as store_module
 from recovery.files import REAL_FILES, Files
+from recovery.groups import encode_group_header
 from recovery.log import Log
 from recovery.segment import SegmentInfo
 from recovery.store import Store, StoreSettings
@@ -39,6 +44,22 @@ def meta_of(applied: Position, contents: Changes) -> Meta:
 
 def describe(first: int) -> SegmentInfo:
     return SegmentInfo("cluster", "node", "incarnation", first, 0)
+
+
+def old_header(info: SegmentInfo) -> bytes:
+    """What a segment of format version 1, whose frames stand alone, begins with."""
+    description = msgspec.msgpack.encode(info)
+    start = struct.pack(">4sHH", b"TXSG", 1, len(description))
+    return start + zlib.crc32(start + description).to_bytes(4, "big") + description
+
+
+def grouped(offset: int, groups: list[list[Frame]]) -> bytes:
+    """What is written at this offset of a segment for these groups."""
+    data = b""
+    for group in groups:
+        frames = [each.data for each in group]
+        data += encode_group_header(offset + len(data), frames) + b"".join(frames)
+    return data
 
 
 def open_log(directory: Path, segment_bytes: int = 1 << 20, files: Files = REAL_FILES) -> tuple[Log, list[Frame]]:

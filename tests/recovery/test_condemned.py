@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +15,7 @@ from recovery.condemned import NAME
 from recovery.lmdb_state import LmdbState, check
 from tests.recovery.test_lmdb_state import checkpoint, meta_of
 from txobserver.ids import Position
-from txobserver.store import StoreDamaged
+from txobserver.store import StoreBusy, StoreDamaged
 
 BODY = "a message that can be recognised"
 READS: dict[str, Callable[[LmdbState], object]] = {
@@ -80,10 +82,23 @@ def test_trouble_that_is_no_damage_leaves_no_mark(tmp_path: Path) -> None:
     """No memory, no slot for a reader: the node ends, and may start again."""
     with_a_flipped_bit(tmp_path)
     state = LmdbState(tmp_path)
-    with pytest.raises(StoreDamaged, match="cannot be read"), state._reading(serving=True):
+    with pytest.raises(StoreBusy, match="start again"), state._reading(serving=True):
         raise lmdb.MemoryError("no memory")
     state.close()
     assert not (tmp_path / NAME).exists()
+
+
+def test_a_mark_that_no_descriptor_is_left_for_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    LmdbState(tmp_path).close()
+
+    def fails(path: Path, **options: object) -> str:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", fails)
+        with pytest.raises(StoreBusy, match="Too many open files"):
+            check(tmp_path)
+    check(tmp_path)
 
 
 def test_a_mark_that_cannot_be_written_hides_nothing(tmp_path: Path) -> None:

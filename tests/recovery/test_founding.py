@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,17 +15,11 @@ import pytest
 
 from ha.coordination import CasConflict, CoordinationError, MemoryCoordination, Record
 from recovery import founding
-from recovery.founding import (
-    GIVEN_LATER,
-    found,
-    holds_nothing,
-    identity_in_record,
-    make_empty,
-    may_take,
-    new_cluster_id,
-)
-from recovery.identity import Identity, lock_directory, read_identity
+from recovery.founding import found, holds_nothing, identity_in_record, make_empty, new_cluster_id
+from recovery.identity import GIVEN_LATER, lock_directory, may_take, read_identity
+from recovery.lmdb_state import LmdbState
 from tests.recovery.helpers import Posts, frame, open_store
+from tests.recovery.planner.stores import beginning, make_store
 from txobserver.ids import Member, Position
 from txobserver.store import Checkpoint, Meta, StoreError
 
@@ -74,6 +69,35 @@ def test_a_store_with_data_founds_nothing(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"holds data already, .* `txha recover`"):
         found(tmp_path / "a", "cluster", "a", store)
     assert files(tmp_path) == before and store.read() is None
+
+
+@pytest.mark.parametrize("checkpoint", [9, 0])
+def test_a_queue_state_that_has_lost_its_identity_and_its_log_is_not_founded_over(
+    checkpoint: int, tmp_path: Path
+) -> None:
+    """It was: the node served what the state held under a new identity. Without a checkpoint, its log was all."""
+    make_store(tmp_path / "a", [(1, beginning(9))], checkpoint)
+    (tmp_path / "a" / "identity.json").unlink()
+    shutil.rmtree(tmp_path / "a" / "log")
+    before, held = files(tmp_path), (tmp_path / "a" / "state" / "data.mdb").read_bytes()
+    store = MemoryCoordination()
+    with pytest.raises(StoreError, match=r"holds a queue state without .*identity.json; restore that file, or move"):
+        found(tmp_path / "a", "cluster", "a", store)
+    with pytest.raises(StoreError, match="holds a queue state without"):
+        open_store(tmp_path / "a", Posts(), node="a")
+    assert files(tmp_path) == before and (tmp_path / "a" / "state" / "data.mdb").read_bytes() == held
+    assert store.read() is None
+    (tmp_path / "a" / "state").rename(tmp_path / "away")
+    found(tmp_path / "a", "cluster", "a", store)
+
+
+def test_a_queue_state_that_was_only_made_can_be_founded_over(tmp_path: Path) -> None:
+    """Whoever made it was killed before the identity, or before LMDB wrote anything."""
+    LmdbState(tmp_path / "a" / "state").close()
+    found(tmp_path / "a", "cluster", "a", MemoryCoordination())
+    (tmp_path / "b" / "state").mkdir(parents=True)
+    (tmp_path / "b" / "state" / "data.mdb").touch()
+    found(tmp_path / "b", "cluster", "b", MemoryCoordination())
 
 
 def test_data_that_comes_before_the_store_is_locked_is_not_founded_over(
@@ -287,10 +311,7 @@ def test_identities_are_random_and_never_look_as_if_given_later() -> None:
 
 def test_which_identity_a_store_without_one_may_take() -> None:
     later, founded = GIVEN_LATER + "1" * 24, "3" * 32
-    old = Identity(1, "cluster", "a", "i")
-    assert may_take(old, later) and not may_take(old, founded), "that cluster was founded since"
-    rebuilt = msgspec.structs.replace(old, format=2)
-    assert may_take(rebuilt, later) and may_take(rebuilt, founded), "an operator has made it for this cluster"
+    assert may_take(later) and not may_take(founded), "that cluster was founded since"
 
 
 def test_a_founded_identity_never_looks_as_if_given_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from recovery.log_reader import LogReader
 from recovery.segment import FORMAT_VERSION, encode_header, segment_path
 from tests.examples import examples
-from tests.recovery.helpers import describe, frame, open_log
+from tests.recovery.helpers import describe, frame, grouped, old_header, open_log
 from txobserver.frames import Frame
 from txobserver.store import StoreDamaged, StoreError
 
@@ -23,7 +23,9 @@ pytestmark = pytest.mark.fuzz
 
 WRITTEN = [frame(1), frame(4), frame(7, size=200), frame(10)]
 HEADER = encode_header(describe(1))
-SEGMENT = HEADER + b"".join(each.data for each in WRITTEN)
+SEGMENT = HEADER + grouped(len(HEADER), [[each] for each in WRITTEN])
+OLD_HEADER = old_header(describe(1))
+OLD_SEGMENT = OLD_HEADER + b"".join(each.data for each in WRITTEN)
 CUT = b"; ".join([b"TXHA", b"TXSG", bytes(9)])
 
 
@@ -54,33 +56,52 @@ def outcome(call: Any) -> list[Frame] | None:
 
 
 @examples(100)
-@given(st.binary(max_size=300), st.sampled_from([b"", HEADER, HEADER + WRITTEN[0].data, SEGMENT]))
+@given(st.binary(max_size=300), st.sampled_from([b"", HEADER, HEADER + WRITTEN[0].data, SEGMENT, OLD_SEGMENT]))
 def test_any_bytes(data: bytes, before: bytes) -> None:
     found = read(before + data)
     assert found is None or found == WRITTEN[: len(found)]
 
 
+MADE_UP = st.binary(max_size=80) | st.builds(lambda size: bytes(size), st.integers(0, 80)) | st.just(CUT)
+
+
 @examples(100)
-@given(
-    st.integers(0, len(SEGMENT)),
-    st.integers(0, 700),
-    st.binary(max_size=80) | st.builds(lambda size: bytes(size), st.integers(0, 80)) | st.just(CUT),
-)
-def test_pieces_lost_and_made_up(at: int, lost: int, more: bytes) -> None:
+@given(st.integers(0, len(OLD_SEGMENT)), st.integers(0, 700), MADE_UP)
+def test_pieces_of_an_old_segment_lost_and_made_up(at: int, lost: int, more: bytes) -> None:
     """Nothing but a tail that was cut short is ever dropped."""
-    bent = SEGMENT[:at] + more + SEGMENT[at + lost :]
+    bent = OLD_SEGMENT[:at] + more + OLD_SEGMENT[at + lost :]
     found = read(bent)
     if found is not None:
         assert found == WRITTEN[: len(found)]
-        kept = len(HEADER) + sum(len(each.data) for each in found)
+        kept = len(OLD_HEADER) + sum(len(each.data) for each in found)
         assert len(found) == 4 or not any(each.data in bent[kept:] for each in WRITTEN), "a whole record was dropped"
+
+
+@examples(100)
+@given(st.integers(0, len(SEGMENT)), st.integers(0, 700), MADE_UP)
+def test_pieces_lost_and_made_up(at: int, lost: int, more: bytes) -> None:
+    found = read(SEGMENT[:at] + more + SEGMENT[at + lost :])
+    assert found is None or found == WRITTEN[: len(found)]
+
+
+@examples(200)
+@given(st.integers(0, len(SEGMENT)), MADE_UP | st.builds(lambda size: bytes(size), st.integers(0, 600)))
+def test_pieces_overwritten(at: int, more: bytes) -> None:
+    """Nothing but the last group is ever dropped: every other one was synced before the next was begun."""
+    found = read((SEGMENT[:at] + more + SEGMENT[at + len(more) :])[: len(SEGMENT)])
+    last = len(SEGMENT) - len(grouped(0, [WRITTEN[3:]]))
+    if at + len(more) <= last:
+        assert found in (None, WRITTEN)
+    assert found is None or found == WRITTEN[: len(found)]
 
 
 @examples(60)
 @given(st.lists(st.integers(0, 3), max_size=6))
 def test_records_lost_doubled_and_swapped(order: list[int]) -> None:
     """Each is whole, and together they are no log unless they follow each other."""
-    found = read(HEADER + b"".join(WRITTEN[each].data for each in order))
+    found = read(OLD_HEADER + b"".join(WRITTEN[each].data for each in order))
+    assert (found is not None) == (order == list(range(len(order))))
+    found = read(HEADER + grouped(len(HEADER), [[WRITTEN[each]] for each in order]))
     assert (found is not None) == (order == list(range(len(order))))
 
 

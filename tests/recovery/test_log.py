@@ -14,10 +14,11 @@ from typing import BinaryIO
 import pytest
 
 from recovery.files import Files
+from recovery.groups import GROUP_HEADER_SIZE
 from recovery.log import INDEX_EVERY, Log, LogReclaimed
 from recovery.log_reader import LogReader
-from recovery.segment import segment_firsts, segment_path
-from tests.recovery.helpers import describe, frame, open_log
+from recovery.segment import encode_header, segment_firsts, segment_path
+from tests.recovery.helpers import describe, frame, grouped, open_log
 from tests.simulation.fake_files import FakeFiles
 from txobserver.events import Delivered
 from txobserver.frames import encode_frame
@@ -55,13 +56,14 @@ def test_segments_roll_and_are_read_across(tmp_path: Path) -> None:
 def test_a_torn_tail_is_cut_at_every_byte(tmp_path: Path) -> None:
     last = filled(tmp_path / "log")
     whole = last.read_bytes()
-    begin = whole.rindex(b"TXHA")
-    for end in range(begin, len(whole)):
+    group, frames = whole.rindex(b"TXGR"), whole.rindex(b"TXHA")
+    for end in range(group, len(whole)):
         last.write_bytes(whole[:end])
-        log, found = open_log(tmp_path / "log")
-        log.close()
-        assert [f.first for f in found] == [1, 4, 7], f"cut at {end}"
-        assert last.stat().st_size == begin
+        for _ in range(2):
+            log, found = open_log(tmp_path / "log")
+            log.close()
+            assert [f.first for f in found] == [1, 4, 7], f"cut at {end}"
+            assert last.stat().st_size == (group if end < frames else frames + GROUP_HEADER_SIZE)
     assert open_log(tmp_path / "log")[0].tail == Position(1, 9)
 
 
@@ -154,8 +156,8 @@ def test_zeros_over_the_description_of_a_segment_are_damage(tmp_path: Path) -> N
 
 def test_a_segment_that_lost_its_first_record_is_found_by_every_reader(tmp_path: Path) -> None:
     last = filled(tmp_path / "log")
-    whole, first = last.read_bytes(), frame(1).data
-    last.write_bytes(whole.replace(first, b""))
+    header = encode_header(describe(1))
+    last.write_bytes(header + grouped(len(header), [[frame(4)], [frame(7)]]))
     for call in (lambda: open_log(tmp_path / "log"), lambda: list(LogReader(tmp_path).frames())):
         with pytest.raises(StoreDamaged, match="lacks the events 1 to 3"):
             call()
@@ -396,3 +398,16 @@ def test_a_read_from_the_middle_of_a_segment_does_not_begin_at_its_beginning(tmp
         assert log.read(each.first, 1) == [each]
         assert files.bytes <= INDEX_EVERY + 2 * size
     log.close()
+
+
+def test_what_stands_in_a_segment_that_was_cut_away_is_not_looked_for_in_its_successor(tmp_path: Path) -> None:
+    """It begins at the same event, and its frames are of other lengths."""
+    log, _ = open_log(tmp_path / "log", segment_bytes=1)
+    log.append([frame(1)])
+    large = [frame(4 + 3 * at, size=INDEX_EVERY // 2) for at in range(3)]
+    log.append(large)
+    log.truncate(3, Position(1, 3))
+    small = [frame(4, size=INDEX_EVERY), frame(7), frame(10, size=30)]
+    log.append(small)
+    for each in (*small, *reversed(small)):
+        assert log.read(each.first, 1) == [each]

@@ -60,6 +60,11 @@ class Watched(Files):
         super().remove(path)
         self.look()
 
+    def replace(self, path: Path, by: Path) -> None:
+        self.look()
+        super().replace(path, by)
+        self.look()
+
     def sync_directory(self, directory: Path) -> None:
         super().sync_directory(directory)
         self.look()
@@ -126,6 +131,30 @@ def test_a_read_at_every_step_of_a_cut(tmp_path: Path, segment_bytes: int, last:
     assert firsts(log.read(1, ALL)) == [*stays, last + 1] and firsts(log.read(last + 1, ALL)) == [last + 1]
 
 
+@pytest.mark.parametrize("last", [1, 5, 20])
+@pytest.mark.parametrize("segment_bytes", [ALL, 300, 150])
+def test_a_read_at_every_step_of_a_cut_within_a_frame(tmp_path: Path, segment_bytes: int, last: int) -> None:
+    """What stays of that frame is written anew, and is given when it is synced."""
+    log, files = opened(tmp_path, 9, segment_bytes)
+    begin = last - (last - 1) % 3
+    before, stays = list(range(1, begin, 3)), list(range(1, begin + 1, 3))
+    seen: list[list[int]] = []
+
+    def look() -> None:
+        found = log.read(1, ALL)
+        assert not found or found[-1].last in (begin - 1, last)
+        assert log.read(last + 1, ALL) == []
+        seen.append(firsts(found))
+
+    files.look = look
+    log.truncate(last, Position(1, last))
+    assert len(seen) > 5 and all(each == before for each in seen)
+    log.append([frame(last + 1, generation=2, size=99)])
+    assert seen[-1] == stays
+    files.look = nothing
+    assert firsts(log.read(1, ALL)) == [*stays, last + 1] and firsts(log.read(last, ALL)) == [last, last + 1]
+
+
 @pytest.mark.parametrize("before", [0, 2, 12, 100])
 @pytest.mark.parametrize("segment_bytes", [ALL, 300])
 def test_a_read_at_every_step_of_a_log_that_is_begun_anew(tmp_path: Path, segment_bytes: int, before: int) -> None:
@@ -188,8 +217,9 @@ def test_a_log_that_is_cut_while_it_is_read_is_read_again(tmp_path: Path, anew: 
 
     files.meanwhile = meanwhile
     found = log.read(asked, ALL)
-    written = ([1, 70] if anew else [1, 4, 73]) if synced else [] if anew else [1]
-    assert firsts(found) == [each for each in written if each >= asked]
+    old, new = [] if anew else [(1, 3)], [(1, 69), (70, 369)] if anew else [(4, 72), (73, 372)]
+    written = [*old, *(new if synced else [])]
+    assert [(each.first, each.last) for each in found] == [(max(f, asked), end) for f, end in written if end >= asked]
 
 
 class Reader(io.BytesIO):

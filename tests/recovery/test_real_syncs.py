@@ -112,7 +112,8 @@ def test_a_cut_and_a_reset_are_on_the_disk_before_they_are_reported(tmp_path: Pa
     code = (
         "from txobserver.ids import Position\n"
         "for n in range(1, 20, 3): done(lambda: store.append(frame(n), posts.done))\n"
-        'say("CUTTING"); done(lambda: store.truncate(4, Position(1, 4), posts.done)); say("CUT")\n'
+        'say("CUTTING"); done(lambda: store.truncate(12, Position(1, 12), posts.done)); say("CUT")\n'
+        'done(lambda: store.truncate(4, Position(1, 4), posts.done)); say("WITHIN")\n'
         'done(lambda: store.reset(Position(1, 70), posts.done)); say("RESET")\n'
     )
     steps = steps_of(tmp_path / "n", OPEN + code)
@@ -120,9 +121,14 @@ def test_a_cut_and_a_reset_are_on_the_disk_before_they_are_reported(tmp_path: Pa
     before(cut, next(step for step in cut if step.startswith("unlink log/")), "fsync log")
     ends = next(step for step in cut if step.startswith("ftruncate log/")).removeprefix("ftruncate ")
     before(cut, f"ftruncate {ends}", f"fdatasync {ends}")
-    reset = steps[steps.index("CUT") : steps.index("RESET")]
+    within = steps[steps.index("CUT") : steps.index("WITHIN")]
+    left = next(step for step in within if step.startswith("unlink log/"))
+    before(within, left, "fsync log", "create log/.cut", "writev log/.cut", "writev log/.cut", "fdatasync log/.cut")
+    before(within, "fdatasync log/.cut", "rename log/.cut", "fsync log")
+    reset = steps[steps.index("WITHIN") : steps.index("RESET")]
     segment = "log/00000000000000000071.log"
-    before(reset, f"unlink {ends}", f"create {segment}", f"writev {segment}", f"fdatasync {segment}", "fsync log")
+    left = next(step for step in reset if step.startswith("unlink log/"))
+    before(reset, left, f"create {segment}", f"writev {segment}", f"fdatasync {segment}", "fsync log")
 
 
 def test_a_checkpoint_is_on_the_disk_before_it_is_reported(tmp_path: Path) -> None:

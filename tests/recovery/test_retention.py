@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import random
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import recovery.store as store_module
-from recovery.retention import NEVER, SLACK, Retention
-from recovery.segment import segment_firsts
+from recovery.retention import NEVER, NOTE, SLACK, Retention, retention_of
+from recovery.segment import segment_firsts, segment_path
 from recovery.store import StoreSettings
 from tests.recovery.helpers import Posts, frame
+from tests.simulation.fake_files import FakeFile, FakeFiles
 from txobserver.ids import Position
-from txobserver.store import Checkpoint, Meta
+from txobserver.store import Checkpoint, Meta, StoreError
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -26,7 +30,18 @@ class Clocks:
 
     def __init__(self, last_written: float | None = None, seconds: float = HOUR) -> None:
         self.wall, self.counted = START, 50.0
-        self.retention = Retention(seconds, lambda: self.wall, lambda: self.counted, last_written)
+        self.noted = NEVER
+        self.notes = 0
+        self.start(last_written, seconds)
+
+    def start(self, last_written: float | None = None, seconds: float = HOUR) -> None:
+        """The node starts; of the time before, only what was noted is known."""
+
+        def note(until: float) -> None:
+            self.noted = until
+            self.notes += 1
+
+        self.retention = Retention(seconds, lambda: self.wall, lambda: self.counted, last_written, self.noted, note)
 
     def after(self, seconds: float, jump: float = 0.0) -> float:
         """What may be removed when this much time has passed, and the wall clock was set by ``jump``."""
@@ -63,6 +78,21 @@ def test_a_jump_while_nothing_is_removed_does_not_prolong_that() -> None:
     assert clocks.after(1) == START + 6 + 6 * DAY
 
 
+def test_a_jump_as_the_hold_ends() -> None:
+    """Between the looks of an idle node: what it then writes would be removed at once."""
+    clocks = Clocks(last_written=START - DAY)
+    assert clocks.after(HOUR - 1) == NEVER
+    assert clocks.after(2, jump=DAY) == NEVER and clocks.noted == clocks.wall + HOUR
+    assert clocks.after(HOUR - 1) == NEVER and clocks.after(1) == clocks.wall - HOUR
+
+
+@pytest.mark.parametrize("every", [HOUR / 3, HOUR, 2 * HOUR])
+def test_a_clock_that_jumps_between_all_looks_fills_no_disk(every: float) -> None:
+    clocks = Clocks()
+    removed = [clocks.after(every, jump=DAY) != NEVER for _ in range(40)]
+    assert removed.count(True) > 5
+
+
 @pytest.mark.parametrize("jump", [-3 * DAY, -30.0, 30.0])
 def test_a_jump_back_or_a_small_one_is_followed(jump: float) -> None:
     clocks = Clocks()
@@ -79,45 +109,162 @@ def test_no_retention_is_none() -> None:
     assert clocks.after(5, jump=DAY) == START + 5 + DAY
 
 
-def test_a_store_keeps_its_segments_when_the_clock_jumps(tmp_path: Path) -> None:
-    posts, wall = Posts(), [START]
+def test_a_start_goes_on_with_what_an_earlier_one_held() -> None:
+    """Whatever was written since: that start itself made the end of the log new."""
+    clocks = Clocks(last_written=START - DAY)
+    assert clocks.noted == START + HOUR
+    assert clocks.after(HOUR / 4) == NEVER
+    clocks.start(last_written=clocks.wall)
+    assert clocks.after(HOUR / 2) == NEVER
+    clocks.start(last_written=clocks.wall)
+    assert clocks.after(HOUR / 4 - 1) == NEVER and clocks.after(1) == START, "and no longer than that, however often"
+    clocks.start(last_written=clocks.wall)
+    assert clocks.after(0.0) == START and clocks.notes == 1
 
-    def opened() -> Any:
-        settings = StoreSettings(retention_seconds=HOUR, segment_bytes=4096)
-        return store_module.open_store(
-            tmp_path / "n",
+
+@pytest.mark.parametrize("early", [0.0, DAY])
+def test_what_is_held_since_a_jump_is_held_by_the_next_process_too(early: float) -> None:
+    """Also when the clock jumps once more meanwhile."""
+    clocks = Clocks()
+    assert clocks.after(5, jump=3 * DAY) == NEVER
+    assert clocks.after(HOUR / 2, jump=early) == NEVER
+    clocks.start(last_written=clocks.wall)
+    assert clocks.after(HOUR / 2 - 1) == NEVER and clocks.after(1) == clocks.wall - HOUR
+
+
+def test_a_note_of_a_clock_that_was_ahead_holds_for_one_retention() -> None:
+    clocks = Clocks()
+    clocks.noted = START + 3 * DAY
+    clocks.start(last_written=START)
+    assert clocks.noted == START + HOUR and clocks.after(HOUR / 2) == NEVER
+    clocks.start(last_written=START)
+    assert clocks.after(HOUR / 2 - 1) == NEVER and clocks.after(1) == START
+
+
+def test_no_retention_notes_nothing() -> None:
+    clocks = Clocks(START - DAY, 0.0)
+    assert clocks.after(5, jump=DAY) == clocks.wall and not clocks.notes
+
+
+class Directory:
+    """A store in a directory, opened again and again. ``wall``: seconds since 1970, as its node sees them."""
+
+    def __init__(self, directory: Path, wall: float) -> None:
+        self.directory, self.wall, self.posts, self.last = directory, wall, Posts(), 0
+
+    def opened(self) -> Any:
+        """It starts as a node does: what is behind its checkpoint is read, and the end of its log written again."""
+        store = store_module.open_store(
+            self.directory,
             cluster="c",
             node="n",
-            settings=settings,
-            post=posts.queue.put,
+            settings=StoreSettings(retention_seconds=HOUR, segment_bytes=4096),
+            post=self.posts.queue.put,
             new_incarnation=lambda: "i",
-            now_ms=lambda: int(wall[0] * 1000),
+            now_ms=lambda: int(self.wall * 1000),
         )
+        list(store.suffix())
+        return store
 
-    def checkpoint(store: Any, last: int) -> int:
-        store.checkpoint(Checkpoint(Meta(applied=Position(1, last)), {}, [], [], []), posts.done)
-        assert posts.wait() == [None]
-        return len(segment_firsts(tmp_path / "n" / "log"))
+    def write(self, store: Any, segments: int) -> None:
+        """Until there are so many segments."""
+        while len(self.segments()) < segments:
+            each = frame(self.last + 1)
+            store.append(each, self.posts.done)
+            assert self.posts.wait() == [None]
+            self.last = each.last
 
-    store, last = opened(), 0
-    while len(segment_firsts(tmp_path / "n" / "log")) < 4:
-        each = frame(last + 1)
-        store.append(each, posts.done)
-        assert posts.wait() == [None]
-        last = each.last
-    for path in (tmp_path / "n" / "log").iterdir():
-        os.utime(path, (START, START))
-    wall[0] += 3 * DAY
-    assert checkpoint(store, last) == 4
-    assert checkpoint(store, last) == 4
+    def checkpoint(self, store: Any) -> int:
+        """Returns how many segments it leaves."""
+        store.checkpoint(Checkpoint(Meta(applied=Position(1, self.last)), {}, [], [], []), self.posts.done)
+        assert self.posts.wait() == [None]
+        return len(self.segments())
+
+    def segments(self) -> list[Path]:
+        return [segment_path(self.directory / "log", first) for first in segment_firsts(self.directory / "log")]
+
+    def aged(self, seconds: float) -> None:
+        for path in self.segments():
+            os.utime(path, (self.wall - seconds, self.wall - seconds))
+
+
+def test_a_store_keeps_its_segments_when_the_clock_jumps(tmp_path: Path) -> None:
+    node = Directory(tmp_path / "n", START)
+    store = node.opened()
+    node.write(store, 4)
+    node.aged(0)
+    node.wall += 3 * DAY
+    assert node.checkpoint(store) == 4
+    assert node.checkpoint(store) == 4
     store.close()
-    store = opened()
-    assert checkpoint(store, last) == 4, "nor when it starts with such a clock"
+    store = node.opened()
+    assert node.checkpoint(store) == 4, "nor when it starts with such a clock"
     store.close()
-    os.utime(max((tmp_path / "n" / "log").iterdir()), (wall[0], wall[0]))
-    store = opened()
-    assert checkpoint(store, last) == 1, "but the end of the log was written by that clock"
+    os.utime(node.segments()[-1], (node.wall, node.wall))
+    store = node.opened()
+    assert node.checkpoint(store) == 4, "nor when the end of the log was written by that clock"
     store.close()
+    node.wall += HOUR
+    os.utime(node.segments()[-1], (node.wall, node.wall))
+    store = node.opened()
+    assert node.checkpoint(store) == 1, "but then as before"
+    store.close()
+
+
+def nothing(node: Directory, store: Any) -> None:
+    """The start alone makes the end of the log new."""
+
+
+@pytest.mark.parametrize("meanwhile", [nothing, lambda node, store: node.write(store, 5)])
+def test_a_second_start_takes_the_readers_time(tmp_path: Path, meanwhile: Callable[[Directory, Any], None]) -> None:
+    """A node that was down for two hours starts, and starts again: readers still have an hour from the first start."""
+    node = Directory(tmp_path / "n", time.time())
+    store = node.opened()
+    node.write(store, 4)
+    store.close()
+    node.aged(2 * HOUR)
+    store = node.opened()
+    meanwhile(node, store)
+    store.close()
+    assert node.segments()[-1].stat().st_mtime > node.wall - HOUR
+    count = len(node.segments())
+    for _ in range(2):
+        store = node.opened()
+        assert node.checkpoint(store) == count
+        store.close()
+    node.wall += HOUR + 1
+    os.utime(node.segments()[-1], (node.wall, node.wall))
+    store = node.opened()
+    assert node.checkpoint(store) == 1
+    store.close()
+
+
+def test_a_note_is_replaced_and_one_that_cannot_be_made_is_said() -> None:
+    files, clocks = FakeFiles(lambda: START), [START, 0.0]
+    files.entries[segment_path(Path("log"), 1).name] = FakeFile(modified=START - DAY)
+
+    def held() -> Retention:
+        return retention_of(Path("log"), HOUR, lambda: clocks[0], lambda: clocks[1], files)
+
+    def notes() -> list[str]:
+        return [name for name in files.entries if name.startswith(NOTE)]
+
+    retention = held()
+    assert notes() == [f"{NOTE}{START + HOUR:.0f}"]
+    clocks[0] += DAY
+    assert retention.removable_before() == NEVER and notes() == [f"{NOTE}{START + DAY + HOUR:.0f}"]
+    files.crash(random.Random(1))
+    assert len(notes()) == 2, "the crash brought the one before back"
+    retention = held()
+    assert retention.removable_before() == NEVER
+    clocks[0] += DAY
+    assert retention.removable_before() == NEVER and notes() == [f"{NOTE}{START + 2 * DAY + HOUR:.0f}"]
+    files.full = True
+    clocks[0] += DAY
+    with pytest.raises(StoreError, match="no space is left"):
+        retention.removable_before()
+    with pytest.raises(StoreError, match="no space is left"):
+        held()
 
 
 @pytest.mark.parametrize(("seconds", "longest"), [(HOUR, HOUR), (1.0, SLACK), (0.0, SLACK)])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from recovery.crash_points import CRASH_POINTS
-from recovery.identity import FORMAT_VERSION, lock_directory, read_identity
+from recovery.identity import FORMAT_VERSION, GIVEN_LATER, lock_directory, read_identity
 from recovery.log_reader import LogReader
 from recovery.segment import segment_firsts
 from tests.recovery.helpers import Posts, frame, message, meta_of, open_store
@@ -123,6 +123,7 @@ def test_a_store_that_is_set_aside_before_it_is_locked_is_not_opened_as_it_was(
 
 
 ID, ANOTHER = "0123456789abcdef" * 2, "fedcba9876543210" * 2
+LATER = GIVEN_LATER + "0123456789abcdef01234567"
 FORMAT_1 = '{"format":1,"cluster":"cluster","node":"node","incarnation":"incarnation","check":%d}'
 
 
@@ -152,13 +153,24 @@ def test_a_store_of_format_1_takes_an_identity_once(tmp_path: Path) -> None:
     as_format_1(tmp_path / "n" / "identity.json")
     found = read_identity(tmp_path / "n")
     assert found is not None and (found.format, found.cluster_id) == (1, "")
-    store = open_store(tmp_path / "n", posts, cluster_id=ID)
+    store = open_store(tmp_path / "n", posts, cluster_id=LATER)
     assert store.member == found.member and [f.first for f in store.suffix()] == [1], "its data is as it was"
     store.close()
     taken = read_identity(tmp_path / "n")
-    assert taken is not None and (taken.format, taken.cluster_id) == (FORMAT_VERSION, ID)
+    assert taken is not None and (taken.format, taken.cluster_id) == (FORMAT_VERSION, LATER)
     with pytest.raises(StoreError, match="another cluster"):
         open_store(tmp_path / "n", posts, cluster_id=ANOTHER)
+
+
+def test_a_store_that_knows_no_identity_takes_none_that_was_founded_since(tmp_path: Path) -> None:
+    """``an_archive_of_another_cluster_of_the_same_name``: whoever made it did not say whose it is."""
+    for directory, change in ((tmp_path / "now", lambda path: None), (tmp_path / "before", as_format_1)):
+        open_store(directory, Posts()).close()
+        change(directory / "identity.json")
+        before = snapshot(directory)
+        with pytest.raises(StoreError, match="was founded since under the same name cluster: name the right"):
+            open_store(directory, Posts(), cluster_id=ID)
+        assert snapshot(directory) == before
 
 
 def test_a_start_that_gives_no_identity_leaves_that_file_alone(tmp_path: Path) -> None:
@@ -166,12 +178,12 @@ def test_a_start_that_gives_no_identity_leaves_that_file_alone(tmp_path: Path) -
     posts, path = Posts(), tmp_path / "n" / "identity.json"
     open_store(tmp_path / "n", posts).close()
     as_format_1(path)
-    for cluster_id in ("", ID, ID, ""):
+    for cluster_id in ("", LATER, LATER, ""):
         before = path.read_bytes(), path.stat().st_ino
         takes = cluster_id and b"cluster_id" not in before[0]
         open_store(tmp_path / "n", posts, cluster_id=cluster_id).close()
         assert ((path.read_bytes(), path.stat().st_ino) == before) is not bool(takes)
-    assert ID.encode() in path.read_bytes()
+    assert LATER.encode() in path.read_bytes()
 
 
 def test_an_identity_of_format_1_has_no_identity_of_the_cluster(tmp_path: Path) -> None:

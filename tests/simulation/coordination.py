@@ -19,8 +19,8 @@ TIMEOUT = 0.5
 
 class SimCoordination(MemoryCoordination):
     """``stalled_until``, ``slowness``, ``unreliable`` and ``repeating`` are set by faults; ``cut_off`` names nodes that
-    cannot reach it, ``late`` by how many seconds a node's answers are late. ``valid``: the record as the cluster has
-    made it, also while it is ``gone``: lost, or replaced by an older copy."""
+    cannot reach it, ``read_only`` those that can only read, ``late`` by how many seconds a node's answers are late.
+    ``valid``: the record as the cluster has made it, also while it is ``gone``: lost, or replaced by an older copy."""
 
     def __init__(self, world: World, on_change: Callable[[Record], None]) -> None:
         super().__init__()
@@ -32,6 +32,7 @@ class SimCoordination(MemoryCoordination):
         self.valid: Record | None = None
         self.history: list[Record] = []
         self.cut_off: set[str] = set()
+        self.read_only: set[str] = set()
         self.late: dict[str, float] = {}
         self._landing: list[float] = []
         self._world = world
@@ -71,7 +72,8 @@ class SimCoordination(MemoryCoordination):
 
     def plan(self, node: str, change: bool) -> Plan:
         """What becomes of a call of this node's."""
-        lands, answered = self._landings(change) if node not in self.cut_off else ((), False)
+        fails = node in self.cut_off or (change and node in self.read_only)
+        lands, answered = ((), False) if fails else self._landings(change)
         if change and lands:
             self._landing.append(self._world.now + lands[-1])
         answer = self._delay() + self.late.get(node, 0.0) if answered else None

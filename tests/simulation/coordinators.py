@@ -188,9 +188,13 @@ class Coordinator(Client):
             self._waiting.remove(attempt)
 
     def _give_up_pair(self, attempt: Attempt) -> None:
-        """No order came for the second one."""
-        if self._pair == [attempt] and self._attempt is None:
+        """No order came for the second one; one that is under way may fail, and be the last."""
+        if self._pair != [attempt]:
+            return
+        if self._attempt is None:
             self._decide_pair(True)
+        else:
+            self.later(0.5, 0.5, lambda: self._give_up_pair(attempt))
 
     def _second(self, link: ClientLink, attempt: Attempt) -> None:
         """Prepare it, or come too late with that."""

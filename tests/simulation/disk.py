@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker_plugin.guard import Guard
+from recovery.groups import encode_group_header
 from recovery.log import Log
-from recovery.retention import Retention
+from recovery.retention import retention_of
 from recovery.segment import SegmentInfo
 from recovery.store import Store
 from recovery.worker import Job, Report, carry_out
@@ -28,7 +29,9 @@ from txobserver.ids import Member, Position
 from txobserver.store import Checkpoint, StoreError
 
 DIRECTORY = Path("log")
-SEGMENT_BYTES = 3000
+STEPS = 0, 1, 1, 1, 2, 3, 4, 5, 6
+"""File operations of what is under way that a crash lets happen; of an append, 1: all is written, nothing synced"""
+SEGMENT_BYTES = 6000
 SPEEDS = ((0.0003, 0.003), (0.0003, 0.003), (0.005, 0.05), (0.05, 0.4))
 """Shortest and longest time that a checkpoint takes, of the machines of one run"""
 SLOWEST = 0.7, 1.5
@@ -49,6 +52,10 @@ class WatchedFiles(FakeFiles):
     def truncate(self, descriptor: int, size: int) -> None:
         self.undone += 1
         super().truncate(descriptor, size)
+
+    def replace(self, path: Path, by: Path) -> None:
+        self.undone += 1
+        super().replace(path, by)
 
     def remove(self, path: Path) -> None:
         self.undone += 1
@@ -152,7 +159,7 @@ class Writer:
         """The process ends: what is under way may be done in part."""
         chance = self._disk.chance
         if self._tasks and chance.random() < 0.7:
-            self._disk.files.steps_to_crash = chance.randint(0, 4)
+            self._disk.files.steps_to_crash = chance.choice(STEPS)
             self._disk.base.dying = True
             with contextlib.suppress(Crashed):
                 carry_out(self._tasks[0].job)
@@ -186,11 +193,8 @@ class SimStore(Store):
             disk.base,
             lambda applied: Log(DIRECTORY, self._describe, SEGMENT_BYTES, applied, disk.files),
             *self._writers,
-            Retention(
-                retention,
-                lambda: disk.clock.wall_ms() / 1000,
-                disk.clock.now,
-                max(map(disk.files.modified, map(Path, sorted(disk.files.entries)[-1:])), default=None),
+            retention_of(
+                DIRECTORY, retention, lambda: disk.clock.wall_ms() / 1000, disk.clock.now, disk.files
             ).removable_before,
         )
         disk.files.coming = self._under_way
@@ -200,7 +204,8 @@ class SimStore(Store):
         last = self._files.entries[max(self._files.entries)]
         if self._cuts or not self._writers[0].busy or len(last.data) >= SEGMENT_BYTES:
             return b""
-        return b"".join(frame.data for frame in self._appends)
+        group = [frame.data for frame in self._appends]
+        return b"".join((encode_group_header(len(last.data), group), *group))
 
     def _cutting(self, done: Report) -> Report:
         self._cuts += 1
@@ -210,6 +215,11 @@ class SimStore(Store):
             done(error)
 
         return cut
+
+    @property
+    def appending(self) -> int:
+        """How many bytes are being written to the log just now."""
+        return len(self._under_way())
 
     @property
     def writes_checkpoint(self) -> bool:

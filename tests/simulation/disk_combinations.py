@@ -73,7 +73,10 @@ def slow_joiner(cluster: Cluster, chance: random.Random) -> Ending | None:
 
 
 def damaged_while_serving(cluster: Cluster, chance: random.Random) -> Ending | None:
-    """The primary cannot read its queues' pages any more, until its process has ended and somebody has mended that."""
+    """The primary cannot read its queues' pages any more, until its process has ended and somebody has mended that.
+
+    Or until the fault ends, if nothing has been read meanwhile.
+    """
     primary = serving_primary(cluster)
     if primary is None:
         return None
@@ -82,15 +85,19 @@ def damaged_while_serving(cluster: Cluster, chance: random.Random) -> Ending | N
     base.damaged = True
 
     def mended() -> None:
-        if cluster.processes.get(name) is primary:
+        if base.damaged and cluster.processes.get(name) is primary:
             world.after(0.1, mended)
-        else:
+        elif base.damaged:
             world.say("operator", f"has mended the pages of {name}")
             base.damaged = False
             restart(cluster, name)
 
+    def ending() -> None:
+        if cluster.processes.get(name) is primary:
+            base.damaged = False
+
     world.after(0.1, mended)
-    return lambda: None
+    return ending
 
 
 def copied_again_and_again(cluster: Cluster, chance: random.Random) -> Ending | None:

@@ -1,9 +1,10 @@
 """Files in memory that lose in a crash what a real disk may lose, and fail as a real disk may fail.
 
-As on Linux: a crash keeps every byte that was synced. Of what was written since, it keeps any prefix; behind that the
-file may end, or go on with zeros where blocks were allocated and never filled. A cut that was not synced may or may not
-have happened. Of what happened to the directory since it was synced, any prefix has happened: file systems with a
-journal carry changes of names out in order.
+As on Linux: a crash keeps every byte that was synced. Of what was written since, it keeps any prefix, or any sectors,
+since a disk writes them in the order that it likes; those that are missing read as zeros, and behind the last one that
+is kept the file may end, or go on with zeros where blocks were allocated and never filled. A cut that was not synced
+may or may not have happened. Of what happened to the directory since it was synced, any prefix has happened: file
+systems with a journal carry changes of names out in order.
 
 A sync that fails reports that once, and takes what it was to write for clean: readers see it, a later sync that
 succeeds does not write it, and the crash may keep it or not. Only what is written again is synced again. The same holds
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from recovery.files import Files
+from recovery.groups import SECTOR
 
 _FRAME = struct.Struct(">16xQQI")
 """Of a frame's header (txobserver.frames): generation, first sequence, number of events"""
@@ -93,6 +95,11 @@ class FakeFile:
         self.fates += bytes([DIRTY]) * len(data)
         self._length_changed()
 
+    def copy(self, other: FakeFile, size: int) -> None:
+        """The first bytes of another one, at the end of this, which is empty."""
+        self.append(bytes(other.data[:size]))
+        self.frames = [frame for frame in other.frames if frame.end <= size]
+
     def rewrite(self, offset: int) -> None:
         """The bytes from ``offset`` on and the length are written as they are: one that is on the disk stays there."""
         self.fates[offset:] = self.fates[offset:].translate(_ON_REWRITE)
@@ -129,22 +136,34 @@ class FakeFile:
         self._known = 0
 
     def _lose(self, chance: random.Random) -> None:
-        """Of the bytes that are not certainly there, those up to some offset are kept; others are zeros."""
+        """Of the bytes that are not certainly there, some are kept; others are zeros."""
         uncertain = [at for at, fate in enumerate(self.fates) if fate != SYNCED] if any(self.fates) else []
-        kept = chance.randint(0, len(uncertain)) if chance.random() < 0.7 else 0
-        lost = uncertain[kept:]
+        kept = set(self._kept_of(uncertain, chance))
+        lost = [at for at in uncertain if at not in kept]
         if not lost:
             return
-        for at in uncertain[:kept]:
+        for at in kept:
             self.fates[at] = SYNCED
         for at in lost:
             self.data[at] = 0
-        self.frames = [each for each in self.frames if not self.fates[each.begin : each.end].strip(bytes([SYNCED]))]
+        self.frames = [each for each in self.frames if each.end <= lost[0]]
         end = len(self.fates.rstrip(bytes([DIRTY, DOUBTFUL])))
         missing = len(self.data) - end
         del self.data[end:]
         if missing and chance.random() < 0.3:
             self.data += bytes(chance.randint(1, missing))
+
+    @staticmethod
+    def _kept_of(uncertain: list[int], chance: random.Random) -> list[int]:
+        """Those up to some offset, or of some sectors, or none."""
+        how = chance.random()
+        if how < 0.3:
+            return uncertain[: chance.randint(0, len(uncertain))]
+        if how < 0.5:
+            return []
+        sectors = sorted({at // SECTOR for at in uncertain})
+        kept = {sector for sector in sectors if chance.random() < 0.5}
+        return [at for at in uncertain if at // SECTOR in kept]
 
     def _length_changed(self) -> None:
         if self.uncut is not None:
@@ -187,7 +206,7 @@ class FakeFiles(Files):
         self._readers = random.Random(0)
         self._now = now
         self._open: dict[int, FakeFile] = {}
-        self._unsynced: list[tuple[str, str, FakeFile]] = []
+        self._unsynced: list[Callable[[], object]] = []
         self._directory_clean = True
         self._descriptors = 0
 
@@ -196,11 +215,8 @@ class FakeFiles(Files):
     def crash(self, chance: random.Random) -> None:
         """The machine goes down."""
         kept = chance.randint(0, len(self._unsynced))
-        for what, name, file in reversed(self._unsynced[kept:]):
-            if what == "create":
-                self.entries.pop(name, None)
-            else:
-                self.entries[name] = file
+        for undo in reversed(self._unsynced[kept:]):
+            undo()
         self._unsynced.clear()
         self._open.clear()
         self.steps_to_crash = None
@@ -211,8 +227,7 @@ class FakeFiles(Files):
     def last_durable(self) -> tuple[int, int]:
         """(generation, sequence) of the last event that is on the disk with all before it; zeros without one."""
         last = 0, 0
-        for name in sorted(self.entries):
-            file = self.entries[name]
+        for file in self._segments():
             synced = file.frames_synced()
             if synced:
                 last = file.frames[synced - 1].generation, file.frames[synced - 1].last
@@ -222,8 +237,7 @@ class FakeFiles(Files):
 
     def generation_at(self, sequence: int) -> int | None:
         """The generation of the event at this sequence, if it is synced."""
-        for name in sorted(self.entries, reverse=True):
-            file = self.entries[name]
+        for file in reversed(self._segments()):
             for frame in reversed(file.frames):
                 if frame.first <= sequence <= frame.last:
                     return frame.generation if file.has_synced(frame) else None
@@ -231,12 +245,16 @@ class FakeFiles(Files):
 
     def flip(self, chance: random.Random) -> bool:
         """Damage one bit of what was synced; False if there is nothing."""
-        there = [name for name in sorted(self.entries) if self.entries[name].synced]
+        there = [file for file in self._segments() if file.synced]
         if not there:
             return False
-        file = self.entries[chance.choice(there)]
+        file = chance.choice(there)
         file.data[chance.randrange(file.synced)] ^= 1 << chance.randrange(8)
         return True
+
+    def _segments(self) -> list[FakeFile]:
+        """All but what is a log's own business, and counts only under another name."""
+        return [self.entries[name] for name in sorted(self.entries) if not name.startswith(".")]
 
     # -- Files
 
@@ -262,7 +280,7 @@ class FakeFiles(Files):
         if path.name in self.entries:
             raise FileExistsError(path.name)
         file = self.entries[path.name] = FakeFile(modified=self._now())
-        self._changed("create", path.name, file)
+        self._changed(lambda: self.entries.pop(path.name, None))
         return self._opened(file)
 
     def open(self, path: Path) -> int:
@@ -278,6 +296,7 @@ class FakeFiles(Files):
         file = self._open[descriptor]
         if self._about_to_crash() or self.full:
             self._put(file, buffers, sum(map(len, buffers)) // 2)
+            file.modified = self._now()
             self._step()
             raise OSError(errno.ENOSPC, "No space left on device")
         self._step()
@@ -287,6 +306,7 @@ class FakeFiles(Files):
     def rewrite(self, path: Path, offset: int) -> None:
         self._step()
         self.entries[path.name].rewrite(offset)
+        self.entries[path.name].modified = self._now()
 
     def sync(self, descriptor: int) -> None:
         self._step()
@@ -296,10 +316,25 @@ class FakeFiles(Files):
     def truncate(self, descriptor: int, size: int) -> None:
         self._step()
         self._open[descriptor].cut(size)
+        self._open[descriptor].modified = self._now()
 
     def remove(self, path: Path) -> None:
         self._step()
-        self._changed("remove", path.name, self.entries.pop(path.name))
+        file = self.entries.pop(path.name)
+        self._changed(lambda: self.entries.update({path.name: file}))
+
+    def copy(self, source: Path, path: Path, size: int) -> int:
+        descriptor = self.create(path)
+        self._step()
+        self._open[descriptor].copy(self.entries[source.name], size)
+        return descriptor
+
+    def replace(self, path: Path, by: Path) -> None:
+        self._step()
+        before, file = self.entries[path.name], self.entries.pop(by.name)
+        file.named = before.named  # whichever of the two a crash leaves, it is there
+        self.entries[path.name] = file
+        self._changed(lambda: self.entries.update({path.name: before, by.name: file}))
 
     def sync_directory(self, directory: Path) -> None:
         self._step()
@@ -314,8 +349,8 @@ class FakeFiles(Files):
         if self.sync_fails:
             raise OSError(errno.EIO, "Input/output error")
 
-    def _changed(self, what: str, name: str, file: FakeFile) -> None:
-        self._unsynced.append((what, name, file))
+    def _changed(self, undo: Callable[[], object]) -> None:
+        self._unsynced.append(undo)
         self._directory_clean = False
 
     @staticmethod

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import random
 
+from recovery.groups import SECTOR
 from tests.simulation.cluster import Cluster
 from tests.simulation.lasting import Ending
 from txobserver.store import StoreDamaged
+
+LOOK, SOON = 0.0003, 0.4
+"""Seconds between two looks at what a node writes, and how long is waited for that"""
 
 # -- who may be harmed
 
@@ -53,8 +57,27 @@ def kill(cluster: Cluster, chance: random.Random) -> Ending | None:
 
 
 def power_cut(cluster: Cluster, chance: random.Random) -> Ending | None:
-    """A power cut of one node."""
-    return _kill(cluster, some_node(cluster, chance), power=True)
+    """A power cut of one node, half of the time as soon as it writes a group of several sectors, if it soon does."""
+    name = some_node(cluster, chance)
+    if chance.random() < 0.5 or name not in cluster.processes:
+        return _kill(cluster, name, power=True)
+    waiting, until = [True], cluster.world.now + SOON
+
+    def look() -> None:
+        process = cluster.processes.get(name)
+        if not waiting or process is None:
+            return
+        if cluster.world.now >= until or (process.store is not None and process.store.appending > SECTOR):
+            _kill(cluster, name, power=True)
+        else:
+            cluster.world.after(LOOK, look)
+
+    def ending() -> None:
+        waiting.clear()
+        restart(cluster, name)
+
+    look()
+    return ending
 
 
 def _kill(cluster: Cluster, name: str, power: bool) -> Ending | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import collections
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from broker_plugin.embedded.queue_operations import QueueDeclare, QueueState
+from ha.node_state import ACTIVE
 from ha.settings import Settings
 from tests.simulation.book import OK, UNKNOWN
 from tests.simulation.client_link import ClientLink
@@ -31,6 +33,9 @@ KINDS: tuple[tuple[type[Client], int], ...] = (
 )
 LOAD_SECONDS = 1.2
 HEAL_SECONDS = 60.0
+STORELESS = 0.4
+"""Of the seeds: in so many one node's access to the coordination store stays broken when all else has been healed"""
+TAKE_OVER_SECONDS = 20.0
 
 
 @dataclass
@@ -149,6 +154,32 @@ class Run:
         for name in sorted(self.cluster.disks):
             restart(self.cluster, name)
         self._until(self._calm, HEAL_SECONDS, "every node ready and in step")
+        if self.world.chance("storeless").random() < STORELESS:
+            faults.struck["storeless"] += 1
+            self._live_without(self.world.chance("storeless/which"))
+            self._until(self._calm, HEAL_SECONDS, "every node ready again and in step")
+
+    def _live_without(self, chance: random.Random) -> None:
+        """One node cannot change the record, and that does not end: another serves (P12), also if a primary dies now.
+
+        What is judged only when all faults have ended never sees whom a node keeps from acting that is well otherwise.
+        """
+        store, names = self.cluster.coordination, sorted(self.cluster.disks)
+        without = chance.choice(names)
+        broken = store.cut_off if chance.random() < 0.5 else store.read_only
+        self.world.say("fault", f"{without} cannot {'reach' if broken is store.cut_off else 'change'} the record")
+        broken.add(without)
+        self.world.run(self.world.now + chance.uniform(0.0, 2.0))
+        self._until(lambda: not store.under_way, TAKE_OVER_SECONDS, "moment without a change of the record")
+        record = store.record
+        assert record is not None
+        primary = record.primary.node if record.primary is not None else ""
+        others = {member.node for member in record.ready} - {primary, without}
+        if primary in self.cluster.processes.keys() - {without} and others & self.cluster.processes.keys():
+            self.world.say("fault", f"SIGKILL of {primary}")
+            self.cluster.kill(primary, power=False)
+        self._until(lambda: serves_beside(self.cluster, without), TAKE_OVER_SECONDS, f"primary beside {without}")
+        broken.discard(without)
 
     def _calm(self) -> bool:
         for name in self.cluster.disks:
@@ -188,6 +219,21 @@ class Run:
     def _describe(self) -> str:
         nodes = [f"{p.name} {p.core.state} {p.core.replica.tail}" for p in self.cluster.running()]
         return f"{self.cluster.coordination.record}; " + "; ".join(nodes)
+
+
+def serves_beside(cluster: Cluster, without: str) -> bool:
+    """Whether a node serves that is not ``without``, and takes commits if as many as must be ready can be.
+
+    Who cannot read the record does not know whom to follow when the primary has changed. So a primary to which too few
+    others are left refuses what it would have to confirm, and that is as it must be.
+    """
+    running = cluster.running()
+    enough = sum(process.name not in cluster.coordination.cut_off for process in running) >= cluster.settings.min_ready
+    primaries = [(process.name, process.core.primary) for process in running if process.core.state == ACTIVE]
+    return any(
+        name != without and primary is not None and not (enough and primary.below_min_ready)
+        for name, primary in primaries
+    )
 
 
 class Declarer(Client):

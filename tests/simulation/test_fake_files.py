@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
-from recovery.files import renew_directory
+from recovery.files import Files, renew_directory
+from recovery.groups import GROUP_HEADER_SIZE
 from recovery.log import Log
 from recovery.store import StoreError
 from tests.recovery.helpers import describe, frame
@@ -95,11 +98,14 @@ def test_the_account_of_frames_is_what_the_log_reads_after_half_a_write() -> Non
         log, _ = opened(files)
         log.append([frame(1)])
         files.steps_to_crash = 0
+        group = [frame(4 + 3 * number) for number in range(count)]
         with pytest.raises(Crashed):
-            log.append([frame(4 + 3 * number) for number in range(count)])
+            log.append(group)
         files.steps_to_crash = None
         _, found = opened(files)
-        assert files.last_durable() == (1, found[-1]) and len(found) == 1 + count // 2
+        sizes = [GROUP_HEADER_SIZE, *(len(each.data) for each in group)]
+        whole = [end for end in list(accumulate(sizes))[1:] if end <= sum(sizes) // 2]
+        assert files.last_durable() == (1, found[-1]) and len(found) == 1 + len(whole)
 
 
 def written(files: FakeFiles, *parts: bytes) -> int:
@@ -215,3 +221,35 @@ def test_what_stands_behind_a_hole_is_not_durable() -> None:
     files.sync(descriptor)
     assert files.last_durable() == (1, 3)
     assert [files.generation_at(sequence) for sequence in (3, 5, 8)] == [1, None, 1]
+
+
+CHANGES: dict[str, Callable[[Files, int, Path], None]] = {
+    "write": lambda files, descriptor, path: files.write(descriptor, [b"more"]),
+    "truncate": lambda files, descriptor, path: files.truncate(descriptor, 2),
+    "rewrite": lambda files, descriptor, path: files.rewrite(path, 0),
+    "sync": lambda files, descriptor, path: files.sync(descriptor),
+    "open": lambda files, descriptor, path: files.close(files.open(path)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_makes_a_real_file_new_makes_a_fake_one_new(tmp_path: Path, change: str) -> None:
+    """Retention goes by that, and a start writes the end of the log again."""
+
+    def made_new(files: Files, directory: Path, age: Callable[[Path], None]) -> bool:
+        path = directory / "f"
+        descriptor = files.create(path)
+        files.write(descriptor, [b"data"])
+        age(path)
+        before = files.modified(path)
+        CHANGES[change](files, descriptor, path)
+        files.close(descriptor)
+        return files.modified(path) > before
+
+    fakes = FakeFiles(lambda: 1000.0)
+
+    def age(path: Path) -> None:
+        fakes.entries[path.name].modified = 10.0
+
+    real = made_new(Files(), tmp_path, lambda path: os.utime(path, (10.0, 10.0)))
+    assert made_new(fakes, DIRECTORY, age) == real == (change in ("write", "truncate", "rewrite"))

@@ -103,6 +103,6 @@ def test_the_store_that_counts_holds_what_any_store_does() -> None:
 
 def test_a_node_that_gives_up_an_intact_store_breaks_a_promise() -> None:
     """An operator would give it a new disk, which hides that the old one was good, while another node has it all."""
-    with patch.object(segment, "_torn", lambda *of_a_tail: False):
+    with patch.object(segment, "_is_torn", lambda *of_a_tail: False):
         broken = next(result for seed in range(40) if (result := Run(seed).run()).broken)
     assert broken.promise == "P2" and "nothing has damaged it" in broken.broken

@@ -28,7 +28,7 @@ def test_seeds_hold(tmp_path: Path) -> None:
     assert not totals.broken
     assert totals.seeds == SEEDS + 1 and totals.idle < SEEDS / 10
     assert totals.commits > 10 * SEEDS and totals.failovers > SEEDS / 2 and totals.hits > SEEDS
-    assert set(totals.kinds) == {*KINDS, *LOSSES, *COMBINATIONS}
+    assert set(totals.kinds) == {*KINDS, *LOSSES, *COMBINATIONS, "storeless"}
     said: list[str] = []
     assert campaign(0, SEEDS, 1, file, said.append).seeds == SEEDS and not said, "what is done is not run again"
 

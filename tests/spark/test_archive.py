@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from pyspark.sql import datasource as s
 
+from recovery.identity import adopt, read_identity
 from recovery.pipeline.archive import files as files_module
 from recovery.pipeline.archive import job as job_module
 from recovery.pipeline.archive import lake as lake_module
@@ -26,6 +27,7 @@ from recovery.pipeline.archive.upkeep import compact, remove_unnamed, retain
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.node import node_table
 from recovery.pipeline.rows.events import events_of
+from recovery.pipeline.source.offsets import Cluster
 from tests.examples import examples
 from tests.spark.events import STORY, apply_up_to, write_node
 from tests.spark.test_source import FILTERS, read_with
@@ -47,7 +49,7 @@ class Killed(Exception):
 @pytest.fixture
 def node(tmp_path: Path) -> Path:
     directory = tmp_path / "nodes" / "n1"
-    write_node(directory, STORY, segment_bytes=300)
+    write_node(directory, STORY, segment_bytes=380)
     apply_up_to(directory, END)
     return directory
 
@@ -208,6 +210,9 @@ def test_the_job_goes_on_where_it_died(
 ) -> None:
     write_node(node.parent / "n2", STORY, "n2")
     apply_up_to(node.parent / "n2", END)
+    identity = read_identity(node)
+    assert identity is not None
+    adopt(node, identity, "a1")
     lake = Lake(tmp_path / "archive")
     job = ArchiveJob(lake.directory, {"path": str(node.parent)}, max_events=12)
     with monkeypatch.context() as patched:
@@ -217,6 +222,7 @@ def test_the_job_goes_on_where_it_died(
     assert lake.current().ends == {"n1": Position(1, 6), "n2": Position(1, 6)} and archived(lake, node)
     replace(job, max_events=1000).run(spark)
     assert lake.current().ends == {"n1": Position(1, END), "n2": Position(1, END)} and archived(lake, node)
+    assert lake.current().whose == Cluster("c", "a1")
     found = spark.read.format("txha").load(str(lake.directory)).groupBy("node", "queue").count().collect()
     counted = {(row["node"], row["queue"]): row["count"] for row in found}
     in_logs = Counter(

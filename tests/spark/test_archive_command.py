@@ -35,7 +35,7 @@ def archive(*arguments: str, crash_point: str | None = None) -> subprocess.Compl
 def test_sigkill_at_each_step(tmp_path: Path, point: str) -> None:
     """The last run finds everything as an undisturbed one would leave it."""
     node, lake = tmp_path / "nodes" / "n1", Lake(tmp_path / "archive")
-    write_node(node, STORY, segment_bytes=300)
+    write_node(node, STORY, segment_bytes=380)
     apply_up_to(node, END)
     command = [str(tmp_path / "nodes"), "--to", str(lake.directory), "--max-events", "9", "--grace", "0"]
     killed = archive(*command, crash_point=point)

@@ -10,6 +10,7 @@ import pytest
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
 from recovery.aside import PARTS
+from recovery.identity import read_identity
 from recovery.pipeline.archive.lake import Lake
 from recovery.segment import segment_firsts
 from tests.amqp.dtx_client import DtxChannel
@@ -92,9 +93,12 @@ def test_a_lost_node_is_made_from_archive_and_log_and_becomes_ready(tmp_path: Pa
             assert len(refused.stderr.splitlines()) == 1 and sorted(into.rglob("*")) == before, "nothing is left of it"
 
         status = status_of(cluster, primary)
-        small, _ = rebuilt("--archive", lake.directory, "--log", source, "--into", tmp_path / "small")
+        identity = read_identity(source)
+        assert identity is not None and lake.current().cluster_id == identity.cluster_id, "so nobody need say it"
+        words = ("--archive", lake.directory, "--log", source)
+        small, _ = rebuilt(*words, "--into", tmp_path / "small")
         assert kept(cluster, lake) == 1, "compacted"
-        made, _ = rebuilt("--archive", lake.directory, "--log", source, "--into", into)
+        made, _ = rebuilt(*words, "--into", into)
         for store in (small, made):
             assert (store["position"], store["queues"]) == (status["position"], status["queues"])
         publish(cluster, b"what it has to catch up with")

@@ -27,7 +27,7 @@ def story() -> list[list[Event]]:
 
 
 def test_each_segment_is_searched_once_however_many_ranges_are_read(tmp_path: Path) -> None:
-    write_node(tmp_path, story(), segment_bytes=300)
+    write_node(tmp_path, story(), segment_bytes=380)
     log = NodeLog(tmp_path)
     segments, end = log.firsts(), log.tail()
     assert len(segments) > 3 and end is not None

@@ -81,7 +81,7 @@ def test_a_range_that_begins_anywhere_says_what_the_whole_says(
 ) -> None:
     """Also if it stands so far behind that nothing more is kept of it."""
     monkeypatch.setattr(node, "KEPT_BEHIND", kept)
-    write_node(tmp_path, STORY, segment_bytes=300)
+    write_node(tmp_path, STORY, segment_bytes=380)
     whole = node_table(tmp_path).to_pylist()
     assert len(list((tmp_path / "log").iterdir())) > 2
     assert [(row["xid"], row["number"]) for row in whole if row["transaction"] == BRANCH] == [

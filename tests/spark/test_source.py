@@ -70,8 +70,8 @@ FILTERS: list[tuple[str, Any]] = [
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("cluster")
-    write_node(directory / "a", STORY, "n1", segment_bytes=300)
-    write_node(directory / "b", STORY[:5], "n2", segment_bytes=300)
+    write_node(directory / "a", STORY, "n1", segment_bytes=380)
+    write_node(directory / "b", STORY[:5], "n2", segment_bytes=380)
     (directory / "no-node").mkdir()
     return directory
 

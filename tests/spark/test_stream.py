@@ -136,6 +136,33 @@ def test_what_is_reclaimed_while_it_is_read_is_said(node: Path, caplog: pytest.L
     assert "are left out" in caplog.text
 
 
+@pytest.mark.parametrize("times", [1, 2, 100])
+def test_what_is_reclaimed_between_two_looks(
+    node: Path, times: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log began earlier when a batch was compared with it than when its parts are made."""
+    start, left, extent = reader(node).initialOffset(), [times], Directory.extent
+
+    def reclaimed_then(place: Directory, until: Any) -> Any:
+        found = extent(place, until)
+        if until == "log" and left[0]:
+            left[0] -= 1
+            min((node / "log").iterdir()).unlink()
+        return found
+
+    monkeypatch.setattr(Directory, "extent", reclaimed_then)
+    if times == 100:
+        with pytest.raises(LogReclaimed):
+            drain(reader(node, failOnDataLoss="false"), start)
+        return
+    (found,) = drain(reader(node, failOnDataLoss="false"), start)[0]
+    assert found == rows(node) and found[0]["position"] > 3
+    assert f"the events 1 to {found[0]['position'] - 1} of node n1 went before they were read" in caplog.text
+    left[0] = 1
+    with pytest.raises(PipelineError, match="of node n1 went before they were read"):
+        drain(reader(node), {"n1": {"cluster": "c", "position": f"1.{found[0]['position'] - 1}"}})
+
+
 def test_a_log_that_took_another_way_is_said(node: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The cluster gave up events that had been read: an operator promoted a node that lacked them."""
     _, end = drain(reader(node), reader(node).initialOffset())

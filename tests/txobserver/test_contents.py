@@ -11,6 +11,7 @@ from txobserver.store import MemoryBase, Meta
 def test_a_purge_while_a_checkpoint_is_written_shows_nothing_of_before() -> None:
     """Neither while it is written nor afterwards; what was spared stays."""
     contents = Contents(MemoryBase(), Meta())
+    assert contents.dirty_bytes == 0, "nothing waits for a checkpoint"
     contents.add_queue(1)
     for number in (1, 2, 3):
         contents.insert(1, number, number, Message("", "q", b"", b"m"))

@@ -23,6 +23,7 @@ from recovery.pipeline.archive.files import write_rows
 from recovery.pipeline.archive.history import breaks, given_up
 from recovery.pipeline.archive.lake import FileEntry, Gap, Lake, Manifest
 from recovery.pipeline.errors import PipelineError, reason
+from recovery.pipeline.source.offsets import Cluster, Offset, offset_at
 from recovery.pipeline.source.options import parse_options
 from recovery.pipeline.source.places import places_of
 from txobserver.ids import Position
@@ -60,8 +61,7 @@ class ArchiveJob:
         cluster = self.cluster(before)
         sweep(lake)
         source = spark.readStream.format("txha").options(**self.options).option("maxEventsPerBatch", self.max_events)
-        ends = {node: {"cluster": cluster, "position": str(end)} for node, end in before.ends.items()}
-        if ends:
+        if ends := self.begins(before, cluster):
             source = source.option("startingOffsets", json.dumps(ends))
 
         def append(frame: DataFrame, batch: int) -> None:
@@ -76,7 +76,11 @@ class ArchiveJob:
         finally:
             query.stop()
 
-    def append(self, frame: DataFrame, cluster: str) -> None:
+    def begins(self, before: Manifest, cluster: Cluster) -> Offset:
+        """Where a stream without a checkpoint is to go on."""
+        return {node: offset_at(cluster, end) for node, end in before.ends.items()}
+
+    def append(self, frame: DataFrame, cluster: Cluster) -> None:
         """Add what the archive lacks of a batch. Raises PipelineError where events are missing."""
         lake = Lake(self.archive)
         before = lake.current()
@@ -84,19 +88,25 @@ class ArchiveJob:
         entries = frame.mapInArrow(_writer(str(self.archive), done), "entry string").collect()
         written = [msgspec.json.decode(row.entry, type=FileEntry) for row in entries]
         parted = given_up(places_of(parse_options(self.options), _passed_over), before)
-        add_files(lake, msgspec.structs.replace(before, cluster=cluster), written, self.tolerant, parted)
+        of_cluster = msgspec.structs.replace(before, cluster=cluster.name, cluster_id=cluster.id)
+        add_files(lake, of_cluster, written, self.tolerant, parted)
 
-    def cluster(self, before: Manifest) -> str:
+    def cluster(self, before: Manifest) -> Cluster:
         """The cluster that is archived. Raises PipelineError if there is another one, or none yet."""
         extents = [place.extent("commit") for place in places_of(parse_options(self.options))]
-        clusters = {extent.cluster for extent in extents if extent.cluster}
-        if before.cluster:
-            clusters.add(before.cluster)
-        if not clusters:
+        clusters = [before.whose, *(extent.cluster for extent in extents)]
+        names = sorted({each.name for each in clusters} - {""})
+        identities = sorted({each.id for each in clusters} - {""})
+        if not names:
             raise PipelineError("none of the nodes has a log yet")
-        if len(clusters) != 1:
-            raise PipelineError(f"an archive is of one cluster, not of {len(clusters)}: {', '.join(sorted(clusters))}")
-        return clusters.pop()
+        if len(names) != 1:
+            raise PipelineError(f"an archive is of one cluster, not of {len(names)}: {', '.join(names)}")
+        if len(identities) > 1:
+            raise PipelineError(
+                f"an archive is of one cluster; these are all called {names[0]}, and were founded apart, with the "
+                f"identities {', '.join(identities)}: begin another archive"
+            )
+        return Cluster(names[0], "".join(identities))
 
 
 def _passed_over(problem: Exception) -> None:

@@ -22,6 +22,7 @@ import msgspec
 from recovery.crash_points import crash_point
 from recovery.files import REAL_FILES, make_directory, renew_directory
 from recovery.pipeline.errors import PipelineError
+from recovery.pipeline.source.offsets import Cluster
 from txobserver.ids import Position
 
 FORMAT_VERSION = 1
@@ -76,6 +77,13 @@ class Manifest(msgspec.Struct, frozen=True):
     """Node -> up to which position days have been given up, by age"""
     removed: Mapping[str, int] = {}
     """Path -> since when no manifest names it, in milliseconds since 1970; its readers may not have ended yet"""
+    cluster_id: str = ""
+    """The identity that the cluster was founded with; empty in an archive that was not added to since it is kept"""
+
+    @property
+    def whose(self) -> Cluster:
+        """The cluster that is archived."""
+        return Cluster(self.cluster, self.cluster_id)
 
 
 class Lake:

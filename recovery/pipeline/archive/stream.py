@@ -18,18 +18,19 @@ from recovery.pipeline.archive.lake import FileEntry, Gap, Lake
 from recovery.pipeline.archive.reading import archive_rows
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.rows.events import Recorded, events_of
+from recovery.pipeline.source.offsets import Cluster
 from txobserver.events import Event, GenerationStart
 from txobserver.ids import Position
 from txobserver.store import StoreDamaged
 
 
-def cluster_of_archive(archive: Path) -> str:
+def cluster_of_archive(archive: Path) -> Cluster:
     """Which cluster's events it keeps. Raises StoreDamaged if it keeps none, or cannot be read."""
     try:
-        cluster = Lake(archive).current().cluster
+        cluster = Lake(archive).current().whose
     except PipelineError as error:
         raise StoreDamaged(str(error)) from None
-    if not cluster:
+    if not cluster.name:
         raise StoreDamaged(f"{archive} is no archive: it has no manifest that names a cluster")
     return cluster
 

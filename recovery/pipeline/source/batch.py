@@ -62,8 +62,8 @@ class BatchReader(DataSourceReader):
         nodes = selection.values("node")
         for place in places_of(logs):
             if nodes is None or place.node in nodes:
-                _, first, last = place.extent(options.until or "log")
-                found += log_ranges(place, first, last, options.partition_bytes, selection)
+                extent = place.extent(options.until or "log")
+                found += log_ranges(place, extent.first, extent.last, options.partition_bytes, selection)
         return found
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

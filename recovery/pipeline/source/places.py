@@ -4,30 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from recovery.identity import FILE as IDENTITY
+from recovery.identity import read_identity
+from recovery.landmarks import Mark
 from recovery.log import LogReclaimed
-from recovery.node_log import Mark, NodeLog
+from recovery.node_log import NodeLog
 from recovery.pipeline.archive.lake import Lake
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.node import ReadableLog, Until, commit_point, node_name
 from recovery.pipeline.remote import RemoteLog
 from recovery.pipeline.selection import Selection
+from recovery.pipeline.source.offsets import Cluster
 from recovery.pipeline.source.options import SourceOptions
 from txobserver.ids import Position
 from txobserver.store import StoreError
 
 
 class Extent(NamedTuple):
-    """What can be read of a log: the sequences from ``first`` to ``last``; none if that is the lower one."""
+    """What can be read of a log: the sequences from ``first`` to ``last``; none if that is the lower one.
 
-    cluster: str
+    ``tail``: where the log itself ends, which may be behind that; None if its node does not tell.
+    """
+
+    cluster: Cluster
     first: int
     last: int
+    tail: int | None
 
 
 class Place(Protocol):
@@ -43,8 +50,11 @@ class Place(Protocol):
         """What can be read now. Raises StoreError."""
         ...
 
-    def position(self, sequence: int) -> Position | None:
-        """The position of the event with this sequence, None if the log does not hold it."""
+    def position(self, sequence: int, log: ReadableLog | None = None) -> Position | None:
+        """The position of the event with this sequence, None if the log does not hold it.
+
+        ``log``: this node's, where somebody reads it already.
+        """
         ...
 
     def ranges(self, first: int, last: int, size: int, selection: Selection) -> Iterator[tuple[int, int, Mark | None]]:
@@ -61,8 +71,10 @@ class Directory:
 
     node: str
     directory: str
-    _near: Mark | None = None
-    """Where the last search ended, so that the next one begins there."""
+    _near: Mark | None = field(default=None, compare=False)
+    """The last frame when it was looked for, so that the next search begins there."""
+    _found: Mark | None = field(default=None, compare=False)
+    """The frame whose position was asked for last: it is asked for again before and after each part is read."""
 
     def log(self) -> NodeLog:
         return NodeLog(Path(self.directory), self.node)
@@ -73,16 +85,21 @@ class Directory:
         firsts = log.firsts()
         identity = log.identity()
         if not firsts or identity is None:
-            return Extent("", 1, 0)
+            return Extent(Cluster(""), 1, 0, 0)
         self._near = log.tail(self._near)
-        tail = self._near.last if self._near is not None else firsts[-1] - 1
-        return Extent(identity.cluster, firsts[0], tail if last is None else min(last, tail))
+        tail = log.end(self._near) if self._near is not None else firsts[-1] - 1
+        store = read_identity(Path(self.directory))
+        cluster = Cluster(identity.cluster, "" if store is None else store.cluster_id)
+        return Extent(cluster, firsts[0], tail if last is None else min(last, tail), tail)
 
-    def position(self, sequence: int) -> Position | None:
-        log = self.log()
-        if not (firsts := log.firsts()) or firsts[0] > sequence:
+    def position(self, sequence: int, log: ReadableLog | None = None) -> Position | None:
+        there, near = self.log(), self._found
+        if near is not None and (near.first > sequence or not there.holds(near)):
+            near = None
+        try:
+            self._found = mark = there.find(sequence, near)
+        except LogReclaimed:
             return None
-        mark = log.find(sequence)
         return None if mark is None else Position(mark.generation, sequence)
 
     def ranges(self, first: int, last: int, size: int, selection: Selection) -> Iterator[tuple[int, int, Mark | None]]:
@@ -98,19 +115,21 @@ class RunningNode:
     node: str
     address: str
     cluster: str
+    cluster_id: str = ""
 
     def log(self) -> RemoteLog:
-        return RemoteLog(self.address, self.cluster)
+        return RemoteLog(self.address, self.cluster, self.node, self.cluster_id)
 
     def extent(self, until: Until) -> Extent:
         with closing(self.log()) as log:
             found = log.extent()
-        return Extent(self.cluster, found.first, found.last)
+        return Extent(Cluster(self.cluster, self.cluster_id), found.first, found.last, found.tail)
 
-    def position(self, sequence: int) -> Position | None:
-        with closing(self.log()) as log:
+    def position(self, sequence: int, log: ReadableLog | None = None) -> Position | None:
+        with closing(self.log()) as own:
             try:
-                return next((Position(frame.generation, sequence) for frame in log.frames(sequence, sequence)), None)
+                frames = (log or own).frames(sequence, sequence)
+                return next((Position(frame.generation, sequence) for frame in frames), None)
             except LogReclaimed:
                 return None
 
@@ -159,7 +178,7 @@ def _below(path: Path) -> list[tuple[str, Place]]:
 
 def _at(address: str, cluster: str | None) -> list[tuple[str, Place]]:
     with closing(RemoteLog(address, cluster)) as log:
-        return [(address, RunningNode(log.hello.node, address, log.hello.cluster))]
+        return [(address, RunningNode(log.hello.node, address, log.hello.cluster, log.hello.cluster_id))]
 
 
 def _directories(path: Path) -> list[Path]:

@@ -1,24 +1,25 @@
 """Streaming: what has passed the commit point, batch by batch, each event once, also across restarts.
 
-An offset says for each node which event of it was read last, and of which cluster:
-
-    {"node-1": {"cluster": "…", "position": "3.1234"}, …}
-
-Generation and sequence together tell whether the log that is there is still the one that was read: where it is not, or
-begins later than the next event, that is a loss, and never passed over in silence. A node that is new gets a place in
-an offset before anything of it is read, so that a batch that is repeated after a restart is the same batch.
+An offset says for each node which event of it was read last, and of which cluster (``source.offsets``). The cluster's
+identity, and generation and sequence together, tell whether the log that is there is still the one that was read: where
+it is not, or begins later than the next event, that is a loss, and never passed over in silence. A node that is new
+gets a place in an offset before anything of it is read, so that a batch that is repeated after a restart is the same.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from recovery.log import LogReclaimed
+from recovery.node_log import READINGS, LogCut
 from recovery.pipeline.errors import PipelineError
+from recovery.pipeline.source.offsets import Cluster, Offset, cluster_in, offset_at, position_of
 from recovery.pipeline.source.options import SourceOptions
 from recovery.pipeline.source.places import Extent, Place, places_of
 from recovery.pipeline.source.ranges import LogRange, log_ranges
@@ -26,7 +27,6 @@ from txobserver.ids import Position
 from txobserver.store import StoreError
 
 log = logging.getLogger("txha.pipeline")
-Offset = dict[str, dict[str, str]]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -50,11 +50,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 position_of(each, node)
             return starting
         extents = self._extents()
-        if not extents:
+        if starting == "earliest":
+            found = {node: _before(each) for node, each in extents.items()}
+        else:
+            found = self._offset((node, each, each.last) for node, each in extents.items())
+        if not found:
             raise PipelineError("none of the nodes can be read")
-        return {
-            node: _before(each) if starting == "earliest" else self._at(node, each) for node, each in extents.items()
-        }
+        return found
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """As many events for each batch as the option ``maxEventsPerBatch`` says."""
@@ -68,25 +70,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Where a batch that begins at ``start`` ends; ``start`` itself if nothing is new."""
         extents = self._extents()
-        self._seen = {node: self._at(node, extent) for node, extent in extents.items()}
+        self._seen = self._offset((node, extent, extent.last) for node, extent in extents.items())
         end, more = dict(start), {}
-        for node, extent in extents.items():
+        for node in self._seen:
+            extent = extents[node]
             last = extent.last if self._target is None else min(extent.last, self._target.get(node, 0))
             if node not in start:
                 if self._target is None or node in self._target:
                     end[node] = _before(extent)
-            elif start[node]["cluster"] != extent.cluster:
-                self._lost(f"node {node} belongs to cluster {extent.cluster} now, not to {start[node]['cluster']}")
+            elif extent.cluster.is_another(before := cluster_in(start[node])):
+                self._lost(f"node {node} belongs to cluster {extent.cluster} now, not to {before}")
                 end[node] = _before(extent)
             else:
                 read = position_of(start[node], node).sequence
                 if extent.last < read:
                     log.warning("node %s was read up to %d and is at %d now; waiting for it", node, read, extent.last)
                 more[node] = max(last - read, 0)
+        taken = []
         for node, count in _shares(more, limit).items():
             if count:
-                end[node] = self._at(node, extents[node], position_of(start[node], node).sequence + count)
-        return end
+                known = extents[node]._replace(cluster=extents[node].cluster.known_as(cluster_in(start[node])))
+                taken.append((node, known, position_of(start[node], node).sequence + count))
+        return {**end, **self._offset(taken)}
 
     def reportLatestOffset(self) -> Offset | None:
         """How far the logs went when they were looked at last."""
@@ -98,14 +103,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The events behind ``start`` up to ``end``. Raises PipelineError where some are lost."""
         found: list[InputPartition] = []
         for node, each in end.items():
-            if node not in start or start[node]["cluster"] != each["cluster"] or not self._wanted(node):
+            if node not in start or not self._wanted(node):
                 continue  # it begins there, or an earlier start of the query wanted it
+            cluster, before = cluster_in(each), cluster_in(start[node])
             read, last = position_of(start[node], node), position_of(each, node).sequence
-            if read.sequence < last:
-                place = self._place(node)
-                first = self._checked(place, read, last)
-                options = self._options
-                found += log_ranges(place, first, last, options.partition_bytes, options.selection)
+            if read.sequence < last and not cluster.is_another(before):
+                found += self._parts(self._place(node), cluster.known_as(before), read, last)
         return found
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -132,15 +135,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except StoreError as error:
                 _warn(error)
                 continue
-            if extent.cluster:
+            if extent.cluster.name:
                 found[node] = extent
         return found
 
     def _look(self) -> None:
-        """Find nodes; those that are known stay known."""
+        """Find nodes; those that are known stay known, where they are now."""
         for place in places_of(self._options, _warn):
-            if self._wanted(place.node):
-                self._places.setdefault(place.node, place)
+            if self._wanted(place.node) and self._places.get(place.node) != place:
+                self._places[place.node] = place
         if not self._places:
             places_of(self._options)  # says why
 
@@ -156,15 +159,46 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise PipelineError(f"node {node}, of which a batch is to be read, cannot be read now")
         return self._places[node]
 
-    def _at(self, node: str, extent: Extent, sequence: int | None = None) -> dict[str, str]:
-        """The offset of an event, of the last one that can be read if none is named."""
-        sequence = extent.last if sequence is None else sequence
-        position = self._places[node].position(sequence) or Position(0, sequence)
-        return {"cluster": extent.cluster, "position": str(position)}
+    def _offset(self, events: Iterable[tuple[str, Extent, int]]) -> Offset:
+        """The offset of one event of each node; a node that cannot be read any more is left out, with a warning."""
+        found = {}
+        for node, extent, sequence in events:
+            try:
+                position = self._places[node].position(sequence)
+            except StoreError as error:
+                _warn(error)
+            else:
+                found[node] = offset_at(extent.cluster, position or Position(0, sequence))
+        return found
 
-    def _checked(self, place: Place, read: Position, last: int) -> int:
-        """The first event that is to be read; after a loss, the first that there is."""
-        _, first, end = place.extent("log")
+    def _parts(self, place: Place, cluster: Cluster, read: Position, last: int) -> list[InputPartition]:
+        """What is to be read of a node. Where its log changes between two looks at it, it is looked at again."""
+
+        def looked() -> list[InputPartition]:
+            first, end = self._checked(place, cluster, read, last)
+            return log_ranges(place, first, end, self._options.partition_bytes, self._options.selection)
+
+        for _ in range(READINGS - 1):
+            with suppress(LogReclaimed, LogCut):
+                return looked()
+        return looked()
+
+    def _checked(self, place: Place, cluster: Cluster, read: Position, last: int) -> tuple[int, int]:
+        """The first and the last event that are to be read; after a loss, those that there are.
+
+        Raises StoreError where a node does not know yet that they have passed the commit point.
+        """
+        there = place.extent("log")
+        first, end = there.first, there.last
+        if there.cluster.is_another(cluster):
+            lost = f"the events {read.sequence + 1} to {last} of {cluster} are not there any more"
+            self._lost(f"node {place.node} belongs to cluster {there.cluster} now: {lost}")
+            return last + 1, last
+        if end < (last if there.tail is None else min(last, there.tail)):
+            raise StoreError(
+                f"node {place.node} knows only up to {end} what has passed the commit point, before {last}, up to "
+                "which it was to be read: since its start its primary has not told it more; ask again"
+            )
         at = place.position(read.sequence)
         if at is not None and read.generation and at.generation != read.generation:
             self._lost(f"event {read} of node {place.node} was read; its cluster has given it up, and has {at} instead")
@@ -175,7 +209,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"the events {read.sequence + 1} to {first - 1} of node {place.node} went before they were read: "
                 f"reclaimed, which a longer store.retention_seconds defers, or passed over by a copy of the queues"
             )
-        return max(first, read.sequence + 1)
+        return max(first, read.sequence + 1), min(last, end)
 
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:
@@ -187,20 +221,9 @@ def _warn(problem: Exception) -> None:
     log.warning("going on with what can be read: %s", problem)
 
 
-def position_of(offset: Mapping[str, Any], node: str) -> Position:
-    """The position in one node's part of an offset. Raises PipelineError for anything else."""
-    try:
-        generation, sequence = str(offset["position"]).split(".")
-        if isinstance(offset["cluster"], str):
-            return Position(int(generation), int(sequence))
-    except (KeyError, TypeError, ValueError):
-        pass
-    raise PipelineError(f'the offset of node {node} reads {{"cluster": "…", "position": "generation.sequence"}}')
-
-
 def _before(extent: Extent) -> dict[str, str]:
     """Before the first event that there is. No generation is 0: nothing has been read."""
-    return {"cluster": extent.cluster, "position": str(Position(0, extent.first - 1))}
+    return offset_at(extent.cluster, Position(0, extent.first - 1))
 
 
 def _shares(available: dict[str, int], limit: ReadLimit) -> dict[str, int]:

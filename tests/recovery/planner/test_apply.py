@@ -19,7 +19,7 @@ from recovery.crash_points import CRASH_POINTS
 from recovery.files import Files
 from recovery.lmdb_state import LmdbState
 from recovery.planner import apply
-from recovery.planner.apply import JOURNAL, Journal, Places, carry_out, finished, nobody_runs, unfinished
+from recovery.planner.apply import JOURNAL, Journal, Places, Progress, carry_out, finished, nobody_runs, unfinished
 from recovery.planner.facts import Condition, Contents, Evidence, RecordState
 from recovery.planner.plan import SetAside, SetRecordAside, make_plan
 from recovery.planner.site import look
@@ -110,13 +110,13 @@ def test_killed_there_and_run_again(
     for module in (apply, aside):
         monkeypatch.setattr(module, "crash_point", lambda name: None)
     left = unfinished(places)
-    assert left == planned
+    assert left is not None and (left.actions, left.report) == (planned.actions, planned.report)
     assert carry_out(left, places) == tmp_path / "recovery-1.json" and unfinished(places) is None
     there = {name: data for name, data in tree(tmp_path).items() if not name.startswith("recovery-")}
     assert there == {name: data for name, data in tree(whole).items() if not name.startswith("recovery-")}
     assert places.open_record(places.record).read() == undisturbed.open_record(undisturbed.record).read()
     assert not journal(places).actions, "there is nothing left to do"
-    assert finished(places) == [planned]
+    assert finished(places) == [msgspec.structs.replace(planned, progress=Progress.WRITTEN)]
 
 
 def test_the_plan_is_on_the_disk_before_its_first_action(
@@ -189,7 +189,7 @@ def test_a_store_that_replaces_one_of_which_nothing_could_be_read_is_left_alone(
     make_store(tmp_path / "a", [(1, beginning(3))], 2, incarnation="another")
     before = tree(tmp_path / "a")
     left = unfinished(places)
-    assert left == planned
+    assert left is not None and (left.actions, left.report) == (planned.actions, planned.report)
     carry_out(left, places)
     assert tree(tmp_path / "a") == before
 
@@ -235,8 +235,31 @@ def test_a_record_that_has_gone_on_is_left_alone(places: Places) -> None:
     store = places.open_record(places.record)
     later = store.compare_and_set(0, Record("cluster", 1, 9999, Member("b", "x"), (Member("b", "x"),)))
     store.close()
-    carry_out(planned, places)
+    before = tree(places.directories["a"])
+    with pytest.raises(StoreError, match="run `txha recover` again for a new plan"):
+        carry_out(planned, places)
     assert places.open_record(places.record).read() == later
+    assert tree(places.directories["a"]) == before, "nor is anything else done that was planned for another record"
+
+
+def test_a_store_that_was_restored_is_left_alone(
+    places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whoever carried the plan out was killed, and the damaged file was put back; the store is as good as any."""
+    log = tmp_path / "a" / "log"
+    path = segment_path(log, segment_firsts(log)[-2])
+    planned = journal(places)
+    ended(monkeypatch, "recover.action-done", 2)
+    with pytest.raises(Killed):
+        carry_out(planned, places)
+    for module in (apply, aside):
+        monkeypatch.setattr(module, "crash_point", lambda name: None)
+    data = bytearray(path.read_bytes())
+    data[data.index(b"TXHA") + 60] ^= 1
+    path.write_bytes(data)
+    before = tree(tmp_path / "a")
+    carry_out(planned, places)
+    assert tree(tmp_path / "a") == before
 
 
 def test_a_record_that_somebody_else_writes_meanwhile_is_not_overwritten(places: Places) -> None:

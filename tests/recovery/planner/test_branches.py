@@ -148,6 +148,24 @@ CASES: dict[str, tuple[Verdict, str, str, str]] = {
         "by hand",
         "c held it",
     ),
+    "the same, and the log that is given now agrees": (
+        verdict(X, COMMIT, databases=[ALONG], earlier=BEFORE_BY_HAND),
+        "commit",
+        "by hand",
+        "c held it",
+    ),
+    "the same, and its part in a database has ended otherwise": (
+        verdict(X, SILENT, databases=[AGAINST], earlier=BEFORE_BY_HAND),
+        "operator",
+        "nobody",
+        "c held it, but db says that its part is rolled back",
+    ),
+    "only a lost node holds the decision, and its part in a database has ended otherwise": (
+        verdict(X, COMMIT, sure=False, loss=lost(DECISION, X, True), databases=[AGAINST]),
+        "operator",
+        "nobody",
+        "which may have been told, but db says that its part is rolled back",
+    ),
 }
 
 
@@ -156,6 +174,18 @@ def test_what_a_branch_becomes(name: str) -> None:
     found, outcome, by, reason = CASES[name]
     assert (found.outcome.value, found.by.value, found.resource) == (outcome, by, "broker")
     assert reason in found.reason
+
+
+def test_by_hand_against_the_log() -> None:
+    """The first plan was made without the log. What it said by hand is not done against a log that is given later."""
+    first = verdict(X, sure=False, loss=lost(DECISION, X, False))
+    assert (first.outcome, first.by) == (Outcome.ROLL_BACK, By.HAND)
+    later = verdict(X, COMMIT, earlier={str(X): first})  # c has been overwritten meanwhile: nothing is lost now
+    assert (later.outcome, later.by) == (Outcome.OPERATOR, By.NOBODY)
+    assert later.reason == f"{first.reason}, but log says commit"
+    assert verdict(X, ABORT, earlier={str(X): first}) == first == verdict(X, SILENT, earlier={str(X): first})
+    ended = verdict(X, ENDED, earlier={str(X): first})
+    assert ended.by is By.NOBODY and "every participant has made it" in ended.reason
 
 
 def test_what_an_operator_decided_otherwise_is_told() -> None:

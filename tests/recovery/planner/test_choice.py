@@ -328,6 +328,7 @@ def test_who_may_have_acknowledged_alone_is_named() -> None:
         (site(store("a1"), gone("b"), gone("c"), by=record(1, "c1", "b1")), ("b", "c"), False),
         (site(store("a1"), store("b1"), store("c1"), by=None), (), False),
         (site(store("a1"), gone("b"), by=None, nodes=None), ("b",), True),
+        (site(store("a1"), store("b1", rebuilt=True), store("c1"), by=None), ("b",), False),
     ):
         choice = choose(found)
         assert (choice.missing, choice.unknown) == (missing, unknown)

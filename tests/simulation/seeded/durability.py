@@ -10,11 +10,14 @@ from ha.backups import Backups
 from ha.primary import Primary
 from ha.record_keeper import RecordKeeper
 from ha.wire import Ack
+from recovery import segment
 from recovery.log import Log
+from recovery.torn import is_torn_without_groups
 from tests.simulation.fake_files import FakeFiles
 from tests.simulation.fake_state import FakeState
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.effects import Persist, Send
+from txobserver.frames import DamagedFrame, TornFrame, decode_frame
 from txobserver.store import MemoryBase
 
 
@@ -182,3 +185,18 @@ def commit_answered_when_decided(stack: ExitStack) -> None:
         return decide
 
     replace(stack, Primary, "decide", make)
+
+
+@seeded("P2")
+def sectors_that_a_power_cut_took_are_damage(stack: ExitStack) -> None:
+    def make(original: Any) -> Any:
+        def only_the_end_is_missing(data: bytes, frames: int, at: int) -> bool:
+            try:
+                decode_frame(data, at)
+            except (TornFrame, DamagedFrame) as error:
+                return is_torn_without_groups(data[at:], error)
+            return False
+
+        return only_the_end_is_missing
+
+    replace(stack, segment, "is_torn", make)

@@ -9,7 +9,9 @@ from unittest.mock import patch
 from broker_plugin.guard import Guard
 from ha.backup import Backup
 from ha.backups import Backups
+from ha.candidate import Candidate
 from ha.primary import Primary
+from ha.record_access import RecordAccess
 from ha.replica import Replica
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.store import StoreDamaged
@@ -25,6 +27,13 @@ def transactions_of_a_dead_primary_are_not_aborted(stack: ExitStack) -> None:
         return start
 
     replace(stack, Primary, "start", make)
+
+
+@seeded("P12")
+def ready_member_without_the_record(stack: ExitStack) -> None:
+    """Nobody gives its precedence up, nor stops waiting for those that have it."""
+    replace(stack, RecordAccess, "doubtful", lambda original: lambda self, since, now: False)
+    replace(stack, Candidate, "_loses_patience", lambda original: lambda self, before, now: False)
 
 
 @seeded("P12", rare=True)
