@@ -1,4 +1,4 @@
-"""The log is cut, or begun anew, while another thread reclaims old segments, or reads."""
+"""The log is cut, or begun anew, also while another thread reclaims old segments, or reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from threading import Thread
 import pytest
 
 from recovery import log as log_module
-from recovery.log import Log
+from recovery.log import INDEX_EVERY, Log
 from recovery.segment import segment_firsts, segment_path
 from tests.recovery.helpers import describe, frame, open_log
 from tests.recovery.test_read_while_written import ALL, CutMeanwhile
@@ -113,3 +113,16 @@ def test_a_reader_of_a_log_that_is_begun_anew_is_told_of_one_of_the_two(tmp_path
     log.reset(Position(2, before))
     new = [(asked, 0 if asked > before else "reclaimed") for asked in (1, 10)]
     assert set(seen) <= {(1, 6), (10, 3), (1, 0), (10, 0), *new} and seen[:2] == [(1, 6), (10, 3)] and seen[-2:] == new
+
+
+def test_what_stands_in_a_segment_that_was_cut_away_is_not_looked_for_in_its_successor(tmp_path: Path) -> None:
+    """It begins at the same event, and its frames are of other lengths."""
+    log, _ = open_log(tmp_path / "log", segment_bytes=1)
+    log.append([frame(1)])
+    large = [frame(4 + 3 * at, size=INDEX_EVERY // 2) for at in range(3)]
+    log.append(large)
+    log.truncate(3, Position(1, 3))
+    small = [frame(4, size=INDEX_EVERY), frame(7), frame(10, size=30)]
+    log.append(small)
+    for each in (*small, *reversed(small)):
+        assert log.read(each.first, 1) == [each]

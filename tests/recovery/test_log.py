@@ -398,16 +398,3 @@ def test_a_read_from_the_middle_of_a_segment_does_not_begin_at_its_beginning(tmp
         assert log.read(each.first, 1) == [each]
         assert files.bytes <= INDEX_EVERY + 2 * size
     log.close()
-
-
-def test_what_stands_in_a_segment_that_was_cut_away_is_not_looked_for_in_its_successor(tmp_path: Path) -> None:
-    """It begins at the same event, and its frames are of other lengths."""
-    log, _ = open_log(tmp_path / "log", segment_bytes=1)
-    log.append([frame(1)])
-    large = [frame(4 + 3 * at, size=INDEX_EVERY // 2) for at in range(3)]
-    log.append(large)
-    log.truncate(3, Position(1, 3))
-    small = [frame(4, size=INDEX_EVERY), frame(7), frame(10, size=30)]
-    log.append(small)
-    for each in (*small, *reversed(small)):
-        assert log.read(each.first, 1) == [each]
