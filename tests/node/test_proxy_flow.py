@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker_plugin.node.descriptors import Room
 from broker_plugin.node.proxy import FrontDoor, PrimarySide
 from tests.guards import strict_guard
 
@@ -30,7 +31,7 @@ class Slow:
 
 def passing() -> tuple[FrontDoor, Slow, Slow]:
     """A door between a client and a primary."""
-    door: Any = FrontDoor(strict_guard(), lambda: None, set())
+    door: Any = FrontDoor(strict_guard(), lambda: None, set(), Room(1 << 20, "clients"))
     client, primary = Slow(), Slow()
     side: Any = PrimarySide.__new__(PrimarySide)
     side.guard, side._door, side._transport, side._reached = door.guard, door, primary, True
