@@ -10,7 +10,7 @@ import pytest
 from recovery.groups import GROUP_HEADER_SIZE, SECTOR, encode_group_header, zero_sectors
 from recovery.log_reader import LogReader
 from recovery.node_log import NodeLog
-from recovery.segment import SegmentInfo, encode_header, read_header, segment_firsts, segment_path
+from recovery.segment import encode_header, read_header, segment_firsts, segment_path
 from tests.recovery.helpers import describe, frame, old_header, open_log
 from txobserver.events import Message, Publish
 from txobserver.frames import Frame, TornFrame, encode_frame
@@ -169,19 +169,36 @@ def test_sectors_of_zeros_are_counted_as_the_file_counts_them() -> None:
             assert zero_sectors(bytes(length) + bytes([7]), offset) == whole
 
 
-def test_the_header_of_a_segment_that_came_in_part(tmp_path: Path) -> None:
-    """It may be longer than a sector, and nothing stands behind it before it was synced."""
-    header = encode_header(SegmentInfo("c" * 1000, "n" * 700, "i", NEXT, 1))
-    path, _ = written(tmp_path / "log", [frame(NEXT)])
-    for lost in sectors_of(header, 0):
-        last = segment_path(tmp_path / "log", NEXT + 3)
-        last.write_bytes(without(header, 0, {lost}))
-        with pytest.raises(TornFrame):
-            read_header(last)
-        log, found = open_log(tmp_path / "log")
+def test_the_header_of_a_segment_that_did_not_come(tmp_path: Path) -> None:
+    """It is of one sector, and nothing stands behind it before it was synced."""
+    written(tmp_path / "log", [frame(NEXT)])
+    header = encode_header(describe(NEXT + 3))
+    assert len(header) < SECTOR
+    last = segment_path(tmp_path / "log", NEXT + 3)
+    last.write_bytes(without(header, 0, {0}))
+    with pytest.raises(TornFrame):
+        read_header(last)
+    log, found = open_log(tmp_path / "log")
+    log.close()
+    assert len(found) == 3 and segment_firsts(tmp_path / "log") == [1]
+
+
+@pytest.mark.parametrize("size", [600, 3000, 70_000, 200_000])
+@pytest.mark.parametrize("groups", [1, 5])
+def test_a_sector_that_is_lost_in_front_of_synced_groups_is_damage(tmp_path: Path, size: int, groups: int) -> None:
+    """It takes the segment's header, and those of the first group and its frame; nothing of the others may go."""
+    for segment_bytes, first, last in ((1, 1, 1), (1, 2, 2), (1 << 30, 3, groups + 1)):
+        log, _ = open_log(tmp_path / "log", segment_bytes)
+        for at in range(first, last + 1):
+            log.append([of(at, random.Random(at).randbytes(size) + bytes(size))])
         log.close()
-        assert len(found) == 3 and segment_firsts(tmp_path / "log") == [1]
-        assert path.exists()
+    path = segment_path(tmp_path / "log", 2)
+    data = without(path.read_bytes(), 0, {0})
+    path.write_bytes(data)
+    for call in (lambda: open_log(tmp_path / "log"), lambda: list(LogReader(tmp_path).frames(1))):
+        with pytest.raises(StoreDamaged):
+            call()
+    assert path.read_bytes() == data
 
 
 def old_log(directory: Path, frames: list[Frame]) -> Path:
