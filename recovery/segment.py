@@ -23,7 +23,7 @@ from typing import BinaryIO
 import msgspec
 
 from recovery.files import REAL_FILES, Files
-from recovery.groups import GROUP_HEADER_SIZE, group_header_at
+from recovery.groups import GROUP_HEADER_SIZE, behind_group_headers, group_header_at
 from recovery.torn import is_torn, is_torn_without_groups
 from txobserver.frames import (
     HEADER_SIZE,
@@ -152,8 +152,7 @@ def _frame_from(file: BinaryIO, offset: int, path: Path, whole: bool) -> tuple[i
 
 def _judge(segment: bytes, offset: int, path: Path, whole: bool) -> tuple[int, Frame] | None:
     """As ``_frame_from``, of all bytes of the file."""
-    while group_header_at(segment[offset : offset + GROUP_HEADER_SIZE], offset) is not None:
-        offset += GROUP_HEADER_SIZE
+    offset = behind_group_headers(segment, offset)
     try:
         return offset, decode_frame(segment, offset)[0]
     except UnknownFormat as error:

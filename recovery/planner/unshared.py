@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from recovery.groups import GROUP_HEADER_SIZE, group_header_at
+from recovery.groups import behind_group_headers
 from recovery.planner.facts import Condition, Loss, Store, Unnamed
 from recovery.planner.losses import Located, losses
 from recovery.planner.survey import Surveyed
@@ -28,10 +28,7 @@ def salvaged(directory: Path) -> Iterator[Frame | None]:
             _, at = decode_header(data[:HEADER_ROOM], path)
         except (TornFrame, StoreError):
             at = 0
-        while at < len(data):
-            if group_header_at(data[at : at + GROUP_HEADER_SIZE], at) is not None:
-                at += GROUP_HEADER_SIZE
-                continue
+        while (at := behind_group_headers(data, at)) < len(data):
             try:
                 frame, at = decode_frame(data, at)
                 yield frame
