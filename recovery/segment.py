@@ -39,7 +39,7 @@ from txobserver.store import StoreDamaged, StoreError
 
 MAGIC = b"TXSG"
 FORMAT_VERSION = 2
-"""Version 1, which has no groups, can be read too, and be gone on with while it has no frame."""
+"""Version 1, which has no groups, can be read too."""
 SUFFIX = ".log"
 HEADER_ROOM = 12 + 65_535 + GROUP_HEADER_SIZE + HEADER_SIZE
 """Bytes that are read of a segment's beginning: more than any header, whatever the names in it, and a frame's behind"""
