@@ -45,7 +45,6 @@ class RecordGate:
             self._emit(LogLine(self.refused, warning=True))
         return self.refused is None
 
-
     def admits_own(self, record: Record, known: Record | None) -> bool:
         """Whether the node may go by a proposal of its own that has been stored.
 

@@ -74,6 +74,13 @@ def group_header_at(data: bytes, offset: int) -> GroupHeader | None:
     return header if header is not None and header.offset == offset else None
 
 
+def behind_group_headers(segment: bytes, at: int) -> int:
+    """The offset behind those group headers that stand at ``at`` in a segment, all of whose bytes are given."""
+    while group_header_at(segment[at : at + GROUP_HEADER_SIZE], at) is not None:
+        at += GROUP_HEADER_SIZE
+    return at
+
+
 def zero_sectors(data: bytes, offset: int) -> int:
     """How many whole sectors hold nothing but zeros in ``data``, which stands at this offset of a file."""
     if _ZEROS not in data:

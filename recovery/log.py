@@ -309,6 +309,8 @@ class Log:
         log = self._open
         if log is None or (log.is_full(self._segment_bytes) and frames[0].first > self._firsts[-1]):
             log = self._roll(frames[0].first)
+        elif not log.has_groups:
+            log.begin_anew(self._describe(self._firsts[-1]))
         offset = log.append([frame.data for frame in frames])
         for frame in frames:
             self._note(self._firsts[-1], frame.first, offset)

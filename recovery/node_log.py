@@ -127,18 +127,22 @@ class NodeLog:
                 return self.tail()
         return None
 
-    def end(self, tail: Mark) -> int:
-        """The last event of that segment whose frame is whole: a crash may have left headers without what follows."""
+    def end(self, near: Mark | None = None) -> Mark | None:
+        """The last frame that a start would take; None if there is none in the last segment that has one by its header.
+
+        Of a group that a power cut has torn, whole frames may be left behind what is not. ``near``: what it was before.
+        """
+        tail = self.tail(near)
+        if tail is None:
+            return None
+        end = near if near is not None and near.segment == tail.segment and near.offset <= tail.offset else None
         path, whole = segment_path(self.directory, tail.segment), tail.segment != next(reversed(self.firsts()), 0)
-        last = tail.segment - 1
         try:
-            if next(scan(path, tail.offset, whole), None) is not None:
-                return tail.last
-            for _, frame in scan(path, 0, whole):
-                last = frame.last
+            for at, frame in scan(path, 0 if end is None else end.offset, whole):
+                end = mark_of(tail.segment, at, frame)
         except (StoreDamaged, TornFrame, FileNotFoundError):
-            return tail.last  # whoever reads it says so
-        return last
+            return tail  # whoever reads it says so
+        return end
 
     def lacks(self, first: int, last: int) -> StoreError:
         """What is to be said where nothing is found of events that must be there."""

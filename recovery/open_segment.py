@@ -16,13 +16,16 @@ SHORTER = ".cut"
 
 
 class OpenSegment:
-    """A segment's file, open at its end. ``size``: bytes up to there. Every method raises OSError."""
+    """A segment's file, open at its end. Every method raises OSError.
+
+    ``size``: bytes up to there. ``has_groups``: whether it is of the present format.
+    """
 
     def __init__(self, files: Files, path: Path, descriptor: int, size: int, has_groups: bool) -> None:
         self._files = files
         self._path = path
         self._descriptor = descriptor
-        self._has_groups = has_groups
+        self.has_groups = has_groups
         self.size = size
 
     @staticmethod
@@ -51,12 +54,12 @@ class OpenSegment:
 
     def is_full(self, most: int) -> bool:
         """Whether the log goes on in another one, if it can: behind ``most`` bytes, or one of an older format."""
-        return self.size >= most or not self._has_groups
+        return self.size >= most or not self.has_groups
 
     def go_on(self, end: int, since: int) -> None:
         """Cut what is torn behind the last whole frame, which ends at ``end``; make all from ``since`` on durable."""
         group_ends = end
-        if self._has_groups:
+        if self.has_groups:
             with self._files.reader(self._path) as file:
                 data = file.read()
             end, group = lead(data, decode_header(data[:HEADER_ROOM], self._path)[1], end)
@@ -75,7 +78,7 @@ class OpenSegment:
         crash_point("truncate.cut")
         self._files.sync(self._descriptor)
         self.size = end
-        if self._has_groups:
+        if self.has_groups:
             self._end_group()
 
     def cut_within(self, end: int, part: bytes) -> None:
@@ -84,25 +87,17 @@ class OpenSegment:
         A copy takes the file's place when all of it is on disk, so a crash leaves the one or the other, and never less
         than what stays: that may be applied already (``a_cut_within_a_frame_never_takes_what_it_keeps``).
         """
-        self._forget_copy()
-        copy = self._path.parent / SHORTER
-        group = [encode_group_header(end, [part])] if self._has_groups else []
-        descriptor = self._files.copy(self._path, copy, end)
-        try:
-            self._files.write(descriptor, [*group, part])
-            self._files.sync(descriptor)
-            self._files.replace(self._path, copy)
-            self._files.sync_directory(self._path.parent)
-        except OSError:
-            self._files.close(descriptor)
-            raise
-        self.close()
-        self._descriptor = descriptor
-        self.size = end + sum(map(len, group)) + len(part)
+        group = [encode_group_header(end, [part])] if self.has_groups else []
+        self._replace(end, [*group, part])
+
+    def begin_anew(self, info: SegmentInfo) -> None:
+        """One of an older format that holds no frame takes the present one, all at once."""
+        self._replace(0, [encode_header(info)])
+        self.has_groups = True
 
     def append(self, frames: Sequence[bytes]) -> int:
         """Write a group in one go and sync once. Returns the offset of its first frame."""
-        header = [encode_group_header(self.size, frames)] if self._has_groups else []
+        header = [encode_group_header(self.size, frames)] if self.has_groups else []
         crash_point("log.before-write")
         self._files.write(self._descriptor, [*header, *frames])
         crash_point("log.written")
@@ -115,6 +110,23 @@ class OpenSegment:
     def close(self) -> None:
         """Let go of the file."""
         self._files.close(self._descriptor)
+
+    def _replace(self, end: int, buffers: Sequence[bytes]) -> None:
+        """What stands up to ``end``, with this behind it, takes the place of the file."""
+        self._forget_copy()
+        copy = self._path.parent / SHORTER
+        descriptor = self._files.copy(self._path, copy, end)
+        try:
+            self._files.write(descriptor, buffers)
+            self._files.sync(descriptor)
+            self._files.replace(self._path, copy)
+            self._files.sync_directory(self._path.parent)
+        except OSError:
+            self._files.close(descriptor)
+            raise
+        self.close()
+        self._descriptor = descriptor
+        self.size = end + sum(map(len, buffers))
 
     def _forget_copy(self) -> None:
         """A crash may have left one."""

@@ -23,7 +23,7 @@ from typing import BinaryIO
 import msgspec
 
 from recovery.files import REAL_FILES, Files
-from recovery.groups import GROUP_HEADER_SIZE, SECTOR, group_header_at
+from recovery.groups import GROUP_HEADER_SIZE, behind_group_headers, group_header_at
 from recovery.torn import is_torn, is_torn_without_groups
 from txobserver.frames import (
     HEADER_SIZE,
@@ -39,7 +39,7 @@ from txobserver.store import StoreDamaged, StoreError
 
 MAGIC = b"TXSG"
 FORMAT_VERSION = 2
-"""Version 1, which has no groups, can be read too, and be gone on with while it has no frame."""
+"""Version 1, which has no groups, can be read too."""
 SUFFIX = ".log"
 HEADER_ROOM = 12 + 65_535 + GROUP_HEADER_SIZE + HEADER_SIZE
 """Bytes that are read of a segment's beginning: more than any header, whatever the names in it, and a frame's behind"""
@@ -86,8 +86,9 @@ def decode_header(data: bytes, path: Path) -> tuple[SegmentInfo, int]:
     description = data[_HEADER_SIZE : _HEADER_SIZE + length]
     crc = zlib.crc32(description, zlib.crc32(data[: _START.size]))
     intact = magic == MAGIC and len(description) == length and _CRC.unpack_from(data, _START.size)[0] == crc
-    unfilled = (magic == MAGIC and len(description) < length) or data[-1:] == b"\0" or bytes(SECTOR) in data
-    if not intact and unfilled and not _BEGINS_FRAME.search(data):
+    unfilled = (magic == MAGIC and len(description) < length) or data[-1:] == b"\0"
+    # Nothing is written behind a header before that is synced, so a long file has had a whole one.
+    if not intact and unfilled and len(data) < HEADER_ROOM and not _BEGINS_FRAME.search(data):
         raise TornFrame(f"{path} ends within its header, or was never filled to its end")
     damaged = StoreDamaged(f"the header of {path} is damaged; restore the file or let the node rejoin with a new store")
     if not intact:
@@ -151,8 +152,7 @@ def _frame_from(file: BinaryIO, offset: int, path: Path, whole: bool) -> tuple[i
 
 def _judge(segment: bytes, offset: int, path: Path, whole: bool) -> tuple[int, Frame] | None:
     """As ``_frame_from``, of all bytes of the file."""
-    while group_header_at(segment[offset : offset + GROUP_HEADER_SIZE], offset) is not None:
-        offset += GROUP_HEADER_SIZE
+    offset = behind_group_headers(segment, offset)
     try:
         return offset, decode_frame(segment, offset)[0]
     except UnknownFormat as error:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from recovery.groups import behind_group_headers
 from recovery.planner.facts import Condition, Loss, Store, Unnamed
 from recovery.planner.losses import Located, losses
 from recovery.planner.survey import Surveyed
-from recovery.segment import decode_header, segment_firsts, segment_path
+from recovery.segment import HEADER_ROOM, decode_header, segment_firsts, segment_path
 from txobserver.frames import Frame, FrameError, TornFrame, decode_frame
 from txobserver.ids import Position
 from txobserver.store import StoreError
@@ -24,10 +25,10 @@ def salvaged(directory: Path) -> Iterator[Frame | None]:
         path = segment_path(directory / "log", first)
         data = path.read_bytes()
         try:
-            _, at = decode_header(data[:4096], path)
+            _, at = decode_header(data[:HEADER_ROOM], path)
         except (TornFrame, StoreError):
             at = 0
-        while at < len(data):
+        while (at := behind_group_headers(data, at)) < len(data):
             try:
                 frame, at = decode_frame(data, at)
                 yield frame

@@ -115,6 +115,15 @@ def recover(
     return found
 
 
+def cut_short_and_restored(
+    point: str, directory: Path, monkeypatch: pytest.MonkeyPatch, accepted: Accepted = MISSING_A
+) -> None:
+    """A plan for the damaged log of a is killed at this point; then its file is restored."""
+    good = damage(directory)
+    killed_at(point, directory, monkeypatch, accepted)
+    damaged_segment(directory).write_bytes(good)
+
+
 def parts(directory: Path, node: str) -> set[str]:
     return {path.name for path in (directory / node).iterdir()} - {"lock"}
 
@@ -126,9 +135,7 @@ def test_a_plan_cut_short_is_finished_on_other_stores(
     directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its record was written. Then a's file is restored, the nodes run, and in the end a alone acknowledges."""
-    good = damage(directory)
-    killed_at(WRITTEN, directory, monkeypatch)
-    damaged_segment(directory).write_bytes(good)
+    cut_short_and_restored(WRITTEN, directory, monkeypatch)
     becomes(directory, generation=1002, primary=B, ready=(B, A), released=False, preferred="")
     last = becomes(directory, generation=1003, primary=A, ready=(A,))
     found = recover(directory, capsys, apply=False)
@@ -161,9 +168,7 @@ def test_a_store_damaged_again_is_not_set_aside_by_an_earlier_consent(
     directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As above, and a's log is damaged once more: it may alone hold what was acknowledged since."""
-    good = damage(directory)
-    killed_at(WRITTEN, directory, monkeypatch)
-    damaged_segment(directory).write_bytes(good)
+    cut_short_and_restored(WRITTEN, directory, monkeypatch)
     last = becomes(directory, generation=1003, primary=A, ready=(A,), released=False, preferred="")
     damage(directory)
     found = recover(directory, capsys)
@@ -178,9 +183,7 @@ def test_a_plan_that_writes_no_record_is_overtaken_by_one(
 ) -> None:
     """The plan only sets a aside, since b is ready as well; then a is restored, and b leaves the ready set."""
     becomes(directory, ready=(A, B))
-    good = damage(directory)
-    killed_at(PLANNED, directory, monkeypatch, NOTHING)
-    damaged_segment(directory).write_bytes(good)
+    cut_short_and_restored(PLANNED, directory, monkeypatch, NOTHING)
     becomes(directory, ready=(A,))
     damage(directory)
     found = recover(directory, capsys)

@@ -36,6 +36,7 @@ from tests.cli.test_recover_again import (
     B,
     Killed,
     becomes,
+    cut_short_and_restored,
     damage,
     damaged_segment,
     directory,
@@ -113,9 +114,7 @@ def test_begun_though_never_written(
 def test_a_plan_whose_record_was_written_counts_though_it_was_overtaken(
     directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    good = damage(directory)
-    killed_at(WRITTEN, directory, monkeypatch)
-    damaged_segment(directory).write_bytes(good)
+    cut_short_and_restored(WRITTEN, directory, monkeypatch)
     says_by_hand(directory)
     becomes(directory, generation=3, released=False, preferred="")
     earlier = remembered(monkeypatch)

@@ -22,8 +22,8 @@ from tests.cli.test_recover_again import (
     B,
     becomes,
     coordination,
+    cut_short_and_restored,
     damage,
-    damaged_segment,
     directory,
     killed_at,
     parts,
@@ -89,9 +89,7 @@ def test_taken_out_and_restored_it_is_not_set_aside(
 ) -> None:
     """Nothing is lost by that: a node that comes back whole and is not ready follows."""
     becomes(directory, ready=(A, B))
-    good = damage(directory)
-    killed_at(WRITTEN, directory, monkeypatch, NOTHING)
-    damaged_segment(directory).write_bytes(good)
+    cut_short_and_restored(WRITTEN, directory, monkeypatch, NOTHING)
     found = recover(directory, capsys)
     assert "the store of a is not as it was found" in found["overtaken"] and found["promote"] == "b"
     assert parts(directory, "a") == STORE and not (directory / JOURNAL).exists()

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from broker_plugin.node import main as main_module
-from broker_plugin.node.config import parse_config
 from broker_plugin.node.main import Node
 from broker_plugin.node.readiness import Readiness
+from tests.node.starting import Reached, started_until_reached
 
 PRIMARY = SimpleNamespace(serving=True, congested=False)
 
@@ -93,21 +93,10 @@ def test_clients_are_read_no_further_while_the_backlog_is_full(ends: str) -> Non
     assert node.server.said == ["pause", "resume"]
 
 
-class Wired(Exception):
-    """The parts know of each other now, as far as a turn needs it."""
-
-
 async def test_each_turn_is_followed_by_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def put_together(*parts: Any) -> None:
-        raise Wired
+        raise Reached
 
     monkeypatch.setattr(main_module, "amqp_server", put_together)
-    text = f'name = "a"\ncluster = "c"\ndir = "{tmp_path / "a"}"\ncoordination = "{tmp_path / "r"}"\n'
-    node: Any = Node(parse_config(f"{text}[peer]\nport = 7\n", tmp_path / "node.toml", environment={}))
-    node._coordination = SimpleNamespace(give_up=lambda: None)
-    node.guard.watch()
-    node._open_store()
-    with pytest.raises(Wired):
-        await node._start()
+    node = await started_until_reached(tmp_path)
     assert node.shell.on_turn == node._after_turn
-    node.store.close()

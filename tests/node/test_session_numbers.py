@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from broker_plugin.node import main as main_module
 from broker_plugin.node import wiring
-from broker_plugin.node.config import parse_config
-from broker_plugin.node.main import Node
 from ha.wire import Commit, decode, encode
+from tests.node.starting import Reached, started_until_reached
 
 STARTS = 8
-
-
-class Wired(Exception):
-    """The parts are put together now."""
 
 
 async def first_session(directory: Path, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -28,17 +22,10 @@ async def first_session(directory: Path, monkeypatch: pytest.MonkeyPatch) -> int
 
     def wire(*parts: Any, **more: Any) -> None:
         found.append(wiring.wire(*parts, **more).core._sessions)
-        raise Wired
+        raise Reached
 
     monkeypatch.setattr(main_module, "wire", wire)
-    text = f'name = "a"\ncluster = "c"\ndir = "{directory / "a"}"\ncoordination = "{directory / "r"}"\n'
-    node: Any = Node(parse_config(f"{text}[peer]\nport = 7\n", directory / "node.toml", environment={}))
-    node._coordination = SimpleNamespace(give_up=lambda: None)
-    node.guard.watch()
-    node._open_store()
-    with pytest.raises(Wired):
-        await node._start()
-    node.store.close()
+    await started_until_reached(directory)
     return found[0]
 
 

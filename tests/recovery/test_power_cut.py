@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from recovery.files import REAL_FILES
 from recovery.groups import GROUP_HEADER_SIZE, SECTOR, encode_group_header, zero_sectors
 from recovery.log_reader import LogReader
 from recovery.node_log import NodeLog
-from recovery.segment import SegmentInfo, encode_header, read_header, segment_firsts, segment_path
+from recovery.pipeline.source.places import Directory
+from recovery.segment import encode_header, read_header, segment_firsts, segment_path
 from tests.recovery.helpers import describe, frame, old_header, open_log
 from txobserver.events import Message, Publish
 from txobserver.frames import Frame, TornFrame, encode_frame
 from txobserver.ids import Position
-from txobserver.store import StoreDamaged
+from txobserver.store import StoreDamaged, StoreError
 
 SYNCED = [frame(1), frame(4, size=300)]
 NEXT = 7
@@ -63,6 +66,10 @@ def check_torn(directory: Path, whole: list[Frame]) -> None:
     again, there = open_log(directory)
     again.close()
     assert there == [*found, more] == list(LogReader(directory.parent).frames(1))
+
+
+def full(*_: object) -> NoReturn:
+    raise OSError(28, "No space left on device")
 
 
 GROUPS = {
@@ -169,19 +176,36 @@ def test_sectors_of_zeros_are_counted_as_the_file_counts_them() -> None:
             assert zero_sectors(bytes(length) + bytes([7]), offset) == whole
 
 
-def test_the_header_of_a_segment_that_came_in_part(tmp_path: Path) -> None:
-    """It may be longer than a sector, and nothing stands behind it before it was synced."""
-    header = encode_header(SegmentInfo("c" * 1000, "n" * 700, "i", NEXT, 1))
-    path, _ = written(tmp_path / "log", [frame(NEXT)])
-    for lost in sectors_of(header, 0):
-        last = segment_path(tmp_path / "log", NEXT + 3)
-        last.write_bytes(without(header, 0, {lost}))
-        with pytest.raises(TornFrame):
-            read_header(last)
-        log, found = open_log(tmp_path / "log")
+def test_the_header_of_a_segment_that_did_not_come(tmp_path: Path) -> None:
+    """It is of one sector, and nothing stands behind it before it was synced."""
+    written(tmp_path / "log", [frame(NEXT)])
+    header = encode_header(describe(NEXT + 3))
+    assert len(header) < SECTOR
+    last = segment_path(tmp_path / "log", NEXT + 3)
+    last.write_bytes(without(header, 0, {0}))
+    with pytest.raises(TornFrame):
+        read_header(last)
+    log, found = open_log(tmp_path / "log")
+    log.close()
+    assert len(found) == 3 and segment_firsts(tmp_path / "log") == [1]
+
+
+@pytest.mark.parametrize("size", [600, 3000, 70_000, 200_000])
+@pytest.mark.parametrize("groups", [1, 5])
+def test_a_sector_that_is_lost_in_front_of_synced_groups_is_damage(tmp_path: Path, size: int, groups: int) -> None:
+    """It takes the segment's header, and those of the first group and its frame; nothing of the others may go."""
+    for segment_bytes, first, last in ((1, 1, 1), (1, 2, 2), (1 << 30, 3, groups + 1)):
+        log, _ = open_log(tmp_path / "log", segment_bytes)
+        for at in range(first, last + 1):
+            log.append([of(at, random.Random(at).randbytes(size) + bytes(size))])
         log.close()
-        assert len(found) == 3 and segment_firsts(tmp_path / "log") == [1]
-        assert path.exists()
+    path = segment_path(tmp_path / "log", 2)
+    data = without(path.read_bytes(), 0, {0})
+    path.write_bytes(data)
+    for call in (lambda: open_log(tmp_path / "log"), lambda: list(LogReader(tmp_path).frames(1))):
+        with pytest.raises(StoreDamaged):
+            call()
+    assert path.read_bytes() == data
 
 
 def old_log(directory: Path, frames: list[Frame]) -> Path:
@@ -203,17 +227,38 @@ def test_an_old_segment_is_gone_on_with_in_a_new_one(tmp_path: Path) -> None:
     assert open_log(tmp_path / "log")[1] == [*SYNCED, frame(7)] == list(LogReader(tmp_path).frames(1))
 
 
-def test_an_old_segment_without_a_frame_is_gone_on_with_as_it_is(tmp_path: Path) -> None:
-    """Its name is taken, and nothing of it says that it has groups."""
-    path = old_log(tmp_path / "log", [])
-    log, found = open_log(tmp_path / "log")
-    assert not found
+@pytest.mark.parametrize("before", [[], SYNCED])
+def test_an_old_segment_without_a_frame_takes_the_present_format(tmp_path: Path, before: list[Frame]) -> None:
+    """Its name is taken; without groups, what a power cut leaves of the first write might be called damage."""
+    path = old_log(tmp_path / "log", before)
+    log, _ = open_log(tmp_path / "log")
+    if before:
+        log.truncate(0, Position(0, 0))
     log.append([frame(1)])
-    log.append([frame(4)])
+    begins = path.stat().st_size
+    log.append([of(4, b"a" * 3000), of(5, b"b" * 100)])
     log.close()
-    assert path.read_bytes().startswith(old_header(describe(1)) + frame(1).data)
-    assert segment_firsts(tmp_path / "log") == [1, 4]
-    assert open_log(tmp_path / "log")[1] == [frame(1), frame(4)]
+    assert segment_firsts(tmp_path / "log") == [1]
+    assert open_log(tmp_path / "log")[1] == [frame(1), of(4, b"a" * 3000), of(5, b"b" * 100)]
+    path.write_bytes(without(path.read_bytes(), begins, {begins // SECTOR + 2}))
+    assert open_log(tmp_path / "log")[1] == [frame(1)]
+
+
+def test_a_crash_while_an_old_segment_takes_the_present_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = old_log(tmp_path / "log", [])
+    for step in ("copy", "write", "sync", "replace", "sync_directory"):
+        log, found = open_log(tmp_path / "log")
+        assert not found
+        with monkeypatch.context() as patch, pytest.raises(StoreError):
+            patch.setattr(REAL_FILES, step, full)
+            log.append([frame(1)])
+        log.close()
+        assert segment_firsts(tmp_path / "log") == [1] and read_header(path)[0] == describe(1)
+    log, found = open_log(tmp_path / "log")
+    log.append([frame(1)])
+    log.close()
+    assert not found and open_log(tmp_path / "log")[1] == [frame(1)]
+    assert [each.name for each in (tmp_path / "log").iterdir()] == [path.name]
 
 
 def test_an_old_segment_is_cut_without_a_word_of_groups(tmp_path: Path) -> None:
@@ -235,3 +280,48 @@ def test_places_of_frames_are_found_between_the_headers_of_groups(tmp_path: Path
     data = path.read_bytes()
     assert all(data[each.offset : each.offset + 4] == b"TXHA" for each in marks) and marks[2].offset > begins
     assert log.find(NEXT + 5, marks[2]) == marks[7] and log.tail() == marks[-1]
+
+
+def test_a_log_ends_where_a_start_would_end_it(tmp_path: Path) -> None:
+    """Behind a torn frame a whole one may be left of the same group: no start takes it, and no reader counts it."""
+    path, begins = written(tmp_path / "log", GROUPS["two large frames"])
+    log = NodeLog(tmp_path)
+    near = log.find(2)
+    assert (whole := log.end()) == log.end(near) == log.tail() and whole is not None and whole.last == NEXT + 1
+    path.write_bytes(without(path.read_bytes(), begins, {begins // SECTOR + 2}))
+    assert (tail := log.tail()) is not None and tail.last == NEXT + 1, "by its header alone"
+    place = Directory("node", str(tmp_path))
+    for end in (log.end(), log.end(near), log.end(log.find(4))):
+        assert end == log.find(4)
+    for _ in range(2):
+        extent = place.extent("log")
+        assert (extent.first, extent.last, extent.tail) == (1, NEXT - 1, NEXT - 1)
+    log_of_node, found = open_log(tmp_path / "log")
+    assert found == SYNCED
+    log_of_node.append(GROUPS["less than a sector"])
+    log_of_node.close()
+    assert place.extent("log").last == NEXT
+
+
+def test_a_log_whose_first_group_was_torn_has_no_end(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path / "log")
+    log.begin(Position(0, 0))
+    path = segment_path(tmp_path / "log", 1)
+    begins = path.stat().st_size
+    log.append([of(1, b"a" * 3000), of(2, b"b" * 100)])
+    log.close()
+    path.write_bytes(without(path.read_bytes(), begins, {begins // SECTOR + 2}))
+    assert NodeLog(tmp_path).end() is None and NodeLog(tmp_path).tail() is not None
+    assert Directory("node", str(tmp_path)).extent("log").last == 0
+
+
+def test_a_log_that_is_damaged_ends_behind_the_damage(tmp_path: Path) -> None:
+    """Who reads it says so: what ends in front of the damage would look whole."""
+    path, begins = written(tmp_path / "log", GROUPS["less than a sector"])
+    data = bytearray(path.read_bytes())
+    data[begins - 3] ^= 1
+    path.write_bytes(data)
+    end = NodeLog(tmp_path).end()
+    assert end is not None and end.last == NEXT
+    with pytest.raises(StoreDamaged):
+        list(NodeLog(tmp_path).frames(1, end.last))

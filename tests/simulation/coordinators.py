@@ -255,7 +255,7 @@ class Coordinator(Client):
             attempt = self.book.branches[xid]
             mine = attempt.client.startswith(f"{self._id}c")
             known = attempt in (self._attempt, *self._doubts, *self._pair, *self._waiting)
-            if self.cluster.truth.losses.labels and mine and not known:  # its decision may be among what is lost
+            if self.cluster.truth.losses.all and mine and not known:  # its end may be among what is lost
                 attempt.outcome = SENT if True in attempt.asked else ROLLED_BACK
             if mine and not known and attempt.outcome in (ROLLED_BACK, SENT):
                 self._doubts.append(attempt)

@@ -143,17 +143,26 @@ class Writer:
         self._disk = disk
         self._latency = latency
         self._tasks: deque[Task] = deque()
+        self._began = 0.0
 
     def submit(self, job: Job, done: Report) -> None:
         """Do this after all before it."""
         self._tasks.append(Task(job, done))
         if len(self._tasks) == 1:
-            self._loop.thread(self._latency(), self._finish)
+            self._begin()
+
+    def _begin(self) -> None:
+        self._began = self._disk.world.now
+        self._loop.thread(self._latency(), self._finish)
 
     @property
     def busy(self) -> bool:
         """Whether something is under way."""
         return bool(self._tasks)
+
+    def busy_since_before(self, moment: float) -> bool:
+        """Whether what is under way was begun by then."""
+        return self.busy and self._began <= moment
 
     def crash(self) -> None:
         """The process ends: what is under way may be done in part."""
@@ -171,7 +180,7 @@ class Writer:
         task = self._tasks.popleft()
         outcome = carry_out(task.job)
         if self._tasks:
-            self._loop.thread(self._latency(), self._finish)
+            self._begin()
         self._guard.call_soon_threadsafe(lambda: task.done(outcome))
 
 
@@ -225,6 +234,10 @@ class SimStore(Store):
     def writes_checkpoint(self) -> bool:
         """Whether a checkpoint is being written just now."""
         return self._writers[1].busy
+
+    def writes_since_before(self, moment: float) -> bool:
+        """Whether something is being written that was begun by then."""
+        return any(each.busy_since_before(moment) for each in self._writers)
 
     def truncate(self, last: int, tail: Position, done: Report) -> None:
         self._undoing(last)

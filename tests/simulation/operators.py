@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from ha.coordination import Record
 from recovery.durable import make_log_durable
 from recovery.log import Log
-from recovery.planner.choice import choose, record_for
+from recovery.planner.choice import Choice, choose, record_for
 from recovery.planner.facts import Condition, RecordState, Site, Store
 from recovery.segment import SegmentInfo
 from tests.simulation.cluster import Cluster
@@ -100,15 +100,17 @@ def stop_all(cluster: Cluster) -> None:
 def recover(cluster: Cluster) -> None:
     """``txha recover``: write the record from the stores, if nothing that was acknowledged can be lost; then start.
 
-    While a change of the record is still on its way, or a store cannot be read, the operator looks again later.
+    While a change of the record is still on its way, or a store cannot be read, the operator looks again later. A
+    store of a joiner may be empty: a SIGKILL may have torn its first group. That nothing is missing there he accepts.
     """
     stop_all(cluster)
     site = survey(cluster, None)
     choice = choose(site)
-    can = not cluster.coordination.under_way and choice.sure
+    can = not cluster.coordination.under_way and (choice.sure or _only_empty(site, choice))
     if not can or choice.chosen is None or not _durable(cluster, choice.chosen):
         cluster.world.after(AGAIN, lambda: recover(cluster) if cluster.coordination.gone else None)
         return
+    _check_chosen(cluster, choice.chosen, [each for each in site.stores if each.condition is Condition.WHOLE])
     record = record_for(choice.chosen, choice, site)
     cluster.world.say("operator", f"writes the record: {choice.chosen.node} from {choice.chosen.tail}")
     cluster.coordination.write(record)
@@ -136,6 +138,12 @@ def recover_accepting(cluster: Cluster, lost: bool = True) -> None:
     cluster.truth.losses.granted.clear()
     cluster.kept_down.clear()
     start_all(cluster)
+
+
+def _only_empty(site: Site, choice: Choice) -> bool:
+    """Whether every store that could be the last one to have acknowledged is there and whole, but for empty ones."""
+    empty = {store.node for store in site.stores if store.condition is Condition.EMPTY}
+    return not choice.between and set(choice.missing) <= empty
 
 
 def _durable(cluster: Cluster, chosen: Store) -> bool:

@@ -150,12 +150,14 @@ class Run:
         """No more faults: everything must come to an end (P12)."""
         self.world.say("run", "heals")
         faults.end_all()
+        healed = self.world.now
         self.world.run(self.world.now + 0.3)
         for name in sorted(self.cluster.disks):
             restart(self.cluster, name)
         self._until(self._calm, HEAL_SECONDS, "every node ready and in step")
         if self.world.chance("storeless").random() < STORELESS:
             faults.struck["storeless"] += 1
+            self._until(lambda: self._past_writes(healed), HEAL_SECONDS, "writes of before")
             self._live_without(self.world.chance("storeless/which"))
             self._until(self._calm, HEAL_SECONDS, "every node ready again and in step")
 
@@ -180,6 +182,10 @@ class Run:
             self.cluster.kill(primary, power=False)
         self._until(lambda: serves_beside(self.cluster, without), TAKE_OVER_SECONDS, f"primary beside {without}")
         broken.discard(without)
+
+    def _past_writes(self, healed: float) -> bool:
+        """Whether every write that a disk was slow with has ended: until then its node may still leave."""
+        return self._calm() and not any(each.store.writes_since_before(healed) for each in self.cluster.running())
 
     def _calm(self) -> bool:
         for name in self.cluster.disks:

@@ -17,7 +17,9 @@ from ha.coordination import Record
 from recovery.planner.choice import choose, told
 from recovery.planner.facts import Condition, RecordState, Site, Store, Told
 from tests.simulation.cluster import Cluster
-from tests.simulation.operators import surveyed
+from tests.simulation.fault_kinds import may_lose_disk
+from tests.simulation.operators import discard_store, recover, surveyed
+from tests.simulation.record_faults import recoverable
 from tests.simulation.run import LOAD_SECONDS, Run
 from txobserver.ids import Position
 
@@ -101,3 +103,23 @@ def test_whatever_a_plan_says_is_so(audited: Counter[str]) -> None:
     """And it says everything that there is to say, so none of it holds because it was never said."""
     assert set(audited) == {"sure", "unsure", "acknowledged", "unknown", "never"}
     assert audited["sure"] > 1000 and audited["unsure"] > 1000
+
+
+def test_an_operator_has_a_record_written_though_a_joiner_is_empty() -> None:
+    """Its first group was torn by a SIGKILL, so there is nothing missing that anybody acknowledged (seed 176174)."""
+    run = Run(3)
+    cluster, struck = run.cluster, []
+
+    def strike() -> None:
+        name = next((name for name in sorted(cluster.processes) if may_lose_disk(cluster, name)), None)
+        if name is None or not recoverable(cluster):
+            run.world.after(0.01, strike)
+            return
+        struck.append(name)
+        cluster.kill(name, power=False)
+        discard_store(cluster, name)
+        cluster.coordination.lose(None)
+        recover(cluster)
+
+    run.world.after(0.5, strike)
+    assert not run.run().broken and struck

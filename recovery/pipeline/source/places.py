@@ -72,7 +72,7 @@ class Directory:
     node: str
     directory: str
     _near: Mark | None = field(default=None, compare=False)
-    """The last frame when it was looked for, so that the next search begins there."""
+    """The last whole frame when it was looked for, so that the next search begins there."""
     _found: Mark | None = field(default=None, compare=False)
     """The frame whose position was asked for last: it is asked for again before and after each part is read."""
 
@@ -86,8 +86,8 @@ class Directory:
         identity = log.identity()
         if not firsts or identity is None:
             return Extent(Cluster(""), 1, 0, 0)
-        self._near = log.tail(self._near)
-        tail = log.end(self._near) if self._near is not None else firsts[-1] - 1
+        self._near = log.end(self._near)
+        tail = self._near.last if self._near is not None else firsts[-1] - 1
         store = read_identity(Path(self.directory))
         cluster = Cluster(identity.cluster, "" if store is None else store.cluster_id)
         return Extent(cluster, firsts[0], tail if last is None else min(last, tail), tail)
