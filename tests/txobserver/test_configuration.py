@@ -29,7 +29,7 @@ def applied(configuration: Configuration, *steps: Configure) -> list[int | None]
     found = []
     for step in steps:
         step.config_id = configuration.last_id + 1
-        found.append(configuration.apply(step))
+        found.append(configuration.apply(step).deleted)
         assert configuration.last_id == step.config_id
     return found
 
