@@ -148,10 +148,10 @@ class LocalLedger:
                 self._append(Delivered(queue, places[min(wanted, len(places)) - 1]))
 
     def commit(self, events: int | None = None) -> None:
-        """Everything asked so far (or that many events) passes the commit point: apply it, tell the host, answer."""
+        """Everything asked so far (or so many events) passes the commit point: apply it, tell the host, answer."""
         self.flush()
         dones: list[Done] = []
-        for _ in range(len(self._pending) if events is None else events):
+        for _ in range(len(self._pending) if events is None else min(events, len(self._pending))):
             sequence, event, done = self._pending.popleft()
             self._apply(sequence, event)
             self.log.append(event)
