@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from txobserver.configuration import Configured
 from txobserver.events import Configure, Message, Removal
 from txobserver.tx_buffer import DtxBuffer, TxBuffer
 
@@ -11,8 +12,8 @@ from txobserver.tx_buffer import DtxBuffer, TxBuffer
 class Applied:
     """Told of each applied event, in stream order, after the contents have changed. This one does nothing with it."""
 
-    def configured(self, step: Configure) -> None:
-        """A configuration step."""
+    def configured(self, step: Configure, done: Configured) -> None:
+        """A configuration step, and what became of it."""
 
     def queue_deleted(self, queue: int) -> None:
         """A queue was deleted, with all it held."""

@@ -32,10 +32,12 @@ from ha.branches import Branches
 from ha.checkpointing import behind
 from ha.ends import END_OF_CONFIGURATION, END_OF_STREAM, ReplicationIds, end_of_new
 from ha.recent_frames import RecentFrames
+from ha.refusals import Refusals
 from ha.replica import Replica
 from ha.settings import Settings
 from ha.sizes import SETTLED, event_bytes, slices
 from ha.transactions import Transactions, TransactionWatcher
+from txobserver.configuration import Configured
 from txobserver.effects import Effect, LogLine, Persist, Stop
 from txobserver.events import (
     Configure,
@@ -99,8 +101,8 @@ class Primary(Applied):
         self._waiting: deque[tuple[int, Done]] = deque()
         self._additions = Additions()
         self._ids = ReplicationIds(generation)
-        self._opened_to = 0
-        self._config_id = 0
+        self._opened_to = self._config_id = 0
+        self._refusals = Refusals()
         self._factory = TransactionObserverFactory(generation, self, self._ids.next)
         self._transactions = Transactions(self)
         self._branches = branches = Branches(self, replica, self._factory, host)
@@ -220,8 +222,8 @@ class Primary(Applied):
             done(self.at_end or END_OF_CONFIGURATION)
             return
         self._config_id += 1
-        numbered = Configure(self._config_id, step.operation, step.name, step.arguments)
-        self._waiting.append((self.append(numbered), done))
+        numbered = Configure(self._config_id, step.operation, step.name, step.arguments, step.terms)
+        self._waiting.append((self.append(numbered), self._refusals.answer(self._config_id, done)))
 
     def publish(self, queues: Sequence[int], message: Message, done: Done | None) -> None:
         """A message outside transactions."""
@@ -330,11 +332,12 @@ class Primary(Applied):
 
     # -- Applied: what has passed the commit point
 
-    def configured(self, step: Configure) -> None:
+    def configured(self, step: Configure, done: Configured) -> None:
         """Tell the broker."""
-        self._tell("configured", step)
+        self._tell("configured", step, done)
         if self.serving:
-            self._host.on_configured(step)
+            self._refusals.applied(step.config_id, done.refusal)
+            self._host.on_configured(step, done)
 
     def queue_deleted(self, queue: int) -> None:
         """Nobody holds anything of it any more."""

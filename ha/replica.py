@@ -272,15 +272,10 @@ class Replica:
         """Nothing to do: the generation is in the position."""
 
     def _apply_configure(self, sequence: int, event: Configure) -> None:
-        contents = self.contents
-        deleted = contents.configuration.apply(event)
-        if deleted is not None:
-            contents.drop_queue(deleted)
-            self.listener.queue_deleted(deleted)
-        number = contents.configuration.queue_number(event.name)
-        if number == event.config_id:
-            contents.add_queue(number)
-        self.listener.configured(event)
+        done = self.contents.configure(event)
+        if done.deleted is not None:
+            self.listener.queue_deleted(done.deleted)
+        self.listener.configured(event, done)
 
     def _apply_publish(self, sequence: int, event: Publish) -> None:
         self._insert(place_of(sequence), event)

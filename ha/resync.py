@@ -31,7 +31,7 @@ from ha.replicating_subscription import ReplicatingSubscription, content
 from ha.sizes import ENTRY, OVERHEAD, message_bytes
 from ha.snapshot_end import Ending
 from ha.wire import Missing, QueueChange, QueueContent, QueueSnapshot, ResyncBegin, SnapshotPart
-from txobserver.configuration import DECLARE_QUEUE
+from txobserver.configuration import DECLARE_QUEUE, Configured
 from txobserver.effects import Effect, Send
 from txobserver.events import Configure, Message, Removal
 from txobserver.ids import place_of
@@ -222,7 +222,7 @@ class Resync(Applied):
 
     # -- what the primary applies
 
-    def configured(self, step: Configure) -> None:
+    def configured(self, step: Configure, done: Configured) -> None:
         """A new queue is walked like the others; one that is gone goes with the end of the snapshot."""
         number = self._replica.contents.configuration.queue_number(step.name)
         walks = self._marked and self._ending is None

@@ -14,7 +14,7 @@ from txobserver.events import Message, TxEvent
 from txobserver.ids import Member, Position
 from txobserver.outcomes import OutcomesMeta, Remembered
 
-WIRE_VERSION = 3
+WIRE_VERSION = 4
 NO_ATTACHMENT = 0
 """The number of none: attachments are numbered from 1."""
 

@@ -28,8 +28,9 @@ from txobserver.events import Message, TxEvent
 from txobserver.outcomes import Outcomes, Remembered
 from txobserver.store import PAGE, Checkpoint, Entry, Loaded, Meta, QueueSummary, StoreDamaged, StoreError
 
-FORMAT_VERSION = 2
-"""Version 1, which remembers no outcomes and is the same otherwise, can be read too."""
+FORMAT_VERSION = 3
+"""Version 2, whose queues and exchanges do not say whether they are used, and version 1, which remembers no outcomes
+either, can be read too."""
 MAP_SIZE = 256 << 30
 """Bytes of addresses; the file is as long as what it holds."""
 SLICE = 500

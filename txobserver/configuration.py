@@ -3,20 +3,28 @@
 Steps are idempotent, so two clients that declare the same queue at the same time agree on one queue. The ids rise
 by one; a gap is an error, since it would mean that a node missed a step. Names of several parts (bindings) are
 msgpack arrays inside ``arguments``.
+
+What a step depends on (``Terms``, the ends of a binding) is judged here, where it is applied, since between its making
+and its place in the stream others may have come: the stream decides, and ``Configured`` tells what it decided.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
 
 import msgspec
 
-from txobserver.events import Configure
+from txobserver.events import Configure, Terms
 
 DECLARE_QUEUE = "queue.declare"
 DELETE_QUEUE = "queue.delete"
+USE_QUEUE = "queue.use"
 DECLARE_EXCHANGE = "exchange.declare"
 DELETE_EXCHANGE = "exchange.delete"
+USE_EXCHANGE = "exchange.use"
+LEAVE_EXCHANGE = "exchange.leave"
 BIND = "bind"
 UNBIND = "unbind"
 
@@ -24,23 +32,50 @@ PREDECLARED = "amq."
 """Exchanges whose names begin so are always there; clients cannot declare them, and no step names them."""
 
 
+class Refusal(StrEnum):
+    """Why a step was not carried out where it was applied."""
+
+    NOT_EMPTY = "not empty"
+    IN_USE = "in use"
+    NO_SOURCE = "no source"
+    NO_DESTINATION = "no destination"
+    GONE = "gone"
+
+
+class Configured(NamedTuple):
+    """What a step led to. ``deleted``: the number of the queue that went; ``lapsed``: the auto-delete exchanges that
+    went with their last binding."""
+
+    deleted: int | None = None
+    lapsed: tuple[str, ...] = ()
+    refusal: Refusal | None = None
+
+
 class QueueSpec(msgspec.Struct, array_like=True):
-    """A durable queue. ``number`` is the config_id of its declaration and names it in every event."""
+    """A durable queue. ``number`` is the config_id of its declaration and names it in every event.
+
+    ``used``: an auto-delete queue that has had a consumer; it goes when it has none, also with a primary that ends.
+    """
 
     number: int
     name: str
     auto_delete: bool
     arguments: dict[str, Any]
+    used: bool = False
 
 
 class ExchangeSpec(msgspec.Struct, array_like=True):
-    """A durable exchange that a client declared; the predeclared ones are not listed."""
+    """A durable exchange that a client declared; the predeclared ones are not listed.
+
+    ``used``: an auto-delete exchange with bindings to what is not durable. Those end with their primary.
+    """
 
     name: str
     kind: str
     auto_delete: bool
     internal: bool
     arguments: dict[str, Any]
+    used: bool = False
 
 
 class BindingSpec(msgspec.Struct, array_like=True):
@@ -69,17 +104,37 @@ def exchange_step(spec: ExchangeSpec) -> Configure:
 
 def binding_step(spec: BindingSpec, bind: bool = True) -> Configure:
     """The step that adds or removes a binding."""
-    return Configure(0, BIND if bind else UNBIND, spec.source, msgspec.msgpack.encode(spec))
+    arguments = msgspec.msgpack.encode(spec)
+    return Configure(0, BIND if bind else UNBIND, spec.source, arguments, None if bind else Terms())
 
 
-def delete_queue_step(name: str) -> Configure:
+def delete_queue_step(name: str, terms: Terms | None = None) -> Configure:
     """The step that deletes a queue, its messages and its bindings."""
-    return Configure(0, DELETE_QUEUE, name, b"")
+    return Configure(0, DELETE_QUEUE, name, b"", terms or Terms())
 
 
-def delete_exchange_step(name: str) -> Configure:
-    """The step that deletes an exchange and the bindings from and to it."""
-    return Configure(0, DELETE_EXCHANGE, name, b"")
+def delete_exchange_step(name: str, unused: bool = False) -> Configure:
+    """The step that deletes an exchange and the bindings from and to it; ``unused``: only if there are none from it."""
+    return Configure(0, DELETE_EXCHANGE, name, b"", Terms(unused=unused))
+
+
+def use_queue_step(name: str) -> Configure:
+    """An auto-delete queue is about to have its first consumer."""
+    return Configure(0, USE_QUEUE, name, b"")
+
+
+def use_exchange_step(name: str) -> Configure:
+    """An auto-delete exchange is about to have its first binding to what is not durable."""
+    return Configure(0, USE_EXCHANGE, name, b"")
+
+
+def leave_exchange_step(name: str) -> Configure:
+    """The last binding to what is not durable has gone."""
+    return Configure(0, LEAVE_EXCHANGE, name, b"", Terms())
+
+
+Holds = Callable[[int, Sequence[int]], bool]
+"""Whether a queue holds messages at other places than these."""
 
 
 class Configuration(msgspec.Struct, dict=True):
@@ -110,8 +165,8 @@ class Configuration(msgspec.Struct, dict=True):
         """The same configuration, independent of this one."""
         return Configuration(self.last_id, dict(self.queues), dict(self.exchanges), list(self.bindings))
 
-    def apply(self, step: Configure) -> int | None:
-        """Carry out one step; returns the number of the queue that it deleted, if it deleted one.
+    def apply(self, step: Configure, holds: Holds = lambda queue, spared: False) -> Configured:
+        """Carry out one step, if what it depends on is so; returns what became of it.
 
         Raises ValueError for a gap in the ids or an unknown operation.
         """
@@ -119,51 +174,101 @@ class Configuration(msgspec.Struct, dict=True):
             raise ValueError(f"configuration step {step.config_id} came after {self.last_id}")
         self.last_id = step.config_id
         if step.operation == DECLARE_QUEUE:
-            self._declare_queue(step)
-        elif step.operation == DELETE_QUEUE:
-            return self._delete_queue(step.name)
-        elif step.operation == DECLARE_EXCHANGE:
+            return self._declare_queue(step)
+        if step.operation == DELETE_QUEUE:
+            return self._delete_queue(step, holds)
+        if step.operation == DECLARE_EXCHANGE:
             self.exchanges.setdefault(step.name, msgspec.msgpack.decode(step.arguments, type=ExchangeSpec))
-        elif step.operation == DELETE_EXCHANGE:
-            self._delete_exchange(step.name)
-        elif step.operation in (BIND, UNBIND):
-            self._bind(msgspec.msgpack.decode(step.arguments, type=BindingSpec), step.operation == BIND)
-        else:
-            raise ValueError(f"unknown configuration step {step.operation!r}")
-        return None
+            return Configured()
+        if step.operation == DELETE_EXCHANGE:
+            return self._delete_exchange(step)
+        if step.operation in (BIND, UNBIND):
+            return self._bind(step, msgspec.msgpack.decode(step.arguments, type=BindingSpec))
+        if step.operation in (USE_QUEUE, USE_EXCHANGE, LEAVE_EXCHANGE):
+            return self._use(step)
+        raise ValueError(f"unknown configuration step {step.operation!r}")
 
-    def _declare_queue(self, step: Configure) -> None:
+    def _declare_queue(self, step: Configure) -> Configured:
         auto_delete, arguments = msgspec.msgpack.decode(step.arguments, type=tuple[bool, dict[str, Any]])
         if step.name not in self.queues:
             self.queues[step.name] = QueueSpec(step.config_id, step.name, auto_delete, arguments)
+        return Configured()
 
-    def _delete_queue(self, name: str) -> int | None:
-        spec = self.queues.pop(name, None)
-        self._keep([b for b in self.bindings if not (b.to_queue and b.destination == name)])
-        return spec.number if spec else None
+    def _delete_queue(self, step: Configure, holds: Holds) -> Configured:
+        name, terms = step.name, step.terms
+        spec = self.queues.get(name)
+        if spec is not None and terms is not None and terms.empty and holds(spec.number, terms.spared):
+            return Configured(refusal=Refusal.NOT_EMPTY)
+        self.queues.pop(name, None)
+        lost = self._keep([b for b in self.bindings if not (b.to_queue and b.destination == name)])
+        return Configured(spec.number if spec else None, self._lapse(step, lost))
 
-    def _delete_exchange(self, name: str) -> None:
+    def _delete_exchange(self, step: Configure) -> Configured:
+        if step.terms is not None and step.terms.unused and self._in_use(step.name):
+            return Configured(refusal=Refusal.IN_USE)
+        return Configured(lapsed=self._lapse(step, self._remove_exchange(step.name)))
+
+    def _use(self, step: Configure) -> Configured:
+        """Something that the stream does not hold uses a queue or an exchange, or has left it."""
+        specs: dict[str, Any] = self.queues if step.operation == USE_QUEUE else self.exchanges
+        if step.name not in specs:
+            return Configured(refusal=Refusal.GONE)
+        used = step.operation != LEAVE_EXCHANGE
+        specs[step.name] = msgspec.structs.replace(specs[step.name], used=used)
+        return Configured(lapsed=() if used else self._lapse(step, [step.name]))
+
+    def _in_use(self, exchange: str) -> bool:
+        spec = self.exchanges.get(exchange)
+        return spec is not None and (spec.used or any(each.source == exchange for each in self.bindings))
+
+    def _lapse(self, step: Configure, sources: Iterable[str]) -> tuple[str, ...]:
+        """These exchanges have lost a binding. Auto-delete ones that are used no more go, and so on upwards."""
+        gone: list[str] = []
+        todo = list(sources) if step.terms is not None else []
+        while todo:
+            spec = self.exchanges.get(todo.pop())
+            if spec is not None and spec.auto_delete and not self._in_use(spec.name):
+                gone.append(spec.name)
+                todo += self._remove_exchange(spec.name)
+        return tuple(gone)
+
+    def _remove_exchange(self, name: str) -> list[str]:
+        """An exchange and its bindings go; returns the sources that lost one."""
         self.exchanges.pop(name, None)
-        self._keep([b for b in self.bindings if b.source != name and (b.to_queue or b.destination != name)])
+        lost = self._keep([b for b in self.bindings if b.source != name and (b.to_queue or b.destination != name)])
+        return [source for source in lost if source != name]
 
-    def _bind(self, spec: BindingSpec, bind: bool) -> None:
+    def _bind(self, step: Configure, spec: BindingSpec) -> Configured:
+        bind = step.operation == BIND
         if self._known is None:
             self._known = {_encode(each) for each in self.bindings}
         key = _encode(spec)
-        if bind and key not in self._known and self._has_ends(spec):
+        if bind and key not in self._known:
+            if (missing := self._missing(spec)) is not None:
+                return Configured(refusal=missing)
             self.bindings.append(spec)
             self._known.add(key)
         elif not bind and key in self._known:
-            self._keep([each for each in self.bindings if each != spec or _encode(each) != key])
+            lost = self._keep([each for each in self.bindings if each != spec or _encode(each) != key])
+            return Configured(lapsed=self._lapse(step, lost))
+        return Configured()
 
-    def _keep(self, bindings: list[BindingSpec]) -> None:
-        """Only these are left."""
-        if len(bindings) != len(self.bindings):
-            self.bindings = bindings
-            self._known = None
+    def _keep(self, bindings: list[BindingSpec]) -> list[str]:
+        """Only these are left; returns the sources of the others."""
+        if len(bindings) == len(self.bindings):
+            return []
+        kept = set(map(id, bindings))
+        lost = dict.fromkeys(each.source for each in self.bindings if id(each) not in kept)
+        self.bindings = bindings
+        self._known = None
+        return list(lost)
 
-    def _has_ends(self, spec: BindingSpec) -> bool:
-        """Whether both ends are there: one may have been deleted while the binding was on its way."""
-        ends = (spec.source,) if spec.to_queue else (spec.source, spec.destination)
-        exchanges = all(name in self.exchanges or name.startswith(PREDECLARED) for name in ends)
-        return exchanges and (not spec.to_queue or spec.destination in self.queues)
+    def _missing(self, spec: BindingSpec) -> Refusal | None:
+        """Which end of a binding is not there: it may have been deleted while the binding was on its way."""
+        if not self._has_exchange(spec.source):
+            return Refusal.NO_SOURCE
+        there = spec.destination in self.queues if spec.to_queue else self._has_exchange(spec.destination)
+        return None if there else Refusal.NO_DESTINATION
+
+    def _has_exchange(self, name: str) -> bool:
+        return name in self.exchanges or name.startswith(PREDECLARED)

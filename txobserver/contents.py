@@ -13,9 +13,9 @@ from heapq import merge
 from itertools import islice
 from typing import TypeVar
 
-from txobserver.configuration import Configuration
+from txobserver.configuration import Configuration, Configured
 from txobserver.digest import Tally
-from txobserver.events import Message
+from txobserver.events import Configure, Message
 from txobserver.ids import Position
 from txobserver.outcomes import Outcome, PreparedBranch, Remembered
 from txobserver.places import Places
@@ -62,6 +62,25 @@ class Contents:
     @configuration.setter
     def configuration(self, value: Configuration) -> None:
         self._configuration = value
+
+    def configure(self, step: Configure) -> Configured:
+        """Carry out a step of configuration, and what it means for queues. Raises ValueError, StoreDamaged."""
+        done = self._configuration.apply(step, self.holds)
+        if done.deleted is not None:
+            self.drop_queue(done.deleted)
+        if self._configuration.queue_number(step.name) == step.config_id:
+            self.add_queue(step.config_id)
+        return done
+
+    def holds(self, queue: int, spared: Sequence[int]) -> bool:
+        """Whether a queue holds a message that is neither ``spared`` nor locked by a prepared branch.
+
+        Costs what is spared, however many there are. Raises StoreDamaged.
+        """
+        outside = self.table.locked(queue).union(spared)
+        if self.summary(queue).count > len(outside):
+            return True
+        return any(place not in outside for place, _ in self.ids_page(queue, -1, len(outside)))
 
     def summary(self, queue: int) -> QueueSummary:
         """Count, digest and mark of a queue; zeros for one that is not known."""

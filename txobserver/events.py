@@ -40,13 +40,30 @@ class GenerationStart(msgspec.Struct, array_like=True, gc=False, tag=1):
     expected: list[str]
 
 
+class Terms(msgspec.Struct, array_like=True, gc=False):
+    """What a removal from the configuration depends on. It is judged where the step is applied, on every node alike.
+
+    ``empty``: a queue goes only if every message in it is in a client's hands: ``spared`` are the places of those.
+    ``unused``: an exchange goes only if nothing is bound to it as a source.
+    """
+
+    empty: bool = False
+    spared: list[int] = []
+    unused: bool = False
+
+
 class Configure(msgspec.Struct, array_like=True, gc=False, tag=2):
-    """One step of configuration. Ids rise by one without a gap (seed 000). ``operation`` names the step."""
+    """One step of configuration. Ids rise by one without a gap (seed 000). ``operation`` names the step.
+
+    ``terms``: of every removal. Auto-delete exchanges whose last binding it takes go with it. Earlier versions wrote
+    none: their removals have no condition, and take such an exchange with a step of its own.
+    """
 
     config_id: int
     operation: str
     name: str
     arguments: bytes
+    terms: Terms | None = None
 
 
 class Publish(msgspec.Struct, array_like=True, gc=False, tag=3):

@@ -31,8 +31,9 @@ from txobserver.events import Event
 from txobserver.ids import Position
 
 MAGIC = b"TXHA"
-FORMAT_VERSION = 2
-"""Version 1, which has fewer kinds of events and is the same otherwise, can be read too."""
+FORMAT_VERSION = 3
+"""Version 2, whose steps of configuration have no terms, and version 1, which has fewer kinds of events too, can be
+read."""
 MAX_PAYLOAD = 1 << 30
 _HEADER = struct.Struct(">4sHHIIQQIQ")
 _CRC = struct.Struct(">I")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from txobserver.configuration import Configuration
+from txobserver.configuration import Configuration, Configured
 from txobserver.events import Configure, Message, Removal
 from txobserver.ids import Position
 from txobserver.outcomes import Outcome, PreparedBranch
@@ -93,7 +93,10 @@ class Ledger(Protocol):
     """What the broker at the active primary may ask. A refusal is told through ``done``."""
 
     def configure(self, step: Configure, done: Done) -> None:
-        """A step of durable configuration; the ledger gives the config_id. The host is told by ``on_configured``."""
+        """A step of durable configuration; the ledger gives the config_id. The host is told by ``on_configured``.
+
+        ``done`` is told a ``Refusal`` if what the step depends on was not so where it was applied.
+        """
         ...
 
     def publish(self, queues: Sequence[int], message: Message, done: Done | None) -> None:
@@ -249,8 +252,8 @@ class Host(Protocol):
         """
         ...
 
-    def on_configured(self, step: Configure) -> None:
-        """A configuration step has been applied to ``content.configuration``."""
+    def on_configured(self, step: Configure, done: Configured) -> None:
+        """A configuration step has been applied to ``content.configuration``, and this is what became of it."""
         ...
 
     def on_enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:

@@ -192,10 +192,15 @@ def _basic_qos(channel: AmqpChannel, method: Basic.Qos) -> None:
 
 
 def _basic_consume(channel: AmqpChannel, method: Basic.Consume) -> None:
-    queue = queue_name(channel, method.queue)
-    tag = channel.inner.consume(queue, method.consumer_tag, method.no_ack, method.exclusive, plain(method.arguments))
+    queue, arguments = queue_name(channel, method.queue), plain(method.arguments)
+    channel.wait()
+    reply = partial(_consuming, channel, method.nowait)
+    channel.inner.consume(queue, method.consumer_tag, method.no_ack, method.exclusive, arguments, reply)
+
+
+def _consuming(channel: AmqpChannel, nowait: bool, tag: str) -> None:
     channel.expect_deliveries(tag)
-    _answer(channel, Basic.ConsumeOk(tag), method.nowait)
+    _answer(channel, Basic.ConsumeOk(tag), nowait)
 
 
 def _basic_cancel(channel: AmqpChannel, method: Basic.Cancel) -> None:

@@ -7,12 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_plugin.embedded.durable_queue import DurableQueue
-from broker_plugin.embedded.errors import precondition
+from broker_plugin.embedded.errors import not_configured, precondition
 from broker_plugin.embedded.exchange_operations import check_not_default
 from broker_plugin.embedded.queue_operations import check_access
 from broker_plugin.embedded.routers import Destination, check_headers_binding
 from broker_plugin.embedded.topology import Binding, binding
-from txobserver.configuration import BindingSpec, binding_step
+from txobserver.configuration import BindingSpec, Refusal, binding_step, use_exchange_step
 
 if TYPE_CHECKING:
     from broker_plugin.embedded.broker import Broker
@@ -39,48 +39,83 @@ class BindingOperations:
 
     def bind(self, channel: Channel, request: BindRequest, reply: Reply) -> None:
         """Add a binding; one that is there already is no error."""
+        self._when_free(channel, request, partial(self._bind, channel, request, reply))
+
+    def unbind(self, channel: Channel, request: BindRequest, reply: Reply) -> None:
+        """Remove a binding; one that is not there is no error."""
+        self._when_free(channel, request, partial(self._unbind, channel, request, reply))
+
+    def _when_free(self, channel: Channel, request: BindRequest, operation: Reply) -> None:
+        """What is on its way for one of the ends comes first."""
+        self._broker.locks.run_all(_ends(request), partial(channel.attempt, operation))
+
+    def _bind(self, channel: Channel, request: BindRequest, reply: Reply) -> None:
         wanted = self._binding(channel, request)
         topology = self._broker.topology
-        if topology.exchange(request.source).kind == "headers":
+        source = topology.exchange(request.source)
+        if source.kind == "headers":
             check_headers_binding(request.arguments)
         if topology.known(wanted) is not None:
             reply()
         elif wanted.durable:
-            self._configure(channel, request, True, reply)
+            spec = BindingSpec(*request[:4], dict(request.arguments))
+            self._broker.ledger.configure(binding_step(spec), partial(self._bound, channel, request, reply))
+        elif source.durable and source.auto_delete and not self._broker.exchange_operations.is_used(source.name):
+            self._use(channel, request, reply)
         else:
             topology.bind(wanted)
             reply()
 
-    def unbind(self, channel: Channel, request: BindRequest, reply: Reply) -> None:
-        """Remove a binding; one that is not there is no error."""
+    def _bound(self, channel: Channel, request: BindRequest, reply: Reply, error: str | None) -> None:
+        """404 if one of the ends was deleted before the binding had its turn in the stream."""
+        if error == Refusal.NO_DESTINATION:
+            channel.fail(not_configured("queue" if request.to_queue else "exchange", request.destination, error))
+        elif error is not None:
+            channel.fail(not_configured("exchange", request.source, error))
+        elif not channel.closed:
+            reply()
+
+    def _use(self, channel: Channel, request: BindRequest, reply: Reply) -> None:
+        """The stream must know that the exchange is used by what it does not hold, so that no step lets it lapse."""
+        key = ("exchange", request.source)
+        self._broker.locks.hold(key)
+
+        def done(error: str | None) -> None:
+            if error is not None:
+                channel.fail(not_configured("exchange", request.source, error))
+            else:
+                channel.attempt(partial(self._bind, channel, request, reply))
+            self._broker.locks.release(key)
+            self._broker.exchange_operations.lost_bindings([request.source])  # if the other end went meanwhile
+
+        self._broker.ledger.configure(use_exchange_step(request.source), done)
+
+    def _unbind(self, channel: Channel, request: BindRequest, reply: Reply) -> None:
         wanted = self._binding(channel, request, must_exist=False)
         known = self._broker.topology.known(wanted)
         if known is None:
             reply()
         elif known.durable:
-            self._configure(channel, request, False, reply)
+            self._unbind_durable(channel, request, reply)
         else:
             self._broker.topology.unbind(known)
             reply()
             self._broker.exchange_operations.lost_bindings([known.source])
 
-    def _configure(self, channel: Channel, request: BindRequest, bind: bool, reply: Reply) -> None:
-        spec = BindingSpec(*request[:4], dict(request.arguments))
-        check = partial(self._bound, channel, request) if bind else _nothing
+    def _unbind_durable(self, channel: Channel, request: BindRequest, reply: Reply) -> None:
+        """Who declares or binds one of the ends meanwhile is told of what is left of it."""
+        ends = _ends(request)
+        self._broker.locks.hold(*ends)
 
         def done(error: str | None) -> None:
             if error is not None:
                 channel.fail(precondition(error))
-            else:
-                channel.attempt(check)
-                if not channel.closed:
-                    reply()
+            elif not channel.closed:
+                reply()
+            self._broker.locks.release(*ends)
 
-        self._broker.ledger.configure(binding_step(spec, bind), done)
-
-    def _bound(self, channel: Channel, request: BindRequest) -> None:
-        """404 if one of the ends was deleted while the binding was on its way."""
-        self._binding(channel, request)
+        spec = BindingSpec(*request[:4], dict(request.arguments))
+        self._broker.ledger.configure(binding_step(spec, False), done)
 
     def _binding(self, channel: Channel, request: BindRequest, must_exist: bool = True) -> Binding:
         """The binding that is meant. 404 if an end is missing, 403 for the default exchange, 405 if locked."""
@@ -99,5 +134,7 @@ class BindingOperations:
         return binding(source, Destination(to_queue, destination), key, arguments, durable)
 
 
-def _nothing() -> None:
-    """An unbinding has no ends that must be there."""
+def _ends(request: BindRequest) -> tuple[tuple[str, str], ...]:
+    """What the ends are locked by."""
+    kind = "queue" if request.to_queue else "exchange"
+    return tuple({("exchange", request.source): None, (kind, request.destination): None})

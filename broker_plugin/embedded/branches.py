@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from broker_plugin.embedded.branch import DECIDING, ENDED, PREPARED, ROLLBACK_ONLY, UNPREPARED, Branch
+from broker_plugin.embedded.branch import DECIDING, ENDED, PREPARED, PREPARING, ROLLBACK_ONLY, UNPREPARED, Branch
 from broker_plugin.embedded.durable_queue import DurableQueue
 from broker_plugin.embedded.errors import AmqpError, dtx_error
+from txobserver.events import Removal
 from txobserver.ledger import Content, Ledger, NameInUse
 from txobserver.outcomes import Outcome, PreparedBranch, Status
 from txobserver.xid import Xid
@@ -44,10 +45,12 @@ class Branches:
     def load(self) -> None:
         """This node becomes active: take over what is prepared, and lock what that dequeues."""
         for prepared in self._content.branches():
-            self._known[prepared.xid] = Branch(prepared.xid, None, 0)
+            branch = self._known[prepared.xid] = Branch(prepared.xid, None, 0)
             for number, entries in prepared.locked.items():
-                if number in self._numbered:
-                    self._numbered[number].lock(entries)
+                queue = self._numbered.get(number)
+                if queue is not None:
+                    queue.lock(entries)
+                    branch.settled += [(0, (queue, place, None), Removal.ACKED) for place, _ in entries]
 
     # -- asked by channels
 
@@ -105,6 +108,12 @@ class Branches:
         prepared = [xid for xid, branch in self._known.items() if branch.state in (PREPARED, DECIDING)]
         return prepared + self._content.heuristic_branches()
 
+    def locked(self, queue: DurableQueue) -> set[int]:
+        """The places that the stream locks for prepared branches, or will when it comes to their prepares."""
+        ours = [branch for branch in self._known.values() if branch.state in (PREPARING, PREPARED, DECIDING)]
+        settled = (held for branch in ours for _, held, reason in branch.settled if reason is not None)
+        return {place for of, place, _ in settled if of is queue}
+
     # -- the end of branches
 
     def leave(self, branch: Branch, event: str) -> None:
@@ -126,11 +135,8 @@ class Branches:
         self.leave(branch, "decided")
         if committed:
             branch.apply_local()
-            return
-        branch.give_back()
-        for number, entries in prepared.locked.items():
-            if number in self._numbered:
-                self._numbered[number].give_back([place for place, _ in entries])
+        else:
+            branch.give_back()
 
     # -- time
 

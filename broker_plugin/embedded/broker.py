@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from broker_plugin.embedded.binding_operations import BindingOperations
 from broker_plugin.embedded.branch_operations import BranchOperations
 from broker_plugin.embedded.branches import Branches, DtxLimits
+from broker_plugin.embedded.consumer_operations import ConsumerOperations
 from broker_plugin.embedded.durable_queue import DurableQueue, WindowLimits
 from broker_plugin.embedded.errors import AmqpError
 from broker_plugin.embedded.exchange_operations import ExchangeOperations
@@ -23,6 +24,7 @@ from broker_plugin.embedded.replicated import Replicated
 from broker_plugin.embedded.session import Session
 from broker_plugin.embedded.topology import Topology
 from broker_plugin.embedded.turn import Turn
+from txobserver.configuration import Configured
 from txobserver.events import Configure, Message, Removal
 from txobserver.ledger import Content, Ledger
 from txobserver.outcomes import Outcome, PreparedBranch
@@ -47,6 +49,7 @@ class Broker:
         self.queue_operations = QueueOperations(self)
         self.exchange_operations = ExchangeOperations(self)
         self.binding_operations = BindingOperations(self)
+        self.consumer_operations = ConsumerOperations(self)
         self.branch_operations = BranchOperations(self)
         self._limits = limits
         self._dtx_limits = dtx_limits
@@ -141,6 +144,8 @@ class Broker:
         self._content = content
         self._branches = Branches(ledger, content, self.numbered, self._dtx_limits)
         self._branches.load()
+        self.queue_operations.take_over(content.configuration)
+        self.exchange_operations.take_over(content.configuration)
 
     def on_inactive(self, reason: str) -> None:
         """No longer: close every client, answer nothing that is outstanding, forget every queue."""
@@ -158,10 +163,10 @@ class Broker:
         there = self.numbered.get(queue)
         return there.appetite(offered) if there is not None else 0
 
-    def on_configured(self, step: Configure) -> None:
+    def on_configured(self, step: Configure, done: Configured) -> None:
         """A configuration step has been applied."""
         if self._replicated is not None:
-            self._replicated.apply(step)
+            self._replicated.apply(step, done)
 
     def on_enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:
         """A message is now in the queue."""

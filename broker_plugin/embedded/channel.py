@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_plugin.embedded.branch import Association
 from broker_plugin.embedded.confirms import Confirms
-from broker_plugin.embedded.consumer import Consumer, PlacedConsumer
+from broker_plugin.embedded.consumer import Consumer
+from broker_plugin.embedded.consumer_operations import ConsumeRequest
 from broker_plugin.embedded.dtx_mode import DtxMode
-from broker_plugin.embedded.errors import AmqpError, dtx_error, located, precondition, refused
-from broker_plugin.embedded.message_headers import PLACE
+from broker_plugin.embedded.errors import AmqpError, dtx_error, precondition
 from broker_plugin.embedded.outlet import ChannelOutlet
 from broker_plugin.embedded.queue import UNLIMITED, Getter, Queue, Taken
 from broker_plugin.embedded.transaction import Transaction
@@ -35,6 +35,14 @@ if TYPE_CHECKING:
 
 PUBLISH_OVERHEAD = 200
 """Bytes that a message on its way is counted for beside its body."""
+
+
+Tagged = Callable[[str], None]
+"""Told a consumer tag."""
+
+
+def _unheard(tag: str) -> None:
+    """Nobody waits for the answer."""
 
 
 class Got(NamedTuple):
@@ -63,7 +71,7 @@ class Channel:
         self._ledger = broker.ledger
         self._topology = broker.topology
         self._routes = broker.topology.routes
-        self._consumer_prefetch = 0
+        self.consumer_prefetch = 0
         self._confirms: Confirms | None = None
         self._work: Transaction | Association | None = None
         self._dtx: DtxMode | None = None
@@ -122,26 +130,16 @@ class Channel:
 
     # -- consuming
 
-    def consume(self, name: str, tag: str, no_ack: bool, exclusive: bool, arguments: Mapping[str, Any]) -> str:
-        """basic.consume; returns the consumer tag. Deliveries begin when the turn ends, after the answer."""
-        self._tell_cancelled()
-        queue = self._broker.accessible_queue(name, self.session)
-        if tag in self.consumers:
-            raise AmqpError(530, f"attempt to reuse consumer tag '{tag}'")
-        if queue.exclusive_consumer or (exclusive and queue.consumers):
-            raise refused(f"{located('queue', name)} in exclusive use")
-        tag = tag or f"amq.ctag-{self._broker.unique_name()}"
-        kind = PlacedConsumer if arguments.get(PLACE) else Consumer
-        if kind is PlacedConsumer and not queue.durable:
-            raise precondition(f"{located('queue', name)} is not durable: its messages have no place that stays")
-        consumer = kind(self, queue, tag, no_ack, self._consumer_prefetch, arguments)
-        self.consumers[tag] = consumer
-        queue.add_consumer(consumer, exclusive)
-        return tag
+    def consume(
+        self, name: str, tag: str, no_ack: bool, exclusive: bool, arguments: Mapping[str, Any], reply: Tagged = _unheard
+    ) -> None:
+        """basic.consume; answers the consumer tag. Deliveries begin when the turn ends, after the answer."""
+        request = ConsumeRequest(name, tag, no_ack, exclusive, arguments)
+        self._broker.consumer_operations.consume(self, request, reply)
 
     def cancel(self, tag: str) -> None:
         """basic.cancel. What the consumer holds stays with the channel; an unknown tag is no error."""
-        self._tell_cancelled()
+        self.tell_cancelled()
         consumer = self.consumers.pop(tag, None)
         if consumer is not None:
             consumer.queue.remove_consumer(consumer)
@@ -153,9 +151,10 @@ class Channel:
         """
         del self.consumers[consumer.tag]
         self._gone.append(consumer.tag)
-        self._broker.turn.later(self._tell_cancelled)
+        self._broker.turn.later(self.tell_cancelled)
 
-    def _tell_cancelled(self) -> None:
+    def tell_cancelled(self) -> None:
+        """Tell the client of its consumers whose queues were deleted."""
         while self._gone and not self.closed:
             self.outlet.cancelled(self._gone.pop(0))
 
@@ -185,7 +184,7 @@ class Channel:
     def qos(self, prefetch: int, whole_channel: bool) -> None:
         """basic.qos with RabbitMQ's meaning of ``global``: off, each consumer from now on; on, the whole channel."""
         if not whole_channel:
-            self._consumer_prefetch = prefetch
+            self.consumer_prefetch = prefetch
             return
         self.prefetch = prefetch or UNLIMITED
         self.wake_queues()

@@ -147,6 +147,10 @@ class DurableQueue(Queue):
         """(place, replication id) of messages that are out and still in the queue."""
         return [(place, self._out[place]) for place in places if place in self._out]
 
+    def places_out(self) -> list[int]:
+        """The places of what is in the hands of clients or of branches."""
+        return list(self._out)
+
     def give_back(self, places: Sequence[int]) -> None:
         for place in places:
             rid = self._out.pop(place, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from txobserver.configuration import Refusal
+
 NAMES = {
     311: "CONTENT_TOO_LARGE",
     312: "NO_ROUTE",
@@ -68,6 +70,13 @@ def refused(text: str) -> AmqpError:
 def precondition(text: str) -> AmqpError:
     """406."""
     return AmqpError(406, text)
+
+
+def not_configured(kind: str, name: str, error: str) -> AmqpError:
+    """What a client is told of a step of configuration that was not carried out: 404 or 406."""
+    if error in (Refusal.NO_SOURCE, Refusal.NO_DESTINATION, Refusal.GONE):
+        return not_found(kind, name)
+    return precondition(f"{located(kind, name)} {error}" if isinstance(error, Refusal) else error)
 
 
 _TYPES: dict[type, str] = {

@@ -21,7 +21,7 @@ PREDECLARED = {
 
 
 class Exchange:
-    """``replicated`` tells whether the stream knows it (durable); ``bindings`` counts those from it."""
+    """``durable``: the stream knows it; ``local_bindings`` counts those from it that the stream does not know."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Exchange:
         self.auto_delete = auto_delete
         self.internal = internal
         self.arguments = dict(arguments or {})
-        self.bindings = 0
+        self.local_bindings = 0
         self.router: Router = ROUTERS[kind]()
         alternate = self.arguments.get("alternate-exchange")
         self.alternate: str | None = alternate if isinstance(alternate, str) else None

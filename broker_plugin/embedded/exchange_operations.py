@@ -7,9 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_plugin.embedded.equivalence import EXCHANGE_ARGUMENTS, check_arguments, check_flag
-from broker_plugin.embedded.errors import AmqpError, located, precondition, refused
+from broker_plugin.embedded.errors import AmqpError, located, not_configured, precondition, refused
 from broker_plugin.embedded.exchange import KINDS, Exchange
-from txobserver.configuration import ExchangeSpec, delete_exchange_step, exchange_step
+from txobserver.configuration import (
+    Configuration,
+    ExchangeSpec,
+    delete_exchange_step,
+    exchange_step,
+    leave_exchange_step,
+)
 
 if TYPE_CHECKING:
     from broker_plugin.embedded.broker import Broker
@@ -76,7 +82,7 @@ class ExchangeOperations:
 
         def done(error: str | None) -> None:
             if error is not None:
-                channel.fail(precondition(error))
+                channel.fail(not_configured("exchange", name, error))
             elif not channel.closed:
                 reply()
             self._broker.locks.release(key)
@@ -108,24 +114,45 @@ class ExchangeOperations:
         there = topology.exchanges.get(name)
         if there is None:
             reply()
-        elif if_unused and topology.bindings_from(name):
+        elif if_unused and (there.local_bindings if there.durable else topology.bindings_from(name)):
             raise precondition(f"{located('exchange', name)} in use")
         elif there.durable:
-            self._configure(name, channel, reply, delete_exchange_step(name))
+            self._configure(name, channel, reply, delete_exchange_step(name, if_unused))
         else:
             self.lost_bindings(topology.remove_exchange(name))
             reply()
 
     def lost_bindings(self, sources: Iterable[str]) -> None:
-        """These exchanges lost a binding: an auto-delete exchange goes with its last one."""
+        """These exchanges lost a binding: an auto-delete exchange goes with its last one.
+
+        A durable one goes where the stream takes its last binding; here the stream is told that nothing but what it
+        holds is bound to the exchange any more.
+        """
         topology = self._broker.topology
         todo = list(sources)
         while todo:
             name = todo.pop()
             there = topology.exchanges.get(name)
-            if there is None or not there.auto_delete or topology.bindings_from(name):
+            if there is None or not there.auto_delete:
                 continue
             if there.durable:
-                self._broker.ledger.configure(delete_exchange_step(name), lambda error: None)
-            else:
+                self._broker.locks.run(("exchange", name), partial(self._leave, name))
+            elif not topology.bindings_from(name):
                 todo.extend(topology.remove_exchange(name))
+
+    def take_over(self, configuration: Configuration) -> None:
+        """This node becomes active: what was bound to exchanges at an earlier primary only has gone with it."""
+        self.lost_bindings(list(configuration.exchanges))
+
+    def _leave(self, name: str) -> None:
+        there = self._broker.topology.exchanges.get(name)
+        if there is None or there.local_bindings or not self._broker.active or not self.is_used(name):
+            return
+        key = ("exchange", name)
+        self._broker.locks.hold(key)
+        self._broker.ledger.configure(leave_exchange_step(name), lambda error: self._broker.locks.release(key))
+
+    def is_used(self, name: str) -> bool:
+        """Whether the stream knows that something is bound to this auto-delete exchange which it does not hold."""
+        spec = self._broker.content.configuration.exchanges.get(name)
+        return spec is not None and spec.used

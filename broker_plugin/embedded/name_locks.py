@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
+from functools import partial
 
 
 class NameLocks:
@@ -20,15 +21,27 @@ class NameLocks:
         else:
             waiting.append(operation)
 
-    def hold(self, name: Hashable) -> None:
-        """Later operations on this name wait."""
-        self._waiting[name] = deque()
-
-    def release(self, name: Hashable) -> None:
-        """The outcome is known: go on with those who wait, until one of them holds the name."""
-        waiting = self._waiting.pop(name)
-        while waiting:
-            waiting.popleft()()
+    def run_all(self, names: Collection[Hashable], operation: Callable[[], None]) -> None:
+        """Run this when nobody holds any of these names. It holds none while it waits, so two cannot wait for each
+        other. It must not raise.
+        """
+        for name in names:
             if name in self._waiting:
-                self._waiting[name].extend(waiting)
+                self._waiting[name].append(partial(self.run_all, names, operation))
                 return
+        operation()
+
+    def hold(self, *names: Hashable) -> None:
+        """Later operations on these names wait."""
+        for name in names:
+            self._waiting[name] = deque()
+
+    def release(self, *names: Hashable) -> None:
+        """The outcome is known: go on with those who wait, until one of them holds the name."""
+        freed = [(name, self._waiting.pop(name)) for name in names]
+        for name, waiting in freed:
+            while waiting:
+                if name in self._waiting:
+                    self._waiting[name].extend(waiting)
+                    break
+                waiting.popleft()()

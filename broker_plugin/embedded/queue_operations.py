@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_plugin.embedded.durable_queue import DurableQueue
 from broker_plugin.embedded.equivalence import QUEUE_ARGUMENTS, check_arguments, check_flag
-from broker_plugin.embedded.errors import located, locked, precondition, refused
+from broker_plugin.embedded.errors import located, locked, not_configured, precondition, refused
 from broker_plugin.embedded.local_queue import LocalQueue
 from broker_plugin.embedded.queue import Queue
 from broker_plugin.embedded.queue_arguments import check_queue_arguments
-from txobserver.configuration import delete_queue_step, queue_step
+from txobserver.configuration import Configuration, delete_queue_step, queue_step
+from txobserver.events import Terms
 
 if TYPE_CHECKING:
     from broker_plugin.embedded.broker import Broker
@@ -133,7 +134,8 @@ class QueueOperations:
         if if_empty and queue.ready:
             raise precondition(f"{located('queue', name)} not empty")
         if isinstance(queue, DurableQueue):
-            self._delete_durable(queue, partial(self._deleted, channel, queue, reply))
+            terms = Terms(if_empty, self._in_hands(queue) if if_empty else [])
+            self._delete_durable(queue, terms, partial(self._deleted, channel, queue, reply))
         elif isinstance(queue, LocalQueue):
             count = queue.ready
             self.drop_local(queue)
@@ -141,12 +143,17 @@ class QueueOperations:
 
     def _deleted(self, channel: Channel, queue: DurableQueue, reply: Counted, error: str | None) -> None:
         if error is not None:
-            channel.fail(precondition(error))
+            channel.fail(not_configured("queue", queue.name, error))
         elif not channel.closed:
             reply(queue.removed_count)
 
-    def _delete_durable(self, queue: DurableQueue, told: Callable[[str | None], None]) -> None:
-        """Nothing is handed out from here on, so that what is counted is what goes."""
+    def _in_hands(self, queue: DurableQueue) -> list[int]:
+        """What clients hold of a queue: unless the stream itself locks it, or is about to, and lets it go again."""
+        locked = self._broker.branches.locked(queue)
+        return [place for place in queue.places_out() if place not in locked]
+
+    def _delete_durable(self, queue: DurableQueue, terms: Terms, told: Callable[[str | None], None]) -> None:
+        """Nothing is handed out from here on, so that what is counted is what goes. No consumer can come meanwhile."""
         key = ("queue", queue.name)
         self._broker.locks.hold(key)
         queue.hold()
@@ -157,7 +164,7 @@ class QueueOperations:
             told(error)
             self._broker.locks.release(key)
 
-        self._broker.ledger.configure(delete_queue_step(queue.name), done)
+        self._broker.ledger.configure(delete_queue_step(queue.name, terms), done)
 
     def drop_local(self, queue: LocalQueue) -> None:
         """A queue of this node's memory goes."""
@@ -182,9 +189,14 @@ class QueueOperations:
         if queue.deleted or queue.consumers or not self._broker.active:
             return
         if isinstance(queue, DurableQueue):
-            self._delete_durable(queue, lambda error: None)
+            self._delete_durable(queue, Terms(), lambda error: None)
         elif isinstance(queue, LocalQueue):
             self.drop_local(queue)
+
+    def take_over(self, configuration: Configuration) -> None:
+        """This node becomes active: the consumers of an earlier primary have gone with it."""
+        for name in [spec.name for spec in configuration.queues.values() if spec.used]:
+            self.consumer_left(self._broker.topology.queues[name])
 
     # -- purge
 

@@ -21,7 +21,9 @@ from txobserver.configuration import (
     DECLARE_QUEUE,
     DELETE_EXCHANGE,
     DELETE_QUEUE,
+    UNBIND,
     BindingSpec,
+    Configured,
     ExchangeSpec,
     QueueSpec,
 )
@@ -52,18 +54,24 @@ class Replicated:
         for each in configuration.bindings:
             self._topology.bind(_binding(each))
 
-    def apply(self, step: Configure) -> None:
-        """One step that has been applied to the configuration."""
+    def apply(self, step: Configure, done: Configured) -> None:
+        """One step that has been applied to the configuration, and what became of it."""
+        if done.refusal is None:
+            self._carry_out(step)
+        for exchange in done.lapsed:
+            self._drop_exchange(exchange)
+
+    def _carry_out(self, step: Configure) -> None:
         configuration = self._content.configuration
         if step.operation == DECLARE_QUEUE:
             self._add_queue(configuration.queues[step.name])
         elif step.operation == DELETE_QUEUE:
-            self._drop_queue(step.name)
+            self._drop_queue(step)
         elif step.operation == DECLARE_EXCHANGE:
             self._add_exchange(configuration.exchanges[step.name])
         elif step.operation == DELETE_EXCHANGE:
             self._drop_exchange(step.name)
-        else:
+        elif step.operation in (BIND, UNBIND):
             self._bind(_binding(msgspec.msgpack.decode(step.arguments, type=BindingSpec)), step.operation == BIND)
 
     def _add_queue(self, spec: QueueSpec) -> None:
@@ -76,10 +84,11 @@ class Replicated:
         self._broker.numbered[spec.number] = queue
         self._topology.add_queue(queue)
 
-    def _drop_queue(self, name: str) -> None:
-        queue = self._topology.queues.get(name)
+    def _drop_queue(self, step: Configure) -> None:
+        """What came back to an empty queue behind the deletion is not counted: it came too late to keep the queue."""
+        queue = self._topology.queues.get(step.name)
         if isinstance(queue, DurableQueue):
-            queue.removed_count = queue.ready
+            queue.removed_count = 0 if step.terms is not None and step.terms.empty else queue.ready
             del self._broker.numbered[queue.number]
             self._broker.queue_operations.forget(queue)
 

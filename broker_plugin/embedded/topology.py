@@ -126,7 +126,9 @@ class Topology:
         self.routes.clear()
         for index in (self._bindings, self._from.setdefault(new.source, {}), self._to.setdefault(new.target, {})):
             index[new.identity] = new
-        self.exchanges[new.source].router.add(new.key, new.arguments, new.target)
+        source = self.exchanges[new.source]
+        source.router.add(new.key, new.arguments, new.target)
+        source.local_bindings += not new.durable
         return True
 
     def unbind(self, gone: Binding) -> bool:
@@ -155,6 +157,7 @@ class Topology:
         exchange = self.exchanges.get(gone.source)
         if exchange is not None:
             exchange.router.remove(gone.key, gone.arguments, gone.target)
+            exchange.local_bindings -= not gone.durable
 
     # -- route
 

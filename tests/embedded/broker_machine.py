@@ -144,11 +144,11 @@ class BrokerMachine(BothSides):
     def consume(self, slot: int, name: str, tag: str, prefetch: int | None, no_ack: bool, exclusive: bool) -> None:
         if prefetch is not None:
             self.qos(slot, prefetch, False)
-        name = self.known(name)
+        self.ask_consume(slot, self.known(name), tag, no_ack, exclusive)
 
+    def ask_consume(self, slot: int, name: str, tag: str, no_ack: bool, exclusive: bool) -> None:
         def real(client: Recorder, reply: Callable[..., None]) -> None:
-            client.channel.consume(name, tag, no_ack, exclusive, {})
-            reply()
+            client.channel.consume(name, tag, no_ack, exclusive, {}, lambda tag: reply())
 
         self.step(slot, real, lambda channel: self.model.consume(channel, name, tag, no_ack, exclusive))
 
@@ -201,8 +201,7 @@ class BrokerMachine(BothSides):
         elif what == "publish":
             self.publish(slot, "nowhere", "", {}, True)
         elif what == "consume":
-            real = lambda ch: ch.consume("nowhere", "s", False, False, {})  # noqa: E731
-            self.both(slot, real, lambda ch: self.model.consume(ch, "nowhere", "s", False, False))
+            self.ask_consume(slot, "nowhere", "s", False, False)
         elif what == "commit":
             self.commit(slot)
         elif what == "rollback":

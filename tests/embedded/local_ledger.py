@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from ha.refusals import Refusals
 from txobserver.contents import Contents
 from txobserver.events import (
     Configure,
@@ -52,6 +53,7 @@ class LocalLedger:
         self._buffers: dict[int, TxBuffer] = {}
         self._rids = 0
         self._config_id = self.contents.configuration.last_id
+        self._refusals = Refusals()
         self._factory = TransactionObserverFactory(generation, self, self._next_rid)
 
     def serve(self, host: Host) -> None:
@@ -80,7 +82,8 @@ class LocalLedger:
             done(self.refuse)
             return
         self._config_id += 1
-        self._append(Configure(self._config_id, step.operation, step.name, step.arguments), done)
+        numbered = Configure(self._config_id, step.operation, step.name, step.arguments, step.terms)
+        self._append(numbered, self._refusals.answer(self._config_id, done))
 
     def publish(self, queues: Sequence[int], message: Message, done: Done | None) -> None:
         if self.refuse and done is not None:
@@ -145,10 +148,10 @@ class LocalLedger:
                 self._append(Delivered(queue, places[min(wanted, len(places)) - 1]))
 
     def commit(self, events: int | None = None) -> None:
-        """Everything asked so far (or that many events) passes the commit point: apply it, tell the host, answer."""
+        """Everything asked so far (or so many events) passes the commit point: apply it, tell the host, answer."""
         self.flush()
         dones: list[Done] = []
-        for _ in range(len(self._pending) if events is None else events):
+        for _ in range(len(self._pending) if events is None else min(events, len(self._pending))):
             sequence, event, done = self._pending.popleft()
             self._apply(sequence, event)
             self.log.append(event)
@@ -210,13 +213,9 @@ class LocalLedger:
 
     def _configure(self, step: Configure) -> None:
         assert self._host is not None
-        configuration = self.contents.configuration
-        deleted = configuration.apply(step)
-        if deleted is not None:
-            self.contents.drop_queue(deleted)
-        if configuration.queue_number(step.name) == step.config_id:
-            self.contents.add_queue(step.config_id)
-        self._host.on_configured(step)
+        done = self.contents.configure(step)
+        self._refusals.applied(step.config_id, done.refusal)
+        self._host.on_configured(step, done)
 
     def _decide(self, event: TxDecision) -> None:
         buffer = self._buffers.pop(event.tx)

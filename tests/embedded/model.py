@@ -36,6 +36,13 @@ class Queue:
     out: list[Copy] = field(default_factory=list)
     consumers: list[Consumer] = field(default_factory=list)
     exclusive: bool = False
+    used: bool = False
+    """Whether it has ever had a consumer"""
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it outlives its primary, which takes all consumers with it."""
+        return self.durable and not (self.auto_delete and self.used)
 
     def all(self) -> list[Copy]:
         return sorted(self.ready + self.out, key=lambda copy: copy.place)
@@ -214,6 +221,7 @@ class Model:
         channel.consumers[tag] = consumer
         queue.consumers.append(consumer)
         queue.exclusive = exclusive
+        queue.used = True
 
     def deliver(self, consumer: Consumer) -> tuple[int, bool, bytes]:
         """The consumer gets the first message: delivery tag, redelivered, body. Whoever waits longer comes first."""
@@ -317,7 +325,7 @@ class Model:
 
     def take_over(self, kept: dict[str, list[Copy]]) -> None:
         """Another primary serves these durable queues; clients, and all that is not durable, are gone."""
-        self.routing.keep_durable(kept)
+        self.routing.keep_durable(self.queues.keys() - kept.keys())
         self.queues = {
             name: Queue(name, True, None, self.queues[name].auto_delete, copies) for name, copies in kept.items()
         }

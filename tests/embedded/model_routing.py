@@ -94,14 +94,12 @@ class Routing:
     def queue_deleted(self, queue: str) -> None:
         self.unbind(each for each in self.bindings if each.to_queue and each.target == queue)
 
-    def keep_durable(self, queues: Collection[str]) -> None:
-        """What a take-over leaves: durable exchanges, and bindings between them and these durable queues."""
-        self.exchanges = {name: each for name, each in self.exchanges.items() if each.durable}
-        self.bindings = [
-            each
-            for each in self.bindings
-            if each.source in self.exchanges and each.target in (queues if each.to_queue else self.exchanges)
-        ]
+    def keep_durable(self, gone: Collection[str]) -> None:
+        """What a take-over leaves: these queues have gone, and every exchange that is not durable."""
+        for queue in gone:
+            self.queue_deleted(queue)
+        for name in [name for name, each in self.exchanges.items() if not each.durable]:
+            self.delete(name)
 
     def route(self, exchange: str, key: str, headers: dict[str, Any]) -> set[str]:
         """Names of the queues that a message reaches."""

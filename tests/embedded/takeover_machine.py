@@ -58,6 +58,7 @@ class TakeOverMachine(BrokerMachine):
         self.harness.progress(steps)
         handed_out, taken = self.handed_out()
         self.harness.crash(all_at_once)
+        self.harness.settle()
         self.forget_clients()
         self.reckon(publishes, commits, handed_out, taken)
 
@@ -71,7 +72,7 @@ class TakeOverMachine(BrokerMachine):
             names = self.model.routing.route(exchange, key, {}) if exchange else {key} & self.model.queues.keys()
             client.publish(key, body, exchange=exchange)
             each = Underway(lambda n=number: n in client.confirmed_numbers())  # type: ignore[misc]
-            each.enters = [(name, body) for name in names if self.model.queues[name].durable]
+            each.enters = [(name, body) for name in names if self.model.queues[name].lasting]
             underway.append(each)
         return underway
 
@@ -82,7 +83,7 @@ class TakeOverMachine(BrokerMachine):
             if channel.mode == "tx":
                 answers = self.clients[slot].ask_commit()
                 each = Underway(lambda a=answers: a == ["ok"])  # type: ignore[misc]
-                alive = [queue for queue in self.model.queues.values() if queue.durable]
+                alive = [queue for queue in self.model.queues.values() if queue.lasting]
                 each.enters = [(q.name, body) for qs, body, _ in channel.published for q in qs if q in alive]
                 settled = [held for _, held, back in channel.settled if not back and held.queue in alive]
                 each.leaves = [(held.queue.name, held.copy.body) for held in settled if held.copy in held.queue.out]
@@ -113,7 +114,7 @@ class TakeOverMachine(BrokerMachine):
             ]
             for name, spec in specs.items()
         }
-        assert found.keys() == {name for name, queue in self.model.queues.items() if queue.durable}
+        assert found.keys() == {name for name, queue in self.model.queues.items() if queue.lasting}
         there = {(name, copy.body) for name, copies in found.items() for copy in copies}
         told = [each.happened(there, taken) for each in publishes if set(each.enters) - taken]
         assert told == sorted(told, reverse=True), "a later publish of a client is there, an earlier one is not"

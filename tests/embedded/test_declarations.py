@@ -130,7 +130,8 @@ def test_nothing_is_handed_out_while_a_queue_is_deleted(harness: Harness) -> Non
     harness.broker.queue_operations.delete(client.channel, "q", False, False, counts.append)
     consumer.channel.consume("q", "c", False, False, {})
     harness.settle()
-    assert counts == [1] and consumer.deliveries == [] and consumer.cancelled_tags == ["c"]
+    assert counts == [1] and consumer.deliveries == [] == consumer.cancelled_tags
+    assert [error.code for error in consumer.errors] == [404]
 
 
 def test_unacked_messages_of_a_deleted_queue(harness: Harness) -> None:

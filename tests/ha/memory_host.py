@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from txobserver.configuration import queue_step
+from txobserver.configuration import Configured, queue_step
 from txobserver.events import Configure, Message, Removal
 from txobserver.ledger import Content, Ledger, pages
 from txobserver.outcomes import PreparedBranch
@@ -43,7 +43,7 @@ class MemoryHost:
     def appetite(self, queue: int, offered: int) -> int:
         return min(self.hunger, offered)
 
-    def on_configured(self, step: Configure) -> None:
+    def on_configured(self, step: Configure, done: Configured) -> None:
         assert self.content
         for spec in self.content.configuration.queues.values():
             self.visible.setdefault(spec.number, {})

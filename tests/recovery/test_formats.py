@@ -20,6 +20,7 @@ from tests.recovery.helpers import Posts, frame, open_store
 from txobserver.ids import Position
 
 FIXTURES = sorted(path.name for path in FORMATS.iterdir())
+WITH_TERMS = "2026-11-22-terms"
 
 
 def unpacked(name: str, into: Path) -> Path:
@@ -80,6 +81,19 @@ def test_the_fixtures_hold_what_they_are_for() -> None:
         assert expected(name)["record"]["version"] == 3
         _, decisions, ended, *_ = expected(name)["decisions"]
         assert len(decisions) == 2 and len(ended) == 1
+
+
+def test_a_fixture_holds_the_terms_of_removals() -> None:
+    """Each that there is, refused steps among them, and what is used."""
+    whole = expected(WITH_TERMS)["whole"]
+    steps = [each for *_, events in whole["frames"] for each in events if each["type"] == "Configure"]
+    terms = [each["terms"] for each in steps if each["terms"] is not None]
+    assert any(each["empty"] and each["spared"] for each in terms) and any(each["unused"] for each in terms)
+    assert {"queue.use", "exchange.use", "exchange.leave"} <= {each["operation"] for each in steps}
+    configuration = whole["meta"]["configuration"]
+    assert [each["name"] for each in configuration["queues"].values() if each["used"]] == ["consumed"]
+    assert {name: each["used"] for name, each in configuration["exchanges"].items()} == {"shop": False, "used": True}
+    assert "orders" in configuration["queues"]
 
 
 def test_a_difference_is_found() -> None:

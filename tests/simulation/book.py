@@ -62,6 +62,8 @@ class Book:
         self.queue_of: dict[str, str] = {}
         self.exempt: set[str] = set()
         """Queues that clients delete: their messages may go (PROTOCOL, "Exempt by name")"""
+        self.fading: set[str] = set()
+        """Those of them that one client deletes while another publishes: what comes too late goes nowhere"""
 
     def begin(self, client: str, plain: bool = False, xid: Xid | None = None) -> Attempt:
         """A new attempt."""
@@ -80,6 +82,10 @@ class Book:
         attempt.published.append((queue, body))
         self.queue_of[body] = queue
         return body
+
+    def goes_nowhere(self, attempt: Attempt) -> bool:
+        """Whether its messages may find no queue."""
+        return any(queue in self.fading for queue, _ in attempt.published)
 
     def attempt_of(self, body: str) -> Attempt | None:
         """Who published this body."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ha.coordination import Record
 from tests.simulation.book import Attempt
-from tests.simulation.reference import Change
+from tests.simulation.reference import Change, Deletions
 from tests.simulation.truth import Truth
 from txobserver.events import DtxPrepare, TxPrepare
 from txobserver.ids import Member, Position
@@ -74,6 +74,21 @@ class Checker:
 
     def counted(self, process: Process, queue: str, messages: int) -> None:
         """A node tells a queue's length."""
+
+    def deleted(self, process: Process, queue: str, before: Deletions, count: int) -> None:
+        """A node tells that a queue, which was to be deleted if it was empty, has gone with so many messages."""
+
+    def kept(self, process: Process, queue: str, before: Deletions) -> None:
+        """A node tells that such a queue is not empty. ``before``: what was known of it when that was asked."""
+
+    def declared(self, process: Process, exchange: str) -> None:
+        """A node tells that there is this exchange."""
+
+    def bound(self, process: Process, source: str, queue: str) -> None:
+        """A node tells that a queue is bound."""
+
+    def unbinding(self, source: str, queue: str) -> None:
+        """A client is about to ask for the end of a binding."""
 
     def acknowledging(self, process: Process, sequence: int) -> None:
         """A node sends word that its log is durable up to there; 0: that its store is marked as resyncing."""

@@ -13,6 +13,7 @@ from tests.simulation.message_checkers import (
     NothingFromNowhere,
     Order,
 )
+from tests.simulation.name_checkers import Bindings, IfEmpty, SameNames
 from tests.simulation.node_checkers import (
     Agreement,
     DurableBeforeAcknowledgement,
@@ -37,6 +38,9 @@ CHECKERS: tuple[type[Checker], ...] = (
     DurableBeforeAnswer,
     DurableBeforeAcknowledgement,
     Counts,
+    IfEmpty,
+    Bindings,
+    SameNames,
     PreparedStays,
     LockedStays,
     OneOutcome,

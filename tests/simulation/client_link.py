@@ -9,14 +9,17 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker_plugin.embedded.binding_operations import BindRequest
 from broker_plugin.embedded.branch_operations import BranchOperations, Reply
 from broker_plugin.embedded.channel import Got
 from broker_plugin.embedded.errors import AmqpError
+from broker_plugin.embedded.exchange_operations import ExchangeDeclare
 from broker_plugin.embedded.queue_operations import QueueDeclare, QueueState
 from tests.simulation.book import FAILED, OK, SENT, Attempt
+from tests.simulation.reference import Deletions
 from txobserver.events import Message
 from txobserver.outcomes import Outcome, Status
 from txobserver.xid import Global, Xid
@@ -46,6 +49,7 @@ class ClientLink:
         self._inbox: deque[tuple[Operation, bool]] = deque()
         self._busy = False
         self._output: list[tuple[Callable[[], None], int | None]] = []
+        self._deleting: tuple[str, Deletions] | None = None
         self._committing: Attempt | None = None
         self._committed: Callable[[Attempt, str], None] = lambda attempt, outcome: None
         self._session = process.broker.connect(self)
@@ -119,9 +123,47 @@ class ClientLink:
 
         self.ask(lambda: self.process.broker.queue_operations.declare(self.channel, request, reply))
 
-    def bind(self, request: BindRequest) -> None:
+    def declare_exchange(self, request: ExchangeDeclare) -> None:
+        """exchange.declare."""
+        reply = partial(self._tell_of_names, None, "declared", request.name)
+        self.ask(lambda: self.process.broker.exchange_operations.declare(self.channel, request, reply))
+
+    def bind(self, request: BindRequest, done: Callable[[], None] | None = None) -> None:
         """queue.bind."""
-        self.ask(lambda: self.process.broker.binding_operations.bind(self.channel, request, self._done))
+        reply = partial(self._tell_of_names, done, "bound", request.source, request.destination)
+        operations = self.process.broker.binding_operations
+        self.ask(lambda: operations.bind(self.channel, request, reply if done is not None else self._done))
+
+    def unbind(self, request: BindRequest, done: Callable[[], None]) -> None:
+        """queue.unbind."""
+        self._truth.unbinding(request.source, request.destination)
+
+        def reply() -> None:
+            self._back(done)
+            self._done()
+
+        self.ask(lambda: self.process.broker.binding_operations.unbind(self.channel, request, reply))
+
+    def delete_if_empty(self, queue: str, done: Callable[[], None]) -> None:
+        """queue.delete with if-empty. 406, as any other refusal, ends the connection."""
+
+        def reply(count: int) -> None:
+            assert self._deleting is not None
+            (name, before), self._deleting = self._deleting, None
+            self._tell_of_names(done, "deleted", name, before, count)
+
+        def delete() -> None:
+            self._deleting = queue, self._truth.reference.deletions(queue)
+            self.process.broker.queue_operations.delete(self.channel, queue, False, True, reply)
+
+        self.ask(delete)
+
+    def _tell_of_names(self, done: Callable[[], None] | None, what: str, *said: object) -> None:
+        self._world.say(self.process.name, f"tells {self._client.name} {what} {said}")
+        self._truth.names_told(self.process, what, *said)
+        if done is not None:
+            self._back(done)
+        self._answered()
 
     def purge(self, queue: str) -> None:
         """queue.purge."""
@@ -236,6 +278,8 @@ class ClientLink:
     def failed(self, error: AmqpError) -> None:
         attempt, done = self._committing, self._committed
         self._world.say(self._client.name, f"refused: {error}")
+        if self._deleting is not None and error.code == 406:
+            self._truth.names_told(self.process, "kept", *self._deleting)
         if attempt is not None:
             self._committing = None
             self._truth.answered(self.process, attempt, False)

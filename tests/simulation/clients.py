@@ -91,22 +91,27 @@ class Feeder(Client):
         self._unconfirmed: dict[int, Attempt] = {}
         self._sent = 0
         link.request(link.channel.select_confirms)
-        self._feed()
+        self.feed()
 
-    def _feed(self) -> None:
-        self.later(0.01, 0.12, self._feed)
+    def feed(self) -> None:
+        """Publish now and then."""
+        self.later(0.01, 0.12, self.feed)
         waiting = len(self.cluster.truth.reference.by_name[INPUT].contents)
         if self.stopping or len(self._unconfirmed) >= 5 or waiting > 30:
             return
+        self.send(INPUT)
+
+    def send(self, queue: str) -> None:
+        """Publish a message."""
         attempt = self.book.begin(self.name, plain=True)
-        body = self.book.publish(attempt, INPUT)
+        body = self.book.publish(attempt, queue)
         attempt.outcome = SENT
         self._sent += 1
         self._unconfirmed[self._sent] = attempt
         link = self.link
         assert link is not None
         link.attempts[self._sent] = attempt
-        link.request(lambda: link.channel.publish("", INPUT, False, PROPERTIES, body.encode()))
+        link.request(lambda: link.channel.publish("", queue, False, PROPERTIES, body.encode()))
 
     def confirmed(self, tag: int, multiple: bool, accepted: bool) -> None:
         for each in [t for t in self._unconfirmed if t == tag or (multiple and t < tag)]:

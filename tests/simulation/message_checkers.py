@@ -66,12 +66,16 @@ class Durable(Checker):
             self._serving.discard(process)
 
     def answered(self, process: Process, attempt: Attempt | None, ok: bool) -> None:
-        if attempt is not None and ok and attempt.published and attempt.label not in self.truth.happened:
+        if attempt is None or not ok or self.book.goes_nowhere(attempt):
+            return
+        if attempt.published and attempt.label not in self.truth.happened:
             self.fail(f"{attempt.label} is answered ok by {process.name}, and has not passed the commit point")
 
     def finished(self) -> None:
         for attempt in self.book.attempts.values():
             gone = attempt.label not in self.truth.happened and attempt.label not in self.truth.losses.labels
+            if self.book.goes_nowhere(attempt):
+                continue
             if attempt.outcome == OK and attempt.published and gone:
                 self.fail(f"{attempt.label} was answered ok and is gone")
 

@@ -7,9 +7,13 @@ so that a node that is behind can be compared as of its own position.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tests.simulation.reference_branches import ReferenceBranches
+from tests.simulation.reference_names import ReferenceNames
 from txobserver.configuration import DECLARE_QUEUE, DELETE_QUEUE
 from txobserver.events import (
     Configure,
@@ -69,11 +73,25 @@ class Change:
     rids: list[int] = field(default_factory=list)
     """The replication id of each message that it brought, to however many queues"""
     removed: list[tuple[str, int, str]] = field(default_factory=list)
+    dropped: list[tuple[str, int, str]] = field(default_factory=list)
+    """What went with its queue"""
+    configured: bool = False
     decided: int | None = None
     """The transaction that it decided"""
     committed: bool = False
     named: Xid | bytes | None = None
     """Which branch it prepared, or which transaction with a name it decided"""
+
+
+class Deletions(NamedTuple):
+    """Of one name: whether there is a queue and what it holds; how often one was deleted, or kept since it was not
+    empty; how many messages came."""
+
+    there: bool
+    held: int
+    carried_out: int
+    refused: int
+    came: int
 
 
 class Reference:
@@ -84,6 +102,10 @@ class Reference:
         self.queues: dict[int, ReferenceQueue] = {}
         self.by_name: dict[str, ReferenceQueue] = {}
         self.branches = ReferenceBranches()
+        self.names = ReferenceNames()
+        self._carried_out: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+        self._came: Counter[str] = Counter()
         self._open: dict[int, list[TxEnqueue | TxDequeue]] = {}
 
     def apply(self, sequence: int, event: Event) -> Change:
@@ -103,7 +125,7 @@ class Reference:
                 queue.marked_at.append(sequence)
                 queue.marks.append(queue.mark)
         elif isinstance(event, Configure):
-            self._configure(event)
+            self._configure(event, change)
         elif isinstance(event, TxEnqueue | TxDequeue):
             self._open.setdefault(event.tx, []).append(event)
         elif isinstance(event, TxDecision | DtxDecision):
@@ -124,6 +146,7 @@ class Reference:
                 queue.contents[place] = (event.rid, body)
                 queue.digest = (queue.digest + fingerprint(place, event.rid)) & _MASK
                 change.inserted.append((queue.name, place, body))
+                self._came[queue.name] += 1
 
     def _remove(self, event: Settle | TxDequeue, change: Change) -> None:
         queue = self.queues.get(event.queue)
@@ -143,11 +166,29 @@ class Reference:
             queue.digest = (queue.digest - fingerprint(place, found[0])) & _MASK
             change.removed.append((queue.name, place, found[1]))
 
-    def _configure(self, event: Configure) -> None:
+    def _configure(self, event: Configure, change: Change) -> None:
+        change.configured = True
+        done = self.names.apply(event, self._ready)
         if event.operation == DECLARE_QUEUE and event.name not in self.by_name:
             self.by_name[event.name] = self.queues[event.config_id] = ReferenceQueue(event.name, event.config_id)
+        elif event.operation == DELETE_QUEUE and not done:
+            self._refused[event.name] += 1
         elif event.operation == DELETE_QUEUE and event.name in self.by_name:
-            del self.queues[self.by_name.pop(event.name).number]
+            gone = self.queues.pop(self.by_name.pop(event.name).number)
+            change.dropped += [(gone.name, place, body) for place, (_, body) in gone.contents.items()]
+            self._carried_out[event.name] += 1
+
+    def _ready(self, number: int, spared: Sequence[int]) -> bool:
+        """Whether a queue holds what is neither in a client's hands nor in those of a prepared branch."""
+        locked = {place for held in self.branches.prepared.values() for queue, place in held if queue == number}
+        return any(place not in spared and place not in locked for place in self.queues[number].contents)
+
+    def deletions(self, name: str) -> Deletions:
+        """What became of a queue of this name so far."""
+        queue = self.by_name.get(name)
+        held = len(queue.contents) if queue is not None else 0
+        counts = self._carried_out[name], self._refused[name], self._came[name]
+        return Deletions(queue is not None, held, *counts)
 
     def _decide(self, sequence: int, event: TxDecision | DtxDecision, change: Change) -> None:
         change.decided, change.committed = event.tx, event.commit

@@ -18,6 +18,7 @@ from tests.simulation.coordinators import Coordinator, Operator
 from tests.simulation.fault_kinds import restart
 from tests.simulation.faults import COPIES, Fault, Faults, draw_schedule
 from tests.simulation.logs import logs_into
+from tests.simulation.name_clients import Binder, Prober, Remover
 from tests.simulation.operators import look_after
 from tests.simulation.truth import Broken
 from tests.simulation.world import Endless, World
@@ -28,6 +29,9 @@ KINDS: tuple[tuple[type[Client], int], ...] = (
     (Consumer, 3),
     (Counter, 1),
     (Keeper, 1),
+    (Prober, 1),
+    (Remover, 1),
+    (Binder, 2),
     (Coordinator, 2),
     (Operator, 1),
 )

@@ -253,6 +253,18 @@ class Truth:
             for checker in self.checkers:
                 checker.counted(process, queue, messages)
 
+    def names_told(self, process: Process, what: str, *said: object) -> None:
+        """A node tells something of a name: ``deleted``, ``kept``, ``declared`` or ``bound``, as for the checkers."""
+        if not self.is_of_before(process):
+            for checker in self.checkers:
+                getattr(checker, what)(process, *said)
+            self._tells(process)
+
+    def unbinding(self, source: str, queue: str) -> None:
+        """A client is about to ask for the end of a binding."""
+        for checker in self.checkers:
+            checker.unbinding(source, queue)
+
     def acknowledging(self, process: Process, sequence: int) -> None:
         """A node sends word that its log is durable up to there; 0: that its store is marked as resyncing."""
         for checker in self.checkers:

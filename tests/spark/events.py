@@ -30,10 +30,11 @@ ENTRIES = st.lists(st.tuples(ID, ID), max_size=3)
 REASON = st.integers(0, 6)
 TX = st.integers(0, 3)
 AT = st.integers(0, 1 << 41)
+TERMS = st.none() | st.builds(e.Terms, st.booleans(), st.lists(ID, max_size=3), st.booleans())
 EACH: dict[type, st.SearchStrategy[e.Event]] = {
     e.GenerationStart: st.builds(e.GenerationStart, ID, NAME, st.lists(NAME, max_size=3)),
     e.Configure: st.builds(
-        e.Configure, ID, NAME | st.sampled_from(["queue.declare", "queue.delete"]), NAME, st.binary(max_size=9)
+        e.Configure, ID, NAME | st.sampled_from(["queue.declare", "queue.delete"]), NAME, st.binary(max_size=9), TERMS
     ),
     e.Publish: st.builds(e.Publish, ID, QUEUES, MESSAGE),
     e.Settle: st.builds(e.Settle, QUEUE, ENTRIES, REASON),

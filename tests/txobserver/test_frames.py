@@ -27,6 +27,7 @@ from txobserver.events import (
     Publish,
     Purge,
     Settle,
+    Terms,
     TxDecision,
     TxDequeue,
     TxEnqueue,
@@ -50,10 +51,11 @@ number = st.integers(0, 2**63 - 1)
 entries = st.lists(st.tuples(number, number), max_size=4)
 queues = st.lists(number, max_size=4).map(tuple)
 gtrids = st.binary(min_size=1, max_size=64)
+terms = st.none() | st.builds(Terms, st.booleans(), st.lists(number, max_size=4), st.booleans())
 messages = st.builds(Message, st.text(), st.text(), st.binary(), st.binary())
 events = st.one_of(
     st.builds(GenerationStart, number, st.text(), st.lists(st.text(), max_size=3)),
-    st.builds(Configure, number, st.text(), st.text(), st.binary()),
+    st.builds(Configure, number, st.text(), st.text(), st.binary(), terms),
     st.builds(Publish, number, queues, messages),
     st.builds(Settle, number, entries, number),
     st.builds(Delivered, number, number),

@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
+import msgspec
 import pyarrow as pa
 
 from recovery.pipeline.rows.kinds import REASONS, TOKEN
@@ -28,6 +29,7 @@ from txobserver.events import (
     Publish,
     Purge,
     Settle,
+    Terms,
     TxDecision,
     TxDequeue,
     TxEnqueue,
@@ -106,7 +108,8 @@ def _generation(row: Row, parts: list[Row]) -> Event:
 
 def _configure(row: Row, parts: list[Row]) -> Event:
     detail = _detail(row)
-    return Configure(detail["id"], detail["operation"], detail["name"], b64decode(detail["arguments"]))
+    terms = msgspec.convert(detail["terms"], Terms) if "terms" in detail else None
+    return Configure(detail["id"], detail["operation"], detail["name"], b64decode(detail["arguments"]), terms)
 
 
 def _publish(row: Row, parts: list[Row]) -> Event:

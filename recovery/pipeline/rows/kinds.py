@@ -104,8 +104,11 @@ def _configure(sheet: Sheet, row: int, event: e.Configure) -> None:
         sheet.declared[event.config_id] = event.name
     if event.operation in (DECLARE_QUEUE, DELETE_QUEUE):
         sheet.names[row] = event.name
-    arguments = b64encode(event.arguments).decode()
-    _detail(sheet, row, id=event.config_id, operation=event.operation, name=event.name, arguments=arguments)
+    said = {"id": event.config_id, "operation": event.operation, "name": event.name}
+    said["arguments"] = b64encode(event.arguments).decode()
+    if event.terms is not None:
+        said["terms"] = msgspec.to_builtins(event.terms)
+    _detail(sheet, row, **said)
 
 
 def _purge(sheet: Sheet, row: int, event: e.Purge) -> None:

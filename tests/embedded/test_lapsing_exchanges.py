@@ -1,0 +1,197 @@
+"""The same for exchanges and bindings: an exchange goes where its last binding does, and a binding is told if it is."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from broker_plugin.embedded.binding_operations import BindRequest
+from tests.embedded.harness import Client, Harness
+from tests.embedded.test_declarations import bind, declare_exchange
+from tests.embedded.test_judged_where_applied import NO_QUEUE, delete, refusals
+
+NO_EXCHANGE = "NOT_FOUND - no exchange 'x' in vhost '/'"
+
+
+@pytest.fixture
+def harness() -> Harness:
+    return Harness()
+
+
+def unbind(client: Client, source: str, queue: str) -> list[str]:
+    answers: list[str] = []
+    request = BindRequest(source, queue, True, "")
+    client.harness.broker.binding_operations.unbind(client.channel, request, partial(answers.append, "ok"))
+    return answers
+
+
+def delete_exchange(client: Client, name: str, if_unused: bool) -> list[str]:
+    answers: list[str] = []
+    client.harness.broker.exchange_operations.delete(client.channel, name, if_unused, partial(answers.append, "ok"))
+    return answers
+
+
+def exchanges(harness: Harness) -> set[str]:
+    return set(harness.content.configuration.exchanges)
+
+
+# -- durable auto-delete exchanges
+
+
+def test_auto_delete_exchange_is_gone_when_the_unbinding_is_answered(harness: Harness) -> None:
+    """So what is declared behind that answer is another one, and stays."""
+    client = harness.client()
+    client.declare("q")
+    declare_exchange(harness, client, "x", auto_delete=True)
+    bind(harness, client, "x", "q")
+    harness.settle()
+    answers = unbind(client, "x", "q")
+    harness.turn()
+    harness.ledger.commit(1)
+    assert answers == ["ok"] and exchanges(harness) == set() and "x" not in harness.broker.topology.exchanges
+    declare_exchange(harness, client, "x", auto_delete=True)
+    harness.take_over()
+    harness.settle()
+    assert exchanges(harness) == {"x"} and "x" in harness.broker.topology.exchanges
+
+
+def test_nobody_is_told_of_a_binding_to_an_exchange_that_lapses(harness: Harness) -> None:
+    """One client unbinds the last queue, another binds the next: one of them is first, for both of them."""
+    client, other, declarer = harness.client(), harness.client(), harness.client()
+    client.declare("q")
+    client.declare("r")
+    declare_exchange(harness, client, "x", auto_delete=True)
+    bind(harness, client, "x", "q")
+    harness.settle()
+    gone = unbind(client, "x", "q")
+    bound = bind(harness, other, "x", "r")
+    declare_exchange(harness, declarer, "x", auto_delete=True)
+    assert gone == ["ok"] and bound == [] and refusals(other) == [NO_EXCHANGE]
+    assert exchanges(harness) == {"x"}, "declared behind the other, it stays"
+
+
+def test_a_binding_made_before_the_last_one_goes_keeps_the_exchange(harness: Harness) -> None:
+    client, other = harness.client(), harness.client()
+    client.declare("q")
+    client.declare("r")
+    declare_exchange(harness, client, "x", auto_delete=True)
+    bind(harness, client, "x", "q")
+    harness.settle()
+    bound = bind(harness, other, "x", "r")
+    gone = unbind(client, "x", "q")
+    harness.settle()
+    assert gone == bound == ["ok"] and exchanges(harness) == {"x"}
+
+
+def test_auto_delete_exchanges_lapse_upwards(harness: Harness) -> None:
+    """With a queue goes what only led to it; what leads elsewhere too, also to what is not durable, stays."""
+    client = harness.client()
+    client.declare("q")
+    client.declare("local", durable=False)
+    for name in ("x", "y", "z"):
+        declare_exchange(harness, client, name, auto_delete=True)
+    request = BindRequest("y", "x", False, "")
+    harness.broker.binding_operations.bind(client.channel, request, lambda: None)
+    for source, queue in (("x", "q"), ("z", "q"), ("z", "local")):
+        bind(harness, client, source, queue)
+        harness.settle()
+    assert exchanges(harness) == {"x", "y", "z"}
+    delete(client, "q")
+    harness.settle()
+    assert exchanges(harness) == {"z"} == set(harness.broker.topology.exchanges) & {"x", "y", "z"}
+    delete(client, "local")
+    harness.settle()
+    assert exchanges(harness) == set() and client.errors == []
+
+
+def test_the_queue_goes_while_its_exchange_learns_of_it(harness: Harness) -> None:
+    """A binding to a queue that is not durable waits for the stream; without its queue it keeps no exchange."""
+    owner, client = harness.client(), harness.client()
+    client.declare("local", durable=False)
+    declare_exchange(harness, client, "x", auto_delete=True)
+    bound = bind(harness, owner, "x", "local")
+    delete(client, "local")
+    harness.settle()
+    assert bound == [] and refusals(owner) == ["NOT_FOUND - no queue 'local' in vhost '/'"]
+    assert exchanges(harness) == set() == set(harness.broker.topology.exchanges) & {"x"}
+
+
+def test_exchange_delete_if_unused_is_judged_behind_the_bindings_before_it(harness: Harness) -> None:
+    client, binder, deleter = harness.client(), harness.client(), harness.client()
+    client.declare("q")
+    declare_exchange(harness, client, "x")
+    bound = bind(harness, binder, "x", "q")
+    deleted = delete_exchange(deleter, "x", if_unused=True)
+    harness.settle()
+    assert bound == ["ok"] and deleted == []
+    assert refusals(deleter) == ["PRECONDITION_FAILED - exchange 'x' in vhost '/' in use"]
+    assert exchanges(harness) == {"x"}
+
+
+@pytest.mark.parametrize("queue", ["q", "local"])
+def test_no_binding_comes_to_an_exchange_that_is_being_deleted(harness: Harness, queue: str) -> None:
+    client, binder, deleter = harness.client(), harness.client(), harness.client()
+    client.declare("q")
+    client.declare("local", durable=False)
+    declare_exchange(harness, client, "x")
+    deleted = delete_exchange(deleter, "x", if_unused=True)
+    bound = bind(harness, binder, "x", queue)
+    harness.settle()
+    assert deleted == ["ok"] and bound == [] and refusals(binder) == [NO_EXCHANGE]
+
+
+# -- bindings
+
+
+def test_bind_ok_for_a_binding_that_does_not_exist(harness: Harness) -> None:
+    """The queue is deleted before the binding and declared anew behind it, and both pass together."""
+    client, binder, publisher = harness.client(), harness.client(), harness.client()
+    client.declare("q")
+    counts = delete(client, "q")
+    bound = bind(harness, binder, "amq.direct", "q")
+    harness.turn()
+    harness.ledger.commit(1)
+    client.ask_declare("q")
+    harness.settle()
+    publisher.publish("", b"m", exchange="amq.direct", mandatory=True)
+    harness.settle()
+    assert counts == [0] and client.count("q") == (1 if bound else 0)
+    assert (bound, refusals(binder)) in ((["ok"], []), ([], [NO_QUEUE]))
+
+
+def test_what_the_stream_did_not_bind_is_told_so(harness: Harness) -> None:
+    """Without any lock: a step behind another that took one of its ends."""
+    client, binder = harness.client(), harness.client()
+    client.declare("q")
+    declare_exchange(harness, client, "x")
+    harness.broker.locks.hold = lambda *names: None  # type: ignore[method-assign]
+    harness.broker.locks.release = lambda *names: None  # type: ignore[method-assign]
+    delete(client, "q")
+    bound = bind(harness, binder, "amq.direct", "q")
+    client.ask_declare("r")
+    harness.turn()
+    harness.ledger.commit(1)
+    client.ask_declare("q")
+    harness.settle()
+    assert bound == [] and refusals(binder) == [NO_QUEUE] and harness.content.configuration.bindings == []
+
+
+# -- a take-over
+
+
+def test_auto_delete_exchange_goes_with_the_primary_of_its_last_binding(harness: Harness) -> None:
+    client = harness.client()
+    client.declare("local", durable=False)
+    client.declare("q")
+    for name in ("x", "y", "z"):
+        declare_exchange(harness, client, name, auto_delete=True)
+    for source, queue in (("x", "local"), ("y", "local"), ("y", "q")):
+        bind(harness, client, source, queue)
+        harness.settle()
+    harness.take_over()
+    harness.settle()
+    assert exchanges(harness) == {"y", "z"} == set(harness.broker.topology.exchanges) & {"x", "y", "z"}
+    unbind(harness.client(), "y", "q")
+    harness.settle()
+    assert exchanges(harness) == {"z"}
