@@ -49,7 +49,6 @@ from txobserver.events import (
     Removal,
     Settle,
     TxDecision,
-    TxEnqueue,
     TxEvent,
 )
 from txobserver.frames import encode_frame
@@ -167,6 +166,7 @@ class Primary(Applied):
             self.wake()
         sequence = self._replica.append(self.generation, event)
         self._group.append(event)
+        self.backlog.gathered(event_bytes(event))
         return sequence
 
     def flush(self) -> None:
@@ -230,7 +230,6 @@ class Primary(Applied):
                 done(self.refusal())
             return
         event = Publish(self._ids.next(), tuple(queues), message)
-        self.backlog.gathered(len(message.body))
         sequence = self.append(event)
         self._additions.add(event.queues, place_of(sequence))
         if done is not None:
@@ -238,11 +237,11 @@ class Primary(Applied):
 
     def settle(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
         """Messages leave a queue; settlements that follow each other share one event."""
-        self.backlog.settled(len(entries))
         last = self._group[-1] if self._group else None
         room = SETTLED - len(entries)
         if isinstance(last, Settle) and (last.queue, last.reason) == (queue, reason) and len(last.entries) <= room:
             last.entries.extend(entries)
+            self.backlog.settled(len(entries))
             return
         for first in range(0, len(entries), SETTLED):
             self.append(Settle(queue, list(entries[first : first + SETTLED]), int(reason)))
@@ -271,8 +270,6 @@ class Primary(Applied):
 
     def tx_event(self, event: TxEvent) -> None:
         """Append an event of a tx-queue."""
-        if isinstance(event, TxEnqueue):
-            self.backlog.gathered(len(event.message.body))
         self.append(event)
 
     def tx_commit(self, tx: int, count: int, done: Done) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from txobserver.events import Event, Message, Publish, Purge, Settle, TxDequeue, TxEnqueue
+from txobserver.events import Configure, Event, Message, Publish, Purge, Settle, TxDequeue, TxEnqueue
 
 OVERHEAD = 100
 """Bytes that a message or an event is counted for beside its contents."""
@@ -33,6 +33,8 @@ def event_bytes(event: Event) -> int:
         return message_bytes(event.message) + ENTRY * len(event.queues)
     if isinstance(event, Settle | TxDequeue):
         return OVERHEAD + ENTRY * len(event.entries)
+    if isinstance(event, Configure):
+        return OVERHEAD + len(event.name) + len(event.arguments)
     return OVERHEAD + ENTRY * len(event.spared) if isinstance(event, Purge) else OVERHEAD
 
 
