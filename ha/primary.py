@@ -31,6 +31,7 @@ from ha.backlog import Backlog
 from ha.branches import Branches
 from ha.checkpointing import behind
 from ha.ends import END_OF_CONFIGURATION, END_OF_STREAM, ReplicationIds, end_of_new
+from ha.readings import Readings, Then
 from ha.recent_frames import RecentFrames
 from ha.replica import Replica
 from ha.settings import Settings
@@ -56,7 +57,10 @@ from txobserver.ids import LAST_CONFIG_ID, LAST_SEQUENCE, id_text, place_of
 from txobserver.ledger import Content, Done, Host
 from txobserver.observer import TransactionObserver, TransactionObserverFactory
 from txobserver.outcomes import Name
+from txobserver.store import Asked
 from txobserver.tx_buffer import DtxBuffer, TxBuffer
+
+Emit = Callable[[Effect], None]
 
 
 class Primary(Applied):
@@ -66,13 +70,7 @@ class Primary(Applied):
     """
 
     def __init__(
-        self,
-        name: str,
-        generation: int,
-        replica: Replica,
-        host: Host,
-        settings: Settings,
-        emit: Callable[[Effect], None],
+        self, name: str, generation: int, replica: Replica, host: Host, settings: Settings, emit: Emit
     ) -> None:
         self.name = name
         self.generation = generation
@@ -98,6 +96,7 @@ class Primary(Applied):
         self._waiting: deque[tuple[int, Done]] = deque()
         self._additions = Additions()
         self._ids = ReplicationIds(generation)
+        self.readings = Readings(generation, replica.contents)
         self._opened_to = 0
         self._config_id = 0
         self._factory = TransactionObserverFactory(generation, self, self._ids.next)
@@ -149,6 +148,7 @@ class Primary(Applied):
         self.serving = False
         self.abandoned = True
         self._replica.listener = Applied()
+        self.readings.abandon()
         if self._group:
             self._replica.truncate(self._group_first - 1)
 
@@ -253,6 +253,11 @@ class Primary(Applied):
     def mark(self, queue: int, place: int) -> None:
         """Ask for leave to hand out messages up to ``place``."""
         self.append(Delivered(queue, place))
+
+    def read(self, asked: Asked, then: Then) -> None:
+        """Messages from the store, in a thread of its own."""
+        self._emit(self.readings.begin(asked, then))
+        self.wake()
 
     def begin(self, token: bytes | None = None) -> TransactionObserver:
         """The observer of a new transaction. Raises NameInUse, ValueError for its token."""
