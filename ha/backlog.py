@@ -11,7 +11,7 @@ from collections import deque
 from ha.sizes import ENTRY
 
 EVENT_OVERHEAD = 200
-"""Bytes that an event is counted for beside its message's body."""
+"""Bytes that an event is counted for in memory, beside what it takes on the wire."""
 
 
 class Backlog:
@@ -31,12 +31,12 @@ class Backlog:
         self._full = waiting > (self._limit // 2 if self._full else self._limit)
         return self._full
 
-    def gathered(self, body: int) -> None:
-        """A message with a body of so many bytes has joined the group that is being gathered."""
-        self._gathered += body + EVENT_OVERHEAD
+    def gathered(self, size: int) -> None:
+        """An event of so many bytes has joined the group that is being gathered (``ha.sizes.event_bytes``)."""
+        self._gathered += size + EVENT_OVERHEAD
 
     def settled(self, messages: int) -> None:
-        """An event that settles so many messages has joined it."""
+        """So many messages more are settled by an event that has joined it before."""
         self._gathered += ENTRY * messages
 
     @property

@@ -24,10 +24,11 @@ from ha.record_gate import NO_RECORD, RecordGate
 from ha.record_keeper import RecordKeeper
 from ha.replica import Replica
 from ha.settings import Settings
-from txobserver.effects import CompareAndSet, Effect, LogLine, ReadRecord, ResetLog, Send, Stop
+from txobserver.effects import CompareAndSet, Effect, LogLine, ReadQueue, ReadRecord, ResetLog, Send, Stop
 from txobserver.frames import Frame
 from txobserver.ids import Member
 from txobserver.ledger import Host
+from txobserver.store import Page
 
 
 class NodeCore:
@@ -232,6 +233,11 @@ class NodeCore:
         if self.backups:
             self.backups.log_read(node, session, frames, self.now)
 
+    def on_queue_read(self, asked: ReadQueue, page: Page) -> None:
+        """Messages that ReadQueue asked for; a store that has failed since answers nobody."""
+        if self.primary and not self.failed:
+            self.primary.readings.came(asked, page)
+
     def on_message(self, node: str, message: wire.Peer) -> None:
         """A message of a peer. One of a lower generation is refused."""
         if self.failed:
@@ -336,16 +342,9 @@ class NodeCore:
             if current:
                 self._detached(retry_at_once=True)
             self._emit(LogLine(f"following {record.primary.node}"))
-            self.backup = Backup(
-                record.primary.node,
-                record.generation,
-                self._member,
-                self.replica,
-                self._settings,
-                self._emit,
-                self._checkpointing.demand,
-                record.loss_accepted,
-            )
+            node, me, demand = record.primary.node, self._member, self._checkpointing.demand
+            common = (self.replica, self._settings, self._emit, demand, record.loss_accepted)
+            self.backup = Backup(node, record.generation, me, *common)
         elif self.state == READY and self._member not in record.ready:
             self._detached(retry_at_once=True)
         elif self.state == CATCHUP and self._member in record.ready:

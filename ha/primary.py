@@ -31,6 +31,7 @@ from ha.backlog import Backlog
 from ha.branches import Branches
 from ha.checkpointing import behind
 from ha.ends import END_OF_CONFIGURATION, END_OF_STREAM, ReplicationIds, end_of_new
+from ha.readings import Readings, Then
 from ha.recent_frames import RecentFrames
 from ha.refusals import Refusals
 from ha.replica import Replica
@@ -51,7 +52,6 @@ from txobserver.events import (
     Removal,
     Settle,
     TxDecision,
-    TxEnqueue,
     TxEvent,
 )
 from txobserver.frames import encode_frame
@@ -59,7 +59,10 @@ from txobserver.ids import LAST_CONFIG_ID, LAST_SEQUENCE, id_text, place_of
 from txobserver.ledger import Content, Done, Host
 from txobserver.observer import TransactionObserver, TransactionObserverFactory
 from txobserver.outcomes import Name
+from txobserver.store import Asked
 from txobserver.tx_buffer import DtxBuffer, TxBuffer
+
+Emit = Callable[[Effect], None]
 
 
 class Primary(Applied):
@@ -69,13 +72,7 @@ class Primary(Applied):
     """
 
     def __init__(
-        self,
-        name: str,
-        generation: int,
-        replica: Replica,
-        host: Host,
-        settings: Settings,
-        emit: Callable[[Effect], None],
+        self, name: str, generation: int, replica: Replica, host: Host, settings: Settings, emit: Emit
     ) -> None:
         self.name = name
         self.generation = generation
@@ -92,15 +89,14 @@ class Primary(Applied):
         self.watcher: TransactionWatcher | None = None
         self._replica = replica
         self._host = host
-        self._settings = settings
-        self._emit = emit
+        self._settings, self._emit = settings, emit
         self._group: list[Event] = []
         self._group_first = replica.tail.sequence + 1
-        self.abandoned = False
-        self._framed = 0
+        self.abandoned, self._framed = False, 0
         self._waiting: deque[tuple[int, Done]] = deque()
         self._additions = Additions()
         self._ids = ReplicationIds(generation)
+        self.readings = Readings(generation, replica.contents)
         self._opened_to = self._config_id = 0
         self._refusals = Refusals()
         self._factory = TransactionObserverFactory(generation, self, self._ids.next)
@@ -152,6 +148,7 @@ class Primary(Applied):
         self.serving = False
         self.abandoned = True
         self._replica.listener = Applied()
+        self.readings.abandon()
         if self._group:
             self._replica.truncate(self._group_first - 1)
 
@@ -169,6 +166,7 @@ class Primary(Applied):
             self.wake()
         sequence = self._replica.append(self.generation, event)
         self._group.append(event)
+        self.backlog.gathered(event_bytes(event))
         return sequence
 
     def flush(self) -> None:
@@ -232,7 +230,6 @@ class Primary(Applied):
                 done(self.refusal())
             return
         event = Publish(self._ids.next(), tuple(queues), message)
-        self.backlog.gathered(len(message.body))
         sequence = self.append(event)
         self._additions.add(event.queues, place_of(sequence))
         if done is not None:
@@ -240,11 +237,11 @@ class Primary(Applied):
 
     def settle(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
         """Messages leave a queue; settlements that follow each other share one event."""
-        self.backlog.settled(len(entries))
         last = self._group[-1] if self._group else None
         room = SETTLED - len(entries)
         if isinstance(last, Settle) and (last.queue, last.reason) == (queue, reason) and len(last.entries) <= room:
             last.entries.extend(entries)
+            self.backlog.settled(len(entries))
             return
         for first in range(0, len(entries), SETTLED):
             self.append(Settle(queue, list(entries[first : first + SETTLED]), int(reason)))
@@ -256,6 +253,11 @@ class Primary(Applied):
     def mark(self, queue: int, place: int) -> None:
         """Ask for leave to hand out messages up to ``place``."""
         self.append(Delivered(queue, place))
+
+    def read(self, asked: Asked, then: Then) -> None:
+        """Messages from the store, in a thread of its own."""
+        self._emit(self.readings.begin(asked, then))
+        self.wake()
 
     def begin(self, token: bytes | None = None) -> TransactionObserver:
         """The observer of a new transaction. Raises NameInUse, ValueError for its token."""
@@ -273,8 +275,6 @@ class Primary(Applied):
 
     def tx_event(self, event: TxEvent) -> None:
         """Append an event of a tx-queue."""
-        if isinstance(event, TxEnqueue):
-            self.backlog.gathered(len(event.message.body))
         self.append(event)
 
     def tx_commit(self, tx: int, count: int, done: Done) -> None:

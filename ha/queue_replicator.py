@@ -106,7 +106,7 @@ class QueueReplicator:
             if self._wanted.get(place) == rid:
                 del self._wanted[place]
             else:
-                contents.discard(message.queue, place, rid)
+                contents.remove(message.queue, place, rid)
         if len(here) == STEP and here[-1][0] < message.through:
             self._compared = here[-1][0]
             return False
@@ -127,7 +127,8 @@ class QueueReplicator:
         for place, rid, body in message.added:
             contents.insert(message.queue, place, rid, body)
         for place in message.removed:
-            contents.remove(message.queue, place)
+            if (entry := contents.get(message.queue, place)) is not None:
+                contents.remove(message.queue, place, entry.rid)
 
     def configure(self, message: SnapshotConfiguration) -> None:
         """A part of what is declared at the primary."""

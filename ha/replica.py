@@ -291,7 +291,7 @@ class Replica:
 
     def _remove(self, event: Settle | TxDequeue) -> None:
         remove, queue = self.contents.remove, event.queue
-        gone = [entry for entry in event.entries if remove(queue, entry[0])]
+        gone = [entry for entry in event.entries if remove(queue, *entry)]
         if gone:
             self.listener.removed(queue, gone, Removal(event.reason))
 

@@ -34,7 +34,8 @@ def event_bytes(event: Event) -> int:
     if isinstance(event, Settle | TxDequeue):
         return OVERHEAD + ENTRY * len(event.entries)
     if isinstance(event, Configure):
-        return OVERHEAD + ENTRY * (len(event.terms.spared) if event.terms is not None else 0)
+        spared = ENTRY * (len(event.terms.spared) if event.terms is not None else 0)
+        return OVERHEAD + len(event.name) + len(event.arguments) + spared
     return OVERHEAD + ENTRY * len(event.spared) if isinstance(event, Purge) else OVERHEAD
 
 

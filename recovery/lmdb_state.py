@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import struct
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,25 +22,44 @@ from recovery.child import in_a_child
 from recovery.condemned import check_not_condemned, condemn
 from recovery.crash_points import crash_point
 from recovery.files import FILE_MODE, explain
+from recovery.lmdb_entries import (
+    drop,
+    entry_of,
+    holds,
+    page_of,
+    place_of_key,
+    rid_of,
+    sealed,
+    unsealed,
+    value_at,
+    values,
+    write_changes,
+)
 from recovery.lmdb_errors import explained, impossible_map
-from txobserver.events import Message, TxEvent
+from txobserver.events import TxEvent
 from txobserver.outcomes import Outcomes, Remembered
-from txobserver.store import PAGE, Checkpoint, Entry, Loaded, Meta, QueueSummary, StoreDamaged, StoreError
+from txobserver.store import (
+    PAGE,
+    Asked,
+    Checkpoint,
+    Entry,
+    Loaded,
+    Meta,
+    Page,
+    QueueSummary,
+    StoreDamaged,
+    StoreError,
+)
 
 FORMAT_VERSION = 3
 """Version 2, whose queues and exchanges do not say whether they are used, and version 1, which remembers no outcomes
 either, can be read too."""
 MAP_SIZE = 256 << 30
 """Bytes of addresses; the file is as long as what it holds."""
-SLICE = 500
-"""Messages that are written in one call, in which no other thread runs."""
 MAX_TABLES = 4
 MAX_READERS = 64
 """Of one environment, as LMDB counts them: tables, and threads that read at a time."""
-_ENTRY_KEY = struct.Struct(">IQ")
 _TX_KEY = struct.Struct(">QQ")
-_RID = struct.Struct(">Q")
-_CRC = struct.Struct(">I")
 _META_KEY = b"meta"
 _OPEN_KEY = b"open"
 _VERSION_KEY = b"format"
@@ -49,24 +67,10 @@ _OPENED_KEY = b"opened"
 _LOG_KEY = b"log begun"
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_message = msgspec.msgpack.Decoder(Message).decode
 _decode_meta = msgspec.msgpack.Decoder(Meta).decode
 _decode_open = msgspec.msgpack.Decoder(QueueSummary).decode
 _decode_event = msgspec.msgpack.Decoder(TxEvent).decode
 _decode_outcome = msgspec.msgpack.Decoder(Remembered).decode
-
-
-def sealed(key: bytes, value: bytes) -> bytes:
-    """The value with its checksum in front."""
-    return _CRC.pack(zlib.crc32(value, zlib.crc32(key))) + value
-
-
-def unsealed(key: bytes, data: bytes) -> bytes:
-    """The value, if its checksum matches. Raises StoreDamaged."""
-    value = data[_CRC.size :]
-    if len(data) < _CRC.size or _CRC.unpack_from(data)[0] != zlib.crc32(value, zlib.crc32(key)):
-        raise StoreDamaged("a checksum in the queue state does not match")
-    return value
 
 
 def check(directory: Path) -> None:
@@ -210,15 +214,15 @@ class LmdbState:
         does not: damage there would hide from one what the other sees.
         """
         found: dict[int, QueueSummary] = {}
-        with self._reading(), self._env.begin(db=self._entries, buffers=True) as txn:
+        with self._reading(), self._views() as txn:
             for key, data in txn.cursor():
                 if txn.get(key) is None:  # a search from the root; a cursor's would begin where it stands
                     raise self._incomplete()
-                queue, place = _ENTRY_KEY.unpack(key)
+                queue, place = place_of_key(key)
                 summary = found.get(queue)
                 if summary is None:
                     summary = found[queue] = QueueSummary()
-                summary.put(place, _RID.unpack_from(data, _CRC.size)[0])
+                summary.put(place, rid_of(data))
         expected = {queue: each for queue, each in meta.summaries.items() if each.count}
         if found.keys() != expected.keys() or any(
             (found[queue].count, found[queue].digest) != (each.count, each.digest) for queue, each in expected.items()
@@ -227,42 +231,39 @@ class LmdbState:
 
     def get(self, queue: int, place: int) -> Entry | None:
         """The entry, or None. Raises StoreDamaged."""
-        key = _ENTRY_KEY.pack(queue, place)
-        with self._reading(serving=True), self._env.begin(db=self._entries) as txn:
-            data = txn.get(key)
-            return None if data is None else self._entry(key, data)
+        with self._reading(serving=True), self._views() as txn:
+            there = value_at(txn, queue, place)
+            return None if there is None else entry_of(*there)
+
+    def holds(self, queue: int, place: int) -> bool:
+        """Whether a message stands there; none is read, however large it is. Raises StoreDamaged."""
+        with self._reading(serving=True), self._views() as txn:
+            return holds(txn, queue, place)
+
+    def read(self, asked: Asked) -> Page:
+        """The messages that are asked for, by any thread. Raises StoreDamaged.
+
+        What waits for the disk, and the checksums of large messages, is done while other threads run.
+        """
+        with self._reading(serving=True), self._views() as txn:
+            return page_of(txn, asked)
 
     def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
         """Up to ``limit`` (place, entry) above ``after``, in order. Raises StoreDamaged."""
-        found: list[tuple[int, Entry]] = []
-        with self._reading(serving=True), self._env.begin(db=self._entries) as txn, txn.cursor() as cursor:
-            more = cursor.set_range(_ENTRY_KEY.pack(queue, after + 1))
-            while more and len(found) < limit:
-                key, data = cursor.item()
-                number, place = _ENTRY_KEY.unpack(key)
-                if number != queue:
-                    break
-                found.append((place, self._entry(key, data)))
-                more = cursor.next()
-        return found
+        with self._reading(serving=True), self._views() as txn:
+            return [(place, entry_of(key, data)) for place, key, data in values(txn, queue, after, limit)]
 
     def ids_page(self, queue: int, after: int, limit: int) -> list[tuple[int, int]]:
         """Up to ``limit`` (place, replication id) above ``after``, in order; no message is read. Raises StoreDamaged.
 
         So their checksums are not looked at: a damaged id is found by the digest of its queue.
         """
-        found: list[tuple[int, int]] = []
-        reading = self._reading(serving=True)
-        with reading, self._env.begin(db=self._entries, buffers=True) as txn, txn.cursor() as cursor:
-            more = cursor.set_range(_ENTRY_KEY.pack(queue, after + 1))
-            while more and len(found) < limit:
-                key, data = cursor.item()
-                number, place = _ENTRY_KEY.unpack(key)
-                if number != queue:
-                    break
-                found.append((place, _RID.unpack_from(data, _CRC.size)[0]))
-                more = cursor.next()
-        return found
+        with self._reading(serving=True), self._views() as txn:
+            return [(place, rid_of(data)) for place, _, data in values(txn, queue, after, limit)]
+
+    def _views(self) -> lmdb.Transaction:
+        """A transaction on the messages in which values are views, so that no more of them is copied than is read."""
+        return self._env.begin(db=self._entries, buffers=True)
 
     def ids(self, queue: int) -> Iterator[tuple[int, int]]:
         """All (place, replication id) of a queue, in order."""
@@ -312,28 +313,13 @@ class LmdbState:
     def _write(self, txn: lmdb.Transaction, checkpoint: Checkpoint) -> None:
         with txn.cursor(db=self._entries) as cursor:
             for queue in checkpoint.dropped:
-                self._drop(cursor, queue)
+                drop(cursor, queue)
             for queue in sorted(checkpoint.changes):
-                self._write_queue(cursor, queue, checkpoint.changes[queue])
+                write_changes(cursor, queue, checkpoint.changes[queue])
         self._write_transactions(txn, checkpoint)
         self._write_outcomes(txn, checkpoint)
         txn.put(_VERSION_KEY, str(FORMAT_VERSION).encode(), db=self._meta)
         txn.put(_META_KEY, sealed(_META_KEY, _encode(checkpoint.meta)), db=self._meta)
-
-    @staticmethod
-    def _write_queue(cursor: lmdb.Cursor, queue: int, changed: dict[int, Entry | None]) -> None:
-        """In order of places, in slices, so that the interpreter is never held for long."""
-        items = []
-        for place in sorted(changed):
-            entry, key = changed[place], _ENTRY_KEY.pack(queue, place)
-            if entry is not None:
-                items.append((key, sealed(key, _RID.pack(entry.rid) + _encode(entry.message))))
-                if len(items) == SLICE:
-                    cursor.putmulti(items)
-                    items = []
-            elif cursor.set_key(key):
-                cursor.delete()
-        cursor.putmulti(items)
 
     def _write_transactions(self, txn: lmdb.Transaction, checkpoint: Checkpoint) -> None:
         summary = self._read_open(txn)
@@ -362,16 +348,6 @@ class LmdbState:
         """Count and digest of the events of open transactions."""
         data = txn.get(_OPEN_KEY, db=self._meta)
         return QueueSummary() if data is None else _decode_open(unsealed(_OPEN_KEY, bytes(data)))
-
-    @staticmethod
-    def _drop(cursor: lmdb.Cursor, queue: int) -> None:
-        while cursor.set_range(_ENTRY_KEY.pack(queue, 0)) and _ENTRY_KEY.unpack(cursor.key())[0] == queue:
-            cursor.delete()
-
-    @staticmethod
-    def _entry(key: bytes, data: bytes) -> Entry:
-        value = unsealed(key, data)
-        return Entry(_RID.unpack_from(value)[0], _decode_message(value[_RID.size :]))
 
     @contextmanager
     def _reading(self, serving: bool = False) -> Iterator[None]:

@@ -1,7 +1,8 @@
 """Store: one node's directory. The log in ``log/``, the queue state in ``state/``, its identity, a lock.
 
-The event loop never waits for a sync: the log is written by one thread, checkpoints by another, so that a large
-checkpoint does not delay an acknowledgement. Every report comes back through ``post`` in the order of the calls.
+The event loop never waits for a sync, nor for large messages: the log is written by one thread, checkpoints by another,
+so that a large checkpoint does not delay an acknowledgement, and a third one reads the queues' messages. Every report
+comes back through ``post``, of each thread in the order of the calls.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from recovery.segment import SegmentInfo, segment_firsts
 from recovery.worker import Post, Report, Worker
 from txobserver.frames import Frame
 from txobserver.ids import Member, Position
-from txobserver.store import Base, Checkpoint, Loaded, StoreDamaged, StoreError
+from txobserver.store import Asked, Base, Checkpoint, Loaded, Page, StoreDamaged, StoreError
 
 CLOSE_SECONDS = 10.0
 """How long the end of a node waits for its disk."""
@@ -85,6 +86,7 @@ class Store:
         make_log: Callable[[Position], Log],
         writer: Jobs,
         keeper: Jobs,
+        reader: Jobs,
         reclaim_before: Callable[[], float],
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
@@ -95,6 +97,7 @@ class Store:
         self._log = make_log(self.meta.applied)
         self._writer = writer
         self._keeper = keeper
+        self._reader = reader
         self._reclaim_before = reclaim_before
         self._on_close = on_close
         self._appends: deque[Frame] = deque()
@@ -146,6 +149,12 @@ class Store:
     def read(self, first: int, max_bytes: int) -> list[Frame]:
         """Frames from the log, from any thread. Raises LogReclaimed or StoreDamaged."""
         return self._log.read(first, max_bytes)
+
+    def read_queue(self, asked: Asked, done: Callable[[Page | None, StoreError | None], None]) -> None:
+        """Read messages of a queue; either a page comes, or what went wrong."""
+        pages: list[Page] = []
+        job = lambda: pages.append(self.base.read(asked))  # noqa: E731
+        self._reader.submit(job, lambda error: done(pages[0] if error is None else None, error))
 
     def close(self) -> None:
         """Finish what was submitted and let go of everything.
@@ -261,11 +270,9 @@ def _opened(
     lock: int,
     files: Files,
 ) -> Store:
-    state, writer, keeper = (
-        LmdbState(directory / "state"),
-        Worker("log-writer", post),
-        Worker("checkpoint-writer", post),
-    )
+    state = LmdbState(directory / "state")
+    workers = [Worker(name, post) for name in ("log-writer", "checkpoint-writer", "queue-reader")]
+    writer, keeper, reader = workers
 
     def describe(first: int) -> SegmentInfo:
         return SegmentInfo(identity.cluster, identity.node, identity.incarnation, first, now_ms())
@@ -275,7 +282,7 @@ def _opened(
 
     def on_close() -> None:
         until = time.monotonic() + CLOSE_SECONDS
-        if not all(each.stop(max(0.0, until - time.monotonic())) for each in (writer, keeper)):
+        if not all(each.stop(max(0.0, until - time.monotonic())) for each in workers):
             raise StoreHung(
                 f"{directory} has not finished what it was to write within {CLOSE_SECONDS:g} s, so the node ends "
                 "without it, as if it had been killed; look at the disk before you start the node again"
@@ -290,4 +297,4 @@ def _opened(
         lambda: time.clock_gettime(time.CLOCK_BOOTTIME),
         files,
     )
-    return Store(identity.member, state, make_log, writer, keeper, retention.removable_before, on_close)
+    return Store(identity.member, state, make_log, writer, keeper, reader, retention.removable_before, on_close)

@@ -19,6 +19,7 @@ from txobserver.events import Configure, Message
 from txobserver.ids import Position
 from txobserver.outcomes import Outcome, PreparedBranch, Remembered
 from txobserver.places import Places
+from txobserver.reading import Reading
 from txobserver.store import PAGE, Base, Changes, Entry, Meta, QueueSummary
 from txobserver.transaction_table import TransactionTable, described
 from txobserver.xid import Global, Xid
@@ -46,6 +47,7 @@ class Contents:
         self._dropped: set[int] = set()
         self._dropped_frozen: set[int] = set()
         self._reused: set[tuple[int, int]] = set()
+        self._readings: dict[int, list[Reading]] = {}
         self.dirty_bytes = 0
         self._frozen_bytes = 0
 
@@ -101,6 +103,8 @@ class Contents:
         self._fresh.pop(queue, None)
         self._fresh_places.pop(queue, None)
         self._dropped.add(queue)
+        for reading in self._readings.get(queue, ()):
+            reading.dropped()
 
     def purge(self, queue: int, place: int, spared: Sequence[int]) -> int:
         """Take everything up to ``place`` out of a queue but ``spared``; returns how many that were.
@@ -139,11 +143,11 @@ class Contents:
         self.dirty_bytes += len(message.body) + ADDITION_BYTES
         return True
 
-    def remove(self, queue: int, place: int) -> Entry | None:
-        """Take a message out of a queue; None if it is not there."""
+    def remove(self, queue: int, place: int, rid: int) -> bool:
+        """Take a message out of a queue; False if it is not there. None is read for it, however large it is."""
         tally = self._tallies.get(queue)
         if tally is None:
-            return None
+            return False
         layer = self._fresh.get(queue)
         if layer is None:
             layer = self._begin_layer(queue)
@@ -153,25 +157,15 @@ class Contents:
                 layer[place] = None  # a resync put it over another message, which a lower layer may still hold
             else:
                 del layer[place]
-        elif place in layer or (entry := self._below(queue, place)) is None:
-            return None
+        elif place in layer or not self._holds_below(queue, place):
+            return False
         else:
             layer[place] = None
-        tally.take(place, entry.rid)
+        tally.take(place, rid if entry is None else entry.rid)
         self.dirty_bytes += REMOVAL_BYTES
-        return entry
-
-    def discard(self, queue: int, place: int, rid: int) -> None:
-        """Take out a message that is there, as ``ids_page`` has just said, without reading it."""
-        layer = self._fresh.get(queue)
-        if layer is not None and place in layer:
-            self.remove(queue, place)
-            return
-        if layer is None:
-            layer = self._begin_layer(queue)
-        layer[place] = None
-        self._tallies[queue].take(place, rid)
-        self.dirty_bytes += REMOVAL_BYTES
+        for reading in self._readings.get(queue, ()):
+            reading.gone(place)
+        return True
 
     def mark(self, queue: int, place: int) -> None:
         """Messages up to ``place`` may have been handed out."""
@@ -193,6 +187,30 @@ class Contents:
         if layer is not None and place in layer:
             return layer[place]
         return self._below(queue, place)
+
+    def recent(self, queue: int, place: int) -> Entry | None:
+        """The entry, if it came after what the base shows: then it is in memory. None: it is to be read, or gone."""
+        layer = self._fresh.get(queue)
+        if layer is not None and place in layer:
+            return layer[place]
+        return self._frozen_layer(queue).get(place)
+
+    def begin_reading(self, queue: int, after: int) -> Reading:
+        """A page of a queue is about to be read from the base, by another thread. Ends with ``end_reading``."""
+        layers, places = [self._fresh.get(queue, {})], [self._fresh_places]
+        if queue not in self._dropped:
+            layers.append(self._frozen.get(queue, {}))
+            places.append(self._frozen_places)
+        reading = Reading(queue, after, layers, [each[queue] for each in places if queue in each])
+        reading.base_counts = self._shows_base(queue)
+        self._readings.setdefault(queue, []).append(reading)
+        return reading
+
+    def end_reading(self, reading: Reading) -> None:
+        """It has been read, or nobody waits for it any more."""
+        others = [each for each in self._readings.pop(reading.queue) if each is not reading]
+        if others:
+            self._readings[reading.queue] = others
 
     def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
         """Up to ``limit`` entries above ``after``, in order of their places.
@@ -260,6 +278,12 @@ class Contents:
         layer = self._fresh[queue] = {}
         self._fresh_places[queue] = Places()
         return layer
+
+    def _holds_below(self, queue: int, place: int) -> bool:
+        layer = self._frozen_layer(queue)
+        if place in layer:
+            return layer[place] is not None
+        return self._shows_base(queue) and self._base.holds(queue, place)
 
     def _below(self, queue: int, place: int) -> Entry | None:
         layer = self._frozen_layer(queue)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from txobserver.frames import Frame
 from txobserver.ids import Position
-from txobserver.store import Checkpoint
+from txobserver.store import Asked, Checkpoint
 
 
 class Acknowledge(NamedTuple):
@@ -66,6 +66,17 @@ class ReadLog(NamedTuple):
     max_bytes: int
 
 
+class ReadQueue(NamedTuple):
+    """Read messages from the queue state, in a thread that nothing else waits for; reports ``on_queue_read``.
+
+    ``generation``: of the primary whose broker asks; ``number``: which of its readings it is.
+    """
+
+    generation: int
+    number: int
+    asked: Asked
+
+
 class CompareAndSet(NamedTuple):
     """Change the coordination record; reports ``on_cas``."""
 
@@ -90,4 +101,16 @@ class Stop(NamedTuple):
     reason: str
 
 
-Effect = Persist | Truncate | ResetLog | WriteCheckpoint | Send | ReadLog | ReadRecord | CompareAndSet | LogLine | Stop
+Effect = (
+    Persist
+    | Truncate
+    | ResetLog
+    | WriteCheckpoint
+    | Send
+    | ReadLog
+    | ReadQueue
+    | ReadRecord
+    | CompareAndSet
+    | LogLine
+    | Stop
+)

@@ -95,8 +95,13 @@ class Frame:
 
 
 def encode_frame(generation: int, first: int, events: list[Event], time_ms: int) -> Frame:
-    """One frame for these events, whose sequences run from ``first``."""
+    """One frame for these events, whose sequences run from ``first``.
+
+    Raises FrameError where it would be larger than any frame that is read: nobody may count on it.
+    """
     payload = _encoder.encode(events)
+    if len(payload) > MAX_PAYLOAD:
+        raise FrameError(f"{len(events)} events take {len(payload)} bytes; a frame holds {MAX_PAYLOAD} at most")
     count, crc = len(events), zlib.crc32(payload)
     header = _HEADER.pack(MAGIC, FORMAT_VERSION, 0, len(payload), crc, generation, first, count, time_ms)
     return Frame(generation, first, count, time_ms, b"".join((header, _CRC.pack(zlib.crc32(header)), payload, TRAILER)))

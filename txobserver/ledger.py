@@ -7,19 +7,28 @@ order, and only then may anything of it be seen: delivered, got, counted, confir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 from txobserver.configuration import Configuration, Configured
 from txobserver.events import Configure, Message, Removal
 from txobserver.ids import Position
 from txobserver.outcomes import Outcome, PreparedBranch
-from txobserver.store import PAGE, Entry, QueueSummary
+from txobserver.store import PAGE, Asked, Entry, QueueSummary
 from txobserver.xid import Xid
 
 Done = Callable[[str | None], None]
 """Called exactly once when the outcome is known: None for done, else one sentence saying why it was refused or
 rolled back. It is never called when the outcome is unknown; then ``Host.on_inactive`` closes the clients."""
+
+
+class Found(NamedTuple):
+    """Messages of a queue that have been read; see ``Ledger.read``."""
+
+    entries: Iterable[tuple[int, Entry]]
+    """To be gone through at once"""
+    through: int
+    """Everything up to this place is among them; 0: up to the last of them, and there was no more to be read"""
 
 
 class NameInUse(ValueError):
@@ -115,6 +124,14 @@ class Ledger(Protocol):
         """Ask for leave to hand out messages up to ``place``; the host is told by ``on_mark``."""
         ...
 
+    def read(self, asked: Asked, then: Callable[[Found], None]) -> None:
+        """Read messages from the store, while everything else goes on; ``then`` is called when they are there.
+
+        What was asked for ``Above`` a place is as the queue is then: in order, and nothing that has left it. What was
+        asked for ``At`` some places may have left it. It is never called once the clients have been closed.
+        """
+        ...
+
     def begin(self, token: bytes | None = None) -> Observer:
         """A new transaction with its tx-queue. Costs no round trip (a refusal comes at commit).
 
@@ -171,8 +188,8 @@ class Content(Protocol):
         """Count, digest and mark of a queue; zeros for one that is not known."""
         ...
 
-    def get(self, queue: int, place: int) -> Entry | None:
-        """One entry, or None if it is gone. Raises StoreDamaged."""
+    def recent(self, queue: int, place: int) -> Entry | None:
+        """An entry that is in memory, or None: it is to be read, or gone."""
         ...
 
     def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:

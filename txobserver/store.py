@@ -113,8 +113,43 @@ class Loaded(NamedTuple):
     remembered: list[Remembered]
 
 
+class Above(NamedTuple):
+    """Asks for a page of a queue: what stands above ``after``, so many messages, and bytes of them, or one message."""
+
+    queue: int
+    after: int
+    limit: int
+    max_bytes: int
+
+
+class At(NamedTuple):
+    """Asks for the messages at the first of these places: so many bytes of them, or one message."""
+
+    queue: int
+    places: tuple[int, ...]
+    max_bytes: int
+
+
+Asked = Above | At
+
+
+class Page(NamedTuple):
+    """What was asked for, in order; ``more``: other messages of the queue stand behind it."""
+
+    entries: list[tuple[int, Entry]]
+    more: bool
+
+
 class Base(Protocol):
-    """Queue contents as of the last checkpoint. Reads are short and may be made from the event loop."""
+    """Queue contents as of the last checkpoint. Reads are short and may be made from the event loop, but ``read``."""
+
+    def read(self, asked: Asked) -> Page:
+        """Messages, also large ones: to be asked by a thread that nothing else waits for. Raises StoreDamaged."""
+        ...
+
+    def holds(self, queue: int, place: int) -> bool:
+        """Whether a message stands there; none is read, however large it is. Raises StoreDamaged."""
+        ...
 
     def get(self, queue: int, place: int) -> Entry | None:
         """The entry, or None. Raises StoreDamaged."""
@@ -133,6 +168,16 @@ class Base(Protocol):
         ...
 
 
+def fitting(there: list[tuple[int, Entry]], max_bytes: int) -> list[tuple[int, Entry]]:
+    """The first of these: so many bytes of them, or one."""
+    taken = 0
+    for index, (_, entry) in enumerate(there):
+        taken += len(entry.message.body) + len(entry.message.properties)
+        if index and taken > max_bytes:
+            return there[:index]
+    return there
+
+
 class MemoryBase:
     """A base in plain memory, for the simulator and for tests."""
 
@@ -146,6 +191,20 @@ class MemoryBase:
     def confirm(self, log_begun: bool) -> None:
         """What is here counts from now on."""
         self.log_begun = log_begun
+
+    def read(self, asked: Asked) -> Page:
+        content = self.queues.get(asked.queue, {})
+        if isinstance(asked, At):
+            there = [(place, content[place]) for place in asked.places if place in content]
+            limit = len(there)
+        else:
+            there = [(place, content[place]) for place in sorted(p for p in content if p > asked.after)]
+            limit = asked.limit
+        found = fitting(there[:limit], asked.max_bytes)
+        return Page(found, len(found) < len(there))
+
+    def holds(self, queue: int, place: int) -> bool:
+        return place in self.queues.get(queue, {})
 
     def get(self, queue: int, place: int) -> Entry | None:
         return self.queues.get(queue, {}).get(place)

@@ -9,10 +9,10 @@ from recovery import compiled
 from recovery.compiled import SWITCH as SWITCH
 
 MODULES = (
-    *(f"txobserver.{name}" for name in ("contents", "digest", "observer", "places", "tx_buffer")),
+    *(f"txobserver.{name}" for name in ("contents", "digest", "observer", "places", "reading", "tx_buffer")),
     *(f"ha.{name}" for name in ("applied", "backlog", "backup", "backups", "candidate", "checkpointing", "history")),
-    *(f"ha.{name}" for name in ("node_core", "pace", "primary", "queue_guard", "queue_replicator", "recent_frames")),
-    *(f"ha.{name}" for name in ("additions", "ends", "record_gate", "sizes", "snapshot_end")),
+    *(f"ha.{name}" for name in ("node_core", "pace", "primary", "queue_guard", "queue_replicator", "readings")),
+    *(f"ha.{name}" for name in ("additions", "ends", "recent_frames", "record_gate", "sizes", "snapshot_end")),
     *(f"ha.{name}" for name in ("record_keeper", "replica", "replicating_subscription", "resync", "session")),
     *(f"ha.{name}" for name in ("record_access", "transactions", "tx_tracker", "watch")),
     *(f"broker_plugin.embedded.{name}" for name in ("broker", "channel", "confirms", "consumer", "durable_queue")),

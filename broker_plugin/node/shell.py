@@ -28,6 +28,7 @@ from txobserver.effects import (
     LogLine,
     Persist,
     ReadLog,
+    ReadQueue,
     ReadRecord,
     ResetLog,
     Send,
@@ -37,7 +38,7 @@ from txobserver.effects import (
 )
 from txobserver.frames import Frame
 from txobserver.ids import Position
-from txobserver.store import StoreDamaged, StoreError
+from txobserver.store import Page, StoreDamaged, StoreError
 
 log = logging.getLogger("txha.node")
 TICK = 0.02
@@ -279,6 +280,15 @@ class Shell:
 
         self._guard.run_in_executor(None, lambda: self._store.read(effect.first, effect.max_bytes), done)
 
+    def _read_queue(self, effect: ReadQueue) -> None:
+        def done(page: Page | None, error: StoreError | None) -> None:
+            if error is not None:
+                self._guard.caught(error)
+            elif page is not None:
+                self.report(lambda: self.core.on_queue_read(effect, page))
+
+        self._store.read_queue(effect.asked, done)
+
     def _read_record(self, effect: ReadRecord) -> None:
         self._polled_at = self._now()
         self._records.read(lambda record: self._answered(lambda: self.core.on_record(record)))
@@ -308,6 +318,7 @@ _CARRY_OUT: dict[type, Callable[..., None]] = {
     WriteCheckpoint: Shell._checkpoint,
     Send: Shell._send,
     ReadLog: Shell._read_log,
+    ReadQueue: Shell._read_queue,
     ReadRecord: Shell._read_record,
     CompareAndSet: Shell._compare_and_set,
     LogLine: Shell._log,

@@ -52,8 +52,11 @@ class ClusterHarness(Harness):
     def settle(self) -> None:
         """Turns until everything that was asked has passed the commit point, and nothing is left to do."""
         self.node.report(lambda: None)
-        self.cluster.run(lambda: not self.cluster.due and self._all_committed())
+        self.cluster.run(lambda: not self.cluster.due and not self._reads() and self._all_committed())
         self.cluster.check_agreement()
+
+    def _reads(self) -> bool:
+        return bool(self.node.queue_reads or self.node.pages)
 
     def _all_committed(self) -> bool:
         primary = self.node.core.primary

@@ -6,8 +6,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from ha.readings import Readings
 from ha.refusals import Refusals
 from txobserver.contents import Contents
+from txobserver.effects import ReadQueue
 from txobserver.events import (
     Configure,
     Delivered,
@@ -24,10 +26,10 @@ from txobserver.events import (
     TxPrepare,
 )
 from txobserver.ids import generated_id, place_of
-from txobserver.ledger import Done, Host
+from txobserver.ledger import Done, Found, Host
 from txobserver.observer import TransactionObserver, TransactionObserverFactory
 from txobserver.outcomes import Name
-from txobserver.store import Checkpoint, MemoryBase, Meta
+from txobserver.store import Asked, Checkpoint, MemoryBase, Meta, Page
 from txobserver.tx_buffer import TxBuffer
 
 Pending = tuple[int, Event, Done | None]
@@ -55,6 +57,9 @@ class LocalLedger:
         self._config_id = self.contents.configuration.last_id
         self._refusals = Refusals()
         self._factory = TransactionObserverFactory(generation, self, self._next_rid)
+        self._readings = Readings(generation, self.contents)
+        self._reads: list[ReadQueue] = []
+        self._pages: list[tuple[ReadQueue, Page]] = []
 
     def serve(self, host: Host) -> None:
         """Make the host active."""
@@ -73,7 +78,7 @@ class LocalLedger:
     @property
     def busy(self) -> bool:
         """Whether anything waits for the commit point."""
-        return bool(self._pending)
+        return bool(self._pending or self._reads or self._pages)
 
     # -- Ledger
 
@@ -101,6 +106,10 @@ class LocalLedger:
 
     def mark(self, queue: int, place: int) -> None:
         self._append(Delivered(queue, place))
+
+    def read(self, asked: Asked, then: Callable[[Found], None]) -> None:
+        self._reads.append(self._readings.begin(asked, then))
+        self.on_append()
 
     def begin(self, token: bytes | None = None) -> TransactionObserver:
         return self._factory.begin(token)
@@ -149,6 +158,7 @@ class LocalLedger:
 
     def commit(self, events: int | None = None) -> None:
         """Everything asked so far (or so many events) passes the commit point: apply it, tell the host, answer."""
+        self.read_pages()
         self.flush()
         dones: list[Done] = []
         for _ in range(len(self._pending) if events is None else min(events, len(self._pending))):
@@ -160,15 +170,25 @@ class LocalLedger:
         for done in dones:
             done(None)
 
+    def read_pages(self) -> None:
+        """The store's reader: what it has looked at comes, and it looks at what was asked for since."""
+        pages, self._pages = self._pages, []
+        for asked, page in pages:
+            self._readings.came(asked, page)
+        self._pages = [(asked, self.contents._base.read(asked.asked)) for asked in self._reads]
+        self._reads = []
+
     def commit_all(self) -> None:
         """Commit until nothing waits."""
-        while self._pending or self._additions:
+        while self.busy or self._additions:
             self.commit()
 
     def lose(self) -> None:
         """What has not passed the commit point is lost; its outcome is never told."""
         self._pending.clear()
         self._additions.clear()
+        self._readings.abandon()
+        self._reads, self._pages = [], []
 
     def _append(self, event: Event, done: Done | None = None) -> int:
         self._sequence += 1
@@ -192,9 +212,9 @@ class LocalLedger:
             self._configure(event)
         elif isinstance(event, Purge):
             spared = set(event.spared)
-            doomed = [p for p, _ in contents.ids(event.queue) if p <= event.place and p not in spared]
-            for place in doomed:
-                contents.remove(event.queue, place)
+            doomed = [each for each in contents.ids(event.queue) if each[0] <= event.place and each[0] not in spared]
+            for entry in doomed:
+                contents.remove(event.queue, *entry)
             host.on_purged(event.queue, event.place, event.spared, len(doomed))
         elif isinstance(event, TxDecision):
             self._decide(event)
@@ -207,7 +227,7 @@ class LocalLedger:
 
     def _remove(self, event: Settle | TxDequeue) -> None:
         assert self._host is not None
-        gone = [entry for entry in event.entries if self.contents.remove(event.queue, entry[0])]
+        gone = [entry for entry in event.entries if self.contents.remove(event.queue, *entry)]
         if gone:
             self._host.on_removed(event.queue, gone, Removal(event.reason))
 

@@ -23,6 +23,7 @@ from txobserver.effects import (
     LogLine,
     Persist,
     ReadLog,
+    ReadQueue,
     ReadRecord,
     ResetLog,
     Send,
@@ -34,7 +35,7 @@ from txobserver.frames import decode_frame
 from txobserver.ids import Member, Position
 from txobserver.ledger import Host
 from txobserver.outcomes import Outcomes
-from txobserver.store import StoreError
+from txobserver.store import Page, StoreError
 
 TURN = 0.01
 
@@ -50,6 +51,9 @@ class MemoryNode:
         self.member = Member(name, disk.incarnation)
         self.writes: list[Any] = []
         self.reads: list[ReadLog] = []
+        self.queue_reads: list[ReadQueue] = []
+        self.pages: list[tuple[ReadQueue, Page]] = []
+        self.pages_held = False
         self.disk_held = False
         self.checkpoints_held: Callable[[WriteCheckpoint], bool] = lambda write: False
         self.disk_error: str | None = None
@@ -106,6 +110,8 @@ class MemoryNode:
             self.cluster.cas.append((self, effect))
         elif isinstance(effect, ReadLog):
             self.reads.append(effect)
+        elif isinstance(effect, ReadQueue):
+            self.queue_reads.append(effect)
         elif isinstance(effect, ReadRecord):
             pass  # it is read at every turn
         elif isinstance(effect, LogLine):
@@ -120,6 +126,19 @@ class MemoryNode:
         for effect in reads:
             frames = self.disk.read(effect, coming)
             self.report(lambda e=effect, f=frames: self.core.on_log_read(e.peer, e.session, f))  # type: ignore[misc]
+
+    def do_queue_reads(self) -> None:
+        """A third thread reads queues: what it looked at in the last turn comes in this one, unless it is held."""
+        if self.pages_held:
+            return
+        pages, self.pages = self.pages, []
+        for effect, page in pages:
+            self.report(lambda e=effect, p=page: self.core.on_queue_read(e, p))  # type: ignore[misc]
+        asked, self.queue_reads = self.queue_reads, []
+        try:
+            self.pages = [(effect, self.disk.base.read(effect.asked)) for effect in asked]
+        except StoreError as error:
+            self.report(lambda e=error: self.core.on_store_error(str(e)))  # type: ignore[misc]
 
     def do_writes(self) -> None:
         """The disk completes what it was given."""
@@ -239,6 +258,7 @@ class MemoryCluster:
         for node in list(self.nodes.values()):
             if node.name not in self.frozen:
                 node.do_reads()
+                node.do_queue_reads()
                 if not node.disk_held:
                     node.do_writes()
         wire, self.wire = self.wire, []

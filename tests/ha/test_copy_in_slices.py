@@ -65,12 +65,12 @@ def test_no_message_is_read_for_a_page_of_ids() -> None:
     changes, _ = contents.freeze()
     base.queues[1] = {place: entry for place, entry in changes[1].items() if entry is not None}
     contents.thaw()
-    contents.remove(1, 3)
+    contents.remove(1, 3, 103)
     contents.insert(1, 10, 110, text("m"))
     assert contents.ids_page(1, 1, 4) == [(2, 102), (4, 104), (5, 105), (6, 106)]
     assert contents.ids_page(1, 8, 9) == [(9, 109), (10, 110)]
-    contents.discard(1, 10, 110)
-    contents.discard(1, 9, 109)
+    contents.remove(1, 10, 110)
+    contents.remove(1, 9, 109)
     assert contents.ids_page(1, 7, 9) == [(8, 108)]
     assert contents.summary(1).count == 8
 

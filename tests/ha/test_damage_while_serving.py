@@ -21,7 +21,7 @@ def damage(node: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise StoreDamaged(SENTENCE)
 
-    for call in ("get", "page", "ids"):
+    for call in ("get", "page", "ids", "holds", "read"):
         monkeypatch.setattr(node.disk.base, call, fail)
 
 

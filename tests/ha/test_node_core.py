@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from ha.backlog import EVENT_OVERHEAD
 from ha.coordination import MemoryCoordination, first_record
 from ha.queue_guard import QueueGuard
 from ha.record_gate import NO_RECORD
 from ha.replicating_subscription import ReplicatingSubscription
 from ha.session import Session
-from ha.sizes import ENTRY, message_bytes
+from ha.sizes import ENTRY, OVERHEAD, message_bytes
 from ha.wire import NO_ATTACHMENT, Ack, Granted, Handover, Join, Probe, Refused
 from tests.ha.branch_steps import decide_globally, work_on
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
@@ -188,7 +189,9 @@ def test_what_is_settled_counts_as_waiting_before_it_is_written() -> None:
     assert primary is not None
     before = primary.backlog.gathered_bytes
     primary.settle(number, [(place << 20, place) for place in range(1, 51)], Removal.ACKED)
-    assert primary.backlog.gathered_bytes == before + 50 * ENTRY
+    assert primary.backlog.gathered_bytes == before + 50 * ENTRY + OVERHEAD + EVENT_OVERHEAD
+    primary.settle(number, [(place << 20, place) for place in range(51, 61)], Removal.ACKED)
+    assert primary.backlog.gathered_bytes == before + 60 * ENTRY + OVERHEAD + EVENT_OVERHEAD, "of the same event"
 
 
 @pytest.mark.parametrize("fenced", [False, True])

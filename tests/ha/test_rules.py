@@ -82,8 +82,8 @@ def test_a_walked_queue_is_copied_exactly_whatever_happens_meanwhile(
             subscription.enqueued(last, last, text("m"))
             last += 1
         elif step == 2 and contents.ids(1):
-            place = rng.choice(contents.ids(1))[0]  # type: ignore[attr-defined]
-            contents.remove(1, place)
+            place, rid = rng.choice(contents.ids(1))  # type: ignore[attr-defined]
+            contents.remove(1, place, rid)
             subscription.gone([place])
         elif step == 3:
             send()

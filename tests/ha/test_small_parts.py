@@ -13,7 +13,19 @@ from ha.recent_frames import RecentFrames
 from ha.settings import Settings
 from ha.sizes import ENTRY, OVERHEAD, event_bytes, message_bytes, slices
 from txobserver.effects import Acknowledge, WriteCheckpoint
-from txobserver.events import Event, Message, Publish, Purge, Removal, Settle, TxDequeue, TxEnqueue, TxOpen, TxToken
+from txobserver.events import (
+    Configure,
+    Event,
+    Message,
+    Publish,
+    Purge,
+    Removal,
+    Settle,
+    TxDequeue,
+    TxEnqueue,
+    TxOpen,
+    TxToken,
+)
 from txobserver.frames import encode_frame
 
 MESSAGE = Message("", "key", b"12345", b"1234567")
@@ -29,6 +41,7 @@ class TestSizes:
             (TxDequeue(1, 2, [(1, 1), (2, 2)], Removal.ACKED), OVERHEAD + 2 * ENTRY),
             (Settle(1, [(1, 1), (2, 2), (3, 3)], Removal.ACKED), OVERHEAD + 3 * ENTRY),
             (Purge(1, 9, [1, 2]), OVERHEAD + 2 * ENTRY),
+            (Configure(1, "declare queue", "name", b"arguments"), OVERHEAD + 4 + 9),
             (TxOpen(1), OVERHEAD),
         ],
     )

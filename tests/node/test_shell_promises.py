@@ -20,15 +20,27 @@ from ha.wire import Ack
 from recovery.log import LogReclaimed
 from tests.guards import strict_guard
 from tests.recovery.helpers import frame, open_log
-from txobserver.effects import Acknowledge, Effect, Persist, ReadLog, ResetLog, Send, Truncate, WriteCheckpoint
+from txobserver.effects import (
+    Acknowledge,
+    Effect,
+    Persist,
+    ReadLog,
+    ReadQueue,
+    ResetLog,
+    Send,
+    Truncate,
+    WriteCheckpoint,
+)
 from txobserver.events import Delivered
 from txobserver.frames import encode_frame
 from txobserver.ids import Position
-from txobserver.store import Checkpoint, Meta, StoreDamaged, StoreError, StoreFull
+from txobserver.store import Above, Asked, Checkpoint, Meta, Page, StoreDamaged, StoreError, StoreFull
 
 ACK = Acknowledge("a", 3, 7, 5)
 FRAME = encode_frame(3, 5, [Delivered(1, 1)], 0)
 CHECKPOINT = Checkpoint(Meta(), {}, [], [], [])
+READ_QUEUE = ReadQueue(3, 1, Above(2, 5, 10, 1000))
+PAGE = Page([], False)
 Done = Callable[[StoreError | None], None]
 
 
@@ -80,6 +92,9 @@ class Core:
     def on_store_error(self, reason: str) -> None:
         self.told.append(("store error", reason))
 
+    def on_queue_read(self, asked: ReadQueue, page: Page) -> None:
+        self.told.append((asked, page))
+
     def on_log_read(self, peer: str, session: int, frames: list[Any]) -> None:
         self.told.append((peer, session, frames))
 
@@ -109,6 +124,10 @@ class Store:
     def checkpoint(self, checkpoint: Checkpoint, done: Done) -> None:
         self.asked.append(("checkpoint", done))
         self.given.append(checkpoint)
+
+    def read_queue(self, asked: Asked, done: Callable[[Page | None, StoreError | None], None]) -> None:
+        self.asked.append(("read queue", lambda error: done(None if error else PAGE, error)))
+        self.given.append(asked)
 
     def read(self, first: int, max_bytes: int) -> list[Any]:
         self.given.append((first, max_bytes))
@@ -178,6 +197,7 @@ GIVEN: list[tuple[Effect, Any]] = [
     (Persist(FRAME), FRAME),
     (Truncate(5, ACK), (5, Position(3, 5))),
     (WriteCheckpoint(CHECKPOINT), CHECKPOINT),
+    (READ_QUEUE, READ_QUEUE.asked),
     (ResetLog(6, (Position(1, 1), Position(3, 4))), Position(3, 5)),
     (ResetLog(1, ()), Position(0, 0)),
 ]
@@ -192,7 +212,7 @@ async def test_what_the_store_is_given_is_what_the_core_asked_for(effect: Effect
 
 
 @pytest.mark.parametrize("error", [StoreFull("no space is left"), StoreDamaged("it is damaged"), StoreError("gone")])
-@pytest.mark.parametrize("effect", [*(effect for effect, _, _ in WRITES), ResetLog(6, ())])
+@pytest.mark.parametrize("effect", [*(effect for effect, _, _ in WRITES), ResetLog(6, ()), READ_QUEUE])
 async def test_what_failed_is_never_acknowledged_and_the_core_is_told(effect: Effect, error: StoreError) -> None:
     rig = Rig()
     await rig.carry_out(effect)
@@ -206,6 +226,15 @@ async def test_a_log_begins_anew_only_when_the_former_is_gone() -> None:
     assert rig.core.told == []
     await rig.finish()
     assert rig.core.told == ["reset"]
+
+
+async def test_a_queue_is_read_while_everything_goes_on() -> None:
+    """``one_consumer_topples_every_primary``: nothing waits for it, and the core is told when it has come."""
+    rig = Rig(strict_guard())
+    await rig.carry_out(READ_QUEUE, Send("a", "a word"))
+    assert (rig.links.messages, rig.core.told) == ([("a", "a word")], [])
+    await rig.finish()
+    assert rig.core.told == [(READ_QUEUE, PAGE)]
 
 
 async def test_the_log_that_a_checkpoint_leaves_is_known_when_it_is_told() -> None:

@@ -15,12 +15,14 @@ from recovery.condemned import NAME
 from recovery.lmdb_state import LmdbState, check
 from tests.recovery.test_lmdb_state import checkpoint, meta_of
 from txobserver.ids import Position
-from txobserver.store import StoreBusy, StoreDamaged
+from txobserver.store import Above, At, StoreBusy, StoreDamaged
 
 BODY = "a message that can be recognised"
 READS: dict[str, Callable[[LmdbState], object]] = {
     "get": lambda state: state.get(1, 5),
     "page": lambda state: state.page(1, -1, 10),
+    "read": lambda state: state.read(Above(1, -1, 10, 99)),
+    "read at": lambda state: state.read(At(1, (5,), 99)),
 }
 
 

@@ -60,6 +60,7 @@ class Disk:
             lambda applied: Log(directory, describe, 1 << 20, applied, self.files),
             self.jobs,
             self.jobs,
+            self.jobs,
             lambda: 0.0,
         )
         assert list(self.store.suffix()) == []

@@ -66,7 +66,7 @@ def test_store_closed_while_its_disk_hangs(hangs: str, tmp_path: Path, monkeypat
     goes_on.set()
 
 
-def test_the_log_and_the_state_share_the_time_of_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_threads_of_a_store_share_the_time_of_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, now, asked, stop = open_store(tmp_path / "n", Posts()), [100.0], list[float](), Worker.stop
 
     def slowly(worker: Worker, seconds: float) -> bool:
@@ -77,4 +77,4 @@ def test_the_log_and_the_state_share_the_time_of_an_end(tmp_path: Path, monkeypa
     monkeypatch.setattr(Worker, "stop", slowly)
     monkeypatch.setattr(store_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     store.close()
-    assert asked == [store_module.CLOSE_SECONDS, store_module.CLOSE_SECONDS - 7.0]
+    assert asked == [store_module.CLOSE_SECONDS, store_module.CLOSE_SECONDS - 7.0, 0.0]

@@ -12,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from recovery import lmdb_state
 from recovery.condemned import NAME
+from recovery.lmdb_entries import sealed
 from recovery.lmdb_errors import explained
-from recovery.lmdb_state import _META_KEY, LmdbState, _reader, check, read_meta, sealed
+from recovery.lmdb_state import _META_KEY, LmdbState, _reader, check, read_meta
 from tests.recovery.helpers import message, meta_of
 from txobserver.contents import Contents
 from txobserver.events import TxEnqueue, TxOpen
@@ -61,7 +63,7 @@ def test_ids_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One queue's, in order, from any place on, and no message is read for them."""
     state = LmdbState(tmp_path)
     state.write(checkpoint(*[(1, place, "a") for place in (3, 5, 7, 9)], (2, 4, "b"), (2, 6, "b")))
-    monkeypatch.setattr(LmdbState, "_entry", None)
+    monkeypatch.setattr(lmdb_state, "entry_of", None)
     assert state.ids_page(1, -1, 10) == [(3, 1003), (5, 1005), (7, 1007), (9, 1009)]
     assert state.ids_page(1, 3, 2) == [(5, 1005), (7, 1007)]
     assert state.ids_page(1, 9, 2) == [] == state.ids_page(3, -1, 1)
@@ -269,8 +271,8 @@ def test_contents_show_the_same_whatever_checkpoint_is_on_its_way(script: list[t
             model[queue][place] = number
         elif step == "remove" and model.get(queue):
             victim = list(model[queue])[number % len(model[queue])]
-            assert contents.remove(queue, victim) is not None
-            assert contents.remove(queue, victim) is None
+            rid = model[queue][victim]
+            assert contents.remove(queue, victim, rid) and not contents.remove(queue, victim, rid)
             del model[queue][victim]
         elif step == "drop" and queue in model:
             contents.drop_queue(queue)

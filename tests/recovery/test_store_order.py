@@ -52,7 +52,8 @@ def a_store(begun: bool = True, resyncing: bool = False) -> tuple[Store, list[An
     state.load, state.log_begun = lambda: SimpleNamespace(meta=Meta(AT, resyncing=resyncing)), begun
     log: Any = Part("log", said)
     jobs = Later()
-    store = Store(Member("a", "1"), state, lambda applied: log, jobs, jobs, lambda: 44.0, lambda: said.append("closed"))
+    workers = jobs, jobs, jobs
+    store = Store(Member("a", "1"), state, lambda applied: log, *workers, lambda: 44.0, lambda: said.append("closed"))
     return store, said, jobs
 
 

@@ -1,7 +1,7 @@
 """One node's disk and the store on it: the product's own log on fake files, and a base that a checkpoint changes whole.
 
-The store's writers, one for the log and one for checkpoints, do one thing at a time, in order, each in its own virtual
-time. A crash finds each of them before, after, or in the middle of what it was doing.
+The store's writers, one for the log and one for checkpoints, and its reader of queues do one thing at a time, in order,
+each in its own virtual time. A crash finds each writer before, after, or in the middle of what it was doing.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ class Disk:
         self.chance = world.chance(f"disk/{name}/{incarnation}")
         self.files = WatchedFiles(lambda: clock.wall_ms() / 1000)
         self.base = FakeState(world.chance(f"state/{name}/{incarnation}"))
+        self.reads = world.chance(f"reads/{name}/{incarnation}")
         self.slowness = 1.0
         self.checkpoint_seconds = checkpoint_seconds
         self.damaged = False
@@ -125,6 +126,11 @@ class Disk:
     def checkpoint_latency(self) -> float:
         """How long the next checkpoint takes."""
         return self.chance.uniform(*self.checkpoint_seconds)
+
+    def read_latency(self) -> float:
+        """How long half of a page of a queue takes: mostly a millisecond, at times longer than a short lease."""
+        usual = self.reads.uniform(0.0002, 0.002)
+        return usual if self.reads.random() < 0.9 else usual * 300
 
 
 class Task(NamedTuple):
@@ -184,6 +190,31 @@ class Writer:
         self._guard.call_soon_threadsafe(lambda: task.done(outcome))
 
 
+class Reader(Writer):
+    """Reads, and so leaves nothing behind. What a page shows is as of some moment while it is read."""
+
+    def crash(self) -> None:
+        """The process ends."""
+        self._tasks.clear()
+
+    def _begin(self) -> None:
+        self._began = self._disk.world.now
+        first, second = self._latency(), self._latency()
+        self._loop.thread(first, lambda: self._look(second))
+
+    def _look(self, seconds: float) -> None:
+        if self._tasks:
+            outcome = carry_out(self._tasks[0].job)
+            self._loop.thread(seconds, lambda: self._give(outcome))
+
+    def _give(self, outcome: StoreError | None) -> None:
+        if self._tasks:
+            task = self._tasks.popleft()
+            if self._tasks:
+                self._begin()
+            self._guard.call_soon_threadsafe(lambda: task.done(outcome))
+
+
 class SimStore(Store):
     """The product's store on such a disk. Raises StoreError where the log is damaged.
 
@@ -197,11 +228,13 @@ class SimStore(Store):
         self._files = disk.files
         self._cuts = 0
         self._writers = Writer(loop, guard, disk, disk.log_latency), Writer(loop, guard, disk, disk.checkpoint_latency)
+        self._queues = Reader(loop, guard, disk, disk.read_latency)
         super().__init__(
             disk.member,
             disk.base,
             lambda applied: Log(DIRECTORY, self._describe, SEGMENT_BYTES, applied, disk.files),
             *self._writers,
+            self._queues,
             retention_of(
                 DIRECTORY, retention, lambda: disk.clock.wall_ms() / 1000, disk.clock.now, disk.files
             ).removable_before,
@@ -255,8 +288,8 @@ class SimStore(Store):
     def crash(self) -> None:
         """The process ends."""
         self._files.coming = None
-        for writer in self._writers:
-            writer.crash()
+        for each in (*self._writers, self._queues):
+            each.crash()
 
     def _describe(self, first: int) -> SegmentInfo:
         return SegmentInfo("simulated", *self.member, first, 0)

@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator
 
 from tests.simulation.fake_files import Crashed
-from txobserver.store import Checkpoint, Entry, MemoryBase, StoreDamaged, StoreError
+from txobserver.store import Asked, Checkpoint, Entry, MemoryBase, Page, StoreDamaged, StoreError
 
 
 class FakeState(MemoryBase):
@@ -42,6 +42,16 @@ class FakeState(MemoryBase):
         """As ever, if it can be read."""
         self._read()
         return super().get(queue, place)
+
+    def read(self, asked: Asked) -> Page:
+        """As ever, if it can be read."""
+        self._read()
+        return super().read(asked)
+
+    def holds(self, queue: int, place: int) -> bool:
+        """As ever, if it can be read."""
+        self._read()
+        return super().holds(queue, place)
 
     def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
         """As ever, if it can be read."""

@@ -70,7 +70,7 @@ def open_store(state: FakeState) -> None:
         return Log(Path("log"), describe, 400, applied, FakeFiles(lambda: 0.0))
 
     jobs: Any = None  # nothing is written
-    store = Store(Member("node", "1"), state, make_log, jobs, jobs, lambda: 0.0)
+    store = Store(Member("node", "1"), state, make_log, jobs, jobs, jobs, lambda: 0.0)
     assert list(store.suffix()) == []
 
 

@@ -28,7 +28,7 @@ from tests.simulation.fake_files import FakeFiles
 from txobserver.events import TxEnqueue, TxEvent, TxOpen
 from txobserver.ids import Member, Position
 from txobserver.outcomes import Kind, Outcomes, OutcomesMeta, Remembered
-from txobserver.store import Checkpoint, Entry, MemoryBase, Meta, QueueSummary
+from txobserver.store import Above, At, Checkpoint, Entry, MemoryBase, Meta, QueueSummary
 from txobserver.xid import Xid
 
 ROOT = Path(__file__).parents[2]
@@ -211,7 +211,10 @@ def seen(state: LmdbState | MemoryBase, chance: random.Random) -> Seen:
     for queue in queues:
         after, limit = chance.randint(-1, 2000), chance.randint(1, 30)
         chosen += [state.page(queue, -1, limit), state.page(queue, after, limit), state.ids_page(queue, after, limit)]
-        chosen += [state.get(queue, place) for place in (max(after, 0), *(place for place, _ in ids[queue][:3]))]
+        places = (max(after, 0), *(place for place, _ in ids[queue][:3]))
+        chosen += [each for place in places for each in (state.get(queue, place), state.holds(queue, place))]
+        chosen += [state.read(Above(queue, after, limit, 1 << 30)), state.read(At(queue, places, 1 << 30))]
+        chosen += [state.read(Above(queue, -1, limit, 0)), state.read(At(queue, places, 0))]
     remembered = sorted(loaded.remembered, key=lambda each: each.key)
     return Seen(loaded.meta, loaded.transactions, remembered, ids, chosen)
 

@@ -51,7 +51,7 @@ def test_a_purged_or_settled_beginning_does_not_slow_the_rest() -> None:
     for gone in (100, 10_000):
         contents = filled(gone + 1000)
         for place in range(gone):
-            contents.remove(1, place)
+            contents.remove(1, place, place)
         costs.append(lines_of(lambda c=contents, a=gone: c.page(1, a, 10)))  # type: ignore[misc]
     assert costs[1] <= costs[0]
 
@@ -90,10 +90,10 @@ def test_a_place_that_is_used_again_is_shown_once() -> None:
     for place in (5, 3, 9):
         contents.insert(1, place, place, MESSAGE)
     changes, dropped = contents.freeze()
-    contents.remove(1, 3)
+    contents.remove(1, 3, 3)
     contents.insert(1, 3, 30, MESSAGE)
     contents.insert(1, 4, 4, MESSAGE)
-    contents.remove(1, 9)
+    contents.remove(1, 9, 9)
     shown = [(3, 30), (4, 4), (5, 5)]
     assert [(place, entry.rid) for place, entry in contents.page(1, -1, 10)] == shown
     base.write(Checkpoint(contents.meta([Position(1, 1)]), changes, dropped, [], []))

@@ -1,0 +1,50 @@
+"""Messages in LMDB: read in pages and written in slices that are bounded by bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from recovery import lmdb_entries
+from recovery.lmdb_state import LmdbState
+from tests.recovery.test_lmdb_state import checkpoint
+from txobserver.store import Above, At
+
+
+def test_a_page_that_is_read_is_bounded_by_bytes(tmp_path: Path) -> None:
+    """Or is one message. Whether there is more is said, also of the last page, which is just full."""
+    state = LmdbState(tmp_path)
+    state.write(checkpoint(*[(1, place, "x" * 1000) for place in (3, 5, 7)], (2, 4, "b")))
+    for asked, places, more in (
+        (Above(1, -1, 9, 4000), [3, 5, 7], False),
+        (Above(1, -1, 9, 2900), [3, 5], True),
+        (Above(1, -1, 9, 0), [3], True),
+        (Above(1, -1, 2, 4000), [3, 5], True),
+        (Above(1, 3, 2, 4000), [5, 7], False),
+        (Above(1, 5, 9, 0), [7], False),
+        (Above(1, 7, 9, 4000), [], False),
+        (At(1, (3, 4, 7), 4000), [3, 7], False),
+        (At(1, (5, 7), 1500), [5], True),
+        (At(2, (3, 4), 0), [4], False),
+    ):
+        page = state.read(asked)
+        assert ([place for place, _ in page.entries], page.more) == (places, more), asked
+        assert all(entry == state.get(asked.queue, place) for place, entry in page.entries)
+    assert [state.holds(1, place) for place in range(3, 6)] == [True, False, True] and not state.holds(3, 3)
+
+
+def test_a_checkpoint_is_written_in_slices_of_bytes() -> None:
+    """Forty-eight messages of 16 MiB were copied twice, and written in one call in which no other thread runs."""
+    body, slices = "x" * (300 << 10), list[int]()
+    changes = checkpoint(*[(1, place, body) for place in range(10)], deletes=((1, 3),)).changes[1]
+
+    class Cursor:
+        def putmulti(self, items: list[tuple[bytes, bytes]]) -> None:
+            slices.append(len(items))
+
+        def set_key(self, key: bytes) -> bool:
+            return False
+
+    cursor: Any = Cursor()
+    lmdb_entries.write_changes(cursor, 1, changes)
+    assert sum(slices) == 9 and max(slices) == lmdb_entries.SLICE_BYTES // len(body) + 1
