@@ -240,7 +240,7 @@ class AmqpChannel:
             raise self._unexpected()
         self._missing -= len(payload)
         if self._missing < 0:
-            raise AmqpError(501, "content body is longer than its header says")
+            raise self._unexpected()
         if payload:
             self._pieces.append(payload)
         if not self._missing:

@@ -1,0 +1,17 @@
+"""What ``make amqp-programs`` has found: places where RabbitMQ 3.10 answered otherwise."""
+
+from __future__ import annotations
+
+from pamqp import body, header
+from pamqp.commands import Basic
+
+from tests.amqp.peer import Peer
+
+
+def test_a_body_that_is_longer_than_its_header_says() -> None:
+    """505, as for any frame that is not the one that must come."""
+    peer = Peer().open()
+    peer.send(1, Basic.Publish(0, "", "q"), header.ContentHeader(0, 3, Basic.Properties()), body.ContentBody(b"never"))
+    (answer,) = peer.frames()
+    assert "reply_code=505" in answer
+    assert "expected content body, got non content body frame instead" in answer
