@@ -89,7 +89,7 @@ class BindingOperations:
         check_not_default(source)
         if not to_queue:
             check_not_default(destination)
-        if to_queue and destination in topology.queues:
+        if to_queue and destination in topology.queues and source in topology.exchanges:
             check_access(topology.queues[destination], channel.session)
         durable = must_exist and topology.exchange(source).durable
         if must_exist and to_queue:

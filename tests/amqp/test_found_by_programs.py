@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from pamqp import body, header
-from pamqp.commands import Basic
+from pamqp.commands import Basic, Queue
 
 from broker_plugin.amqp.codec import BODY
 from tests.amqp.conversation import raw
 from tests.amqp.peer import Peer
+from tests.embedded.harness import Harness
 
 
 def test_a_body_that_is_longer_than_its_header_says() -> None:
@@ -24,3 +26,26 @@ def test_an_unknown_frame_is_named_on_an_open_channel_too() -> None:
     peer.connection.receive(raw(BODY + 6, 1, b"\xff"))
     (answer,) = peer.frames()
     assert "type 9, all octets = <<255>>: unknown_frame" in answer
+
+
+@pytest.mark.parametrize("method", ["Bind", "Unbind"])
+def test_a_missing_exchange_is_told_before_a_locked_queue(method: str) -> None:
+    """A queue of another connection is judged only where there is an exchange that it could be bound to."""
+    harness = Harness()
+    owner, other = Peer(harness).open(), Peer(harness).open()
+    owner.send(1, Queue.Declare(queue="q", exclusive=True))
+    owner.settle()
+    other.send(1, getattr(Queue, method)(queue="q", exchange="nosuch", routing_key="k"))
+    other.settle()
+    (answer,) = other.frames()
+    assert answer == "1 Queue.UnbindOk" if method == "Unbind" else "reply_code=404" in answer
+
+
+def test_a_locked_queue_is_bound_to_nothing_by_others() -> None:
+    harness = Harness()
+    owner, other = Peer(harness).open(), Peer(harness).open()
+    owner.send(1, Queue.Declare(queue="q", exclusive=True))
+    owner.settle()
+    other.send(1, Queue.Bind(queue="q", exchange="amq.direct", routing_key="k"))
+    other.settle()
+    assert "reply_code=405" in other.frames()[0]
