@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from pamqp import body, header
 from pamqp.commands import Basic, Queue
 
-from broker_plugin.amqp.codec import BODY
+from broker_plugin.amqp.codec import BODY, METHOD
 from tests.amqp.conversation import raw
 from tests.amqp.peer import Peer
 from tests.embedded.harness import Harness
@@ -49,3 +51,10 @@ def test_a_locked_queue_is_bound_to_nothing_by_others() -> None:
     other.send(1, Queue.Bind(queue="q", exchange="amq.direct", routing_key="k"))
     other.settle()
     assert "reply_code=405" in other.frames()[0]
+
+
+@pytest.mark.parametrize("method", [Basic.Reject, Basic.Nack])
+def test_a_delivery_tag_has_no_sign(method: type[Basic.Reject] | type[Basic.Nack]) -> None:
+    peer = Peer().open()
+    peer.connection.receive(raw(METHOD, 1, struct.pack(">IQB", method.index, 1 << 63, 0)))
+    assert f"unknown delivery tag {1 << 63}" in peer.frames()[0]
