@@ -53,6 +53,20 @@ def test_a_locked_queue_is_bound_to_nothing_by_others() -> None:
     assert "reply_code=405" in other.frames()[0]
 
 
+def test_a_binding_that_is_not_there_is_unbound_from_a_locked_queue() -> None:
+    """Nothing is done to the queue, so nobody asks whose it is."""
+    harness = Harness()
+    owner, other = Peer(harness).open(), Peer(harness).open()
+    bind = Queue.Bind(queue="q", exchange="amq.direct", routing_key="k")
+    owner.send(1, Queue.Declare(queue="q", exclusive=True), bind)
+    owner.settle()
+    other.send(1, *(Queue.Unbind(queue="q", exchange="amq.direct", routing_key=key) for key in ("other", "k")))
+    other.settle()
+    first, second = other.frames()
+    assert first == "1 Queue.UnbindOk"
+    assert "reply_code=405" in second
+
+
 @pytest.mark.parametrize("method", [Basic.Reject, Basic.Nack])
 def test_a_delivery_tag_has_no_sign(method: type[Basic.Reject] | type[Basic.Nack]) -> None:
     peer = Peer().open()
