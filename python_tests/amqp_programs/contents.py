@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 
 from python_tests.amqp_programs.client import Client, Received
 from python_tests.amqp_programs.program import Op, Program, octets_of
-from python_tests.amqp_programs.transcript import Lines, line
+from python_tests.amqp_programs.transcript import Lines, content, line
+from python_tests.amqp_programs.values import UNORDERED
 
 NOWHERE = "no.such.key"
 
@@ -21,7 +22,8 @@ def contents(port: int, program: Program, named: list[str], pass_by: Callable[[]
     queues = [*_names(program, "queue"), *named]
     there = _look(client, queues, "queue", found)
     for queue in there:
-        found[f"queue {queue}"] += map(line, _drain(client, there[queue], queue))
+        messages = _drain(client, there[queue], queue)
+        found[f"queue {queue}"] += sorted(map(content, messages)) if queue == UNORDERED else map(line, messages)
     exchanges = _look(client, _names(program, "exchange"), "exchange", found)
     for exchange, channel in exchanges.items():
         _probe(client, channel, exchange, _keys(program, exchange))

@@ -12,7 +12,7 @@ from typing import Any
 
 from python_tests.amqp_programs import illegal, values
 from python_tests.amqp_programs.program import Op, Program, Step
-from python_tests.amqp_programs.values import EXCHANGES, KEYS, PLAIN_KEYS, QUEUES
+from python_tests.amqp_programs.values import EXCHANGES, KEYS, PLAIN_KEYS, QUEUES, UNORDERED
 
 CONNECTIONS = ("a", "a", "a", "b", "b", "c")
 CHANNELS = (1, 2, 3)
@@ -32,6 +32,7 @@ class Generator:
         self._consuming: dict[str, set[tuple[str, int]]] = {}
         self._home = {(name, number): self._lot.choice(QUEUES) for name in "abc" for number in CHANNELS}
         self._bodies = 0
+        self._at_once_now = False
         self._where = ("a", 1)
 
     def program(self) -> Program:
@@ -48,6 +49,8 @@ class Generator:
         queues = lot.sample(QUEUES, lot.randrange(1, 5))
         exchanges = lot.sample(EXCHANGES, lot.randrange(4))
         ops = [self._op("queue.declare", queue=name, **self._queues[name]) for name in queues]
+        if lot.random() < 0.5:
+            ops.append(self._op("queue.declare", queue=UNORDERED, durable=lot.random() < 0.5))
         ops += [self._op("exchange.declare", exchange=name, **self._exchanges[name]) for name in exchanges]
         for name in exchanges:
             drawn = values.binding(lot)
@@ -68,7 +71,7 @@ class Generator:
             return Step(connection, self._and_close(), 0, writes)
         ops = tuple(lot.choice(illegal.KINDS)(lot, channel))
         if len(ops) == 1 and lot.random() < 0.3 and not self._consuming:
-            ops = (self._publish(), *ops)
+            ops = (self._publish(exchange="", key=lot.choice(QUEUES)), *ops)
         return Step(connection, ops, 0, writes)
 
     # -- steps of more than one operation
@@ -80,8 +83,11 @@ class Generator:
             if lot.random() < 0.5:
                 return tuple(self._ack() for _ in range(count))
             return tuple(self._publish(exchange="", key=lot.choice(QUEUES)) for _ in range(count))
+        self._at_once_now = True
         ops = [self._any(of=UNORDERED_SAFE) for _ in range(count)]
-        return (*ops, lot.choice((self._any(of=LAST), ops[0])))
+        ops.append(lot.choice((self._any(of=LAST), ops[0])))
+        self._at_once_now = False
+        return tuple(ops)
 
     def _interleaved(self) -> tuple[Op, ...]:
         lot = self._lot
@@ -98,7 +104,7 @@ class Generator:
         """Publishes that differ in their channels and bodies only: nothing but the number of its frames tells whose
         content one is.
         """
-        common = {"exchange": "", "key": self._lot.choice(QUEUES), "properties": {}, "size": 40}
+        common = {"exchange": "", "key": UNORDERED, "properties": {}, "size": 40}
         fixed = {"mandatory": False, "frames": 1, "empty": False}
         return tuple(self._publish(channel, **common, **fixed) for channel in (1, 1, 2, 2))
 
@@ -137,7 +143,7 @@ class Generator:
         return Op(self._where[1], name, arguments)
 
     def _queue(self) -> str:
-        return self._lot.choice((*QUEUES, *QUEUES, *QUEUES, "$0", ""))
+        return self._lot.choice((*QUEUES, *QUEUES, *QUEUES, "$0", "$0" if self._at_once_now else ""))
 
     def _exchange(self) -> str:
         return self._lot.choice((*EXCHANGES, *EXCHANGES, *BOUND))

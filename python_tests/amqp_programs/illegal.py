@@ -8,7 +8,7 @@ from typing import Any
 
 from python_tests.amqp_programs import wire
 from python_tests.amqp_programs.program import Op
-from python_tests.amqp_programs.values import EXCHANGES, QUEUES, REFUSED_ARGUMENTS
+from python_tests.amqp_programs.values import EXCHANGES, REFUSED_ARGUMENTS
 
 Draw = Callable[[Random, int], list[Op]]
 
@@ -55,8 +55,8 @@ def _channel_zero(lot: Random, channel: int) -> list[Op]:
 
 
 def _same_tag(lot: Random, channel: int) -> list[Op]:
-    queue = lot.choice(QUEUES)
-    return [Op(channel, "basic.consume", {"queue": queue, "tag": "same"}) for _ in range(2)]
+    consume = Op(channel, "basic.consume", {"queue": "q7", "tag": "same"})
+    return [Op(channel, "queue.declare", {"queue": "q7"}), consume, consume]
 
 
 def _modes(lot: Random, channel: int) -> list[Op]:

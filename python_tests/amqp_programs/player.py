@@ -123,6 +123,11 @@ class Link:
                 arguments[key] = self._named[int(alias[1:]) % len(self._named)] if self._named else "nosuch"
         return self._outstanding.setdefault(op.channel, Outstanding()).resolve(Op(op.channel, op.name, arguments))
 
+    def wait_for_commits(self) -> None:
+        """RabbitMQ takes nothing on a channel that is committing (504)."""
+        while self._committing and not self.client.ended and (received := self.client.next()) is not None:
+            self._take(received)
+
     def ask_all(self) -> None:
         """Send each open channel's barrier."""
         self._asked = set(self._open)
@@ -221,6 +226,7 @@ class Player:
         if link is None or link.client.ended:
             link = self._links[step.connection] = Link(self._port, self._named)
         link.send(step)
+        link.wait_for_commits()
         for _ in range(ROUNDS):
             for each in self._links.values():
                 each.ask_all()

@@ -58,12 +58,15 @@ class Confirmed:
 
 def by_channel(received: Iterable[Received], confirmed: dict[int, Confirmed], many: bool) -> dict[str, Lines]:
     """Everything of one step. ``many``: more than one operation was sent, so that counts of a queue are of no
-    certain moment; where a channel ended, what is sent without being asked for may come before that or not.
+    certain moment; where a channel ended, what is sent without being asked for may come before that or not; where the
+    broker ended the connection, what its channels were about to say may be lost.
     """
     channels: dict[int, list[Received]] = {}
     for each in received:
         channels.setdefault(each.channel, []).append(each)
     over = 0 in channels and any(each.name.startswith("connection.close") for each in channels[0])
+    if over and any(each.name == "connection.close" for each in channels[0]):
+        channels = {0: channels[0]}
     found = {}
     for number, methods in sorted(channels.items()):
         ended = over or any(each.name.startswith("channel.close") for each in methods)

@@ -7,6 +7,8 @@ from typing import Any
 
 Entry = list[Any]
 QUEUES = ("q1", "q2", "q3", "q4")
+UNORDERED = "q6"
+"""Several channels publish to it at once, so what is in it has no certain order; it is looked at only at the end."""
 EXCHANGES = ("e1", "e2", "e3")
 KEYS = ("k", "a.b", "a.*", "#", "a.b.c", "q1", "q2", "")
 PLAIN_KEYS = ("k", "a.b", "a.b.c", "q1", "q2", "q3", "q4", "", "nowhere")
