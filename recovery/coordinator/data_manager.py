@@ -164,9 +164,15 @@ class BrokerDataManager:
             self._settle(True)
 
     def abort(self, transaction: Any) -> None:
-        """Roll back what has not been voted on."""
+        """Roll back what has not been voted on.
+
+        Behind the decision ``tpc_abort`` has asked the database. If that could not tell, a recovery run will; a failed
+        transaction is aborted once more, at the latest when the next one begins, which must not decide it.
+        """
         if self._owner.joined is self:
             self._owner.joined = None  # the transaction may go on, from a savepoint before the broker joined
+        if self._decider.learn is not None:
+            return
         try:
             self._owner.broker.abandon(self._xid)
         except (ResourceLost, ResourceRefused) as error:
