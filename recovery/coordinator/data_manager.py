@@ -123,13 +123,15 @@ class BrokerDataManager:
         except (BranchRolledBack, ResourceLost, ResourceRefused) as error:
             raise TransactionRolledBack(str(error)) from error
         self._owner.reached("broker prepared")
-        if participant is not None:
-            self._participant = participant
-            here = f"{self._table.whose}."
-            self._removing = [name for name in self._owner.finished if name.startswith(here)]
-            insert_commit(self._connection, self._table, self._name, participant, self._removing)
-            self._decider.learn = self._learn
-            self._owner.reached("decision written")
+        if participant is None:
+            self._decider.learn = self._learn_alone
+            return
+        self._participant = participant
+        here = f"{self._table.whose}."
+        self._removing = [name for name in self._owner.finished if name.startswith(here)]
+        insert_commit(self._connection, self._table, self._name, participant, self._removing)
+        self._decider.learn = self._learn
+        self._owner.reached("decision written")
 
     def check_session(self) -> None:
         """Raises TransactionRolledBack if the session is not in the transaction any more that the broker has joined.
@@ -155,6 +157,12 @@ class BrokerDataManager:
             dsn, password = self._database
             self._committed = TableDecisions(dsn, self._table.name, password=password).decide(self._name, False)
         return self._committed
+
+    def _learn_alone(self) -> bool:
+        """The same where the broker had no part, and no row tells. Raises DecisionUnknown if the COMMIT was lost."""
+        if self._connection.closed:
+            raise DecisionUnknown("no row tells whether it took effect: the broker had nothing to commit")
+        return False
 
     def tpc_finish(self, transaction: Any) -> None:
         """The database has committed, so the broker does. Raises nothing: what cannot be done now, recovery does."""

@@ -29,6 +29,11 @@ def test_what_is_in_doubt_is_not_rolled_back_by_the_next_transaction() -> None:
     assert Run(422).run().broken == ""
 
 
+def test_a_lost_commit_of_a_database_alone_is_unknown() -> None:
+    """The broker had nothing to commit, so no row tells: the caller is told neither."""
+    assert Run(478).run().broken == ""
+
+
 def test_a_seed_does_the_same_again() -> None:
     for seed in (3, 4):
         told: list[list[str]] = [[], []]
