@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+PROTECTION = "protection of what was read"
 COMMITTED, ROLLED_BACK, UNKNOWN, HEURISTIC = "committed", "rolled back", "unknown", "heuristic"
 
 
@@ -64,6 +65,8 @@ class Truth:
 
     def _judge(self, attempt: Attempt) -> None:
         counts = {each.what: each.count() for each in attempt.effects}
+        if len(counts) > 1 and not any(count for what, count in counts.items() if what != PROTECTION):
+            counts.pop(PROTECTION, None)  # it ends before the decision, and to protect too much harms nobody
         seen = f"{attempt.name} ({attempt.told}{': ' + attempt.reason if attempt.reason else ''}): {counts}"
         if max(counts.values(), default=0) > 1:
             raise BrokenPromise("once", seen)

@@ -13,7 +13,7 @@ from recovery.coordinator.recover import recover
 from recovery.coordinator.resources import Resource
 from tests.coordinator_model.applications import Application, Expected, forked
 from tests.coordinator_model.schedule import Process
-from tests.coordinator_model.truth import Attempt, Effect
+from tests.coordinator_model.truth import PROTECTION, Attempt, Effect
 from tests.coordinator_model.world import MACHINE, World
 
 KINDS = ["consume", "consume", "read", "notify", "foreign", "temporary", "hold", "fail", "late", "raise", "read"]
@@ -76,7 +76,7 @@ class WithLog(Application):
             self.in_database(name, attempt, t.database.execute)
             tx = t.database.session.tx
             if name == "read" and tx.isolation == "serializable":
-                attempt.effects.append(Effect("protection of what was read", lambda: int(tx.committed)))
+                attempt.effects.append(Effect(PROTECTION, lambda: int(tx.committed)))
 
     def probe(self) -> Attempt:
         log = self.open_log("app", self.linked)
