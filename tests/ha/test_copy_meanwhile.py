@@ -275,13 +275,13 @@ def test_a_joiner_with_very_much_too_much() -> None:
     joiner = cluster.start(backup.name)
     joiner.core.replica.resyncing, joiner.core.replica._whole = True, False
     contents, dropped = joiner.core.replica.contents, [0]
-    discard = contents.discard
+    remove = contents.remove
 
-    def counted(queue: int, place: int, rid: int) -> None:
+    def counted(queue: int, place: int, rid: int) -> bool:
         dropped[0] += 1
-        discard(queue, place, rid)
+        return remove(queue, place, rid)
 
-    contents.discard = counted  # type: ignore[method-assign]
+    contents.remove = counted  # type: ignore[method-assign]
     most = total = 0
     while not cluster.all_ready():
         dropped[0] = 0
