@@ -17,7 +17,7 @@ from python_tests.amqp_programs.program import Op, Program, Step, octets_of, pie
 from python_tests.amqp_programs.transcript import Confirmed, Lines, by_channel
 
 EMPTY, BEHIND = "zz.empty", "zz.behind"
-ROUNDS = 2
+ROUNDS = 4
 
 Answers = dict[str, Lines]
 """By channel."""
