@@ -33,7 +33,7 @@ class DamagedNode(ServedByCore):
         def fail(*_: Any) -> Any:
             raise StoreDamaged(SENTENCE)
 
-        for call in ("get", "page", "ids"):
+        for call in ("read", "holds", "get", "page", "ids"):
             setattr(self.node.disk.base, call, fail)
 
     def _store_failed(self, reason: str) -> None:
