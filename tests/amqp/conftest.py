@@ -101,7 +101,7 @@ class OneNode(MemoryCluster):
 
 
 class ServedByCore(Served):
-    """The core of one node, with a disk in memory that completes a write in the turn in which it was asked.
+    """The core of one node, with a disk in memory that writes and reads in the turn in which it was asked to.
 
     ``hold`` keeps what is asked from then on from passing the commit point, until ``release``.
     """
@@ -126,8 +126,11 @@ class ServedByCore(Served):
     def _turn(self) -> None:
         self._scheduled = False
         self.node.report(lambda: None)
-        while self.node.writes and not self.node.disk_held:
-            self.node.do_writes()
+        node = self.node
+        while (node.writes and not node.disk_held) or node.queue_reads or node.pages:
+            if not node.disk_held:
+                node.do_writes()
+            node.do_queue_reads()
 
     async def _start(self) -> None:
         self._scheduled = False
