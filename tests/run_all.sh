@@ -1,11 +1,9 @@
 #!/usr/bin/env bash
-# The whole suite in two halves side by side: what computes, and what mostly waits for real processes. The halves are as
-# long as each other, so some that wait come behind those that compute. Where the core is compiled, from these sources, its
-# own tests run once more on the compiled one. The exit status is 0 if everything passed.
+# The whole suite in two halves side by side: what computes, and what mostly waits for real processes. Where the core is
+# compiled, from these sources, its own tests run once more on the compiled one. The exit status is 0 if everything passed.
 set -uo pipefail
 python=.venv/bin/python
 waits=(tests/processes tests/stress python_tests)
-behind=(python_tests/coordinator python_tests/spark_queues)
 core=(tests/amqp tests/embedded tests/ha tests/txobserver)
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
@@ -18,14 +16,12 @@ computes() {
   elif [ -f build/compiled/fingerprints.json ]; then
     echo "== the compiled core is of other sources, so it is not tested; build it again with make install"
   fi
-  echo "== coordinators, and queues on Spark"
-  "$python" -m pytest "${behind[@]}"
 }
 
 echo "== tests with real processes; those that only compute run beside them and are told afterwards"
 computes >"$said" 2>&1 &
 half=$!
-"$python" -m pytest "${waits[@]}" "${behind[@]/#/--ignore=}"
+"$python" -m pytest "${waits[@]}"
 first=$?
 wait "$half"
 second=$?
