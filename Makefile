@@ -4,7 +4,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 COMPILED := build/compiled/.made
 
-.PHONY: help install demo test lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-cluster sim mutants fuzz stress clean
+.PHONY: help install demo test lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-cluster sim mutants fuzz stress amqp-programs clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -95,6 +95,12 @@ MUTANTS_SEED := $(or $(SEED),1)
 mutants: $(STAMP) ## Faults put into the product, drawn by seed: make mutants MUTANTS=300 SEED=1 [ONLY=ha/] [OPTIONS=--json]
 	@echo "== mutants: $(MUTANTS) by seed $(MUTANTS_SEED); at least 95 % must die"
 	@$(VENV)/bin/python -m tests.mutants --mutants $(MUTANTS) --seed $(MUTANTS_SEED) $(if $(ONLY),--only $(ONLY)) $(OPTIONS)
+
+PROGRAMS ?= 2000
+PROGRAMS_SEED := $(or $(SEED),0)
+amqp-programs: $(STAMP) ## Random AMQP programs against txha and RabbitMQ: make amqp-programs PROGRAMS=2000 SEED=7 [OPTIONS=--json]
+	@echo "== amqp-programs: $(PROGRAMS) from seed $(PROGRAMS_SEED), answers and contents compared" >&2
+	@$(VENV)/bin/python -m python_tests.amqp_programs --programs $(PROGRAMS) --seed $(PROGRAMS_SEED) $(OPTIONS)
 
 EXAMPLES ?= 20000
 SEED := $(or $(SEED),$(shell date +%s))

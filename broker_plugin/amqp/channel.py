@@ -125,7 +125,8 @@ class AmqpChannel:
             self._content_body(payload)
         else:
             self._method = 0
-            raise AmqpError(505 if kind == HEARTBEAT else 501, frame_problem(kind, payload))
+            problem = frame_problem(kind, payload)
+            raise AmqpError(505, problem) if kind == HEARTBEAT else AmqpError(501, f"{problem}: unknown_frame")
 
     def _call(self, method: base.Frame) -> None:
         handler = HANDLERS.get(method.index)
@@ -240,7 +241,7 @@ class AmqpChannel:
             raise self._unexpected()
         self._missing -= len(payload)
         if self._missing < 0:
-            raise AmqpError(501, "content body is longer than its header says")
+            raise self._unexpected()
         if payload:
             self._pieces.append(payload)
         if not self._missing:

@@ -221,12 +221,18 @@ def _got(channel: AmqpChannel, got: Got | None) -> None:
     channel.answer(answer + content)
 
 
+def _delivery_tag(method: Basic.Reject | Basic.Nack) -> int:
+    """AMQP's longlong has no sign; pamqp reads one."""
+    tag: int = method.delivery_tag or 0
+    return tag % (1 << 64)
+
+
 def _basic_reject(channel: AmqpChannel, method: Basic.Reject) -> None:
-    channel.inner.reject(method.delivery_tag or 0, False, method.requeue)
+    channel.inner.reject(_delivery_tag(method), False, method.requeue)
 
 
 def _basic_nack(channel: AmqpChannel, method: Basic.Nack) -> None:
-    channel.inner.reject(method.delivery_tag, method.multiple, method.requeue)
+    channel.inner.reject(_delivery_tag(method), method.multiple, method.requeue)
 
 
 def _basic_recover_async(channel: AmqpChannel, method: Basic.RecoverAsync) -> None:

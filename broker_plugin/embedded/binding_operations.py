@@ -89,14 +89,16 @@ class BindingOperations:
         check_not_default(source)
         if not to_queue:
             check_not_default(destination)
-        if to_queue and destination in topology.queues:
-            check_access(topology.queues[destination], channel.session)
         durable = must_exist and topology.exchange(source).durable
         if must_exist and to_queue:
             durable = isinstance(topology.queue(destination), DurableQueue) and durable
         elif must_exist:
             durable = topology.exchange(destination).durable and durable
-        return binding(source, Destination(to_queue, destination), key, arguments, durable)
+        wanted = binding(source, Destination(to_queue, destination), key, arguments, durable)
+        queue = topology.queues.get(destination) if to_queue else None
+        if queue is not None and (must_exist or topology.known(wanted) is not None):
+            check_access(queue, channel.session)
+        return wanted
 
 
 def _nothing() -> None:

@@ -69,8 +69,9 @@ class Txha:
 class RabbitMq:
     """Nodes of the installed RabbitMQ, joined to one cluster; queues named ``ha.*`` are mirrored on all."""
 
-    def __init__(self, directory: Path, nodes: int) -> None:
+    def __init__(self, directory: Path, nodes: int, environment: dict[str, str] | None = None) -> None:
         self._directory = directory
+        self._more = environment or {}
         self._count = nodes
         self._base = free_base_port(2 * nodes)
         self._tag = secrets.token_hex(3)
@@ -134,6 +135,7 @@ class RabbitMq:
             "RABBITMQ_PID_FILE": str(own / "pid"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(own / "plugins"),
             "RABBITMQ_CONFIG_FILE": str(own / "none"),
+            **self._more,
         }
 
     def _boot(self, node: int) -> None:
