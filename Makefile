@@ -4,7 +4,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 COMPILED := build/compiled/.made
 
-.PHONY: help install demo test lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-cluster sim mutants fuzz stress amqp-programs clean
+.PHONY: help install demo test lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-cluster sim mutants fuzz stress amqp-programs spark-crash-table clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -74,9 +74,15 @@ dtx-crashes: install ## SIGKILL of everything at every step of a distributed tra
 	@bash tests/system_packages.sh
 	@$(VENV)/bin/python -m python_tests.coordinator.crash_table
 
-spark-crashes: install ## SIGKILL of everything at every step of a Spark query over queues; 20 minutes; writes docs
-	@echo "== spark-crashes: tasks, drivers and brokers, killed in turn"
+spark-crash-table: install ## SIGKILL of everything at every step of a Spark query over queues; 20 minutes; writes docs
+	@echo "== spark-crash-table: tasks, drivers and brokers, killed in turn"
 	@$(VENV)/bin/python -m python_tests.spark_queues.crash_table
+
+CASES ?= 200
+spark-crashes: SEED := $(or $(SEED),1)
+spark-crashes: install ## Pairs of crashes of queues on Spark, drawn: make spark-crashes CASES=200 SEED=1 [OPTIONS=--json]
+	@echo "== spark-crashes: $(CASES) cases from seed $(SEED); drivers, brokers, operators; each row counted"
+	@$(VENV)/bin/python -m python_tests.spark_queues.drawn --cases $(CASES) --seed $(SEED) $(OPTIONS)
 
 spark-cluster: install ## The pipeline by spark-submit on a standalone cluster; jobs killed at their steps; a node from an archive; ten minutes
 	@echo "== spark-cluster: a master and two workers on loopback; jobs killed at each step; a node made from an archive"

@@ -1,4 +1,4 @@
-"""``make spark-crashes``: every case of ``python_tests.spark_queues.crashes``, and the page that shows what came of it.
+"""``make spark-crash-table``: every case of ``python_tests.spark_queues.crashes``, and the page that shows the ends.
 
 python -m python_tests.spark_queues.crash_table [--out docs/spark_crashes.md]
 """
@@ -16,7 +16,7 @@ from recovery.pipeline.queues.steps import STEPS
 
 HEAD = """# What a crash does to queues on Spark
 
-Made by `make spark-crashes`. A streaming query takes messages from one queue and puts them into another, by
+Made by `make spark-crash-table`. A streaming query takes messages from one queue and puts them into another, by
 `txha-queue` on both sides ([spark_queues.md](spark_queues.md)); the brokers are three nodes, and every process is real.
 In each case somebody is killed by SIGKILL when a batch has come to a step. Whenever the query must be started again, it
 has another number of partitions. Killed is

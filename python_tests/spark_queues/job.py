@@ -32,7 +32,7 @@ def main(url: str, source: str, target: str, checkpoint: str, first: str) -> Non
         try:
             query.awaitTermination()
         except StreamingQueryException as error:
-            print(f"failed: {str(error)[-300:]!r}", flush=True)
+            print(f"failed: {str(error)!r}", flush=True)
         partitions = partitions % 3 + 1
 
 

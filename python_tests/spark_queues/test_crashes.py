@@ -1,4 +1,4 @@
-"""Two of the cases of ``make spark-crashes``, in which most is at stake; docs/spark_crashes.md shows all.
+"""Two of the cases of ``make spark-crash-table``, in which most is at stake; docs/spark_crashes.md shows all.
 
 What a driver's death leaves at each point is also in ``tests/spark/queues/test_decisions.py``, without Spark.
 """

@@ -118,7 +118,12 @@ class Decisions:
                 self._broker.reconnect()
 
     def _wait_for_changes(self, patience: Patience) -> None:
-        """Until no change of the record is on its way, and its name is free."""
+        """Until no change of the record is on its way, and its name is free.
+
+        Rolled back is one that its connection has left, until somebody is told; and one that had come to a backup when
+        a take-over undid it, until it is forgotten. To ask for what is not there costs the channel, and with it the
+        record that it holds: so neither may be left as it is, or it would cost the next channel as well.
+        """
         xid = record_xid(self.query)
         while (outcome := self._broker.outcome(xid)) in (Outcome.ACTIVE, *LEFT):
             if patience.over:
@@ -129,6 +134,7 @@ class Decisions:
                 self._broker.forget(xid)
             elif outcome is Outcome.ROLLED_BACK:
                 self._broker.tpc_rollback(xid)
+                self._broker.forget(xid)
 
     # -- a decision
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import ChannelClosedByBroker
+from pika.exceptions import ChannelClosedByBroker, ConnectionWrongStateError
 
 from recovery.dtx.conversation import Patience
 from recovery.dtx.errors import OperationalError, OutcomeUnknown, ProgrammingError, RolledBack, UnknownXid
@@ -134,7 +134,16 @@ class Intake:
         while not self._closed.wait(BEAT):
             with self._lock, contextlib.suppress(*LOST):  # whoever needs the connection next makes another
                 if not self._closed.is_set():
-                    self._broker.connection.process_data_events(0)
+                    self._take_in(0)
+
+    def _take_in(self, seconds: float) -> None:
+        """What the broker has sent, or sends within this time. Raises pika's errors.
+
+        A connection that has been lost since somebody looked is an error of pika's here; pika itself has another one.
+        """
+        if not self._broker.connection.is_open:
+            raise ConnectionWrongStateError("the connection was lost")
+        self._broker.connection.process_data_events(seconds)
 
     # -- taking
 
@@ -168,7 +177,7 @@ class Intake:
             raise PipelineError(f"queue {self._options.queue} was deleted")
         before = len(self._tags)
         try:
-            self._broker.connection.process_data_events(MOMENT)
+            self._take_in(MOMENT)
             if not self._broker.channel.is_open:
                 self._broker.reconnect()
         except LOST:

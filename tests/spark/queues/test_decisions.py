@@ -198,6 +198,19 @@ def test_a_change_whose_driver_did_not_hear_the_answer(query: Query) -> None:
     query.commit(query.write(1, "b"))
 
 
+def test_a_change_that_was_undone_and_is_remembered(query: Query, channel: BlockingChannel, queue: str) -> None:
+    """A take-over leaves it so if it had come to a backup: nobody works on it, and how it ended is remembered."""
+    query.commit(query.write(0, "a"))
+    with DtxConnection(*query.options.hosts) as dying:
+        dying.tpc_begin(record_xid(query.id))
+        dying.channel.basic_publish("", queue, b"never")
+        dying.tpc_prepare()
+        dying.tpc_rollback()
+        assert dying.outcome(record_xid(query.id)) is Outcome.ROLLED_BACK
+    query.commit(query.write(1, "b"))
+    assert drained(channel, queue) == ["a", "b"]
+
+
 def test_a_record_that_is_gone(query: Query, channel: BlockingChannel, queue: str, cluster: LocalCluster) -> None:
     query.commit(query.write(0, "a"))
     channel.queue_delete(record_queue(query.id))

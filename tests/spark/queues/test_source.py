@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,6 +16,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from python_tests.processes import LocalCluster
+from python_tests.waiting import wait_until
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.intake import Intake
@@ -299,6 +301,31 @@ def test_a_connection_that_is_lost_between_plan_and_commit(opened: Open, channel
     reader.commit(after)
     reader.stop()
     assert left(channel, queue) == 0
+
+
+def test_heartbeats_go_on_behind_a_lost_connection(
+    opened: Open, channel: BlockingChannel, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looks at the connection meanwhile finds it closed, again and again, until somebody needs another."""
+    monkeypatch.setattr("recovery.pipeline.queues.intake.BEAT", 0.01)
+    reader = opened()
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadMaxRows(1)) == start
+    intake = reader._intake
+    assert isinstance(intake, Intake)
+    beats: list[bool] = []
+
+    class Beats(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            beats.append(intake._broker.connection.is_open)
+            return super().wait(timeout)
+
+    intake._closed = Beats()
+    intake._broker.connection._impl._transport._sock.shutdown(socket.SHUT_RDWR)
+    wait_until(lambda: beats[-2:] == [False, False], 30, "two beats without a connection")
+    fill(channel, queue, "a")
+    assert bodies(reader, start, plan(reader, start)) == [["a"]]
+    wait_until(lambda: beats[-2:] == [True, True], 30, "two beats of the next connection")
 
 
 def test_properties_arrive_as_they_were_published(opened: Open, channel: BlockingChannel, queue: str) -> None:

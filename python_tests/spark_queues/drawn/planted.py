@@ -1,0 +1,110 @@
+"""Faults that source and sink once had, put back on purpose, to see that drawn cases find them.
+
+Each is put in front of the code as it is now, in this process and in the drivers that it starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+from unittest import mock
+
+from recovery.dtx.conversation import Patience
+from recovery.dtx.errors import RolledBack
+from recovery.dtx.with_pika import LOST, DtxConnection
+from recovery.pipeline.errors import PipelineError
+from recovery.pipeline.queues import settle, sink
+from recovery.pipeline.queues.decisions import Decisions, RecordElsewhere
+from recovery.pipeline.queues.intake import Intake
+from recovery.pipeline.queues.kept import Taken
+from recovery.pipeline.queues.options import SinkOptions
+from recovery.pipeline.queues.record import Record
+from recovery.pipeline.queues.rows import Publish
+
+
+def _undelivered_is_gone() -> Any:
+    """What is committed, and is not delivered while something later is, is taken for gone."""
+    settled = Intake.settle
+
+    def settle_and_drop(intake: Intake, *arguments: Any) -> None:
+        settled(intake, *arguments)
+        with intake._lock:
+            intake.done = {place for place in intake.done if place in intake._tags or place > intake._highest}
+
+    return mock.patch.object(Intake, "settle", settle_and_drop)
+
+
+def _returns_behind_prepare() -> Any:
+    """Rows that no queue took are looked for when the branch is prepared."""
+
+    def publish_and_prepare(broker: DtxConnection, first: Publish, others: Any, options: SinkOptions) -> bool:
+        returned: list[object] = []
+        channel = broker.channel
+        channel.add_on_return_callback(lambda channel, method, properties, body: returned.append(method))
+        for message in (first, *islice(others, options.rows_per_branch - 1)):
+            channel.basic_publish(*message, options.mandatory)
+        try:
+            prepared = broker.tpc_prepare()
+            broker.connection.process_data_events(0)
+        except RolledBack:
+            broker.tpc_rollback()
+            raise
+        if returned:
+            broker.tpc_rollback()
+            raise PipelineError(f"{len(returned)} rows were taken by no queue, the first: {returned[0]}")
+        return prepared
+
+    return mock.patch.object(sink, "_publish_and_prepare", publish_and_prepare)
+
+
+def _elsewhere_is_none() -> Any:
+    """``settle-spark`` takes a record that an operator holds for none, and deletes its queue."""
+
+    class Careless(Decisions):
+        def record(self) -> Record | None:
+            try:
+                return super().record()
+            except RecordElsewhere:
+                return None
+
+    return mock.patch.object(settle, "Decisions", Careless)
+
+
+def _empty_is_none() -> Any:
+    """A driver takes an empty queue for no record as soon as no change of it is on its way."""
+
+    def take(decisions: Decisions, patience: Patience) -> Taken:
+        while True:
+            try:
+                held = decisions._kept.take(decisions._broker.channel)
+                if held is None:
+                    decisions._wait_for_changes(patience)
+                    held = decisions._kept.take(decisions._broker.channel)
+                return Taken(decisions._broker.channel) if held is None else held
+            except LOST:
+                if patience.over:
+                    raise
+                decisions._broker.reconnect()
+
+    return mock.patch.object(Decisions, "_take", take)
+
+
+FAULTS: dict[str, Callable[[], Any]] = {
+    "undelivered-is-gone": _undelivered_is_gone,
+    "returns-behind-prepare": _returns_behind_prepare,
+    "elsewhere-is-none": _elsewhere_is_none,
+    "empty-is-none": _empty_is_none,
+}
+"""By name."""
+
+
+@contextlib.contextmanager
+def put_back(name: str | None) -> Iterator[None]:
+    """While this is open, the fault is there. None is no fault."""
+    if name is None:
+        yield
+    else:
+        with FAULTS[name]():
+            yield

@@ -1,0 +1,143 @@
+"""Some of the cases of ``make spark-crashes``; and that they find the faults which source and sink once had."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from python_tests.crash_table import Broken
+from python_tests.spark_queues.drawn.brokers import Brokers
+from python_tests.spark_queues.drawn.campaign import Totals, run_one
+from python_tests.spark_queues.drawn.case import (
+    DEEDS,
+    GIVE_UP,
+    HANG_BACKUPS,
+    KILL_DRIVER,
+    KILL_PRIMARY,
+    LOOK_AT_MESSAGES,
+    LOOK_AT_SINK,
+    POINTS,
+    SETTLE_SPARK,
+    STEPS,
+    TAKE_OVER,
+    Case,
+    Step,
+)
+from python_tests.spark_queues.drawn.draw import REAL_IN, draw
+from python_tests.spark_queues.drawn.planted import FAULTS, put_back
+from python_tests.spark_queues.drawn.refusals import ASTRAY, REFUSALS, refusal
+from python_tests.spark_queues.drawn.run import NOTHING, Done, Found
+from recovery.pipeline.queues import steps
+
+PAGE = Path(__file__).parents[2] / "docs" / "spark_drawn_crashes.md"
+
+FINDS = {
+    "undelivered-is-gone": 29,
+    "returns-behind-prepare": 56,
+    "elsewhere-is-none": 27,
+    "empty-is-none": 27,
+}
+"""A seed for each fault."""
+
+SURE = sorted({*FINDS} - {"undelivered-is-gone"})
+"""Those that are found however busy the machine is: what a driver does beside nodes that hang depends on that."""
+
+SLICE = sorted({*FINDS.values(), 11})
+"""Of the cases that a fault once broke."""
+
+
+@pytest.fixture(scope="module")
+def brokers(may_kill_nodes: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    with Brokers(tmp_path_factory.mktemp("drawn")) as running:
+        yield running
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", SLICE)
+def test_a_drawn_case(brokers: Brokers, tmp_path: Path, seed: int) -> None:
+    brokers.settled_down()
+    case = draw(seed)
+    found = run_one(case, brokers, tmp_path)
+    assert found.rows == case.rows and len(found.done) == sum(len(step.deeds) for step in case.steps)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("fault", SURE)
+def test_a_drawn_case_finds_a_fault_that_is_put_back(brokers: Brokers, tmp_path: Path, fault: str) -> None:
+    brokers.settled_down()
+    with put_back(fault), pytest.raises(Broken):
+        run_one(draw(FINDS[fault]), brokers, tmp_path)
+
+
+def test_a_case_is_drawn_by_its_seed_alone() -> None:
+    assert [draw(seed) for seed in range(50)] == [draw(seed) for seed in range(50)]
+    assert len({draw(seed)._replace(seed=0) for seed in range(200)}) > 190
+
+
+def test_200_cases_have_everything() -> None:
+    """Each deed, each point, rows astray, attempts doubled, some by Spark, and in each a pair of crashes at least."""
+    cases = [draw(seed) for seed in range(1, 201)]
+    parts = [step for case in cases for step in case.steps]
+    assert {deed for step in parts for deed in step.deeds} == set(DEEDS)
+    assert {*POINTS} <= {step.point for step in parts}
+    assert any(case.astray is not None for case in cases) and any(case.doubled for case in cases)
+    assert 200 / REAL_IN / 2 <= sum(case.real for case in cases) <= 200 / REAL_IN * 2
+    assert all(len(case.steps) >= 2 for case in cases)
+    assert all({step.point for step in case.steps} <= {*STEPS} for case in cases if case.real)
+
+
+def test_the_steps_are_those_of_source_and_sink() -> None:
+    assert {*STEPS} == {*steps.STEPS}
+
+
+def test_a_refusal_has_a_name_and_a_cause() -> None:
+    held = "OperationalError: somebody holds the record of query q, the message of queue x: put it back"
+    assert refusal(held, {LOOK_AT_SINK}) == "the record is held"
+    assert refusal(held, {KILL_DRIVER, KILL_PRIMARY, HANG_BACKUPS}) is None
+    gone = "PipelineError: 1 of 3 messages of a batch that is to be read again have left queue q"
+    assert refusal(gone, {LOOK_AT_MESSAGES}) == "messages are gone"
+    assert refusal(gone, {KILL_DRIVER, KILL_PRIMARY, GIVE_UP}) is None
+    for fault in ("its rows are lost", "batch 0 of query q comes late", "the broker has no record of query q"):
+        assert refusal(f"PipelineError: {fault}", {*DEEDS, ASTRAY}) is None
+
+
+def test_what_was_done_is_counted_by_its_name() -> None:
+    totals = Totals()
+    done = (Done(KILL_DRIVER, "settled"), Done(TAKE_OVER, "dry", NOTHING), Done(SETTLE_SPARK, "dry", "another driver"))
+    totals.held(Case(1, 5, 2, (1,), (Step("settled", 0, (KILL_DRIVER,)),)), Found(done, {"x": 2}, 3, 4, 5))
+    assert totals.done == {"kill driver": 1, "take over (there was nothing)": 1, "settle-spark (refused)": 1}
+    assert (totals.rows, totals.drivers, totals.points, totals.refused) == (5, 3, 4, {"x": 2})
+
+
+def command(*options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "python_tests.spark_queues.drawn", *options], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_command_shows_cases() -> None:
+    shown = command("--show", "--json", "--cases", "3", "--seed", "7")
+    assert shown.returncode == 0
+    assert [case["seed"] for case in json.loads(shown.stdout)] == [7, 8, 9]
+    assert command("--show", "--cases", "1", "--seed", "7").stdout == f"{draw(7)}\n"
+
+
+@pytest.mark.parametrize("wrong", [("--put-back", "nothing"), ("--cases", "0"), ("--seed", "x")])
+def test_the_command_refuses_what_cannot_be(wrong: tuple[str, str]) -> None:
+    refused = command(*wrong)
+    assert refused.returncode == 2 and ("nothing" if wrong[1] == "nothing" else wrong[0]) in refused.stderr
+
+
+def test_the_page_names_deeds_refusals_and_faults() -> None:
+    page = PAGE.read_text()
+    for deed, what in DEEDS.items():
+        assert f"| {deed} | {what} |" in page
+    for name in REFUSALS:
+        assert f"| {name} |" in page
+    for fault in FAULTS:
+        assert f"| `{fault}` |" in page
