@@ -4,7 +4,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 COMPILED := build/compiled/.made
 
-.PHONY: help install demo test lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-cluster sim mutants fuzz stress amqp-programs spark-crash-table clean
+.PHONY: help install demo test lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-cluster sim mutants fuzz stress amqp-programs spark-crash-table coordinator-seeds clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -94,6 +94,10 @@ SIM_FILE ?=
 sim: $(STAMP) ## Simulated clusters on virtual time: make sim SEEDS=2000 FIRST=0 [SIM_FILE=remembers what is done]
 	@echo "== simulation: $(SEEDS) seeds from $(FIRST), and that of the commit"
 	@$(VENV)/bin/python -m tests.simulation run --seeds $(SEEDS) --first $(FIRST) $(if $(SIM_FILE),--file $(SIM_FILE))
+
+coordinator-seeds: $(STAMP) ## Coordinators in a model of databases, brokers, disks and people: make coordinator-seeds SEEDS=2000 FIRST=0 [OPTIONS=--json|--help]
+	@echo "== coordinator-seeds: $(SEEDS) seeds from $(FIRST)" >&2
+	@$(VENV)/bin/python -m tests.coordinator_model run --seeds $(SEEDS) --first $(FIRST) $(OPTIONS)
 
 MUTANTS ?= 300
 ONLY ?=

@@ -123,13 +123,15 @@ class BrokerDataManager:
         except (BranchRolledBack, ResourceLost, ResourceRefused) as error:
             raise TransactionRolledBack(str(error)) from error
         self._owner.reached("broker prepared")
-        if participant is not None:
-            self._participant = participant
-            here = f"{self._table.whose}."
-            self._removing = [name for name in self._owner.finished if name.startswith(here)]
-            insert_commit(self._connection, self._table, self._name, participant, self._removing)
-            self._decider.learn = self._learn
-            self._owner.reached("decision written")
+        if participant is None:
+            self._decider.learn = self._learn_alone
+            return
+        self._participant = participant
+        here = f"{self._table.whose}."
+        self._removing = [name for name in self._owner.finished if name.startswith(here)]
+        insert_commit(self._connection, self._table, self._name, participant, self._removing)
+        self._decider.learn = self._learn
+        self._owner.reached("decision written")
 
     def check_session(self) -> None:
         """Raises TransactionRolledBack if the session is not in the transaction any more that the broker has joined.
@@ -156,6 +158,12 @@ class BrokerDataManager:
             self._committed = TableDecisions(dsn, self._table.name, password=password).decide(self._name, False)
         return self._committed
 
+    def _learn_alone(self) -> bool:
+        """The same where the broker had no part, and no row tells. Raises DecisionUnknown if the COMMIT was lost."""
+        if self._connection.closed:
+            raise DecisionUnknown("no row tells whether it took effect: the broker had nothing to commit")
+        return False
+
     def tpc_finish(self, transaction: Any) -> None:
         """The database has committed, so the broker does. Raises nothing: what cannot be done now, recovery does."""
         self._owner.finished = [name for name in self._owner.finished if name not in self._removing]
@@ -164,9 +172,15 @@ class BrokerDataManager:
             self._settle(True)
 
     def abort(self, transaction: Any) -> None:
-        """Roll back what has not been voted on."""
+        """Roll back what has not been voted on.
+
+        Behind the decision ``tpc_abort`` has asked the database. If that could not tell, a recovery run will; a failed
+        transaction is aborted once more, at the latest when the next one begins, which must not decide it.
+        """
         if self._owner.joined is self:
             self._owner.joined = None  # the transaction may go on, from a savepoint before the broker joined
+        if self._decider.learn is not None:
+            return
         try:
             self._owner.broker.abandon(self._xid)
         except (ResourceLost, ResourceRefused) as error:

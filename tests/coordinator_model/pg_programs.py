@@ -1,0 +1,203 @@
+"""Random programs of the statements that coordinators use, on several connections; the same for a fake and a real one.
+
+What differs by nature is told by order of appearance: object ids, identifiers. Of times and of numbers of transactions
+it is told that they are there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from recovery.coordinator import table
+
+Connecting = Callable[..., Any]
+
+SETUP = (
+    "CREATE ROLE alice LOGIN",
+    "CREATE ROLE bob LOGIN",
+    "CREATE SCHEMA alice AUTHORIZATION alice",
+    "CREATE SCHEMA bob AUTHORIZATION bob",
+    "CREATE TABLE work (n text PRIMARY KEY)",
+    "CREATE TABLE checked (n text PRIMARY KEY, u text UNIQUE DEFERRABLE INITIALLY DEFERRED)",
+    table.CREATE,
+)
+SETUP_OF_ROLES = (("alice", table.CREATE), ("alice", "CREATE TABLE work (n text PRIMARY KEY)"), ("bob", table.CREATE))
+LEVELS = ("read committed", "repeatable read")
+GIDS = [("4_eA==_YQ==", psycopg.Xid.from_parts(4, "x", "a")), ("4_eQ==_YQ==", psycopg.Xid.from_parts(4, "y", "a"))]
+_DURABLE = table._DURABLE
+_FIND = " ".join(table._FIND.split())
+
+
+class Step(NamedTuple):
+    """``what`` is done on connection ``on``, with these arguments."""
+
+    on: int
+    what: str
+    given: tuple[Any, ...] = ()
+
+
+def draw(seed: int, length: int = 30) -> list[Step]:
+    """A program."""
+    chance = random.Random(seed)
+    levels = ("serializable",) if chance.random() < 0.15 else LEVELS
+    count = 1 if levels == ("serializable",) else 3
+    steps = [_connect(chance, on, levels) for on in range(count)]
+    for _ in range(length):
+        on = chance.randrange(count)
+        if chance.random() < 0.04:
+            steps += [Step(on, "close"), _connect(chance, on, levels)]
+        elif chance.random() < 0.15:
+            steps.append(Step(on, chance.choice(("rollback", "rollback", "commit"))))
+        elif chance.random() < 0.35:
+            steps.append(_transactional(chance, on))
+        else:
+            steps.append(Step(on, "execute", _statement(chance)))
+    return steps
+
+
+def _connect(chance: random.Random, on: int, levels: tuple[str, ...]) -> Step:
+    level = chance.choice(levels).replace(" ", "\\ ")
+    options = [f"-c lock_timeout={chance.choice(('20ms', '30ms'))}", f"-c default_transaction_isolation={level}"]
+    if chance.random() < 0.3:
+        options.append(f"-c search_path={chance.choice(('alice', 'bob', 'public', 'nowhere'))}")
+    user = chance.choice(("owner", "owner", "alice", "bob"))
+    database = chance.choice(("bank", "bank", "other"))
+    return Step(on, "connect", (user, " ".join(options), chance.random() < 0.25, database))
+
+
+def _transactional(chance: random.Random, on: int) -> Step:
+    _, xid = chance.choice(GIDS)
+    name = chance.choice(("commit", *("tpc_begin", "tpc_prepare", "tpc_commit") * 2, "tpc_rollback", "tpc_recover"))
+    with_xid = name == "tpc_begin" or (name in ("tpc_commit", "tpc_rollback") and chance.random() < 0.6)
+    return Step(on, name, (xid,) if with_xid else ())
+
+
+def _statement(chance: random.Random) -> tuple[Any, ...]:
+    name, value = chance.choice("abc"), f"{chance.randrange(3)}"
+    decisions = chance.choice(("txha_decisions", "txha_decisions", "alice.txha_decisions", "bob.txha_decisions"))
+    work = chance.choice(("work", "work", "alice.work"))
+    gid = chance.choice(GIDS)[0]
+    settings = table._SETTINGS.format(seconds=chance.choice((1, 2)), durable=_DURABLE).replace("'1s'", "'20ms'")
+    settings = settings.replace("'2s'", "'30ms'")
+    insert = f"INSERT INTO {decisions} (name, committed, resource, branch) VALUES (%s, %s, %s, %s)"
+    choices: list[tuple[Any, ...]] = [
+        (f"INSERT INTO {work} VALUES ('{value}')",),
+        (f"INSERT INTO {work} VALUES ('{value}')",),
+        (f"INSERT INTO checked VALUES ('{value}', '{name}')",),
+        (f"DELETE FROM {work} WHERE n = '{value}'",),
+        (f"DELETE FROM {work} WHERE n = %s", (value,)),
+        (f"SELECT n FROM {work}",),
+        ("SELECT count(*) FROM work",),
+        (insert, (name, True, "r", "b")),
+        (f"{settings}{insert} ON CONFLICT DO NOTHING", (name, False, None, None)),
+        (f"DELETE FROM {decisions} WHERE name = ANY(%s)", ([name],)),
+        (f"DELETE FROM {decisions} WHERE name = %s AND committed", (name,)),
+        (f"{settings}DELETE FROM {decisions} WHERE NOT committed AND at < now() - make_interval(secs => %s)", (99,)),
+        (f"SELECT name, committed, extract(epoch FROM at), resource, branch FROM {decisions} WHERE committed",),
+        (f"SELECT name, committed, extract(epoch FROM at), resource, branch FROM {decisions} WHERE name = %s", (name,)),
+        (_DURABLE,),
+        ("SHOW synchronous_commit",),
+        ("SHOW search_path",),
+        ("SHOW transaction isolation level",),
+        (f"SET TRANSACTION ISOLATION LEVEL {chance.choice(LEVELS).upper()}",),
+        (f"SET {chance.choice(('', 'LOCAL '))}synchronous_commit = {chance.choice(('on', 'off', 'local'))}",),
+        (f"SET {chance.choice(('', 'LOCAL '))}search_path = {chance.choice(('alice', 'bob', 'public'))}",),
+        ("SELECT pg_current_xact_id_if_assigned()::text, pg_is_in_recovery()",),
+        ("SELECT pg_current_xact_id_if_assigned()::text, pg_is_in_recovery()",),
+        ("SELECT system_identifier, current_database() FROM pg_control_system()",),
+        ("SELECT current_database()",),
+        ("SELECT gid, prepared, owner, database FROM pg_prepared_xacts",),
+        (f"PREPARE TRANSACTION '{gid}'",),
+        (f"{chance.choice(('COMMIT', 'ROLLBACK'))} PREPARED '{gid}'",),
+        (f"SAVEPOINT {name}",),
+        (f"RELEASE SAVEPOINT {name}",),
+        (f"ROLLBACK TO SAVEPOINT {name}",),
+        (_FIND, (chance.choice(("txha_decisions", "alice.txha_decisions", "nothing", "temporary")),)),
+        (table.CREATE,),
+        ("select current_schema()",),
+        ("status of a number",),
+        ("SELECT pg_xact_status(%s::xid8)", ("4000000000",)),
+    ]
+    rare: list[tuple[Any, ...]] = [
+        ("CREATE TEMP TABLE temporary (n text)",),
+        ("INSERT INTO temporary VALUES ('1')",),
+        ("INSERT INTO ledger VALUES ('1')",),
+        ("SELECT n FROM ledger",),
+        ("LISTEN channel",),
+        ("SELECT pg_notify('channel', 'hello')",),
+        (f"DECLARE cursor_{chance.randrange(1 << 30)} CURSOR WITH HOLD FOR SELECT 1",),
+    ]
+    return chance.choice(rare) if chance.random() < 0.06 else chance.choice(choices)
+
+
+class Runner:
+    """Carries programs out, and says what came of each step."""
+
+    def __init__(self, connect: Connecting, dsn: str) -> None:
+        self._connect = connect
+        self._dsn = dsn
+        self._connections: dict[int, Any] = {}
+        self._tickets: list[str] = []
+        self._seen: dict[Any, str] = {}
+
+    def run(self, steps: list[Step]) -> list[str]:
+        """What came of the steps."""
+        try:
+            return [self._told(step) for step in steps]
+        finally:
+            for each in self._connections.values():
+                each.close()
+
+    def _told(self, step: Step) -> str:
+        try:
+            told = self._do(step)
+        except psycopg.Error as error:
+            told = f"{error.sqlstate or type(error).__name__}"
+        connection = self._connections[step.on]
+        return f"{told} | {connection.info.transaction_status.name}{' closed' * connection.closed}"
+
+    def _do(self, step: Step) -> str:
+        if step.what == "connect":
+            user, options, autocommit, database = step.given
+            dsn = make_conninfo(self._dsn, user=user, options=options, dbname=database)
+            self._connections[step.on] = self._connect(dsn, autocommit=autocommit, prepare_threshold=None)
+            return "connected"
+        connection = self._connections[step.on]
+        if step.what != "execute":
+            found = getattr(connection, step.what)(*step.given)
+            listed = sorted((str(each), each.owner, each.database) for each in found or [])
+            return f"done {listed}"
+        query, *values = step.given
+        if query == "status of a number":
+            query, values = "SELECT pg_xact_status(%s::xid8)", [(self._tickets[-1] if self._tickets else "3",)]
+        cursor = psycopg.ClientCursor(connection) if ";" in query else connection.cursor()
+        cursor.execute(query.encode(), *values)
+        while cursor.nextset():
+            continue
+        rows = cursor.fetchall() if cursor.description is not None else None
+        if rows and "if_assigned" in query and rows[0][0]:
+            self._tickets.append(rows[0][0])
+        changed = query.startswith(("INSERT", "DELETE")) or ";" in query
+        return f"{cursor.statusmessage} {self._known(query, rows)} {cursor.rowcount if changed else ''}"
+
+    def _known(self, query: str, rows: list[tuple[Any, ...]] | None) -> Any:
+        if rows is None:
+            return "no rows"
+        if "if_assigned" in query:
+            return [(ticket is not None, standby) for ticket, standby in rows]
+        return sorted(str(tuple(self._value(query, each) for each in row)) for row in rows)
+
+    def _value(self, query: str, value: Any) -> Any:
+        if isinstance(value, Decimal) or hasattr(value, "year") or (value is None and "gid" in query):
+            return "a time"
+        if ("to_hex" in query or "system_identifier" in query) and str(value) not in ("bank", "other"):
+            if (isinstance(value, int) and value < 10) or str(value) in "ptu" or "." in str(value):
+                return value
+            return self._seen.setdefault(value, f"number {len(self._seen)}")
+        return value

@@ -1,0 +1,313 @@
+"""A session of the fake PostgreSQL: transaction blocks, savepoints, settings, and what becomes of errors in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from tests.coordinator_model.pg_heap import Table, Transaction, fails
+from tests.coordinator_model.pg_server import Database, Prepared, Schema, Server
+
+DEFAULTS = {
+    "search_path": '"$user", public',
+    "synchronous_commit": "on",
+    "default_transaction_isolation": "read committed",
+    "lock_timeout": "0",
+    "standard_conforming_strings": "on",
+}
+
+
+class Answer(NamedTuple):
+    """``columns``: None for a statement that gives no rows. ``count``: of rows that were given or changed."""
+
+    columns: tuple[str, ...] | None = None
+    rows: Sequence[tuple[Any, ...]] = ()
+    count: int = -1
+    told: str = ""
+
+
+@dataclass
+class Savepoint:
+    name: str
+    mark: int
+    late: int
+    notifications: int
+    foreign: int
+
+
+class Session:
+    """One role in one database, until ``end``. ``alive``: whether the server knows it still."""
+
+    def __init__(self, server: Server, database: str, user: str, given: dict[str, str]) -> None:
+        self.server = server
+        self.database: Database = server.databases[database]
+        self.user = user
+        self.alive = True
+        self.failed = False
+        self.block = False
+        self.tx: Transaction | None = None
+        self.savepoints: list[Savepoint] = []
+        self.temporary: dict[str, Table] = {}
+        self._settings = {**DEFAULTS, **self.database.settings, **given}
+        self._before = self._settings
+        self._local: dict[str, str] = {}
+        self._waits_for = 0
+        self._settling: Prepared | None = None
+        server.sessions.append(self)
+
+    @property
+    def status(self) -> TransactionStatus:
+        """As the client is told with each answer."""
+        if not self.block:
+            return TransactionStatus.IDLE
+        return TransactionStatus.INERROR if self.failed else TransactionStatus.INTRANS
+
+    def end(self) -> None:
+        """The client is gone, or the server. What was not committed is rolled back."""
+        if self.alive:
+            self._roll_back()
+            self.alive = False
+            if self._settling is not None:
+                self._settling.busy = False
+            self.server.sessions.remove(self)
+
+    # -- settings
+
+    def setting(self, name: str) -> str:
+        """What holds now."""
+        return self._local.get(name, self._settings[name])
+
+    def set(self, name: str, value: str, local: bool) -> None:
+        """For the transaction, or for the session if the transaction is committed. Raises psycopg.Error."""
+        if name not in DEFAULTS:
+            raise fails("42704", f'unrecognized configuration parameter "{name}"')
+        if local:
+            self._local[name] = value
+        else:
+            self._local.pop(name, None)
+            self._settings = {**self._settings, name: value}
+
+    @property
+    def schemas(self) -> list[tuple[str, Schema]]:
+        """Those of the search path that are there and may be used."""
+        names = [each.strip().strip('"') for each in self.setting("search_path").split(",")]
+        names = [self.user if each == "$user" else each for each in names]
+        found = [(each, self.database.schemas[each]) for each in names if each in self.database.schemas]
+        return [(name, schema) for name, schema in found if self.may_use(name, schema)]
+
+    def may_use(self, name: str, schema: Schema) -> bool:
+        """Whether this role may name what is in a schema."""
+        return self.user in ("owner", schema.owner) or name == "public"
+
+    def find(self, name: str) -> Table | None:
+        """A table by its name, as SQL has it. Raises psycopg.Error for a schema that may not be used."""
+        parts = [each.strip('"') for each in name.split(".")]
+        if len(parts) == 2:
+            schema = self.database.schemas.get(parts[0])
+            if schema is not None and not self.may_use(parts[0], schema):
+                raise fails("42501", f"permission denied for schema {parts[0]}")
+            return None if schema is None else schema.tables.get(parts[1])
+        if parts[0] in self.temporary:
+            return self.temporary[parts[0]]
+        return next((schema.tables[parts[0]] for _, schema in self.schemas if parts[0] in schema.tables), None)
+
+    def table(self, name: str) -> Table:
+        """The same, to be read or written. Raises psycopg.Error."""
+        found = self.find(name)
+        if found is None:
+            raise fails("42P01", f'relation "{name}" does not exist')
+        if self.user not in ("owner", found.owner):
+            raise fails("42501", f"permission denied for table {found.name}")
+        if found.persistence == "t":
+            self.refuses_to_prepare("a transaction that has operated on temporary objects")
+        return found
+
+    # -- statements
+
+    def message(self, statements: Sequence[Callable[[], Answer]]) -> list[Answer]:
+        """Statements that came in one message: outside of a block they are one transaction."""
+        answers: list[Answer] = []
+        try:
+            for statement in statements:
+                answers.append(statement())
+            if not self.block:
+                self._commit()
+        except psycopg.Error:
+            if not self.alive:
+                raise
+            self._fail()
+            raise
+        return answers
+
+    def query(self) -> Transaction:
+        """The transaction of a statement that looks at data or changes them. Raises psycopg.Error."""
+        tx = self.transaction()
+        if tx.snapshot is None or tx.isolation == "read committed":
+            tx.snapshot = self.server.snapshot()
+        return tx
+
+    def transaction(self) -> Transaction:
+        """The one that is open, or a new one. Raises psycopg.Error if a statement has failed in it."""
+        if self.failed:
+            raise fails("25P02", "current transaction is aborted, commands ignored until end of transaction block")
+        if self.tx is None:
+            self.tx = self.server.begin(self._wait)
+            self.tx.isolation = self.setting("default_transaction_isolation")
+            self._before, self._local = self._settings, dict(self._local)
+        return self.tx
+
+    def refuses_to_prepare(self, what: str) -> None:
+        """From now on, whatever becomes of savepoints."""
+        self.transaction().not_to_prepare.append(f"cannot PREPARE {what}")
+
+    def _wait(self, xid: int) -> None:
+        """Until another transaction has ended. Raises psycopg.Error."""
+        self._waits_for = xid
+        try:
+            limit = self.setting("lock_timeout")
+            seconds = {"ms": 0.001}.get(limit[-2:], 1.0) * float(limit.rstrip("ms")) or None
+            if self._is_deadlock():
+                raise fails("40P01", "deadlock detected")
+            if not self.server.surroundings.wait(lambda: xid not in self.server.running() or not self.alive, seconds):
+                raise fails("55P03", "canceling statement due to lock timeout")
+            if not self.alive:
+                raise psycopg.OperationalError("server closed the connection unexpectedly")
+        finally:
+            self._waits_for = 0
+
+    def _is_deadlock(self) -> bool:
+        owners = {each.tx.xid: each for each in self.server.sessions if each.tx is not None and each.tx.xid}
+        found, seen = owners.get(self._waits_for), 0
+        while found is not None and found._waits_for and found is not self and seen < len(owners):
+            found, seen = owners.get(found._waits_for), seen + 1
+        return found is self
+
+    # -- the block
+
+    def begin(self, isolation: str = "") -> Answer:
+        """BEGIN."""
+        tx = self.transaction()
+        self.block = True
+        if isolation:
+            tx.isolation = isolation
+        return Answer(told="BEGIN")
+
+    def commit(self) -> Answer:
+        """COMMIT; of a transaction in which a statement has failed, ROLLBACK."""
+        if self.failed:
+            return self.roll_back()
+        self.block = False
+        self._commit()
+        return Answer(told="COMMIT")
+
+    def roll_back(self) -> Answer:
+        """ROLLBACK."""
+        self._roll_back()
+        return Answer(told="ROLLBACK")
+
+    def prepare(self, gid: str) -> Answer:
+        """PREPARE TRANSACTION. Raises psycopg.Error, and rolls back then."""
+        if self.failed or not self.block:
+            return self.roll_back()
+        tx = self.transaction()
+        self.block = False
+        tx.check_late()
+        if tx.not_to_prepare:
+            raise fails("0A000", tx.not_to_prepare[0])
+        if gid in self.server.prepared:
+            raise fails("42710", f'transaction identifier "{gid}" is already in use')
+        if tx.notifications or tx.listens:
+            raise fails("0A000", "cannot PREPARE a transaction that has executed LISTEN, UNLISTEN, or NOTIFY")
+        self.server.prepare(gid, self.user, self.database.name, tx)
+        self._forget()
+        return Answer(told="PREPARE TRANSACTION")
+
+    def settle(self, gid: str, commit: bool) -> Answer:
+        """COMMIT PREPARED or ROLLBACK PREPARED."""
+        what = ("COMMIT" if commit else "ROLLBACK") + " PREPARED"
+        if self.failed:
+            self.transaction()
+        if self.block:
+            raise fails("25001", f"{what} cannot run inside a transaction block")
+        found = self._settling = self.server.take_hold(gid, self.user, self.database.name)
+        try:
+            self.server.surroundings.wait(lambda: True, None)  # a moment in which it is busy
+        finally:  # also when its client has been killed meanwhile
+            if self.alive:
+                self._settling = None
+                self.server.settle(found, commit)
+        if not self.alive:
+            raise psycopg.OperationalError("server closed the connection unexpectedly")
+        return Answer(told=what)
+
+    def _commit(self) -> None:
+        tx = self.tx
+        if tx is not None:
+            tx.check_late()
+            self.server.commit(tx, self.setting("synchronous_commit") != "off")
+        self._forget()
+
+    def _fail(self) -> None:
+        """A statement has failed: what it and its savepoint did is undone, and the block is to be rolled back."""
+        if not self.block:
+            self._roll_back()
+            return
+        self.failed = True
+        if self.tx is not None and self.savepoints:
+            self._undo(self.savepoints[-1])
+        elif self.tx is not None:
+            self.server.roll_back(self.tx)
+
+    def _roll_back(self) -> None:
+        if self.tx is not None:
+            self._settings = self._before
+            self.server.roll_back(self.tx)
+        self._forget()
+
+    def _forget(self) -> None:
+        self.block = self.failed = False
+        self.tx, self._local = None, {}
+        self.savepoints.clear()
+
+    # -- savepoints
+
+    def savepoint(self, name: str) -> Answer:
+        """SAVEPOINT."""
+        tx = self.transaction()
+        if not self.block:
+            raise fails("25P01", "SAVEPOINT can only be used in transaction blocks")
+        marks = (len(tx.undo), len(tx.late), len(tx.notifications), len(tx.foreign))
+        self.savepoints.append(Savepoint(name, *marks))
+        return Answer(told="SAVEPOINT")
+
+    def release(self, name: str) -> Answer:
+        """RELEASE SAVEPOINT."""
+        self.transaction()
+        if not self.block:
+            raise fails("25P01", "RELEASE SAVEPOINT can only be used in transaction blocks")
+        self._drop(name, 0)
+        return Answer(told="RELEASE")
+
+    def back_to(self, name: str) -> Answer:
+        """ROLLBACK TO SAVEPOINT."""
+        if not self.block:
+            raise fails("25P01", "ROLLBACK TO SAVEPOINT can only be used in transaction blocks")
+        self._drop(name, 1)
+        self._undo(self.savepoints[-1])
+        self.failed = False
+        return Answer(told="ROLLBACK")
+
+    def _drop(self, name: str, keep: int) -> None:
+        at = max((index for index, each in enumerate(self.savepoints) if each.name == name), default=None)
+        if at is None:
+            raise fails("3B001", f'savepoint "{name}" does not exist')
+        del self.savepoints[at + keep :]
+
+    def _undo(self, to: Savepoint) -> None:
+        assert self.tx is not None
+        self.tx.undo_to(to.mark)
+        del self.tx.late[to.late :], self.tx.notifications[to.notifications :], self.tx.foreign[to.foreign :]
