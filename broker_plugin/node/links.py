@@ -31,8 +31,6 @@ _NO_BYTES, _MANY_BYTES = b"\xc4\x00", b"\xc6"
 """How msgpack writes an empty byte string, and how a large one begins, before its length"""
 GREETING_SECONDS = 10.0
 """Within this time somebody who connects must greet."""
-LINKING_SECONDS = 10.0
-"""Within this time a peer that is dialled must take the connection and greet; then it is dialled anew."""
 FIRST_DELAY, LAST_DELAY = 0.05, 0.5
 
 OnReader = Callable[[asyncio.Transport, ReadHello, bytes], None]
@@ -254,38 +252,33 @@ class Links:
         self._in.pop(protocol, None)
 
     async def _dial(self, peer: PeerAddress) -> None:
-        """Keep a connection to this peer, for ever. One that stands, and on which it does not greet, is none
-        (``dialled_and_never_greeted``): its process may be stopped, its host may hang.
-        """
-        delay, silent = FIRST_DELAY, False
+        """Keep a connection to this peer, for ever."""
+        delay = FIRST_DELAY
         while True:
-            met, lost = asyncio.Event(), asyncio.Event()
+            lost: asyncio.Event = asyncio.Event()
 
-            def greeted(protocol: PeerProtocol, hello: Hello, met: asyncio.Event = met) -> None:
-                met.set()
+            def greeted(protocol: PeerProtocol, hello: Hello) -> None:
                 self._out[peer.name] = protocol
                 self.greetings[peer.name] = hello
                 self._on_link(peer.name, True)
 
-            def gone(protocol: PeerProtocol, met: asyncio.Event = met, lost: asyncio.Event = lost) -> None:
-                met.set()
+            def gone(protocol: PeerProtocol, lost: asyncio.Event = lost) -> None:
                 lost.set()
                 if self._out.get(peer.name) is protocol:
                     del self._out[peer.name]
                     if not self._stopping:
                         self._on_link(peer.name, False)
 
-            dialled = PeerProtocol(self._guard, self.hello, [peer.name], greeted, lambda p, m: None, gone)
             try:
-                async with asyncio.timeout(LINKING_SECONDS):
-                    await self._guard.create_connection(lambda d=dialled: d, peer.host, peer.port)  # type: ignore[misc]
-                    await met.wait()
+                await self._guard.create_connection(
+                    lambda g=greeted, e=gone: PeerProtocol(  # type: ignore[misc]
+                        self._guard, self.hello, [peer.name], g, lambda p, m: None, e
+                    ),
+                    peer.host,
+                    peer.port,
+                )
                 await lost.wait()
-                delay, silent = FIRST_DELAY, False
-            except OSError as error:
-                if isinstance(error, TimeoutError) and not silent:
-                    silent = True  # and said once
-                    log.warning("%s does not greet within %g s; it is dialled anew", peer.name, LINKING_SECONDS)
-                dialled.close()
+                delay = FIRST_DELAY
+            except OSError:
                 delay = min(delay * 2, LAST_DELAY)
             await asyncio.sleep(delay)

@@ -180,7 +180,7 @@ class TestErrors:
         peer = Peer().open()
         peer.send(1, Basic.Publish(0, "", "q"), header.ContentHeader(0, 2, Basic.Properties()))
         peer.send(1, body.ContentBody(b"three"))
-        assert "reply_code=501" in peer.frames()[0]
+        assert "reply_code=505" in peer.frames()[0]
 
     def test_message_that_is_too_large(self) -> None:
         peer = Peer(max_message_bytes=10).open()

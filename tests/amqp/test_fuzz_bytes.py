@@ -95,7 +95,7 @@ class Reading:
             self.missing[channel] = self.sizes[channel] = size
         elif what == "body":
             self.missing[channel] = (missing or 0) - size
-            self.error = 505 if missing is None else 501 if missing < size else 0
+            self.error = 505 if missing is None or missing < size else 0
         if not self.error and waits and self.missing.get(channel) == 0:
             del self.missing[channel]
             self.whole.append(self.sizes[channel])
