@@ -201,8 +201,8 @@ class Site:
         if self._seen != self._expected:
             raise Broken(f"in the end came {dict(self._seen - self._expected)} too often")
         queues = {name: state["messages"] for name, state in self._cluster.status()[0]["queues"].items()}
-        records = [count for name, count in queues.items() if name.startswith("txha.spark.")]
-        if records != [1] or queues[IN] > 2 * PER_BATCH:
+        records = [count for name, count in queues.items() if name.startswith("txha.spark.")]  # of query and source
+        if records != [1, 1] or queues[IN] > 2 * PER_BATCH:
             raise Broken(f"left behind: {queues}")
 
     def _in_doubt(self) -> list[Batch]:
