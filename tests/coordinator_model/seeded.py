@@ -25,6 +25,7 @@ from recovery.coordinator.resources import Fate
 from recovery.dtx.tagged import Tags
 from tests.coordinator_model.pg_client import FakeConnection
 from tests.coordinator_model.run import Result, Run
+from tests.planted import first_that_breaks
 from txobserver.xid import Xid
 
 
@@ -53,13 +54,9 @@ def seeded(seed: int, *promises: str) -> Callable[[Callable[[ExitStack], None]],
 
 def find(fault: Seeded, seeds: int, first: int = 0) -> Result | None:
     """The first seed in which the fault breaks a promise that it was meant to break."""
-    with ExitStack() as stack:
-        fault.plant(stack)
-        for seed in range(first, first + seeds):
-            result = Run(seed).run()
-            if result.promise in fault.promises:
-                return result
-    return None
+    return first_that_breaks(
+        fault.plant, fault.promises, lambda seed: Run(seed).run(), range(first, first + seeds)
+    )
 
 
 def replace(stack: ExitStack, owner: Any, name: str, by: Any) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
+from tests.planted import first_that_breaks
 from tests.simulation.run import Result, Run
 
 
@@ -36,13 +37,9 @@ def seeded(*promises: str, rare: bool = False) -> Callable[[Callable[[ExitStack]
 
 def find(fault: Seeded, seeds: int, first: int = 0) -> Result | None:
     """The first seed in which the fault breaks the promise that it was meant to break."""
-    with ExitStack() as stack:
-        fault.plant(stack)
-        for seed in range(first, first + seeds):
-            result = Run(seed).run()
-            if result.promise in fault.promises:
-                return result
-    return None
+    return first_that_breaks(
+        fault.plant, fault.promises, lambda seed: Run(seed).run(), range(first, first + seeds)
+    )
 
 
 def replace(stack: ExitStack, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
