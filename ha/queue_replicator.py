@@ -100,15 +100,15 @@ class QueueReplicator:
             contents.add_queue(message.queue)
             self._page, self._wanted, self._compared = message, dict(message.ids), message.after
         here = contents.ids_page(message.queue, self._compared, STEP)
-        for place, rid in here:
+        for place, rid in here.entries:
             if place > message.through:
                 break
             if self._wanted.get(place) == rid:
                 del self._wanted[place]
             else:
                 contents.remove(message.queue, place, rid)
-        if len(here) == STEP and here[-1][0] < message.through:
-            self._compared = here[-1][0]
+        if here.more and here.entries[-1][0] < message.through:
+            self._compared = here.entries[-1][0]
             return False
         if message.ids:
             reply = Missing(message.generation, self._session, message.queue, list(self._wanted))
@@ -126,9 +126,8 @@ class QueueReplicator:
         contents = self._replica.contents
         for place, rid, body in message.added:
             contents.insert(message.queue, place, rid, body)
-        for place in message.removed:
-            if (entry := contents.get(message.queue, place)) is not None:
-                contents.remove(message.queue, place, entry.rid)
+        for place, rid in message.removed:
+            contents.remove(message.queue, place, rid)
 
     def configure(self, message: SnapshotConfiguration) -> None:
         """A part of what is declared at the primary."""

@@ -21,8 +21,8 @@ from txobserver.events import Message
 
 PAGE = 500
 END = (1 << 63) - 1
-Live = tuple[list[tuple[int, int, Message]], list[int]]
-"""Messages (place, replication id, message) that were added, and the places of those that went"""
+Live = tuple[list[tuple[int, int, Message]], list[tuple[int, int]]]
+"""Messages (place, replication id, message) that were added, and (place, replication id) of those that went"""
 
 
 class ReplicatingSubscription:
@@ -33,7 +33,7 @@ class ReplicatingSubscription:
         self.cursor = -1
         self.waiting = 0
         self._added: list[tuple[int, int, Message]] = []
-        self._removed: list[int] = []
+        self._removed: list[tuple[int, int]] = []
 
     @property
     def live(self) -> bool:
@@ -44,8 +44,8 @@ class ReplicatingSubscription:
         """The next (after, through, ids)."""
         after = self.cursor
         page = contents.ids_page(self.queue, after, PAGE)
-        self.cursor = page[-1][0] if len(page) == PAGE else END
-        return after, self.cursor, page
+        self.cursor = page.entries[-1][0] if page.more else END
+        return after, self.cursor, page.entries
 
     def enqueued(self, place: int, rid: int, message: Message) -> None:
         """A message entered the queue."""
@@ -53,16 +53,17 @@ class ReplicatingSubscription:
             self._added.append((place, rid, message))
             self.waiting += message_bytes(message)
 
-    def gone(self, places: Sequence[int]) -> None:
+    def gone(self, entries: Sequence[tuple[int, int]]) -> None:
         """Messages left the queue."""
-        known = [place for place in places if place <= self.cursor]
+        known = [entry for entry in entries if entry[0] <= self.cursor]
         self._removed.extend(known)
         self.waiting += ENTRY * len(known)
 
     def turn_back(self, cursor: int | None = None) -> None:
         """Walk again from here on, by default from before the first change that waits; none waits any more."""
         if cursor is None:
-            first = min((*(place for place, _, _ in self._added[:1]), *self._removed), default=self.cursor + 1)
+            changed = (*(place for place, _, _ in self._added[:1]), *(place for place, _ in self._removed))
+            first = min(changed, default=self.cursor + 1)
             cursor = first - 1
         self.cursor = min(self.cursor, cursor)
         self.take_changes(0)
@@ -74,11 +75,11 @@ class ReplicatingSubscription:
         return _live(added, removed, limit)
 
 
-def _live(added: list[tuple[int, int, Message]], removed: list[int], limit: int) -> Iterator[Live]:
+def _live(added: list[tuple[int, int, Message]], removed: list[tuple[int, int]], limit: int) -> Iterator[Live]:
     for run in slices(added, lambda each: message_bytes(each[2]), limit):
         yield run, []
-    for places in slices(removed, lambda place: ENTRY, limit):
-        yield [], places
+    for gone in slices(removed, lambda entry: ENTRY, limit):
+        yield [], gone
 
 
 def content(contents: Contents, queue: int, places: deque[int], limit: int) -> list[tuple[int, int, Message]]:
@@ -88,7 +89,7 @@ def content(contents: Contents, queue: int, places: deque[int], limit: int) -> l
     """
     found: list[tuple[int, int, Message]] = []
     taken = 0
-    while places:
+    while places and (taken < limit or not found):
         entry = contents.get(queue, places[0])
         if entry is not None:
             taken += message_bytes(entry.message)

@@ -245,7 +245,7 @@ class Resync(Applied):
         subscription = self._subscriptions.get(queue)
         if subscription is not None:
             before = subscription.waiting
-            subscription.gone([place for place, _ in entries])
+            subscription.gone(entries)
             self._waits(subscription, before)
 
     def purged(self, queue: int, place: int, spared: Sequence[int], count: int) -> None:

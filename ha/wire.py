@@ -186,13 +186,13 @@ class QueueContent(msgspec.Struct, array_like=True, tag=16):
 
 
 class QueueChange(msgspec.Struct, array_like=True, tag=17):
-    """What happened live to a queue, as the primary's queue saw it."""
+    """What happened live to a queue, as the primary's queue saw it. Those that went are (place, replication id)."""
 
     generation: Number
     session: Number
     queue: QueueNumber
     added: list[tuple[Number, int, Message]]
-    removed: list[Number]
+    removed: list[tuple[Number, int]]
 
 
 class ForwardTx(msgspec.Struct, array_like=True, tag=18):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 import lmdb
 import msgspec
 
 from txobserver.events import Message
-from txobserver.store import Above, Asked, At, Entry, Page, StoreDamaged
+from txobserver.store import IDS_BYTES, Above, Asked, At, Entry, Ids, Page, StoreDamaged
 
 SLICE = 500
 SLICE_BYTES = 1 << 20
@@ -84,6 +84,29 @@ def holds(txn: lmdb.Transaction, queue: int, place: int) -> bool:
     """Whether there is a value. Unlike ``get``, which reads all pages of it, this looks at its key only."""
     with txn.cursor() as cursor:
         return bool(cursor.set_key(_KEY.pack(queue, place)))
+
+
+def ids_of(txn: lmdb.Transaction, queue: int, after: int, limit: int, hidden: Container[int]) -> Ids:
+    """Up to ``limit`` ids above ``after`` that are not hidden, fewer of large messages. Raises struct.error.
+
+    A value is looked at only when it is known to be among them, since that reads all pages of it.
+    """
+    found: list[tuple[int, int]] = []
+    touched = 0
+    with txn.cursor() as cursor:
+        there = cursor.set_range(_KEY.pack(queue, after + 1))
+        while there:
+            number, place = _KEY.unpack(cursor.key())
+            if number != queue:
+                break
+            if place not in hidden:
+                if len(found) == limit or touched >= IDS_BYTES:
+                    return Ids(found, True)
+                data = cursor.value()
+                touched += len(data)
+                found.append((place, rid_of(data)))
+            there = cursor.next()
+    return Ids(found, False)
 
 
 def page_of(txn: lmdb.Transaction, asked: Asked) -> Page:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from recovery.lmdb_entries import (
     drop,
     entry_of,
     holds,
+    ids_of,
     page_of,
     place_of_key,
     rid_of,
@@ -43,6 +44,7 @@ from txobserver.store import (
     Asked,
     Checkpoint,
     Entry,
+    Ids,
     Loaded,
     Meta,
     Page,
@@ -253,13 +255,13 @@ class LmdbState:
         with self._reading(serving=True), self._views() as txn:
             return [(place, entry_of(key, data)) for place, key, data in values(txn, queue, after, limit)]
 
-    def ids_page(self, queue: int, after: int, limit: int) -> list[tuple[int, int]]:
+    def ids_page(self, queue: int, after: int, limit: int, hidden: Container[int] = ()) -> Ids:
         """Up to ``limit`` (place, replication id) above ``after``, in order; no message is read. Raises StoreDamaged.
 
         So their checksums are not looked at: a damaged id is found by the digest of its queue.
         """
         with self._reading(serving=True), self._views() as txn:
-            return [(place, rid_of(data)) for place, _, data in values(txn, queue, after, limit)]
+            return ids_of(txn, queue, after, limit, hidden)
 
     def _views(self) -> lmdb.Transaction:
         """A transaction on the messages in which values are views, so that no more of them is copied than is read."""
@@ -267,10 +269,10 @@ class LmdbState:
 
     def ids(self, queue: int) -> Iterator[tuple[int, int]]:
         """All (place, replication id) of a queue, in order."""
-        after = -1
-        while page := self.ids_page(queue, after, PAGE):
-            yield from page
-            after = page[-1][0]
+        page = Ids([(-1, 0)], True)
+        while page.more:
+            page = self.ids_page(queue, page.entries[-1][0], PAGE)
+            yield from page.entries
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Bring the state forward, in one atomic step that is on disk when this returns. Raises StoreError."""

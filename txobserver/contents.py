@@ -8,9 +8,10 @@ base shows it instead. A message that came and went between two checkpoints neve
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TypeVar
 
 from txobserver.configuration import Configuration, Configured
@@ -19,14 +20,14 @@ from txobserver.events import Configure, Message
 from txobserver.ids import Position
 from txobserver.outcomes import Outcome, PreparedBranch, Remembered
 from txobserver.places import Places
-from txobserver.reading import Reading
-from txobserver.store import PAGE, Base, Changes, Entry, Meta, QueueSummary
+from txobserver.reading import END, Reading
+from txobserver.store import PAGE, Base, Changes, Entry, Ids, Meta, QueueSummary
 from txobserver.transaction_table import TransactionTable, described
 from txobserver.xid import Global, Xid
 
 ADDITION_BYTES = 200
 REMOVAL_BYTES = 50
-"""What a message, beside its body, and a removal are counted for until a checkpoint has been written."""
+"""What a message, beside its properties and body, and a removal are counted for until a checkpoint has been written."""
 
 Shown = TypeVar("Shown")
 
@@ -77,12 +78,11 @@ class Contents:
     def holds(self, queue: int, spared: Sequence[int]) -> bool:
         """Whether a queue holds a message that is neither ``spared`` nor locked by a prepared branch.
 
-        Costs what is spared, however many there are. Raises StoreDamaged.
+        Costs what is spared, however many there are, and reads no message. Raises StoreDamaged.
         """
         outside = self.table.locked(queue).union(spared)
-        if self.summary(queue).count > len(outside):
-            return True
-        return any(place not in outside for place, _ in self.ids_page(queue, -1, len(outside)))
+        count = self.summary(queue).count
+        return count > len(outside) or count > sum(self._stands(queue, place) for place in outside)
 
     def summary(self, queue: int) -> QueueSummary:
         """Count, digest and mark of a queue; zeros for one that is not known."""
@@ -140,7 +140,7 @@ class Contents:
         if len(layer) == before:
             self._reused.add((queue, place))
         tally.put(place, rid)
-        self.dirty_bytes += len(message.body) + ADDITION_BYTES
+        self.dirty_bytes += message.size + ADDITION_BYTES
         return True
 
     def remove(self, queue: int, place: int, rid: int) -> bool:
@@ -220,10 +220,20 @@ class Contents:
         base = self._base
         return list(islice(self._walk(queue, after, lambda last: base.page(queue, last, limit), _same), limit))
 
-    def ids_page(self, queue: int, after: int, limit: int) -> list[tuple[int, int]]:
-        """Up to ``limit`` (place, replication id) above ``after``, in order. No message is read for it."""
-        base = self._base
-        return list(islice(self._walk(queue, after, lambda last: base.ids_page(queue, last, limit), _rid), limit))
+    def ids_page(self, queue: int, after: int, limit: int) -> Ids:
+        """Up to ``limit`` (place, replication id) above ``after``, in order. No message is read for it.
+
+        There may be fewer, and more to come: at most ``IDS_BYTES`` of messages are looked at, or one
+        (``one_joiner_topples_every_primary``).
+        """
+        there = Ids([], False)
+        if self._shows_base(queue):
+            hidden = ChainMap(self._fresh.get(queue, {}), self._frozen_layer(queue))
+            there = self._base.ids_page(queue, after, limit, hidden)
+        last = there.entries[-1][0] if there.more else END
+        walk = self._walk(queue, after, lambda at: there.entries if at == after else [], _rid)
+        found = list(islice(takewhile(lambda each: each[0] <= last, walk), limit + 1))
+        return Ids(found[:limit], there.more or len(found) > limit)
 
     def ids(self, queue: int) -> list[tuple[int, int]]:
         """All (place, replication id) of a queue in order."""
@@ -278,6 +288,11 @@ class Contents:
         layer = self._fresh[queue] = {}
         self._fresh_places[queue] = Places()
         return layer
+
+    def _stands(self, queue: int, place: int) -> bool:
+        """Whether a message stands there."""
+        layer = self._fresh.get(queue, {})
+        return layer[place] is not None if place in layer else self._holds_below(queue, place)
 
     def _holds_below(self, queue: int, place: int) -> bool:
         layer = self._frozen_layer(queue)

@@ -31,6 +31,11 @@ class Message(msgspec.Struct, array_like=True, gc=False):
     properties: bytes
     body: bytes
 
+    @property
+    def size(self) -> int:
+        """Bytes that it takes for certain: headers may be as large as a frame, and there may be no body."""
+        return len(self.properties) + len(self.body)
+
 
 class GenerationStart(msgspec.Struct, array_like=True, gc=False, tag=1):
     """First event of a generation: its primary and the members that it expects."""

@@ -78,7 +78,7 @@ class WorkObserver(ABC):
         if not rid and not self._closed and self._refusal is None:
             self._refusal = NO_ID_LEFT
             self._abort()
-        self._append(TxEnqueue(self.tx, rid, tuple(queues), message), len(message.body))
+        self._append(TxEnqueue(self.tx, rid, tuple(queues), message), message.size)
 
     def dequeue(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal = Removal.ACKED) -> None:
         """Messages (place, replication id) settled inside the transaction."""
@@ -110,7 +110,7 @@ class WorkObserver(ABC):
         sink.tx_event(event)
 
     def _why_too_large(self, size: int) -> str:
-        """Which limit one event more, with a body of ``size`` bytes, would pass."""
+        """Which limit one event more, with a message of ``size`` bytes, would pass."""
         if self._count >= MAX_TRANSACTION_EVENTS:
             return f"the transaction has more than the {MAX_TRANSACTION_EVENTS} events that one can have"
         if self._bytes + size > MAX_TRANSACTION_BYTES:
@@ -212,7 +212,7 @@ class DtxObserver(WorkObserver):
 class TransactionObserverFactory:
     """Gives each transaction of one generation an id that no other can have.
 
-    ``open_bytes``: the bodies of all messages of transactions that are open, and of branches that are prepared.
+    ``open_bytes``: messages of transactions that are open, and of branches that are prepared, properties and bodies.
     ``next_rid`` gives a replication id for a message, 0 if there is none left.
     """
 

@@ -6,7 +6,7 @@ met by LMDB and segments (``recovery``) and by plain memory (simulator, tests).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -20,6 +20,8 @@ from txobserver.outcomes import OutcomesMeta, Remembered
 
 PAGE = 1000
 """Messages that are read at a time by what goes through a whole queue."""
+IDS_BYTES = 8 << 20
+"""Bytes of messages whose ids are looked for at a time: LMDB's Python binding reads every page of a value."""
 
 
 class StoreError(Exception):
@@ -140,6 +142,13 @@ class Page(NamedTuple):
     more: bool
 
 
+class Ids(NamedTuple):
+    """(place, replication id) of messages, in order; ``more``: other messages of the queue stand behind them."""
+
+    entries: list[tuple[int, int]]
+    more: bool
+
+
 class Base(Protocol):
     """Queue contents as of the last checkpoint. Reads are short and may be made from the event loop, but ``read``."""
 
@@ -159,8 +168,11 @@ class Base(Protocol):
         """Up to ``limit`` (place, entry) with places above ``after``, in order. Raises StoreDamaged."""
         ...
 
-    def ids_page(self, queue: int, after: int, limit: int) -> list[tuple[int, int]]:
-        """The same without the messages, however large those are: (place, replication id). Raises StoreDamaged."""
+    def ids_page(self, queue: int, after: int, limit: int, hidden: Container[int] = ()) -> Ids:
+        """Up to ``limit`` that are not ``hidden``, without the messages; fewer, but one, where those are large.
+
+        Raises StoreDamaged.
+        """
         ...
 
     def ids(self, queue: int) -> Iterator[tuple[int, int]]:
@@ -172,7 +184,7 @@ def fitting(there: list[tuple[int, Entry]], max_bytes: int) -> list[tuple[int, E
     """The first of these: so many bytes of them, or one."""
     taken = 0
     for index, (_, entry) in enumerate(there):
-        taken += len(entry.message.body) + len(entry.message.properties)
+        taken += entry.message.size
         if index and taken > max_bytes:
             return there[:index]
     return there
@@ -213,8 +225,11 @@ class MemoryBase:
         content = self.queues.get(queue, {})
         return [(place, content[place]) for place in sorted(p for p in content if p > after)[:limit]]
 
-    def ids_page(self, queue: int, after: int, limit: int) -> list[tuple[int, int]]:
-        return [(place, entry.rid) for place, entry in self.page(queue, after, limit)]
+    def ids_page(self, queue: int, after: int, limit: int, hidden: Container[int] = ()) -> Ids:
+        everything = self.page(queue, after, len(self.queues.get(queue, ())))
+        there = [(place, entry) for place, entry in everything if place not in hidden]
+        found = fitting(there[:limit], IDS_BYTES)
+        return Ids([(place, entry.rid) for place, entry in found], len(found) < len(there))
 
     def ids(self, queue: int) -> Iterator[tuple[int, int]]:
         content = self.queues.get(queue, {})

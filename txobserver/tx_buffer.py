@@ -72,8 +72,8 @@ class TxBuffer:
 
     @property
     def size(self) -> int:
-        """Bytes of its messages' bodies."""
-        return sum(len(event.message.body) for _, event in self.events if isinstance(event, TxEnqueue))
+        """Bytes of its messages: properties and bodies."""
+        return sum(event.message.size for _, event in self.events if isinstance(event, TxEnqueue))
 
     def add(self, sequence: int, event: TxEvent) -> None:
         """Take the next event of this tx-queue. Raises IllegalTransition for one that cannot come now."""

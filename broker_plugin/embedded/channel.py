@@ -19,7 +19,7 @@ from broker_plugin.embedded.confirms import Confirms
 from broker_plugin.embedded.consumer import Consumer
 from broker_plugin.embedded.consumer_operations import ConsumeRequest
 from broker_plugin.embedded.dtx_mode import DtxMode
-from broker_plugin.embedded.errors import AmqpError, dtx_error, precondition
+from broker_plugin.embedded.errors import AmqpError, dtx_error, not_found, precondition
 from broker_plugin.embedded.outlet import ChannelOutlet
 from broker_plugin.embedded.queue import UNLIMITED, Getter, Queue, Taken
 from broker_plugin.embedded.transaction import Transaction
@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from broker_plugin.embedded.session import Session
 
 PUBLISH_OVERHEAD = 200
-"""Bytes that a message on its way is counted for beside its body."""
-
+"""Bytes that a message on its way is counted for beside its properties and body."""
 
 Tagged = Callable[[str], None]
 """Told a consumer tag."""
@@ -96,7 +95,7 @@ class Channel:
         for queue in local:
             queue.enqueue(message)
         if durable:
-            size = len(body) + PUBLISH_OVERHEAD
+            size = len(body) + len(properties) + PUBLISH_OVERHEAD
             self.session.in_flight += size
             self._publishing += 1
             self._ledger.publish(durable, message, partial(self._landed, tag, size))
@@ -159,7 +158,7 @@ class Channel:
             self.outlet.cancelled(self._gone.pop(0))
 
     def get(self, name: str, no_ack: bool, reply: Callable[[Got | None], None]) -> None:
-        """basic.get; None if the queue is empty."""
+        """basic.get; None if the queue is empty. 404 if it is deleted meanwhile, as if that had been asked first."""
         self.when_quiet(partial(self._get, name, no_ack, reply))
 
     def _get(self, name: str, no_ack: bool, reply: Callable[[Got | None], None]) -> None:
@@ -171,7 +170,8 @@ class Channel:
     def _got(self, queue: Queue, no_ack: bool, reply: Callable[[Got | None], None], taken: Taken | None) -> None:
         self._getting = None
         if taken is None:
-            reply(None)
+            answer = partial(self.fail, not_found("queue", queue.name)) if queue.deleted else partial(reply, None)
+            answer()
             return
         place, redelivered, message = taken
         self.last_tag += 1

@@ -212,7 +212,7 @@ class DurableQueue(Queue):
         if not self._window or self._window[0][0] > self.mark:
             return None
         place, rid, message = self._window.popleft()
-        self._window_bytes -= len(message.body)
+        self._window_bytes -= message.size
         self._out[place] = rid
         return place, place <= self._old_mark, message
 
@@ -296,7 +296,7 @@ class DurableQueue(Queue):
         for place, entry in found.entries:
             if asked.pop(place, None) == entry.rid:
                 self._loaded[place] = entry.message
-                self._loaded_bytes += len(entry.message.body)
+                self._loaded_bytes += entry.message.size
         first = min(asked, default=0)
         if first and self._returned[0][0] == first and not self._is_loaded(first):
             raise StoreDamaged("the queue state does not hold a message that was given back")
@@ -309,7 +309,7 @@ class DurableQueue(Queue):
         """The message of what was given back, if it has been read or is in memory."""
         message = self._loaded.pop(place, None)
         if message is not None:
-            self._loaded_bytes -= len(message.body)
+            self._loaded_bytes -= message.size
             return message
         entry = self._content.recent(self.number, place)
         return None if entry is None else entry.message
@@ -317,7 +317,7 @@ class DurableQueue(Queue):
     def _append(self, place: int, rid: int, message: Message) -> None:
         """To the window."""
         self._window.append((place, rid, message))
-        self._window_bytes += len(message.body)
+        self._window_bytes += message.size
         self._cursor = place
 
     def _forget(self, place: int, rid: int) -> None:
@@ -331,5 +331,5 @@ class DurableQueue(Queue):
             if entry[0] >= place:
                 if entry[0] == place:
                     del self._window[index]
-                    self._window_bytes -= len(entry[2].body)
+                    self._window_bytes -= entry[2].size
                 return

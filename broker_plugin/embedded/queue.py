@@ -25,7 +25,7 @@ Taken = tuple[int, bool, Message]
 """A message as it is handed out: place, redelivered, message."""
 
 Getter = Callable[["Taken | None"], None]
-"""One waiting basic.get; None tells it that the queue is empty."""
+"""One waiting basic.get; None tells it that the queue is empty, or deleted."""
 
 
 class Queue(ABC):
@@ -111,7 +111,7 @@ class Queue(ABC):
         self.wake()
 
     def drop(self) -> None:
-        """The queue is gone. Getters find it empty; settling and giving back have no effect any more."""
+        """The queue is gone. Getters are told; settling and giving back have no effect any more."""
         self.deleted = True
         self.consumers.clear()
         while self._getters:

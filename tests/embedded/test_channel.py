@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from broker_plugin.embedded.confirms import Confirms
 from broker_plugin.embedded.errors import AmqpError
 from broker_plugin.embedded.turn import Turn
-from tests.embedded.harness import Client, Harness
+from tests.embedded.harness import Client, Harness, properties
 
 
 @pytest.fixture
@@ -136,6 +138,22 @@ class TestConsumers:
         got = client.get("q")
         assert answers == [] and got is not None and not got.redelivered
 
+    @pytest.mark.parametrize("durable", [False, True])
+    def test_a_getter_whose_queue_is_deleted_is_told_so(self, harness: Harness, durable: bool) -> None:
+        """404, as if the queue had been deleted first: an empty queue would be one to which more may come."""
+        getter, deleter = harness.client(), harness.client()
+        getter.declare("q", durable)
+        counts: list[int] = []
+        delete = partial(harness.broker.queue_operations.delete, deleter.channel, "q", False, False, counts.append)
+        if durable:
+            delete()
+        answers = getter.ask_get("q")
+        if not durable:
+            delete()
+        harness.settle()
+        assert counts == [0] and answers == []
+        assert [error.reply_text for error in getter.errors] == ["NOT_FOUND - no queue 'q' in vhost '/'"]
+
     def test_prefetch_of_the_channel_wakes_every_queue(self, harness: Harness, client: Client) -> None:
         client.declare("r")
         client.channel.qos(1, True)
@@ -176,6 +194,8 @@ class TestFlight:
         session = client.channel.session
         client.publish("q", b"x" * 1000)
         assert session.in_flight > 1000
+        client.channel.publish("", "q", False, properties({"large": "x" * 1000}), b"")
+        assert session.in_flight > 2000
         session.relief_at = 500
         harness.settle()
         assert session.in_flight == 0 and connection.reliefs == 1

@@ -93,7 +93,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.client.count("q") == len(self.ready)
         queue = queue_of(self.harness)
         assert len(queue._window) <= 3
-        assert queue._window_bytes == sum(len(entry[2].body) for entry in queue._window)
+        assert queue._window_bytes == sum(entry[2].size for entry in queue._window)
 
 
 QueueMachine.TestCase.settings = examples(60, stateful_step_count=30)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker_plugin.embedded.durable_queue import WindowLimits
-from tests.embedded.harness import Client, Harness, got, queue_of
+from tests.embedded.harness import Client, Harness, got, properties, queue_of
 from tests.embedded.local_ledger import LocalLedger
 from txobserver.events import Delivered
 from txobserver.store import Asked, MemoryBase, Page
@@ -144,6 +144,18 @@ class TestWindow:
         harness.settle()
         assert len(queue_of(harness)._window) == 3
         assert client.drain("q") == [b"x" * 20] * 30
+
+    def test_headers_are_bytes_too(self) -> None:
+        """Messages without a body may have headers as large as a frame: 4000 of them were held for each queue."""
+        harness = Harness(WindowLimits(1000, 5_000))
+        client = harness.client()
+        client.declare("q")
+        for _ in range(30):
+            client.channel.publish("", "q", False, properties({"large": "x" * 1000}), b"")
+        harness.settle()
+        assert len(queue_of(harness)._window) == 5
+        assert harness.ledger.contents.dirty_bytes > 30 * 1000
+        assert client.drain("q") == [b""] * 30
 
     def test_every_message_is_read_once(self, deep: tuple[Harness, Client], base: CountingBase) -> None:
         _, client = deep

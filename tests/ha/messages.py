@@ -33,7 +33,7 @@ MESSAGES: list[Any] = [
     wire.QueueSnapshot(1, 800, 1, -1, 1 << 40, [(1 << 20, 1), (2 << 20, 2)]),
     wire.Missing(1, 800, 1, [1 << 20]),
     wire.QueueContent(1, 800, 1, [(1 << 20, 1, TEXT)]),
-    wire.QueueChange(1, 800, 1, [(1 << 20, 1, TEXT)], [2 << 20]),
+    wire.QueueChange(1, 800, 1, [(1 << 20, 1, TEXT)], [(2 << 20, 2)]),
     wire.ForwardTx(1, 800, 5, [(8, TxOpen(5)), (9, TxEnqueue(5, 1, (1,), TEXT)), (10, TxDecision(5, True))]),
     wire.ForwardOutcomes(1, 800, [Remembered(Kind.HEURISTIC, 1, b"g", b"b", True, 7, 1000)]),
     wire.SnapshotConfiguration(1, 800, list(CONFIGURATION.queues.values()), EXCHANGES, BINDINGS),

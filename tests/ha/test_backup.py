@@ -248,4 +248,4 @@ def test_a_page_reaches_up_to_where_it_says() -> None:
         side.replica.contents.insert(1, place, 1000 + place, text("m"))
     side.asked().take(ResyncBegin(1, 7, [], Position(1, 9)))
     side.take(QueueSnapshot(1, 7, 1, -1, 5, [(4, 1004)]))
-    assert side.replica.contents.ids_page(1, -1, 10) == [(4, 1004), (6, 1006)]
+    assert side.replica.contents.ids(1) == [(4, 1004), (6, 1006)]

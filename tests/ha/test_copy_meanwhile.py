@@ -153,7 +153,7 @@ def test_what_waits_for_a_joiner_is_bounded(blocked: str) -> None:
     for number in range(1000):
         primary.publish()
         if number % 3 == 0:
-            gone = primary.replica.contents.ids_page(1, -1, 1)
+            gone = primary.replica.contents.ids(1)[:1]
             primary.do(Settle(1, gone, 1))
         primary.resync.go_on(float(number))
         assert primary.resync.held <= 2 * WINDOW + PORTION + SLACK
@@ -166,7 +166,7 @@ def test_a_walk_that_was_turned_back_ends_with_the_same() -> None:
     primary.resync.progress(0, True, 0.0)
     for _ in range(300):
         primary.publish()
-        primary.do(Settle(1, primary.replica.contents.ids_page(1, -1, 1), 1))
+        primary.do(Settle(1, primary.replica.contents.ids(1)[:1], 1))
         primary.resync.go_on(0.5)
     primary.resync.progress(0, False, 0.5)
     primary.drain(joiner)

@@ -323,7 +323,7 @@ def test_what_waits_for_a_joiner_is_all_that_came_since_it_was_sent_something() 
     subscription = ReplicatingSubscription(1)
     subscription.cursor = 100
     for place in (1, 2):
-        subscription.gone([place, place + 10, 101])
+        subscription.gone([(place, 1), (place + 10, 2), (101, 3)])
         subscription.enqueued(place + 20, place, text("m"))
     assert subscription.waiting == 4 * ENTRY + 2 * message_bytes(text("m"))
 

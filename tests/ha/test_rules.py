@@ -63,8 +63,8 @@ def test_a_walked_queue_is_copied_exactly_whatever_happens_meanwhile(
             for place, rid, _ in added:
                 assert place not in copy, "sent twice"
                 copy[place] = rid
-            for place in removed:
-                del copy[place]
+            for place, rid in removed:
+                assert copy.pop(place) == rid
 
     def walk() -> None:
         after, through, ids = subscription.next_page(contents)
@@ -84,7 +84,7 @@ def test_a_walked_queue_is_copied_exactly_whatever_happens_meanwhile(
         elif step == 2 and contents.ids(1):
             place, rid = rng.choice(contents.ids(1))  # type: ignore[attr-defined]
             contents.remove(1, place, rid)
-            subscription.gone([place])
+            subscription.gone([(place, rid)])
         elif step == 3:
             send()
         elif step >= 4:

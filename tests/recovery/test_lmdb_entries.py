@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from recovery import lmdb_entries
 from recovery.lmdb_state import LmdbState
 from tests.recovery.test_lmdb_state import checkpoint
@@ -48,3 +50,16 @@ def test_a_checkpoint_is_written_in_slices_of_bytes() -> None:
     cursor: Any = Cursor()
     lmdb_entries.write_changes(cursor, 1, changes)
     assert sum(slices) == 9 and max(slices) == lmdb_entries.SLICE_BYTES // len(body) + 1
+
+
+def test_ids_of_large_messages_come_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each value that is looked at is read whole (``one_joiner_topples_every_primary``)."""
+    monkeypatch.setattr(lmdb_entries, "IDS_BYTES", 5_000)
+    state = LmdbState(tmp_path)
+    state.write(checkpoint(*[(1, place, "x" * 2_000) for place in range(10)]))
+    assert state.ids_page(1, -1, 100) == ([(0, 1000), (1, 1001), (2, 1002)], True)
+    assert state.ids_page(1, 2, 100, {3, 5}) == ([(4, 1004), (6, 1006), (7, 1007)], True)
+    assert state.ids_page(1, 6, 100) == ([(7, 1007), (8, 1008), (9, 1009)], False)
+    monkeypatch.setattr(lmdb_entries, "IDS_BYTES", 1)
+    assert state.ids_page(1, -1, 100) == ([(0, 1000)], True), "one is looked at, however large it is"
+    assert list(state.ids(1)) == [(place, place + 1000) for place in range(10)]

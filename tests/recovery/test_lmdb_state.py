@@ -64,9 +64,10 @@ def test_ids_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = LmdbState(tmp_path)
     state.write(checkpoint(*[(1, place, "a") for place in (3, 5, 7, 9)], (2, 4, "b"), (2, 6, "b")))
     monkeypatch.setattr(lmdb_state, "entry_of", None)
-    assert state.ids_page(1, -1, 10) == [(3, 1003), (5, 1005), (7, 1007), (9, 1009)]
-    assert state.ids_page(1, 3, 2) == [(5, 1005), (7, 1007)]
-    assert state.ids_page(1, 9, 2) == [] == state.ids_page(3, -1, 1)
+    assert state.ids_page(1, -1, 10) == ([(3, 1003), (5, 1005), (7, 1007), (9, 1009)], False)
+    assert state.ids_page(1, 3, 2) == ([(5, 1005), (7, 1007)], True)
+    assert state.ids_page(1, 3, 2, {5, 8}) == ([(7, 1007), (9, 1009)], False)
+    assert state.ids_page(1, 9, 2) == ([], False) == state.ids_page(3, -1, 1)
     assert list(state.ids(2)) == [(4, 1004), (6, 1006)]
 
 
@@ -74,9 +75,9 @@ def test_a_page_has_no_more_than_was_asked_for_and_nothing_of_another_queue(tmp_
     state = LmdbState(tmp_path)
     state.write(checkpoint(*((queue, place, "m") for queue in (1, 2, 3) for place in range(5))))
     for limit in (1, 2, 5, 6):
-        assert state.ids_page(2, -1, limit) == [(place, place + 1000) for place in range(min(limit, 5))]
+        assert state.ids_page(2, -1, limit).entries == [(place, place + 1000) for place in range(min(limit, 5))]
         assert [place for place, _ in state.page(2, -1, limit)] == list(range(min(limit, 5)))
-    assert state.ids_page(2, 2, 9) == [(3, 1003), (4, 1004)] and state.ids_page(2, 4, 9) == []
+    assert state.ids_page(2, 2, 9) == ([(3, 1003), (4, 1004)], False) and state.ids_page(2, 4, 9) == ([], False)
     assert [place for place, _ in state.page(2, 2, 9)] == [3, 4] and not list(state.page(2, 4, 9))
     state.close()
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from txobserver.contents import Contents
 from txobserver.events import Message
 from txobserver.places import Places
-from txobserver.store import MemoryBase, Meta
+from txobserver.store import Ids, MemoryBase, Meta
 
 
 def test_a_purge_while_a_checkpoint_is_written_shows_nothing_of_before() -> None:
@@ -18,9 +20,9 @@ def test_a_purge_while_a_checkpoint_is_written_shows_nothing_of_before() -> None
     contents.freeze()
     assert contents.purge(1, 3, [2]) == 2
     assert contents.get(1, 1) is None and contents.get(1, 2) is not None
-    assert contents.ids(1) == contents.ids_page(1, -1, 10) == [(2, 2)]
+    assert contents.ids(1) == contents.ids_page(1, -1, 10).entries == [(2, 2)]
     contents.thaw()
-    assert contents.ids(1) == contents.ids_page(1, -1, 10) == [(2, 2)]
+    assert contents.ids(1) == contents.ids_page(1, -1, 10).entries == [(2, 2)]
 
 
 def test_what_is_put_over_a_removed_message_and_removed_shows_nothing_of_before() -> None:
@@ -52,3 +54,26 @@ def test_a_queue_that_is_dropped_is_not_known_and_begins_anew() -> None:
         contents.insert(1, 1, 1, Message("", "q", b"", b"m"))
         contents.drop_queue(1)
         assert not contents.knows(1)
+
+
+def test_whether_a_queue_holds_more_than_is_spared_is_known_without_a_look_at_any_message() -> None:
+    """Large ones that clients hold would be read from the disk in the event loop, and the lease would end meanwhile."""
+
+    class Base(MemoryBase):
+        def ids_page(self, queue: int, after: int, limit: int, hidden: Container[int] = ()) -> Ids:
+            raise AssertionError("messages are looked at")
+
+    base = Base()
+    contents = Contents(base, Meta())
+    contents.add_queue(1)
+    for number in (1, 2, 3):
+        contents.insert(1, number, number, Message("", "q", b"", b"m"))
+    changes, _ = contents.freeze()
+    base.queues[1] = {place: entry for place, entry in changes[1].items() if entry is not None}
+    contents.thaw()
+    assert contents.holds(1, [1, 2]) and not contents.holds(1, [1, 2, 3]) and not contents.holds(1, [3, 9, 2, 1])
+    assert contents.holds(1, [1, 2, 9, 10]), "others are spared than are there"
+    contents.remove(1, 3, 3)
+    assert not contents.holds(1, [1, 2, 9]) and contents.holds(1, [2, 3])
+    contents.insert(1, 4, 4, Message("", "q", b"", b"m"))
+    assert contents.holds(1, [1, 2, 9]) and not contents.holds(1, [1, 2, 4])

@@ -222,9 +222,12 @@ class TestSize:
         sink = Sink()
         return TransactionObserverFactory(1, sink, iter(range(1, 1 << 30)).__next__), sink
 
-    def test_of_one_transaction(self) -> None:
+    @pytest.mark.parametrize("headers", [False, True])
+    def test_of_one_transaction(self, headers: bool) -> None:
+        """Headers count as bodies do: a client can fill a node's memory with either."""
         factory, sink = self.factory()
-        observer, body = factory.begin(), Message("", "k", b"", b"x" * (MAX_TRANSACTION_BYTES // 4))
+        large = b"x" * (MAX_TRANSACTION_BYTES // 4)
+        observer, body = factory.begin(), Message("", "k", large if headers else b"", b"" if headers else large)
         for _ in range(7):
             observer.enqueue((1,), body)
         assert [type(event) for event in sink.events] == [TxOpen, *[TxEnqueue] * 4]
