@@ -81,7 +81,8 @@ class Bindings(Checker):
     def bound(self, process: Process, source: str, queue: str) -> None:
         if not self._knows_all(process):
             return
-        self._bound.add((source, queue))
+        if queue not in self.book.given_up:
+            self._bound.add((source, queue))
         if (source, True, queue, "") not in self.truth.reference.names.bindings:
             self.fail(f"{process.name} tells that {queue} is bound to {source}, and it is not")
 
