@@ -64,6 +64,8 @@ class Book:
         """Queues that clients delete: their messages may go (PROTOCOL, "Exempt by name")"""
         self.fading: set[str] = set()
         """Those of them that one client deletes while another publishes: what comes too late goes nowhere"""
+        self.given_up: set[str] = set()
+        """Those whose connection has gone: what is told to it late says nothing of what is there afterwards"""
 
     def begin(self, client: str, plain: bool = False, xid: Xid | None = None) -> Attempt:
         """A new attempt."""

@@ -66,6 +66,7 @@ class Binder(Client):
     def connected(self, link: ClientLink) -> None:
         if self._queue:
             self.cluster.truth.unbinding(LAPSING, self._queue)
+            self.book.given_up.add(self._queue)
             link.delete(self._queue)
         self._queue = f"anchor-{self.name}"
         self.book.exempt.add(self._queue)
