@@ -26,6 +26,7 @@ from txobserver.store import (
     Changes,
     Checkpoint,
     Entry,
+    Ids,
     Loaded,
     MemoryBase,
     Meta,
@@ -254,6 +255,17 @@ steps = st.lists(
 )
 
 
+def walked(contents: Contents, queue: int, limit: int) -> list[tuple[int, int]]:
+    """All ids of a queue by pages of so many."""
+    found: list[tuple[int, int]] = []
+    page = Ids([(-1, 0)], True)
+    while page.more:
+        page = contents.ids_page(queue, page.entries[-1][0], limit)
+        assert len(page.entries) <= limit and (page.entries or not page.more)
+        found += page.entries
+    return found
+
+
 @settings(max_examples=200, deadline=None)
 @given(steps)
 def test_contents_show_the_same_whatever_checkpoint_is_on_its_way(script: list[tuple[str, int, int]]) -> None:
@@ -293,7 +305,9 @@ def test_contents_show_the_same_whatever_checkpoint_is_on_its_way(script: list[t
             frozen = None
         for each, expected in model.items():
             assert [(p, e.rid) for p, e in contents.page(each, -1, 1000)] == sorted(expected.items())
-            assert contents.ids(each) == sorted(expected.items())
+            assert contents.ids(each) == walked(contents, each, 1 + number % 3) == sorted(expected.items())
+            spared = [p for p in range(place + 3) if p % (2 + number % 3)]
+            assert contents.holds(each, spared) == any(p not in spared for p in expected)
             summary = contents.summary(each)
             digest = sum(mix(p, rid) for p, rid in expected.items()) % 2**64
             assert (summary.count, summary.digest) == (len(expected), digest)
