@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 PROTECTION = "protection of what was read"
+NOTIFIED = "notification"
 COMMITTED, ROLLED_BACK, UNKNOWN, HEURISTIC = "committed", "rolled back", "unknown", "heuristic"
 
 
@@ -86,6 +87,8 @@ class Truth:
         alone = not attempt.consumed and "message" not in counts
         if alone and "foreign row" in counts:
             return  # where it takes part alone, PostgreSQL does not promise that its crash leaves both or neither
+        if alone and attempt.lazy and attempt.told != ROLLED_BACK and not any({**counts, NOTIFIED: 0}.values()):
+            counts.pop(NOTIFIED, None)  # listeners were told, and the crash took back what it was allowed to
         if len(set(counts.values())) > 1:
             raise BrokenPromise("told of operators" if touched else "both or neither", seen)
         done = any(counts.values())

@@ -14,13 +14,15 @@ from recovery.coordinator.resources import Resource
 from tests.coordinator_model.applications import Application, Expected, forked
 from tests.coordinator_model.schedule import Process
 from tests.coordinator_model.truth import PROTECTION, Attempt, Effect
-from tests.coordinator_model.world import MACHINE, World
+from tests.coordinator_model.world import LOG_NAME, MACHINE, World
 
 KINDS = ["consume", "consume", "read", "notify", "foreign", "temporary", "hold", "fail", "late", "raise", "read"]
 
 
 class WithLog(Application):
     """``linked``: it names the log by a symbolic link. ``forks``: a child made behind the log's opening works, too."""
+
+    at_the_disk = True
 
     def __init__(self, world: World, number: int, plan: random.Random) -> None:
         super().__init__(world, number, plan)
@@ -30,7 +32,7 @@ class WithLog(Application):
 
     def open_log(self, user: str, linked: bool) -> DecisionLog:
         """As this user, by this name. Raises StoreError."""
-        path = self.world.directory / ("etc" if linked else "data") / self.log_name
+        path = self.world.directory / ("etc" if linked else "data") / LOG_NAME
         return DecisionLog(path, self.compact_bytes, self.world.files(user))
 
     def live(self) -> None:

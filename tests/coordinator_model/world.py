@@ -40,6 +40,7 @@ from tests.coordinator_model.truth import Truth
 
 MACHINE = "machine"
 """Where the processes are that use the disk."""
+LOG_NAME = "decisions.log"
 TIMED = (
     branches_module,
     data_manager_module,
@@ -306,9 +307,16 @@ class World:
     def _administer(self) -> None:
         found = self.chance.choice(list(self.server.prepared.values()))
         if not found.busy:
-            commit = self.chance.random() < 0.4
+            commit, name = self.chance.random() < 0.4, psycopg.Xid.from_string(found.gid).gtrid
             self.server.settle(found, commit)
-            self._touch(psycopg.Xid.from_string(found.gid).gtrid, commit)
+            self._touch(name, commit)
+            if name in self._ended():
+                self.truth.reported.add(name)  # of a branch that came back with a standby: nobody looks for it again
+
+    def _ended(self) -> set[str]:
+        """Commits that everybody had carried out, as the log says."""
+        log = self.disk.directory / LOG_NAME
+        return set(log_module.read_decisions(log)[2]) if log.exists() else set()
 
     def _touch(self, name: str, commit: bool) -> None:
         """Of a commit that was against the decision nothing is left to be seen once he makes it forget: he knows."""
