@@ -7,6 +7,7 @@ import random
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,11 @@ class Run:
         applications = self._prepare(world)
         for application in applications:
             application.start()
-        world.helpers += [lambda each=each: self._help(world, each) for each in applications]  # type: ignore[misc]
+        for each in applications:
+            help_out = partial(self._help, world, each)
+            world.helpers.append(help_out)
+            if each.at_the_disk:
+                world.helpers_at_the_disk.append(help_out)
         world.calm = False
         world.schedule.run()
         world.calm = True

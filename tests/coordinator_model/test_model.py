@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.coordinator_model.pg_client import FakeConnection
 from tests.coordinator_model.run import Run
 from tests.coordinator_model.seeded import SEEDED, Seeded, find
 
@@ -65,6 +66,14 @@ def test_a_seed_does_the_same_again() -> None:
 @pytest.mark.parametrize("fault", SEEDED, ids=lambda fault: fault.name)
 def test_a_seeded_fault_is_found(fault: Seeded) -> None:
     assert find(fault, 1, fault.seed) is not None or find(fault, WITHIN) is not None
+
+
+def test_a_seeded_fault_is_gone_behind_it() -> None:
+    """Its patches must not come and go while processes take turns, or the last one to go leaves one behind."""
+    [fault] = [each for each in SEEDED if each.name == "an_engine_in_autocommit_is_joined"]
+    before = vars(FakeConnection)["autocommit"]
+    find(fault, 6)
+    assert vars(FakeConnection)["autocommit"] is before
 
 
 def test_the_document_says_by_which_seed_each_fault_is_found() -> None:
