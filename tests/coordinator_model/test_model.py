@@ -50,6 +50,11 @@ def test_a_branch_that_came_back_behind_its_end_is_the_administrator_s() -> None
     assert Run(14661).run().broken == ""
 
 
+def test_a_log_is_not_made_smaller_by_another_machine_s_clock() -> None:
+    """One that is ten days ahead would forget what has ended, and a branch comes back with a standby."""
+    assert Run(1391).run().broken == ""
+
+
 def test_lines_behind_a_failed_sync_do_not_damage_the_log() -> None:
     """Two others append before they are told, and the power fails."""
     assert Run(2314).run().broken == ""

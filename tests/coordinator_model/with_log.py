@@ -7,6 +7,7 @@ from typing import Any
 
 from recovery.coordinator.broker import Broker
 from recovery.coordinator.coordinator import Coordinator
+from recovery.coordinator.decisions import ENDED_KEPT
 from recovery.coordinator.log import DecisionLog
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.recover import recover
@@ -31,9 +32,15 @@ class WithLog(Application):
         self.compact_bytes = plan.choice((1, 1, 200, 600, 1 << 20))
 
     def open_log(self, user: str, linked: bool) -> DecisionLog:
-        """As this user, by this name. Raises StoreError."""
+        """As this user, by this name. Raises StoreError.
+
+        Where it matters how long the log remembers what has ended, nobody makes it smaller by a clock that is far
+        ahead: all that use a log are on one machine, whose one clock is not set by days in these few seconds.
+        """
         path = self.world.directory / ("etc" if linked else "data") / LOG_NAME
-        return DecisionLog(path, self.compact_bytes, self.world.files(user))
+        process = self.world.schedule.current
+        is_far_ahead = process is not None and process.skew > ENDED_KEPT and self.world.remembers
+        return DecisionLog(path, 1 << 20 if is_far_ahead else self.compact_bytes, self.world.files(user))
 
     def live(self) -> None:
         log = self.open_log("app", self.linked)
