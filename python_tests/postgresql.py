@@ -116,6 +116,15 @@ class PostgreSQL:
             return False
         return True
 
+    def crash(self) -> None:
+        """As ``pg_ctl stop -m immediate`` and a start: every process ends at once, and the log is read again."""
+        assert self._server is not None
+        pids = [self._server.pid, *_children(self._server.pid)]
+        self._server.send_signal(signal.SIGQUIT)
+        self._server.wait()
+        wait_until(lambda: not any(map(_lives, pids)), START_SECONDS, "the end of the server's processes")
+        self.start()
+
     def kill(self) -> None:
         """SIGKILL of the server and of every process of its, each by its pid; nothing is written any more."""
         if self._server is None:

@@ -12,7 +12,7 @@ class DatabaseDoor:
     """Passes clients through to ``port``. A context manager.
 
     ``lose_request``, ``lose_answer``: the connection on which these bytes come next is closed, and nobody sees them.
-    ``shut``: nobody is let in any more.
+    ``shut``: nobody is let in any more. ``silent``: the server is not told, as of a machine that has lost its power.
     """
 
     def __init__(self, port: int) -> None:
@@ -20,6 +20,7 @@ class DatabaseDoor:
         self.lose_answer: bytes | None = None
         self.lost = 0
         self.shut = False
+        self.silent = False
         self._to = port
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
@@ -54,6 +55,9 @@ class DatabaseDoor:
                 if lost is not None and lost in data:
                     self.lost += 1
                     setattr(self, which, None)
+                    if self.silent:
+                        _close(source if which == "lose_request" else sink)
+                        return
                     break
                 sink.sendall(data)
         _close(source, sink)

@@ -14,10 +14,12 @@ from psycopg.conninfo import conninfo_to_dict
 from python_tests.postgresql import PostgreSQL
 from tests.coordinator_model.pg_client import FakeConnection, FakeCursor, Straight
 from tests.coordinator_model.pg_heap import Table
-from tests.coordinator_model.pg_programs import SETUP, SETUP_OF_ROLES, Runner, draw
+from tests.coordinator_model.pg_programs import SETUP, SETUP_OF_ROLES, Runner, Step, draw, draw_with_crashes
 from tests.coordinator_model.pg_server import Server
 
 PROGRAMS = int(os.environ.get("TXHA_FAKE_PROGRAMS", "150"))
+CRASHING = int(os.environ.get("TXHA_FAKE_CRASHES", "8"))
+"""Programs in which the server crashes"""
 DSN = "host=fake user=owner dbname=bank"
 CLEAN = """
     TRUNCATE work, checked, alice.work, txha_decisions, alice.txha_decisions, bob.txha_decisions;
@@ -25,8 +27,8 @@ CLEAN = """
 """
 
 
-def fake() -> Any:
-    """Connects to a new fake server with everything in place."""
+def fake() -> tuple[Any, Server]:
+    """A new fake server with everything in place; and who connects to it."""
     server = Server(7_000_000_000_000_000_001)
     for name in ("bank", "other"):
         server.create_database(name)
@@ -45,7 +47,7 @@ def fake() -> Any:
     server.databases["other"].schemas["public"].tables["ledger"] = remote
     public = server.databases["bank"].schemas["public"]
     public.tables["ledger"] = Table(2, "public", "ledger", "owner", ("n",), foreign=remote)
-    return connect
+    return connect, server
 
 
 @pytest.fixture(scope="module")
@@ -85,15 +87,15 @@ def clean(server: PostgreSQL) -> None:
                 connection.execute("TRUNCATE ledger; DROP TABLE IF EXISTS txha_decisions")
 
 
-def differences(server: PostgreSQL, seed: int) -> list[str]:
+def differences(server: PostgreSQL, seed: int, steps: list[Step]) -> list[str]:
     """What the two say differently about a program."""
-    steps = draw(seed)
     try:
-        wanted = Runner(psycopg.connect, server.dsn).run(steps)
+        wanted = Runner(psycopg.connect, server.dsn, server.crash).run(steps)
     finally:
         clean(server)
+    connect, there = fake()
     with patch.object(psycopg, "ClientCursor", FakeCursor):
-        told = Runner(fake(), DSN).run(steps)
+        told = Runner(connect, DSN, there.crash).run(steps)
     return [
         f"seed {seed}, step {number}: {step}\n  PostgreSQL: {one}\n  the fake:   {other}"
         for number, (step, one, other) in enumerate(zip(steps, wanted, told, strict=True))
@@ -104,5 +106,14 @@ def differences(server: PostgreSQL, seed: int) -> list[str]:
 @pytest.mark.parametrize("first", range(0, PROGRAMS, 50))
 def test_the_fake_answers_as_postgresql(real: PostgreSQL, first: int) -> None:
     for seed in range(first, min(first + 50, PROGRAMS)):
-        found = differences(real, seed)
+        found = differences(real, seed, draw(seed))
         assert not found, found[0]
+
+
+@pytest.mark.parametrize("seed", range(CRASHING))
+def test_the_fake_crashes_as_postgresql(real: PostgreSQL, seed: int) -> None:
+    """What was committed and what was prepared is there again, and nothing else."""
+    with psycopg.connect(real.dsn, autocommit=True) as connection:
+        connection.execute("CHECKPOINT")  # or a start reads again what all programs before have written
+    found = differences(real, seed, draw_with_crashes(seed))
+    assert not found, found[0]

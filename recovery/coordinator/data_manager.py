@@ -51,7 +51,7 @@ class TransactionalBroker:
         self.patience = patience
         self.reached = reached
         self.finished: list[str] = []
-        """Transactions whose rows the next one takes away."""
+        """Transactions whose rows the next one takes away, or a recovery run."""
         self.joined: BrokerDataManager | None = None
 
     def join(self, session: Session, manager: Any = transaction.manager) -> BlockingChannel:
@@ -166,10 +166,14 @@ class BrokerDataManager:
 
     def tpc_finish(self, transaction: Any) -> None:
         """The database has committed, so the broker does. Raises nothing: what cannot be done now, recovery does."""
-        self._owner.finished = [name for name in self._owner.finished if name not in self._removing]
+        self._forget_finished()
         if self._participant is not None:
             self._owner.reached("database committed")
             self._settle(True)
+
+    def _forget_finished(self) -> None:
+        """Rows that this transaction has removed, or has tried to."""
+        self._owner.finished = [name for name in self._owner.finished if name not in self._removing]
 
     def abort(self, transaction: Any) -> None:
         """Roll back what has not been voted on.
@@ -187,7 +191,13 @@ class BrokerDataManager:
             log.warning("%s is rolled back by the broker itself, or by a recovery run: %s", self._name, error)
 
     def tpc_abort(self, transaction: Any) -> None:
-        """Roll back; but if the session may have committed before it failed, its database is asked."""
+        """Roll back; but if the session may have committed before it failed, its database is asked.
+
+        A connection that was lost may hold the rows that it was to remove for as long as its server does not notice:
+        the next transaction would wait for it, so they are left to a recovery run.
+        """
+        if self._connection.closed:
+            self._forget_finished()
         if self._participant is None:
             self.abort(transaction)
             return

@@ -7,8 +7,10 @@ Its lines are those of ``recovery.coordinator.log_lines``.
 - Nobody acts on a record before a sync that began after it was written, its reader neither. Threads share syncs.
 - Who opens the file writes it again first, and the names that lead to it: after a sync that failed, in any process,
   Linux takes for clean what is not on the disk (docs/decisions/written-again.md).
-- What a crash cut short can only be the last line. Whoever has the lock cuts it off. Anything else that does not match
-  its checksum is damage, and nothing is decided any more: absence means abort here, so no line may get lost.
+- A crash leaves the last lines behind the last sync whole, cut short, or with holes between them. Nobody has acted on
+  any of them, and whoever has the lock cuts them off where the first is not whole. Each line says how far the file was
+  synced, so that a hole there is not taken for damage, nor the other way round. Anything else that does not match its
+  checksum is damage, and nothing is decided any more: absence means abort here, so no line may get lost.
 - When most of it has ended, the lines that count are written to a new file, synced, and renamed over the old one. Who
   holds the old one open sees that when it has the lock.
 - There is one file, whoever names it how: the new one takes the place of the file itself, not of a symbolic link to
@@ -30,6 +32,7 @@ from pathlib import Path
 
 from recovery.coordinator.decisions import Decision, DecisionRefused, DecisionUnknown
 from recovery.coordinator.log_lines import (
+    SYNCED,
     Line,
     LogContents,
     decode_lines,
@@ -220,10 +223,10 @@ class DecisionLog:
         return current
 
     def _open(self) -> None:
-        self._descriptor = self._files.open(self.path)
-        self._at = self._crc = self._synced = self._compact_at = 0
+        self._at = self._crc = self._synced = self._on_disk = self._compact_at = 0
         self._contents = LogContents()
         self._is_written_again = False
+        self._descriptor = self._files.open(self.path)  # last: a thread may want to sync what stood in the file before
 
     def _read(self) -> None:
         """What others have appended; what a crash has cut short is cut off. Raises StoreDamaged, StoreError."""
@@ -234,6 +237,7 @@ class DecisionLog:
         for line, length, crc in decode_lines(data, self._crc, self.path, self._at):
             self._contents.take(line, self.path)
             self._at, self._crc = self._at + length, crc
+            self._on_disk = max(self._on_disk, line.get(SYNCED, self._at))
         self._check_whose()
         if self._at < size:
             self._files.truncate(self._descriptor, self._at)
@@ -276,7 +280,8 @@ class DecisionLog:
 
     def _append(self, line: Line) -> None:
         """Raises OSError if it could not be written: who has the lock next cuts off what there is of it."""
-        encoded, crc = encode_line(line, self._crc)
+        self._on_disk = max(self._on_disk, self._synced)
+        encoded, crc = encode_line({**line, SYNCED: self._on_disk}, self._crc)
         self._files.write(self._descriptor, [encoded])
         self._contents.take(line, self.path)
         self._at, self._crc = self._at + len(encoded), crc
@@ -324,7 +329,7 @@ class DecisionLog:
 
     def _append_moved(self) -> None:
         """Whoever still reaches the old file, as where it is mounted by itself, must not decide anything in it."""
-        line, _ = encode_line(moved_line(self.whose), self._crc)
+        line, _ = encode_line({**moved_line(self.whose), SYNCED: self._on_disk}, self._crc)
         self._files.write(self._descriptor, [line])
 
 

@@ -3,11 +3,18 @@
 A line is a checksum (crc32, in hex) and a JSON object. The checksum begins where that of the line before ended, so a
 line that is missing is found as well as one that was changed. The first line names the log. The others are ``commit``,
 ``abort`` and ``end`` of a transaction, and ``moved``: the log goes on in another file.
+
+A line that is appended says how far its writer knows the file to be ``synced``. A power cut may take a page of what no
+sync has covered and leave a later one, so there may be a hole with whole lines behind it. They tell such a hole from
+damage: if none of them says that what is missing was synced, nobody has acted on it, nor on them. The lines with which
+a file begins do not say it (they are synced before it has its name), and those of earlier versions do not either: what
+stands before them counts as synced.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +26,10 @@ from txobserver.store import StoreDamaged, StoreError
 
 VERSION = 1
 _CRC_DIGITS = 8
+_LINE = re.compile(rb"[0-9a-f]{8} \{.*\}")
+
+SYNCED = "synced"
+"""How far, in bytes, the writer of a line knows that the file is on the disk."""
 
 Line = dict[str, Any]
 
@@ -124,27 +135,58 @@ def encode_line(line: Line, crc: int) -> tuple[bytes, int]:
 def decode_lines(data: bytes, crc: int, path: Path, offset: int) -> Iterator[tuple[Line, int, int]]:
     """Every line with its length and its checksum; ends silently at what a crash cut short.
 
-    That is a last line without an end, or with a hole where a page was never written. Raises StoreDamaged for
-    everything else.
+    That is a last line without an end, or a hole where a page was never written, with what is behind it, if nothing
+    there says that it was synced. Raises StoreDamaged for everything else.
     """
     at = 0
     while at < len(data):
         end = data.find(b"\n", at)
         line = data[at : end if end >= 0 else None]
         body = line[_CRC_DIGITS + 1 :]
-        intact = line[: _CRC_DIGITS + 1] == b"%0*x " % (_CRC_DIGITS, zlib.crc32(body, crc))
-        if end >= 0 and intact:
+        if end >= 0 and _is_intact(line, crc):
             crc = zlib.crc32(body, crc)
             yield json.loads(body), end + 1 - at, crc
             at = end + 1
             continue
-        last = end < 0 or end + 1 == len(data)
-        if last and (b"\0\0" in data[at:] or (end < 0 and not _was_whole(line, crc))):
+        cut_short = end < 0 and b"\0\0" not in line and not _was_whole(line, crc)
+        if cut_short or _is_unsynced(data[at:], crc, offset + at):
             return
         raise StoreDamaged(f"{path} is damaged at offset {offset + at}; restore it, nothing is decided without it")
 
 
+def _is_intact(line: bytes, crc: int) -> bool:
+    """Whether this is a line without its end, behind one whose checksum is ``crc``."""
+    return line[: _CRC_DIGITS + 1] == b"%0*x " % (_CRC_DIGITS, zlib.crc32(line[_CRC_DIGITS + 1 :], crc))
+
+
+def _is_unsynced(tail: bytes, crc: int, offset: int) -> bool:
+    """Whether a crash can have left this behind the last sync: a hole, and no line behind it that knows it synced."""
+    if b"\0\0" not in tail:
+        return False
+    *pieces, _ = tail.split(b"\n")
+    before: int | None = crc
+    for each in pieces:
+        _, hole, line = each.rpartition(b"\0")
+        whole = _LINE.fullmatch(line) is not None
+        if hole:
+            before = None
+            if not whole:
+                continue  # the end of a line that the hole has cut
+        if not whole or (before is not None and not _is_intact(line, before)) or not _knows_less(line, offset):
+            return False
+        before = int(line[:_CRC_DIGITS], 16)
+    return True
+
+
+def _knows_less(line: bytes, offset: int) -> bool:
+    """Whether a line does not say that what stands at ``offset`` was synced."""
+    try:
+        synced = json.loads(line[_CRC_DIGITS + 1 :]).get(SYNCED)
+    except ValueError:
+        return False
+    return isinstance(synced, int) and synced <= offset
+
+
 def _was_whole(line: bytes, crc: int) -> bool:
     """Whether this is a whole line whose last byte, its end, was changed."""
-    body = line[_CRC_DIGITS + 1 : -1]
-    return line[: _CRC_DIGITS + 1] == b"%0*x " % (_CRC_DIGITS, zlib.crc32(body, crc)) and body.endswith(b"}")
+    return _is_intact(line[:-1], crc) and line[:-1].endswith(b"}")

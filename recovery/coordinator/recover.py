@@ -66,7 +66,8 @@ class Row:
 class Report:
     """What a run found and did. ``unreachable``: resources that gave no answer, by address, each with a sentence.
 
-    ``waiting``: commits that a participant has not carried out as far as is known, each with the resource waited for.
+    ``waiting``: commits that a participant has not carried out as far as is known, each with the resource waited for,
+    or that all have carried out, and whose record cannot be removed yet, each with a sentence.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -241,7 +242,10 @@ class _Run:
     def _finish(self, transaction: str, decision: Decision) -> None:
         done = [self._has_committed(transaction, each) for each in decision.participants]
         if all(done):
-            self._decisions.finish(transaction)
+            try:
+                self._decisions.finish(transaction)
+            except DecisionRefused as error:  # as where a client that is gone holds its row: the others' turn comes
+                self._report.waiting.append((transaction, f"its record to be removed: {error}"))
 
     def _has_committed(self, transaction: str, participant: Participant) -> bool:
         """Whether a participant has, or nobody wants to be told any more that it has not."""

@@ -17,7 +17,7 @@ changes its search path decides in the table that it began with.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import psycopg
@@ -169,9 +169,9 @@ class TableDecisions:
         return self._select("WHERE name = %s", name).get(name)
 
     def unfinished(self) -> dict[str, Decision]:
-        """Commits whose rows are still there. Aborts that nobody can ask for any more are removed."""
-        with self._connect() as connection:
-            aborted = "DELETE FROM {table} WHERE NOT committed AND at < now() - make_interval(secs => %s)"
+        """Commits whose rows are still there. Aborts that nobody can ask for any more are removed, now or next time."""
+        aborted = "DELETE FROM {table} WHERE NOT committed AND at < now() - make_interval(secs => %s)"
+        with self._connect() as connection, suppress(errors.LockNotAvailable):
             _ask(connection, self.table.in_sql(aborted), ABORT_KEPT)
         return self._select("WHERE committed")
 
@@ -185,9 +185,12 @@ class TableDecisions:
         }
 
     def finish(self, name: str) -> None:
-        """Remove the row."""
+        """Remove the row. Raises DecisionRefused, also while another session holds it."""
         with self._connect() as connection:
-            _ask(connection, self.table.in_sql("DELETE FROM {table} WHERE name = %s AND committed"), name)
+            try:
+                _ask(connection, self.table.in_sql("DELETE FROM {table} WHERE name = %s AND committed"), name)
+            except errors.LockNotAvailable as error:
+                raise DecisionRefused("another session of the database holds it, and has not ended") from error
 
 
 def _ask(connection: psycopg.Connection[Any], query: bytes, *values: Any) -> psycopg.Cursor[Any]:

@@ -17,7 +17,7 @@ from recovery.coordinator.broker import Broker
 from recovery.coordinator.log import DecisionLog
 from tests.coordinator_model.disk import UserFiles
 from tests.coordinator_model.schedule import Killed, Process
-from tests.coordinator_model.truth import COMMITTED, HEURISTIC, ROLLED_BACK, UNKNOWN, Attempt, Effect
+from tests.coordinator_model.truth import COMMITTED, HEURISTIC, NOTIFIED, ROLLED_BACK, UNKNOWN, Attempt, Effect
 from tests.coordinator_model.world import MACHINE, World
 
 REFUSED = ("raise", "fail", "late", "notify", "foreign", "temporary", "hold", "session rollback", "session close")
@@ -33,7 +33,8 @@ class Expected(Exception):
 class Application:
     """``role``: in the database, with the schema of its name. ``cluster``: the host of its broker."""
 
-    log_name = "decisions.log"
+    at_the_disk = False
+    """Whether its recovery runs need the machine where the log is."""
 
     def __init__(self, world: World, number: int, plan: random.Random) -> None:
         self.world = world
@@ -144,7 +145,7 @@ class Application:
             execute(f"INSERT INTO {self.role}.work VALUES ('{attempt.name}')")
         elif name == "notify":
             told = self.world.server.notified
-            attempt.effects.append(Effect("notification", lambda: told.count(("channel", attempt.name))))
+            attempt.effects.append(Effect(NOTIFIED, lambda: told.count(("channel", attempt.name))))
             execute(f"SELECT pg_notify('channel', '{attempt.name}')")
         elif name == "foreign":
             rows = lambda: self.world.server.rows("other", "public", "ledger")  # noqa: E731

@@ -146,8 +146,7 @@ class FakeConnection(psycopg.Connection[Any]):
 
     def send(self, text: str, values: Any = None, begin: bool = True) -> list[Answer]:
         """One message, and its answers. Raises psycopg.Error."""
-        if self.closed:
-            raise psycopg.OperationalError("the connection is closed")
+        self._check_open()
         if begin and not self._is_autocommit and self._status is TransactionStatus.IDLE:
             self.send(self._begin_command, begin=False)
         statements = parse(self.session, text, values)
@@ -170,6 +169,11 @@ class FakeConnection(psycopg.Connection[Any]):
             raise psycopg.OperationalError("server closed the connection unexpectedly") from error
         return answers
 
+    def _check_open(self) -> None:
+        """psycopg looks for its socket before anything else."""
+        if self.closed:
+            raise psycopg.OperationalError("the connection is closed")
+
     def _check_alive(self) -> None:
         if not self.session.alive:
             raise Broken
@@ -185,8 +189,7 @@ class FakeConnection(psycopg.Connection[Any]):
 
     def cursor(self, *_: Any, **__: Any) -> Any:
         """Another one."""
-        if self.closed:
-            raise psycopg.OperationalError("the connection is closed")
+        self._check_open()
         return FakeCursor(self)
 
     # -- what it is
@@ -257,10 +260,9 @@ class FakeConnection(psycopg.Connection[Any]):
         self._finish("ROLLBACK")
 
     def _finish(self, what: str) -> None:
+        self._check_open()
         if self._branch is not None:
             raise psycopg.ProgrammingError(f"{what.lower()}() cannot be used during a two-phase transaction")
-        if self.closed:
-            raise psycopg.OperationalError("the connection is closed")
         if self._status is not TransactionStatus.IDLE:
             self.send(what, begin=False)
 
@@ -292,15 +294,15 @@ class FakeConnection(psycopg.Connection[Any]):
 
     def tpc_begin(self, xid: Any) -> None:
         """A transaction that can be prepared."""
+        self._check_open()
         if self._status is not TransactionStatus.IDLE or self._is_autocommit:
             raise psycopg.ProgrammingError("can't start two-phase transaction")
-        if self.closed:
-            raise psycopg.OperationalError("the connection is closed")
         self._branch = (xid, False)
         self.send(self._begin_command, begin=False)
 
     def tpc_prepare(self) -> None:
         """PREPARE TRANSACTION."""
+        self._check_open()
         if self._branch is None or self._branch[1]:
             raise psycopg.ProgrammingError("'tpc_prepare()' must be called inside a two-phase transaction")
         xid = self._branch[0]
@@ -316,6 +318,7 @@ class FakeConnection(psycopg.Connection[Any]):
         self._tpc_finish("ROLLBACK", xid)
 
     def _tpc_finish(self, what: str, xid: Any) -> None:
+        self._check_open()
         if (xid is None) is (self._branch is None):
             raise psycopg.ProgrammingError("an xid is for who is outside a two-phase transaction")
         if self._branch is not None and not self._branch[1]:

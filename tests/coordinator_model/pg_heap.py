@@ -40,6 +40,8 @@ class Table:
     key: str = ""
     late: str = ""
     persistence: str = "p"
+    maker: Transaction | None = None
+    """Nobody else sees it until that has committed."""
     foreign: Table | None = None
     versions: list[Version] = field(default_factory=list)
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.conninfo import make_conninfo
+from psycopg.pq import TransactionStatus
 
 from recovery.coordinator import table
 
@@ -59,6 +60,59 @@ def draw(seed: int, length: int = 30) -> list[Step]:
         else:
             steps.append(Step(on, "execute", _statement(chance)))
     return steps
+
+
+def draw_with_crashes(seed: int, length: int = 24, crashes: int = 2) -> list[Step]:
+    """A program in which the server crashes, and in the end everything is looked at, settled, and looked at again.
+
+    No commit in it may be lost: when what is not synced comes to the disk, nobody can say. Nor when temporary tables of
+    sessions that a crash has ended are gone.
+    """
+    chance = random.Random(f"crashes {seed}")
+    steps: list[Step] = []
+    for part in range(crashes + 1):
+        steps += [_certain(each) for each in draw(chance.randrange(1 << 30), length)]
+        used = sorted({each.on for each in steps})
+        if part < crashes:
+            for on in used:
+                steps += _work_left(chance, on)
+            steps.append(Step(0, "crash"))
+            steps += [_transactional(chance, on) for on in used if chance.random() < 0.7]
+            steps += [Step(on, "execute", _statement(chance)) for on in used if chance.random() < 0.3]
+        steps += [Step(on, "close") for on in used]
+    steps.append(Step(0, "connect", ("owner", "-c lock_timeout=20ms", True, "bank")))
+    settle = [Step(0, "execute", (f"{chance.choice(('COMMIT', 'ROLLBACK'))} PREPARED '{gid}'",)) for gid, _ in GIDS]
+    return [*steps, *_LOOKS, *_LOCKS, *settle, *_LOOKS]
+
+
+def _work_left(chance: random.Random, on: int) -> list[Step]:
+    """A transaction that the crash finds open, prepared, or committed."""
+    table, gid = chance.choice(("work", "alice.work")), chance.choice(GIDS)[0]
+    begun = [Step(on, "rollback"), Step(on, "execute", (f"INSERT INTO {table} VALUES ('{chance.randrange(3)}')",))]
+    ends = ([], [], [Step(on, "execute", (f"PREPARE TRANSACTION '{gid}'",))], [Step(on, "commit")])
+    return begun + chance.choice(ends)
+
+
+_LOCKS = [
+    Step(0, "execute", (f"INSERT INTO {table} VALUES ('{n}')",)) for table in ("work", "alice.work") for n in range(3)
+]
+_LOOKS = [
+    *(Step(0, "execute", (f"SELECT n FROM {each}",)) for each in ("work", "alice.work", "checked", "ledger")),
+    *(
+        Step(0, "execute", (f"SELECT name, committed, extract(epoch FROM at), resource, branch FROM {each}",))
+        for each in ("txha_decisions", "alice.txha_decisions", "bob.txha_decisions")
+    ),
+    Step(0, "execute", ("SELECT gid, prepared, owner, database FROM pg_prepared_xacts",)),
+    Step(0, "execute", ("status of a number",)),
+]
+
+
+def _certain(step: Step) -> Step:
+    """The same, but for what nobody can say of it behind a crash."""
+    query = str(step.given[0]) if step.what == "execute" else ""
+    if query.endswith("synchronous_commit = off"):
+        return step._replace(given=(query.replace("= off", "= on"),))
+    return Step(step.on, "rollback") if "TEMP TABLE" in query else step
 
 
 def _connect(chance: random.Random, on: int, levels: tuple[str, ...]) -> Step:
@@ -136,12 +190,20 @@ def _statement(chance: random.Random) -> tuple[Any, ...]:
     return chance.choice(rare) if chance.random() < 0.06 else chance.choice(choices)
 
 
-class Runner:
-    """Carries programs out, and says what came of each step."""
+ENDING = ("commit", "tpc_prepare", "tpc_commit", "PREPARE TRANSACTION")
+"""Steps behind which a transaction with a number is on the disk."""
 
-    def __init__(self, connect: Connecting, dsn: str) -> None:
+
+class Runner:
+    """Carries programs out, and says what came of each step. ``crash``: the server is there again behind it."""
+
+    def __init__(self, connect: Connecting, dsn: str, crash: Callable[[], None] | None = None) -> None:
         self._connect = connect
         self._dsn = dsn
+        self._crash = crash
+        self._before_crash: set[int] = set()
+        self._open_tickets: dict[int, str] = {}
+        self._durable_tickets: list[str] = []
         self._connections: dict[int, Any] = {}
         self._tickets: list[str] = []
         self._seen: dict[Any, str] = {}
@@ -158,7 +220,8 @@ class Runner:
         try:
             told = self._do(step)
         except psycopg.Error as error:
-            told = f"{error.sqlstate or type(error).__name__}"
+            is_lost = isinstance(error, psycopg.OperationalError) and step.on in self._before_crash
+            told = "lost" if is_lost else f"{error.sqlstate or type(error).__name__}"
         connection = self._connections[step.on]
         return f"{told} | {connection.info.transaction_status.name}{' closed' * connection.closed}"
 
@@ -167,8 +230,29 @@ class Runner:
             user, options, autocommit, database = step.given
             dsn = make_conninfo(self._dsn, user=user, options=options, dbname=database)
             self._connections[step.on] = self._connect(dsn, autocommit=autocommit, prepare_threshold=None)
+            self._before_crash.discard(step.on)
+            self._open_tickets.pop(step.on, None)
             return "connected"
+        if step.what == "crash":
+            self._crash_all()
+            return "crashed"
         connection = self._connections[step.on]
+        told = self._do_on(connection, step)
+        if step.what in ENDING or told.startswith(ENDING):
+            self._durable_tickets += [self._open_tickets.pop(step.on)] if step.on in self._open_tickets else []
+        if connection.info.transaction_status == TransactionStatus.IDLE:
+            self._open_tickets.pop(step.on, None)
+        return told
+
+    def _crash_all(self) -> None:
+        """Numbers of transactions that were not on the disk may be given to others then."""
+        assert self._crash is not None
+        self._crash()
+        self._before_crash = set(self._connections)
+        self._open_tickets.clear()
+        self._tickets = list(self._durable_tickets)
+
+    def _do_on(self, connection: Any, step: Step) -> str:
         if step.what != "execute":
             found = getattr(connection, step.what)(*step.given)
             listed = sorted((str(each), each.owner, each.database) for each in found or [])
@@ -183,6 +267,7 @@ class Runner:
         rows = cursor.fetchall() if cursor.description is not None else None
         if rows and "if_assigned" in query and rows[0][0]:
             self._tickets.append(rows[0][0])
+            self._open_tickets[step.on] = rows[0][0]
         changed = query.startswith(("INSERT", "DELETE")) or ";" in query
         return f"{cursor.statusmessage} {self._known(query, rows)} {cursor.rowcount if changed else ''}"
 

@@ -110,10 +110,17 @@ class Session:
             schema = self.database.schemas.get(parts[0])
             if schema is not None and not self.may_use(parts[0], schema):
                 raise fails("42501", f"permission denied for schema {parts[0]}")
-            return None if schema is None else schema.tables.get(parts[1])
+            return None if schema is None else self.seen(schema, parts[1])
         if parts[0] in self.temporary:
             return self.temporary[parts[0]]
-        return next((schema.tables[parts[0]] for _, schema in self.schemas if parts[0] in schema.tables), None)
+        return next((found for _, schema in self.schemas if (found := self.seen(schema, parts[0]))), None)
+
+    def seen(self, schema: Schema, name: str) -> Table | None:
+        """A table, if whoever has made it has committed."""
+        found = schema.tables.get(name)
+        if found is None or found.maker is None or found.maker.committed or found.maker is self.tx:
+            return found
+        return None
 
     def table(self, name: str) -> Table:
         """The same, to be read or written. Raises psycopg.Error."""
@@ -163,6 +170,13 @@ class Session:
     def refuses_to_prepare(self, what: str) -> None:
         """From now on, whatever becomes of savepoints."""
         self.transaction().not_to_prepare.append(f"cannot PREPARE {what}")
+
+    def wait_for_maker(self, schema: Schema, name: str) -> None:
+        """Of a table that is to be made, too. Raises psycopg.Error."""
+        while name in schema.tables and self.seen(schema, name) is None:
+            maker = schema.tables[name].maker
+            assert maker is not None
+            self._wait(maker.xid)
 
     def _wait(self, xid: int) -> None:
         """Until another transaction has ended. Raises psycopg.Error."""

@@ -209,8 +209,8 @@ def _find(to: Statement, match: Match) -> Answer:
     found = session.find(to.value(match[1]))
     if found is None:
         return Answer(columns, [], 0, "SELECT 0")
-    every = [each.tables for each in session.database.schemas.values()]
-    count = sum(found.name in tables for tables in every) + (found.name in session.temporary)
+    every = [session.seen(each, found.name) for each in session.database.schemas.values()]
+    count = sum(each is not None for each in every) + (found.name in session.temporary)
     identifier = f"{session.server.identifier:x}"
     row = (identifier, session.database.oid, found.oid, f"{found.schema}.{found.name}", found.persistence, count)
     return Answer(columns, [row], 1, "SELECT 1")
@@ -247,13 +247,16 @@ def _make(
     schema_name, schema = session.schemas[0]
     if session.user not in ("owner", schema.owner):
         raise fails("42501", f"permission denied for schema {schema_name}")
+    session.wait_for_maker(schema, name)
     if name in schema.tables and if_not_there:
         return Answer(told="CREATE TABLE")
     if name in schema.tables:
         raise fails("42P07", f'relation "{name}" already exists')
-    session.query().assign()
-    schema.tables[name] = Table(session.server.new_oid(), schema_name, name, session.user, columns, **options)
-    session.query().undo.append(lambda: schema.tables.pop(name))
+    tx = session.query()
+    tx.assign()
+    made = Table(session.server.new_oid(), schema_name, name, session.user, columns, maker=tx, **options)
+    schema.tables[name] = made
+    tx.undo.append(lambda: schema.tables.pop(name))
     return Answer(told="CREATE TABLE")
 
 

@@ -7,6 +7,7 @@ import random
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.coordinator_model.schedule import Process, Stuck
 from tests.coordinator_model.truth import COMMITTED, BrokenPromise
 from tests.coordinator_model.with_log import WithLog
 from tests.coordinator_model.with_table import LOGGER, Told, WithTable
-from tests.coordinator_model.world import MACHINE, World
+from tests.coordinator_model.world import LOG_NAME, MACHINE, World
 from txobserver.store import StoreDamaged, StoreError
 
 INPUTS = 6
@@ -87,7 +88,11 @@ class Run:
         applications = self._prepare(world)
         for application in applications:
             application.start()
-        world.helpers += [lambda each=each: self._help(world, each) for each in applications]  # type: ignore[misc]
+        for each in applications:
+            help_out = partial(self._help, world, each)
+            world.helpers.append(help_out)
+            if each.at_the_disk:
+                world.helpers_at_the_disk.append(help_out)
         world.calm = False
         world.schedule.run()
         world.calm = True
@@ -127,7 +132,7 @@ class Run:
         for body in self._inputs(world):
             host = "orders-a" if body.startswith(b"a") else "orders-b"
             world.clusters[host].put("in", body)
-        data, link = world.directory / "data" / WithLog.log_name, world.directory / "etc" / WithLog.log_name
+        data, link = world.directory / "data" / LOG_NAME, world.directory / "etc" / LOG_NAME
         kinds: list[Any] = [plan.choice((WithLog, WithTable)) for _ in range(plan.choice((1, 1, 2, 3)))]
         found = [kind(world, number, plan) for number, kind in enumerate(kinds)]
         if WithLog in kinds:
@@ -143,7 +148,9 @@ class Run:
     def _help(self, world: World, application: Application) -> None:
         """A recovery run, somewhere."""
         grace = world.chance.choice((0.0, 0.0, 60.0))
-        process = Process(f"recovery of {application.number}", "root", world.chance.choice((MACHINE, "elsewhere")))
+        machine = world.chance.choice((MACHINE, "elsewhere"))
+        machine = MACHINE if application.at_the_disk else machine
+        process = Process(f"recovery of {application.number}", "root", machine)
         before = world.troubles
 
         def work() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.coordinator_model.pg_client import FakeConnection
 from tests.coordinator_model.run import Run
 from tests.coordinator_model.seeded import SEEDED, Seeded, find
 
@@ -34,6 +35,31 @@ def test_a_lost_commit_of_a_database_alone_is_unknown() -> None:
     assert Run(478).run().broken == ""
 
 
+def test_a_lost_connection_that_the_server_has_not_noticed_stops_nobody() -> None:
+    """It was removing the row of an older decision, which the next transaction would have had to wait for."""
+    assert [Run(seed).run().broken for seed in (3738, 3769, 12599)] == [""] * 3
+
+
+def test_the_power_fails_where_the_log_is_and_where_it_is_recovered() -> None:
+    """Nobody works on with a log on a disk whose machine has lost its power."""
+    assert Run(8573).run().broken == ""
+
+
+def test_a_branch_that_came_back_behind_its_end_is_the_administrator_s() -> None:
+    """A standby goes on with the prepare of a commit that has ended, and he rolls it back before any run sees it."""
+    assert Run(14661).run().broken == ""
+
+
+def test_a_log_is_not_made_smaller_by_another_machine_s_clock() -> None:
+    """One that is ten days ahead would forget what has ended, and a branch comes back with a standby."""
+    assert Run(1391).run().broken == ""
+
+
+def test_lines_behind_a_failed_sync_do_not_damage_the_log() -> None:
+    """Two others append before they are told, and the power fails."""
+    assert Run(2314).run().broken == ""
+
+
 def test_a_seed_does_the_same_again() -> None:
     for seed in (3, 4):
         told: list[list[str]] = [[], []]
@@ -45,6 +71,14 @@ def test_a_seed_does_the_same_again() -> None:
 @pytest.mark.parametrize("fault", SEEDED, ids=lambda fault: fault.name)
 def test_a_seeded_fault_is_found(fault: Seeded) -> None:
     assert find(fault, 1, fault.seed) is not None or find(fault, WITHIN) is not None
+
+
+def test_a_seeded_fault_is_gone_behind_it() -> None:
+    """Its patches must not come and go while processes take turns, or the last one to go leaves one behind."""
+    [fault] = [each for each in SEEDED if each.name == "an_engine_in_autocommit_is_joined"]
+    before = vars(FakeConnection)["autocommit"]
+    find(fault, 6)
+    assert vars(FakeConnection)["autocommit"] is before
 
 
 def test_the_document_says_by_which_seed_each_fault_is_found() -> None:

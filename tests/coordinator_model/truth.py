@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 PROTECTION = "protection of what was read"
+NOTIFIED = "notification"
 COMMITTED, ROLLED_BACK, UNKNOWN, HEURISTIC = "committed", "rolled back", "unknown", "heuristic"
 
 
@@ -44,6 +45,16 @@ class Attempt:
     must: bool = True
     lazy: bool = False
 
+    @property
+    def traces(self) -> list[Effect]:
+        """By these one sees whether it has committed. That it has read is over before that is decided."""
+        return [each for each in self.effects if each.what != PROTECTION]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is any of them."""
+        return any(each.count() for each in self.traces)
+
 
 class Truth:
     """``interfered``: transactions that an operator has touched. ``reported``: those of which somebody was told so."""
@@ -65,7 +76,7 @@ class Truth:
 
     def _judge(self, attempt: Attempt) -> None:
         counts = {each.what: each.count() for each in attempt.effects}
-        if len(counts) > 1 and not any(count for what, count in counts.items() if what != PROTECTION):
+        if not attempt.is_done and (attempt.traces or attempt.told != COMMITTED):
             counts.pop(PROTECTION, None)  # it ends before the decision, and to protect too much harms nobody
         seen = f"{attempt.name} ({attempt.told}{': ' + attempt.reason if attempt.reason else ''}): {counts}"
         if max(counts.values(), default=0) > 1:
@@ -76,6 +87,8 @@ class Truth:
         alone = not attempt.consumed and "message" not in counts
         if alone and "foreign row" in counts:
             return  # where it takes part alone, PostgreSQL does not promise that its crash leaves both or neither
+        if alone and attempt.lazy and attempt.told != ROLLED_BACK and not any({**counts, NOTIFIED: 0}.values()):
+            counts.pop(NOTIFIED, None)  # listeners were told, and the crash took back what it was allowed to
         if len(set(counts.values())) > 1:
             raise BrokenPromise("told of operators" if touched else "both or neither", seen)
         done = any(counts.values())
@@ -95,10 +108,10 @@ class Truth:
         """Every message was taken by one transaction, or is in its queue."""
         for body in inputs:
             takers = [each for each in self.attempts if body in each.consumed]
-            silent = [each for each in takers if not each.effects]  # nothing else says what became of them
+            silent = [each for each in takers if not each.traces]  # nothing else says what became of them
             if any(each.names & self.interfered for each in takers) or any(each.told == UNKNOWN for each in silent):
                 continue
-            done = [each.name for each in takers if any(effect.count() for effect in each.effects)]
+            done = [each.name for each in takers if each.is_done]
             done += [each.name for each in silent if each.told == COMMITTED]
             if len(done) + left(body) != 1:
                 raise BrokenPromise("once", f"{body!r} was taken by {done}, and is {left(body)} times in its queue")

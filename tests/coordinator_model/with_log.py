@@ -7,6 +7,7 @@ from typing import Any
 
 from recovery.coordinator.broker import Broker
 from recovery.coordinator.coordinator import Coordinator
+from recovery.coordinator.decisions import ENDED_KEPT
 from recovery.coordinator.log import DecisionLog
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.recover import recover
@@ -14,13 +15,15 @@ from recovery.coordinator.resources import Resource
 from tests.coordinator_model.applications import Application, Expected, forked
 from tests.coordinator_model.schedule import Process
 from tests.coordinator_model.truth import PROTECTION, Attempt, Effect
-from tests.coordinator_model.world import MACHINE, World
+from tests.coordinator_model.world import LOG_NAME, MACHINE, World
 
 KINDS = ["consume", "consume", "read", "notify", "foreign", "temporary", "hold", "fail", "late", "raise", "read"]
 
 
 class WithLog(Application):
     """``linked``: it names the log by a symbolic link. ``forks``: a child made behind the log's opening works, too."""
+
+    at_the_disk = True
 
     def __init__(self, world: World, number: int, plan: random.Random) -> None:
         super().__init__(world, number, plan)
@@ -29,9 +32,15 @@ class WithLog(Application):
         self.compact_bytes = plan.choice((1, 1, 200, 600, 1 << 20))
 
     def open_log(self, user: str, linked: bool) -> DecisionLog:
-        """As this user, by this name. Raises StoreError."""
-        path = self.world.directory / ("etc" if linked else "data") / self.log_name
-        return DecisionLog(path, self.compact_bytes, self.world.files(user))
+        """As this user, by this name. Raises StoreError.
+
+        Where it matters how long the log remembers what has ended, nobody makes it smaller by a clock that is far
+        ahead: all that use a log are on one machine, whose one clock is not set by days in these few seconds.
+        """
+        path = self.world.directory / ("etc" if linked else "data") / LOG_NAME
+        process = self.world.schedule.current
+        is_far_ahead = process is not None and process.skew > ENDED_KEPT and self.world.remembers
+        return DecisionLog(path, 1 << 20 if is_far_ahead else self.compact_bytes, self.world.files(user))
 
     def live(self) -> None:
         log = self.open_log("app", self.linked)

@@ -40,6 +40,7 @@ from tests.coordinator_model.truth import Truth
 
 MACHINE = "machine"
 """Where the processes are that use the disk."""
+LOG_NAME = "decisions.log"
 TIMED = (
     branches_module,
     data_manager_module,
@@ -53,6 +54,8 @@ TIMED = (
 QUEUES = ("in", "out")
 DECIDING = ("COMMIT", "PREPARE", "ROLLBACK PREPARED", "Prepare", "Commit", "INSERT INTO alice.t", "INSERT INTO bob.t")
 """How messages begin that prepare or decide."""
+COMMITTING = ("COMMIT PREPARED", "Commit")
+"""How messages begin that carry a decision out."""
 
 
 class Late(Broken):
@@ -97,6 +100,7 @@ class World:
 
     def __init__(self, seed: int, directory: Path, note: Callable[[str], None] = lambda text: None) -> None:
         self.chance = random.Random(f"world {seed}")
+        self._aftermath = random.Random(f"aftermath {seed}")
         self.note = lambda text: note(text.replace(str(directory), ""))
         self.schedule = Schedule(random.Random(f"schedule {seed}"))
         self.truth = Truth()
@@ -116,7 +120,11 @@ class World:
         self.troubles = 0
         self.struck: dict[str, int] = {}
         self.helpers: list[Callable[[], None]] = []
-        """Start a recovery run, or a successor"""
+        """Start a recovery run"""
+        self.helpers_at_the_disk: list[Callable[[], None]] = []
+        """Start one with the log"""
+        self._settled_until_cut = 0
+        """After how many more branches that are committed the power fails; 0: it does not"""
         self._lingering: list[Callable[[], None]] = []
         self._stack = ExitStack()
 
@@ -232,6 +240,11 @@ class World:
         if self._lingering and self.chance.random() < 0.05:
             self.troubles += 1
             self._notice(self.chance.randrange(len(self._lingering)))
+        if self._settled_until_cut and kind.endswith("answer") and what.startswith(COMMITTING):
+            self._settled_until_cut -= 1
+            if not self._settled_until_cut:
+                self._count("power cut")
+                self._cut_power()
         rate = self.rate * (3.0 if kind in ("sync", "file") or what.startswith(DECIDING) else 0.5)
         if self.budget and self.chance.random() < rate:
             self.budget -= 1
@@ -274,6 +287,10 @@ class World:
         raise Late if not kind.endswith("answer") and self.chance.random() < 0.25 else Broken
 
     def _fail_sync(self, kind: str) -> None:
+        """Often somebody else opens the log then, and acts on what he reads there until the power fails."""
+        if self.helpers_at_the_disk and self._aftermath.random() < 0.7:
+            self._aftermath.choice(self.helpers_at_the_disk)()
+            self._settled_until_cut = self._aftermath.choice((1, 1, 2, 3))
         self.rate, self.budget = max(self.rate, 0.03), self.budget + 2
         raise OSError(errno.EIO, "Input/output error")
 
@@ -306,9 +323,16 @@ class World:
     def _administer(self) -> None:
         found = self.chance.choice(list(self.server.prepared.values()))
         if not found.busy:
-            commit = self.chance.random() < 0.4
+            commit, name = self.chance.random() < 0.4, psycopg.Xid.from_string(found.gid).gtrid
             self.server.settle(found, commit)
-            self._touch(psycopg.Xid.from_string(found.gid).gtrid, commit)
+            self._touch(name, commit)
+            if name in self._ended():
+                self.truth.reported.add(name)  # of a branch that came back with a standby: nobody looks for it again
+
+    def _ended(self) -> set[str]:
+        """Commits that everybody had carried out, as the log says."""
+        log = self.disk.directory / LOG_NAME
+        return set(log_module.read_decisions(log)[2]) if log.exists() else set()
 
     def _touch(self, name: str, commit: bool) -> None:
         """Of a commit that was against the decision nothing is left to be seen once he makes it forget: he knows."""

@@ -117,10 +117,11 @@ def test_compaction_leaves_the_log_to_whom_it_belongs(path: Path) -> None:
     owner = NOBODY if os.getuid() == 0 else os.getuid()
     os.chown(path, owner, NOBODY if os.getuid() == 0 else -1)
     path.chmod(0o664)
-    before = path.stat()
-    grow(DecisionLog(path, compact_bytes=SMALL))
-    after = path.stat()
-    assert after.st_ino != before.st_ino
+    with path.open("rb") as old:  # or its number would be given to another file
+        before = os.fstat(old.fileno())
+        grow(DecisionLog(path, compact_bytes=SMALL))
+        after = path.stat()
+        assert after.st_ino != before.st_ino
     assert (after.st_uid, after.st_gid, after.st_mode) == (before.st_uid, before.st_gid, before.st_mode)
 
 
