@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from broker_plugin.cli.addresses import check_brokers, check_databases, shown
 from broker_plugin.cli.asking import BadArgument, Json
 
 if TYPE_CHECKING:
@@ -55,6 +55,10 @@ def dtx_recover(
         raise BadArgument("--grace must be a finite number of seconds, and not negative")
     if not database and not broker:
         raise BadArgument("nobody is asked: name every resource that takes part, with --broker and --database")
+    if log is None and not database:
+        raise BadArgument("nothing says what was decided: name the log, with --log, or tables, with --database")
+    check_brokers(broker or [])
+    check_databases(database or [])
     report = _run(log, database or [], broker or [], grace, forget)
     if as_json:
         typer.echo(json.dumps(_as_dict(report), indent=2))
@@ -70,8 +74,9 @@ def _run(log: Path | None, databases: list[str], brokers: list[str], grace: floa
     from recovery.coordinator.postgresql import Postgresql
     from recovery.coordinator.recover import recover_with_each
     from recovery.coordinator.table import TableDecisions
+    from recovery.dtx.hosts import urls_in
 
-    resources: dict[str, Resource] = {shown(urls): Broker(*urls.split(",")) for urls in brokers}
+    resources: dict[str, Resource] = {shown(urls): Broker(*urls_in(urls)) for urls in brokers}
     sources: dict[str, Callable[[], Decisions]]
     if log is not None:
         resources.update({shown(dsn): Postgresql(dsn) for dsn in databases})
@@ -83,12 +88,6 @@ def _run(log: Path | None, databases: list[str], brokers: list[str], grace: floa
     finally:
         for resource in resources.values():
             resource.close()
-
-
-def shown(address: str) -> str:
-    """An address as it may be shown: without a password."""
-    without = re.sub(r"(://[^:@/]*):[^@/]*@", r"\1@", address)
-    return re.sub(r"(\bpassword\s*=\s*)('[^']*'|\S+)", r"\1…", without)
 
 
 def _as_dict(report: Report) -> dict[str, Any]:

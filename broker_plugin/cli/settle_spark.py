@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from broker_plugin.cli.addresses import check_brokers, shown
 from broker_plugin.cli.asking import BadArgument, Json
-from broker_plugin.cli.dtx_recover import shown
 
 
 def settle_spark(
@@ -31,11 +31,13 @@ def settle_spark(
         raise BadArgument("dtx settle-spark needs pika: pip install 'txha[spark]'")
     from broker_plugin.cli.tables import left_by_spark_table
     from recovery.dtx.errors import Error
+    from recovery.dtx.hosts import urls_in
     from recovery.pipeline.errors import PipelineError
     from recovery.pipeline.queues.settle import ELSEWHERE, UNDECIDED, settle
 
+    check_brokers([broker])
     try:
-        left = settle(broker.split(","), give_up or [], patience)
+        left = settle(urls_in(broker), give_up or [], patience)
     except (Error, PipelineError) as error:
         raise BadArgument(f"{shown(broker)}: {error}") from None
     if as_json:
