@@ -30,17 +30,13 @@ def check_brokers(listed: Sequence[str]) -> None:
 
 
 def check_databases(dsns: Sequence[str]) -> None:
-    """Raises BadArgument, which tells nothing of the DSN: where it cannot be read, any part may be the password."""
-    from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict
+    """Raises BadArgument, which tells nothing of the DSN."""
+    from recovery.coordinator.dsn import check_dsn
 
     for number, dsn in enumerate(dsns, 1):
         try:
-            readable = bool(conninfo_to_dict(dsn))
-        except ProgrammingError:
-            readable = False
-        if not readable:
-            raise BadArgument(
-                f"--database: number {number} cannot be read; a DSN is 'host=… dbname=…' with libpq's keywords, or "
-                "postgresql://user@host/dbname, in which % is written %25"
-            )
+            if not dsn.strip():
+                raise ValueError("it is empty: name the database, by service=… at least")
+            check_dsn(dsn)
+        except ValueError as error:
+            raise BadArgument(f"--database, number {number}: {error}") from None
