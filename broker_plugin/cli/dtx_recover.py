@@ -25,7 +25,8 @@ NEEDED = ("pika", "psycopg")
 
 def dtx_recover(
     log: Annotated[
-        Path | None, typer.Option("--log", help="The coordinators' decision log. Without it: tables in the databases.")
+        list[Path] | None,
+        typer.Option("--log", help="The coordinators' decision log, one. Without it: tables in the databases."),
     ] = None,
     database: Annotated[
         list[str] | None, typer.Option("--database", help="A PostgreSQL database, for psycopg. May be repeated.")
@@ -49,17 +50,20 @@ def dtx_recover(
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise BadArgument(f"dtx recover needs {' and '.join(missing)}: pip install 'txha[dtx]'")
-    if log is not None and not log.is_file():
-        raise BadArgument(f"there is no decision log {log}")
+    if log and len(log) > 1:
+        raise BadArgument("--log names one decision log: run it once for each")
+    path = log[0] if log else None
+    if path is not None and not path.is_file():
+        raise BadArgument(f"there is no decision log {path}")
     if not 0 <= grace < math.inf:
         raise BadArgument("--grace must be a finite number of seconds, and not negative")
     if not database and not broker:
         raise BadArgument("nobody is asked: name every resource that takes part, with --broker and --database")
-    if log is None and not database:
+    if path is None and not database:
         raise BadArgument("nothing says what was decided: name the log, with --log, or tables, with --database")
     check_brokers(broker or [])
     check_databases(database or [])
-    report = _run(log, database or [], broker or [], grace, forget)
+    report = _run(path, database or [], broker or [], grace, forget)
     if as_json:
         typer.echo(json.dumps(_as_dict(report), indent=2))
     else:

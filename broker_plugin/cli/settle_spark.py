@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 from importlib.util import find_spec
 from typing import Annotated
 
@@ -36,6 +38,8 @@ def settle_spark(
     from recovery.pipeline.queues.settle import ELSEWHERE, UNDECIDED, settle
 
     check_brokers([broker])
+    if not 0 <= patience < math.inf:
+        raise BadArgument("--patience must be a finite number of seconds, and not negative")
     try:
         left = settle(urls_in(broker), give_up or [], patience)
     except (Error, PipelineError) as error:
@@ -44,4 +48,6 @@ def settle_spark(
         typer.echo(json.dumps([each._asdict() for each in left], indent=2))
     else:
         left_by_spark_table([each._asdict() for each in left])
+    for query in sorted(set(give_up or []) - {each.query for each in left}):
+        print(f"txha: nothing is prepared of a query {query}, so nothing was rolled back", file=sys.stderr)
     raise SystemExit(1 if any(each.state in (UNDECIDED, ELSEWHERE) for each in left) else 0)

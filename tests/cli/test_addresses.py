@@ -19,6 +19,15 @@ def test_no_decisions_is_not_nothing_in_doubt() -> None:
         dtx_recover(log=None, broker=["amqp://127.0.0.1:1/"])
 
 
+def test_a_second_log_is_not_ignored(tmp_path: Path) -> None:
+    """The last one was read, and what hangs on the first was called settled."""
+    logs = [tmp_path / "one", tmp_path / "other"]
+    for each in logs:
+        DecisionLog(each).close()
+    with pytest.raises(BadArgument, match="one decision log: run it once for each"):
+        dtx_recover(log=logs, broker=["amqp://127.0.0.1:1/"])
+
+
 @pytest.mark.parametrize(
     ("broker", "database"),
     [
@@ -35,13 +44,19 @@ def test_what_can_be_mended_is_said_before_anybody_is_asked(
 ) -> None:
     DecisionLog(tmp_path / "log").close()
     with pytest.raises(BadArgument, match=r"--broker|--database") as told:
-        dtx_recover(log=tmp_path / "log", broker=broker, database=database)
+        dtx_recover(log=[tmp_path / "log"], broker=broker, database=database)
     assert "hun" not in str(told.value) and "ter" not in str(told.value)
 
 
 def test_settle_spark_with_no_url_of_a_broker() -> None:
     with pytest.raises(BadArgument, match="is no url of a broker"):
         app(["dtx", "settle-spark", "--broker", "127.0.0.1:5701"], standalone_mode=False)
+
+
+@pytest.mark.parametrize("patience", ["-1", "nan", "inf"])
+def test_settle_spark_with_a_patience_that_cannot_be(patience: str) -> None:
+    with pytest.raises(BadArgument, match="--patience must be a finite number"):
+        app(["dtx", "settle-spark", "--broker", "amqp://h/", "--patience", patience], standalone_mode=False)
 
 
 def test_what_can_be_is_left_alone() -> None:
