@@ -11,6 +11,9 @@ import typer
 
 from broker_plugin.cli.asking import BadArgument
 
+EVERY = 10.0
+"""Seconds between batches."""
+
 
 def archive(
     to: Annotated[Path, typer.Option("--to", help="Directory of the archive; it is made if it is not there.")],
@@ -21,7 +24,9 @@ def archive(
     follow: Annotated[bool, typer.Option("--follow", help="Go on for ever, instead of ending with what is there.")] = (
         False
     ),
-    every: Annotated[float, typer.Option(help="With --follow: seconds between batches.", min=0)] = 10.0,
+    every: Annotated[
+        float | None, typer.Option(help="With --follow: seconds between batches, else 10.", min=0, show_default=False)
+    ] = None,
     max_events: Annotated[int, typer.Option(help="Events in one batch.", min=1)] = 5_000_000,
     keep_days: Annotated[int | None, typer.Option(help="Give up older days.", min=0)] = None,
     grace: Annotated[
@@ -34,6 +39,8 @@ def archive(
     """Archive the logs' events that have passed the commit point, each once; then compact, and give up old days."""
     if not directories and nodes is None:
         raise BadArgument("name directories to archive, or running nodes with --nodes")
+    if every is not None and not follow:
+        raise BadArgument("--every is for --follow: without it there is one batch")
     from recovery.pipeline.archive.job import ArchiveJob
     from recovery.pipeline.archive.lake import Lake
     from recovery.pipeline.archive.upkeep import upkeep
@@ -57,6 +64,6 @@ def archive(
                 typer.echo(f"{rows} rows in {len(manifest.files)} files, up to {ends or 'nothing yet'}")
                 if not follow:
                     return
-                time.sleep(max(0.0, began + every - time.monotonic()))
+                time.sleep(max(0.0, began + (EVERY if every is None else every) - time.monotonic()))
         finally:
             spark.stop()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from broker_plugin.cli.addresses import check_brokers, check_databases, shown
 from broker_plugin.cli.asking import BadArgument, Json
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ NEEDED = ("pika", "psycopg")
 
 def dtx_recover(
     log: Annotated[
-        Path | None, typer.Option("--log", help="The coordinators' decision log. Without it: tables in the databases.")
+        list[Path] | None,
+        typer.Option("--log", help="The coordinators' decision log, one. Without it: tables in the databases."),
     ] = None,
     database: Annotated[
         list[str] | None, typer.Option("--database", help="A PostgreSQL database, for psycopg. May be repeated.")
@@ -49,13 +50,20 @@ def dtx_recover(
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise BadArgument(f"dtx recover needs {' and '.join(missing)}: pip install 'txha[dtx]'")
-    if log is not None and not log.is_file():
-        raise BadArgument(f"there is no decision log {log}")
+    if log and len(log) > 1:
+        raise BadArgument("--log names one decision log: run it once for each")
+    path = log[0] if log else None
+    if path is not None and not path.is_file():
+        raise BadArgument(f"there is no decision log {path}")
     if not 0 <= grace < math.inf:
         raise BadArgument("--grace must be a finite number of seconds, and not negative")
     if not database and not broker:
         raise BadArgument("nobody is asked: name every resource that takes part, with --broker and --database")
-    report = _run(log, database or [], broker or [], grace, forget)
+    if path is None and not database:
+        raise BadArgument("nothing says what was decided: name the log, with --log, or tables, with --database")
+    check_brokers(broker or [])
+    check_databases(database or [])
+    report = _run(path, database or [], broker or [], grace, forget)
     if as_json:
         typer.echo(json.dumps(_as_dict(report), indent=2))
     else:
@@ -70,8 +78,9 @@ def _run(log: Path | None, databases: list[str], brokers: list[str], grace: floa
     from recovery.coordinator.postgresql import Postgresql
     from recovery.coordinator.recover import recover_with_each
     from recovery.coordinator.table import TableDecisions
+    from recovery.dtx.hosts import urls_in
 
-    resources: dict[str, Resource] = {shown(urls): Broker(*urls.split(",")) for urls in brokers}
+    resources: dict[str, Resource] = {shown(urls): Broker(*urls_in(urls)) for urls in brokers}
     sources: dict[str, Callable[[], Decisions]]
     if log is not None:
         resources.update({shown(dsn): Postgresql(dsn) for dsn in databases})
@@ -83,12 +92,6 @@ def _run(log: Path | None, databases: list[str], brokers: list[str], grace: floa
     finally:
         for resource in resources.values():
             resource.close()
-
-
-def shown(address: str) -> str:
-    """An address as it may be shown: without a password."""
-    without = re.sub(r"(://[^:@/]*):[^@/]*@", r"\1@", address)
-    return re.sub(r"(\bpassword\s*=\s*)('[^']*'|\S+)", r"\1…", without)
 
 
 def _as_dict(report: Report) -> dict[str, Any]:

@@ -56,9 +56,13 @@ def run(
     check_outcomes(outcomes_kept, outcome_seconds)
     if log is None and archive is None:
         raise BadArgument("there is nothing to make a store from: give --log, --archive, or both")
+    if archived_node is not None and archive is None:
+        raise BadArgument("--archived-node is for --archive, and there is none")
     for path in (log, archive):
         if path is not None and not path.is_dir():
             raise BadArgument(f"there is no directory {path}")
+    if log is not None and not (log / "log").is_dir():
+        raise BadArgument(f"{log} is not the directory of a node, as node-1 of a cluster is: it has no log/")
     sources = []
     events: Iterable[Located] = ()
     if archive is not None:

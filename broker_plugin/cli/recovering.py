@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 import typer
 
+from broker_plugin.cli.addresses import shown
 from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.crashed import Crashed, Given, crashed_cluster
-from broker_plugin.cli.dtx_recover import shown
 from broker_plugin.cli.recovery_report import as_dict, show
 from broker_plugin.node.sqlite_coordination import WAY_OUT, ForeignRecord, SqliteCoordination
 from ha.coordination import CoordinationError

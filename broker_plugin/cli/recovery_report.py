@@ -12,8 +12,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from broker_plugin.cli.addresses import shown
 from broker_plugin.cli.crashed import Crashed, Given
-from broker_plugin.cli.dtx_recover import complain, shown
+from broker_plugin.cli.dtx_recover import complain
 from broker_plugin.cli.layout import CONFIG_FILE
 from recovery.planner.branches import By
 from recovery.planner.facts import Loss, Unnamed

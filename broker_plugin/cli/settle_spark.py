@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 from importlib.util import find_spec
 from typing import Annotated
 
 import typer
 
+from broker_plugin.cli.addresses import check_brokers, shown
 from broker_plugin.cli.asking import BadArgument, Json
-from broker_plugin.cli.dtx_recover import shown
 
 
 def settle_spark(
@@ -31,15 +33,21 @@ def settle_spark(
         raise BadArgument("dtx settle-spark needs pika: pip install 'txha[spark]'")
     from broker_plugin.cli.tables import left_by_spark_table
     from recovery.dtx.errors import Error
+    from recovery.dtx.hosts import urls_in
     from recovery.pipeline.errors import PipelineError
     from recovery.pipeline.queues.settle import ELSEWHERE, UNDECIDED, settle
 
+    check_brokers([broker])
+    if not 0 <= patience < math.inf:
+        raise BadArgument("--patience must be a finite number of seconds, and not negative")
     try:
-        left = settle(broker.split(","), give_up or [], patience)
+        left = settle(urls_in(broker), give_up or [], patience)
     except (Error, PipelineError) as error:
         raise BadArgument(f"{shown(broker)}: {error}") from None
     if as_json:
         typer.echo(json.dumps([each._asdict() for each in left], indent=2))
     else:
         left_by_spark_table([each._asdict() for each in left])
+    for query in sorted(set(give_up or []) - {each.query for each in left}):
+        print(f"txha: nothing is prepared of a query {query}, so nothing was rolled back", file=sys.stderr)
     raise SystemExit(1 if any(each.state in (UNDECIDED, ELSEWHERE) for each in left) else 0)

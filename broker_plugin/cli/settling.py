@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from broker_plugin.cli.addresses import check_brokers, check_databases, shown
 from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.crashed import Crashed, Given, crashed_cluster
-from broker_plugin.cli.dtx_recover import NEEDED, shown
+from broker_plugin.cli.dtx_recover import NEEDED
 from broker_plugin.cli.layout import read_cluster
 from broker_plugin.cli.recovering import places_of
 from broker_plugin.cli.recovery_report import show_settled
@@ -113,10 +114,13 @@ def _site(
     from recovery.coordinator.log import DecisionLog
     from recovery.coordinator.postgresql import Postgresql
     from recovery.coordinator.table import TableDecisions
+    from recovery.dtx.hosts import urls_in
 
+    check_brokers(given.brokers)
+    check_databases(given.databases)
     addresses = given.brokers or _urls(crashed)
     sources = {verdict.source for verdict in plan if verdict.by is By.RECOVERY}
-    brokers = {shown(urls): Broker(*urls.split(",")) for urls in addresses}
+    brokers = {shown(urls): Broker(*urls_in(urls)) for urls in addresses}
     databases: dict[str, Resource] = {shown(dsn): Postgresql(dsn) for dsn in given.databases}
     site = _Site(
         brokers=dict(brokers),

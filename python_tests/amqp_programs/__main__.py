@@ -30,7 +30,8 @@ def main(
     """Random programs of AMQP methods against txha and a real RabbitMQ 3.10; what has no port given is started here.
 
     The exit status is 0 if txha answers each program as RabbitMQ does, but for what docs/differences.md lists, 1 if it
-    does not, and 2 if a broker cannot be started. A program that differs is shown cut down.
+    does not, 2 if a broker cannot be started, and 130 if Ctrl-C ended it before, with what was found until then. A
+    program that differs is shown cut down.
     """
     end_on_sigterm()
     errors = Console(stderr=True, highlight=False)
@@ -47,12 +48,17 @@ def main(
             return
         with both(rabbitmq_port, txha_port) as ports:
             campaign = Campaign(*map(Player, ports), progress)
-            campaign.run(seed, programs, most_faults)
+            stopped = False
+            try:
+                campaign.run(seed, programs, most_faults)
+            except KeyboardInterrupt:
+                stopped = True
+                errors.print(f"stopped in program {campaign.played} of {programs}")
     except RuntimeError as error:
         errors.print(f"[red]{error}")
         sys.exit(2)
     print(campaign.as_json() if as_json else "\n\n".join([*(f.text() for f in campaign.faults), campaign.summary()]))
-    sys.exit(1 if campaign.faults else 0)
+    sys.exit(1 if campaign.faults else 130 if stopped else 0)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,8 @@ DIFFERENCES = (
     ),
     Difference(
         "arguments-without-effect",
-        "Expiry, maximum length, priorities and dead-lettering are checked and kept, and have no effect yet.",
+        "Expiry, maximum length, priorities, dead-lettering and single active consumers are checked and kept, and "
+        "have no effect yet.",
     ),
     Difference(
         "quorum-queues",

@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 
+from broker_plugin.cli.addresses import shown
 from broker_plugin.cli.asking import best_node
-from broker_plugin.cli.dtx_recover import shown
 from python_tests.coordinator.resources import Queue, Table
 from python_tests.postgresql import PostgreSQL
 from python_tests.processes import LocalCluster

@@ -10,6 +10,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from recovery.coordinator.names import broker_name
 from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
 from recovery.dtx import errors
+from recovery.dtx.hosts import checked_hosts
 from recovery.dtx.tagged import Tags
 from recovery.dtx.with_pika import DtxConnection, Host, OnChannel
 from txobserver.outcomes import Outcome
@@ -33,10 +34,11 @@ class Broker:
     """One cluster, at any of ``hosts`` (urls, or pika's parameters): over one connection, opened when it is needed.
 
     ``on_channel`` is told each new channel: the place for basic_qos and basic_consume. ``patience``: seconds.
+    Raises TypeError, and ProgrammingError of ``recovery.dtx.errors`` for an url that cannot be.
     """
 
     def __init__(self, *hosts: Host, patience: float = ANSWER_SECONDS, on_channel: OnChannel | None = None) -> None:
-        self._hosts = hosts
+        self._hosts = checked_hosts(hosts)
         self._patience = patience
         self._on_channel = on_channel
         self._tags = Tags()

@@ -13,6 +13,8 @@ coordinators, in threads and processes, may share a log.
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -29,12 +31,16 @@ from recovery.coordinator.steps import Reached, unwatched
 
 
 class Transaction:
-    """One transaction: a resource takes part in it from the first time on that it is asked for here."""
+    """One transaction: a resource takes part in it from the first time on that it is asked for here.
+
+    ``ended``: its block has been left, and what would be done now belongs to nothing.
+    """
 
     def __init__(self, branches: Branches, broker: Broker, database: Postgresql) -> None:
         self._branches = branches
         self._broker = broker
         self._database = database
+        self.ended = False
 
     @property
     def name(self) -> str:
@@ -44,20 +50,25 @@ class Transaction:
     @property
     def broker(self) -> Any:
         """The channel. What is published and acknowledged on it is part of the transaction. Raises ResourceLost."""
-        self._branches.begin("broker")
+        self._begin("broker")
         return self._broker.channel
 
     @property
     def database(self) -> psycopg.Connection[Any]:
         """The connection. What is executed on it is part of the transaction. Raises ResourceLost."""
-        self._branches.begin("database")
+        self._begin("database")
         return self._database.connection
+
+    def _begin(self, part: str) -> None:
+        if self.ended:
+            raise RuntimeError("this transaction has ended: begin another one with coordinator.transaction()")
+        self._branches.begin(part)
 
 
 class Coordinator:
     """``patience``: seconds for which a commit waits for a resource that was lost behind the decision.
 
-    ``reached``: see ``recovery.coordinator.steps``.
+    ``reached``: see ``recovery.coordinator.steps``. Raises TypeError for something else than a broker and a database.
     """
 
     def __init__(
@@ -68,30 +79,55 @@ class Coordinator:
         patience: float = PATIENCE,
         reached: Reached = unwatched,
     ) -> None:
+        if not isinstance(broker, Broker) or not isinstance(database, Postgresql):
+            raise TypeError("a coordinator is made of decisions, a Broker and a Postgresql, in this order")
         self._decisions = decisions
         self._broker = broker
         self._database = database
         self._patience = patience
         self._reached = reached
+        self._process = os.getpid()
+        self._in_use = threading.Lock()
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Commits at the end of the block, rolls back if that is left by an exception.
 
-        Raises TransactionRolledBack, OutcomeUnknown, HeuristicOutcome (``recovery.coordinator.branches``).
+        Raises TransactionRolledBack, OutcomeUnknown, HeuristicOutcome (``recovery.coordinator.branches``), and
+        RuntimeError if another transaction of this coordinator has not ended, in whichever thread.
         """
+        with self._alone():
+            yield from self._transaction()
+
+    def _transaction(self) -> Iterator[Transaction]:
         resources: dict[str, Resource] = {"database": self._database, "broker": self._broker}
         branches = Branches(self._decisions, resources, self._patience, self._reached)
+        transaction = Transaction(branches, self._broker, self._database)
         try:
-            yield Transaction(branches, self._broker, self._database)
+            yield transaction
         except BaseException:
+            transaction.ended = True
             branches.abandon()
             raise
+        transaction.ended = True
         branches.commit()
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Else the work of one transaction would be done in the branches of the other. Raises RuntimeError."""
+        if self._process != os.getpid():
+            raise RuntimeError("this coordinator was made before fork, and its connections are the parent's: make one")
+        if not self._in_use.acquire(blocking=False):
+            raise RuntimeError("a coordinator is for one transaction at a time: take one for each thread")
+        try:
+            yield
+        finally:
+            self._in_use.release()
+
     def recover(self, grace: float = GRACE, forget: bool = False) -> Report:
-        """A recovery run over this broker and this database; not within a transaction."""
-        return recover(self._decisions, {"broker": self._broker, "database": self._database}, grace, forget)
+        """A recovery run over this broker and this database. Raises RuntimeError within a transaction."""
+        with self._alone():
+            return recover(self._decisions, {"broker": self._broker, "database": self._database}, grace, forget)
 
     def close(self) -> None:
         """Let go of both connections; the log is its owner's."""

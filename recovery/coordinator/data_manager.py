@@ -15,6 +15,8 @@ or does not. Every other data manager of the transaction votes in between, and i
 from __future__ import annotations
 
 import logging
+import os
+import threading
 import time
 from typing import Any
 
@@ -23,6 +25,7 @@ import transaction
 from pika.adapters.blocking_connection import BlockingChannel
 from psycopg.pq import TransactionStatus
 from sqlalchemy.orm import Session
+from transaction._transaction import Status
 from transaction.interfaces import IDataManager
 from zope.interface import implementer
 from zope.sqlalchemy import mark_changed
@@ -53,16 +56,19 @@ class TransactionalBroker:
         self.finished: list[str] = []
         """Transactions whose rows the next one takes away, or a recovery run."""
         self.joined: BrokerDataManager | None = None
+        self._process = os.getpid()
 
     def join(self, session: Session, manager: Any = transaction.manager) -> BlockingChannel:
         """Take part in the present transaction, if that is not so yet; the channel for the work.
 
         The session is registered with zope.sqlalchemy, on psycopg, in transactions of its own, and not two-phase: its
         commit is the decision. The table of ``recovery.coordinator.table`` is there. Raises ResourceLost, ValueError,
-        and TransactionRolledBack if the session has left the transaction that the broker had joined.
+        TransactionRolledBack if the session has left the transaction that the broker had joined, and RuntimeError
+        while another thread's transaction has the broker.
         """
         present = manager.get()
         if self.joined is None or self.joined.transaction is not present:
+            self._check_alone()
             if session.twophase:
                 raise ValueError("the session is two-phase, and its commit has to be the decision")
             connection = session.connection().connection.driver_connection  # here the session joins, if it has not
@@ -76,6 +82,13 @@ class TransactionalBroker:
         self.joined.check_session()
         return self.broker.channel
 
+    def _check_alone(self) -> None:
+        """Else the work of one thread would be done in the branch of the other. Raises RuntimeError."""
+        if self._process != os.getpid():
+            raise RuntimeError("this broker was made before fork, and its connection is the parent's: make one")
+        if self.joined is not None and self.joined.goes_on_elsewhere():
+            raise RuntimeError("a TransactionalBroker is for one transaction at a time: take one for each thread")
+
 
 @implementer(IDataManager)
 class BrokerDataManager:
@@ -86,6 +99,7 @@ class BrokerDataManager:
     ) -> None:
         self.transaction_manager = manager
         self.transaction = manager.get()
+        self._thread = threading.current_thread()
         self._owner = owner
         self._decider = decider
         self._session: Session = decider.session
@@ -100,6 +114,11 @@ class BrokerDataManager:
         self._removing: list[str] = []
         owner.broker.begin(self._xid)
         owner.reached("broker begun")
+
+    def goes_on_elsewhere(self) -> bool:
+        """Whether another thread is in the middle of this transaction."""
+        elsewhere = self._thread is not threading.current_thread() and self._thread.is_alive()
+        return elsewhere and self.transaction.status in (Status.ACTIVE, Status.DOOMED, Status.COMMITTING)
 
     def sortKey(self) -> str:
         """Before the session (``~sqlalchemy:…``), which commits when it votes."""

@@ -68,7 +68,7 @@ class DecisionLog:
         files: Files = REAL_FILES,
         reached: Reached = unwatched,
     ) -> None:
-        self.path = path
+        self.path = path = Path(path)
         self.whose = ""
         self._reached = reached
         self._files = files

@@ -11,6 +11,7 @@ import psycopg
 from psycopg import errors
 from psycopg.pq import TransactionStatus
 
+from recovery.coordinator.dsn import check_dsn
 from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
 from txobserver.xid import Xid
 
@@ -27,9 +28,11 @@ class Postgresql:
 
     ``max_prepared_transactions`` of the server must be as great as the branches that can be prepared at a time.
     ``options`` are psycopg's for ``connect``. A branch can be settled by the role that prepared it, and by superusers.
+    Raises ValueError for a DSN that cannot be.
     """
 
     def __init__(self, dsn: str, **options: Any) -> None:
+        check_dsn(dsn)
         self._dsn = dsn
         self._options = options
         self._connection: psycopg.Connection[Any] | None = None
@@ -212,7 +215,15 @@ class Postgresql:
 
 
 def _check(connection: psycopg.Connection[Any]) -> None:
-    """PostgreSQL answers the COMMIT of a transaction in which a statement has failed with a ROLLBACK, and no error."""
+    """PostgreSQL answers the COMMIT of a transaction in which a statement has failed with a ROLLBACK, and no error.
+
+    That of one which is not there any more it answers with a warning: what SQL has committed is not in this branch.
+    """
+    if connection.info.transaction_status == TransactionStatus.IDLE:
+        raise BranchRolledBack(
+            "the database's transaction was ended in the middle, by SQL (COMMIT, ROLLBACK, PREPARE TRANSACTION): what "
+            "that did stands, and nothing else of this transaction does"
+        )
     if connection.info.transaction_status == TransactionStatus.INERROR:
         raise BranchRolledBack("a statement has failed, so PostgreSQL rolls the transaction back")
 

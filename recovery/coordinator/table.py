@@ -24,6 +24,7 @@ import psycopg
 from psycopg import errors
 
 from recovery.coordinator.decisions import ABORT_KEPT, Decision, DecisionRefused, DecisionUnknown
+from recovery.coordinator.dsn import check_dsn
 from recovery.coordinator.names import GlobalName, our_name
 from recovery.coordinator.resources import Participant
 from txobserver.xid import Xid
@@ -109,10 +110,12 @@ def insert_commit(
 class TableDecisions:
     """The decisions in one table, for recovery (recovery.coordinator.decisions.Decisions).
 
-    ``table``: its name; without a schema, the one that the search path leads to. Raises DecisionRefused.
+    ``table``: its name; without a schema, the one that the search path leads to. Raises DecisionRefused, and
+    ValueError for a DSN that cannot be.
     """
 
     def __init__(self, dsn: str, table: str = TABLE, **options: Any) -> None:
+        check_dsn(dsn)
         self._dsn = dsn
         self._options = options
         with self._connect() as connection:
@@ -129,7 +132,7 @@ class TableDecisions:
             with psycopg.connect(self._dsn, autocommit=True, **self._options) as connection:
                 yield connection
         except psycopg.Error as error:
-            raise DecisionRefused(f"the decisions cannot be reached: {error}") from error
+            raise DecisionRefused(f"the decisions cannot be reached: {' '.join(str(error).split())}") from error
 
     def owns(self, xid: Xid) -> GlobalName | None:
         """The global transaction of a branch if it hangs on this table, or an earlier version may have meant that."""

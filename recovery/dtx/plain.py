@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 
+from recovery.dtx.arguments import check_token
 from recovery.dtx.conversation import Conversation, Lost, Plain, Refused, Steps
-from recovery.dtx.errors import DatabaseError, OutcomeUnknown, RolledBack
+from recovery.dtx.errors import DatabaseError, OutcomeUnknown, ProgrammingError, RolledBack
 from recovery.dtx.methods import BY_TOKEN, Token, XidFields
 from recovery.dtx.methods import Outcome as AskOutcome
 from txobserver.outcomes import Outcome
@@ -23,6 +24,11 @@ class PlainTransactions(Conversation):
         Raises RolledBack, OutcomeUnknown, and ProgrammingError for a token that cannot be or is in use, in which case
         the transaction has been rolled back, too.
         """
+        try:
+            check_token(token)
+        except ProgrammingError:
+            yield from self.rollback()
+            raise
         try:
             since = (yield from self.ask(Token(token))).since
         except Lost as loss:
@@ -74,4 +80,5 @@ class PlainTransactions(Conversation):
 
 
 def _question(token: bytes, since: int = 0) -> AskOutcome:
+    check_token(token)
     return AskOutcome(BY_TOKEN, XidFields(0, token, b""), since)

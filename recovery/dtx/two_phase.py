@@ -20,6 +20,7 @@ import contextlib
 from typing import NamedTuple, TypeAlias
 
 from recovery.dtx import methods as dtx
+from recovery.dtx.arguments import check_timeout, checked_decision, checked_global, fields_of
 from recovery.dtx.conversation import Conversation, Lost, Patience, Refused, Steps
 from recovery.dtx.errors import (
     HEURISTIC,
@@ -37,7 +38,7 @@ from recovery.dtx.errors import (
 )
 from txobserver.outcomes import Outcome, Status
 from txobserver.table import Table
-from txobserver.xid import Global, Xid, checked_xid
+from txobserver.xid import Global, Xid
 
 IDLE, ACTIVE, PREPARED, READ_ONLY = "idle", "active", "prepared", "read-only"
 ROLLED_BACK, IN_DOUBT = "rolled back", "in doubt"
@@ -75,22 +76,6 @@ class GlobalState(NamedTuple):
     branches: dict[Xid, Outcome]
 
 
-def make_xid(format_id: int, gtrid: str | bytes, bqual: str | bytes = b"") -> Xid:
-    """An xid; text is encoded as UTF-8. Raises ProgrammingError for parts that none can have."""
-    try:
-        return checked_xid(format_id, _bytes(gtrid), _bytes(bqual))
-    except ValueError as error:
-        raise ProgrammingError(str(error)) from None
-
-
-def _bytes(part: str | bytes) -> bytes:
-    return part.encode() if isinstance(part, str) else part
-
-
-def _fields(xid: Xid) -> dtx.XidFields:
-    return dtx.XidFields(*xid)
-
-
 class TwoPhase(Conversation):
     """One branch after the other on a channel in dtx mode. ``xid`` is that of the branch at hand, None for none."""
 
@@ -106,15 +91,16 @@ class TwoPhase(Conversation):
         """tpc_begin. ``timeout`` in seconds; None leaves it to the broker."""
         if not CLIENT_TABLE.allows(self.state, "begin"):
             raise ProgrammingError(f"branch {self.xid} has not ended: it is {self.state}")
+        check_timeout(timeout)
         try:
-            self._since = (yield from self.ask(dtx.Start(_fields(xid)))).since
+            self._since = (yield from self.ask(dtx.Start(fields_of(xid)))).since
         except Lost:
             yield from self._begin_again(xid)
         self.xid = xid
         self._move("begin")
         if timeout is not None:
             try:
-                yield from self.ask(dtx.SetTimeout(_fields(xid), timeout))
+                yield from self.ask(dtx.SetTimeout(fields_of(xid), timeout))
             except (Lost, DatabaseError) as error:
                 yield from self._tell(xid)
                 self._move("left")
@@ -134,7 +120,7 @@ class TwoPhase(Conversation):
         if outcome not in NOT_THERE:
             raise OperationalError(f"the connection was lost; branch {xid} is {outcome.name.lower()} and cannot go on")
         try:
-            self._since = (yield from self.ask(dtx.Start(_fields(xid)))).since
+            self._since = (yield from self.ask(dtx.Start(fields_of(xid)))).since
         except Lost as loss:
             raise OperationalError(f"the connection was lost: {loss}") from loss
 
@@ -142,7 +128,7 @@ class TwoPhase(Conversation):
         """tpc_prepare. Whether there is anything to commit; if not, the branch has ended."""
         xid = self._at_hand("prepare")
         try:
-            status = yield from self._end_and_ask(xid, dtx.Prepare(_fields(xid)))
+            status = yield from self._end_and_ask(xid, dtx.Prepare(fields_of(xid)))
         except OutcomeUnknown:
             self._move("prepare unanswered")
             raise
@@ -154,9 +140,9 @@ class TwoPhase(Conversation):
         xid = self._at_hand("commit")
         try:
             if self.state == ACTIVE:
-                yield from self._end_and_ask(xid, dtx.Commit(_fields(xid), one_phase=True))
+                yield from self._end_and_ask(xid, dtx.Commit(fields_of(xid), one_phase=True))
             elif self.state == PREPARED:
-                yield from self._decide(xid, dtx.Commit(_fields(xid)))
+                yield from self._decide(xid, dtx.Commit(fields_of(xid)))
         except (OutcomeUnknown, HeuristicOutcome, Conflict, UnknownXid):
             self._move("left")
             raise
@@ -168,11 +154,11 @@ class TwoPhase(Conversation):
         try:
             if self.state == ACTIVE:
                 with contextlib.suppress(RolledBack):
-                    yield from self._end_and_ask(xid, dtx.Rollback(_fields(xid)))
+                    yield from self._end_and_ask(xid, dtx.Rollback(fields_of(xid)))
             elif self.state == PREPARED:
-                yield from self._decide(xid, dtx.Rollback(_fields(xid)))
+                yield from self._decide(xid, dtx.Rollback(fields_of(xid)))
             elif self.state == IN_DOUBT:
-                yield from self._settle(xid, dtx.Rollback(_fields(xid)), lost=True)
+                yield from self._settle(xid, dtx.Rollback(fields_of(xid)), lost=True)
         except (OutcomeUnknown, HeuristicOutcome, Conflict):
             self._move("left")
             raise
@@ -209,7 +195,7 @@ class TwoPhase(Conversation):
     def _end(self, xid: Xid) -> Steps[None]:
         """dtx.end. That the channel is closed here means that work in the branch was refused: RolledBack."""
         try:
-            yield from self.ask(dtx.End(_fields(xid)))
+            yield from self.ask(dtx.End(fields_of(xid)))
         except DatabaseError as error:
             yield from self._tell(xid)
             raise RolledBack(f"branch {xid} was rolled back: {error}", error.code) from error
@@ -217,7 +203,7 @@ class TwoPhase(Conversation):
     def _tell(self, xid: Xid) -> Steps[None]:
         """A branch that ended with its channel frees its name once somebody has asked for it."""
         with contextlib.suppress(Lost, Refused):
-            yield dtx.Rollback(_fields(xid))
+            yield dtx.Rollback(fields_of(xid))
             return
         with contextlib.suppress(Lost):
             yield from self.reopen(self.patience())
@@ -227,12 +213,12 @@ class TwoPhase(Conversation):
     def commit_other(self, xid: Xid) -> Steps[None]:
         """tpc_commit with an xid. One that has been committed already is no error."""
         self._check_idle("commit")
-        yield from self._settled(xid, dtx.Commit(_fields(xid)))
+        yield from self._settled(xid, dtx.Commit(fields_of(xid)))
 
     def rollback_other(self, xid: Xid) -> Steps[None]:
         """tpc_rollback with an xid."""
         self._check_idle("roll back")
-        yield from self._settled(xid, dtx.Rollback(_fields(xid)))
+        yield from self._settled(xid, dtx.Rollback(fields_of(xid)))
 
     def _check_idle(self, what: str) -> None:
         if self.state != IDLE:
@@ -285,14 +271,14 @@ class TwoPhase(Conversation):
     def _hear(self, xid: Xid, patience: Patience) -> Steps[Outcome]:
         """The outcome, on a channel that is opened anew if need be. Raises Lost."""
         yield from self.reopen(patience)
-        question = dtx.Outcome(dtx.BY_XID, _fields(xid), self._since if xid == self.xid else 0)
+        question = dtx.Outcome(dtx.BY_XID, fields_of(xid), self._since if xid == self.xid else 0)
         patience.outcome = Outcome((yield from self.ask(question)).outcome)
         return patience.outcome
 
     def outcome(self, xid: Xid) -> Steps[Outcome]:
         """What is known of a branch."""
         self._check_idle("ask for")
-        return Outcome((yield from self.insist(dtx.Outcome(dtx.BY_XID, _fields(xid)))).outcome)
+        return Outcome((yield from self.insist(dtx.Outcome(dtx.BY_XID, fields_of(xid)))).outcome)
 
     def recover(self) -> Steps[list[Xid]]:
         """tpc_recover: prepared, or decided by an operator and not forgotten."""
@@ -312,14 +298,14 @@ class TwoPhase(Conversation):
     def decide(self, which: Global, commit: bool) -> Steps[None]:
         """One durable record for all its branches."""
         self._check_idle("decide on")
-        request = dtx.Decide(which.format_id, which.gtrid, commit)
+        request = dtx.Decide(*checked_global(which), checked_decision(commit))
         _checked(which, Status((yield from self.insist(request)).status))
 
     def look(self, which: Global) -> Steps[GlobalState]:
         """Its decision and its branches."""
         self._check_idle("look at")
         while True:
-            answer = yield from self.insist(dtx.Global(which.format_id, which.gtrid))
+            answer = yield from self.insist(dtx.Global(*checked_global(which)))
             found = dtx.unpack_states(answer.branches)
             with contextlib.suppress(Lost):
                 while answer.more:
@@ -331,7 +317,7 @@ class TwoPhase(Conversation):
     def forget(self, name: Xid | Global) -> Steps[None]:
         """How it ended is not needed any more."""
         self._check_idle("forget")
-        request = dtx.Forget(_fields(name)) if isinstance(name, Xid) else dtx.ForgetGlobal(*name)
+        request = dtx.ForgetGlobal(*name) if isinstance(name, Global) else dtx.Forget(fields_of(name))
         again = False
         while True:
             try:

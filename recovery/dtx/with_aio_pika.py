@@ -26,11 +26,13 @@ from aiormq.exceptions import (
 )
 from yarl import URL
 
+from recovery.dtx.arguments import make_xid
 from recovery.dtx.conversation import PATIENCE, Conversation, Lost, Pause, Plain, Reconnect, Refused, Request, Steps
 from recovery.dtx.errors import NotSupportedError
+from recovery.dtx.hosts import checked_hosts
 from recovery.dtx.methods import DtxMethod, End, Select, register
 from recovery.dtx.plain import PlainTransactions
-from recovery.dtx.two_phase import GlobalState, TwoPhase, make_xid
+from recovery.dtx.two_phase import GlobalState, TwoPhase
 from txobserver.outcomes import Outcome
 from txobserver.xid import Global, Xid
 
@@ -73,9 +75,7 @@ class _Connection(ABC):
     """A channel in a mode of its own, on a connection to one of several hosts."""
 
     def __init__(self, hosts: tuple[str | URL, ...], on_channel: OnChannel | None) -> None:
-        if not hosts:
-            raise TypeError("a host is needed at least")
-        self._hosts = [URL(host) for host in hosts]
+        self._hosts = [URL(host) for host in checked_hosts(hosts)]
         self._on_channel = on_channel
         self._connection: AbstractConnection | None = None
         self._channel: AbstractChannel | None = None

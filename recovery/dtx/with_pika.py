@@ -22,12 +22,14 @@ from pika.adapters.blocking_connection import BlockingChannel, BlockingConnectio
 from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
+from recovery.dtx.arguments import make_xid
 from recovery.dtx.conversation import PATIENCE, Conversation, Lost, Pause, Plain, Reconnect, Refused, Request, Steps
-from recovery.dtx.errors import NotSupportedError, StaleDelivery
+from recovery.dtx.errors import NotSupportedError, ProgrammingError, StaleDelivery
+from recovery.dtx.hosts import checked_hosts, without_password
 from recovery.dtx.methods import METHODS, DtxMethod, Select
 from recovery.dtx.plain import PlainTransactions
 from recovery.dtx.tagged import TaggedConnection, Tags
-from recovery.dtx.two_phase import GlobalState, TwoPhase, make_xid
+from recovery.dtx.two_phase import GlobalState, TwoPhase
 from txobserver.outcomes import Outcome
 from txobserver.xid import Global, Xid
 
@@ -69,13 +71,19 @@ _CARRIED: dict[int, type[_Carried]] = {
 spec.methods.update(_CARRIED)
 
 
+def _parameters(host: Host) -> pika.connection.Parameters:
+    """Raises ProgrammingError for an url's option that pika does not know, or that has a value which cannot be."""
+    try:
+        return pika.URLParameters(host) if isinstance(host, str) else host
+    except (ValueError, TypeError) as error:
+        raise ProgrammingError(f"{without_password(str(host))!r} cannot be used: {error}") from None
+
+
 class _Connection(ABC):
     """A channel in a mode of its own, on a connection to one of several hosts."""
 
     def __init__(self, hosts: tuple[Host, ...], on_channel: OnChannel | None, tags: Tags | None = None) -> None:
-        if not hosts:
-            raise TypeError("a host is needed at least")
-        self._hosts = [pika.URLParameters(host) if isinstance(host, str) else host for host in hosts]
+        self._hosts = [_parameters(host) for host in checked_hosts(hosts)]
         self._on_channel = on_channel
         self._connection: BlockingConnection | None = None
         self._channel: BlockingChannel | None = None

@@ -94,3 +94,15 @@ def test_what_is_no_identity_is_refused(log: Path, given: str) -> None:
     with pytest.raises(BadArgument, match="32 hex digits"):
         rebuilt(log, given)
     assert not (log.parent / "new").exists()
+
+
+def test_the_directory_of_a_cluster_is_no_node(log: Path) -> None:
+    with pytest.raises(BadArgument, match="is not the directory of a node, as node-1 of a cluster is: it has no log/"):
+        rebuilt(log.parent)
+    assert not (log.parent / "new").exists()
+
+
+def test_an_archived_node_without_an_archive(log: Path) -> None:
+    with pytest.raises(BadArgument, match="--archived-node is for --archive, and there is none"):
+        run(log.parent / "new", log, None, "node-1", None, None, 100_000, 86_400.0, True)
+    assert not (log.parent / "new").exists()

@@ -26,7 +26,7 @@ def run(
     jobs: Annotated[int, typer.Option(help="Processes", min=1)] = os.cpu_count() or 1,
     as_json: Annotated[bool, typer.Option("--json", help="The sums as JSON")] = False,
 ) -> None:
-    """Run seeds; exit status 1 if a promise was broken."""
+    """Run seeds; exit status 1 if a promise was broken, 130 if Ctrl-C ended it before, with the sums until then."""
     totals = campaign(first, seeds, jobs, lambda text: errors.print(f"[dim]{text}"))
     if as_json:
         print(json.dumps(totals.as_dict()))
@@ -35,7 +35,10 @@ def run(
         for seed, _, text in totals.broken[:20]:
             console.print(text, style="bold red", markup=False)
             console.print(f"  see it: python -m tests.coordinator_model replay {seed}")
-    raise typer.Exit(1 if totals.broken else 0)
+    stopped = totals.seeds < seeds
+    if stopped:
+        errors.print(f"stopped behind {totals.seeds:,} of {seeds:,} seeds")
+    raise typer.Exit(1 if totals.broken else 130 if stopped else 0)
 
 
 @app.command()

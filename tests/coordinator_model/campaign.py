@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,15 +49,16 @@ def run_chunk(seeds: range) -> list[Result]:
 
 
 def campaign(first: int, count: int, jobs: int, say: Callable[[str], None]) -> Totals:
-    """Run ``count`` seeds from ``first`` on; ``say`` is told how far it is."""
+    """Run ``count`` seeds from ``first`` on; ``say`` is told how far it is. Ctrl-C ends it with what there is."""
     totals = Totals()
-    for results in _parts(first, count, jobs):
-        for each in results:
-            totals.add(each)
-        say(
-            f"{totals.seeds:,} of {count:,} seeds, {totals.transactions:,} transactions, {totals.faults:,} faults, "
-            f"{len(totals.broken)} broken"
-        )
+    with suppress(KeyboardInterrupt):
+        for results in _parts(first, count, jobs):
+            for each in results:
+                totals.add(each)
+            say(
+                f"{totals.seeds:,} of {count:,} seeds, {totals.transactions:,} transactions, {totals.faults:,} faults, "
+                f"{len(totals.broken)} broken"
+            )
     totals.broken.sort()
     return totals
 
@@ -65,5 +68,5 @@ def _parts(first: int, count: int, jobs: int) -> Iterator[list[Result]]:
     if jobs == 1:
         yield from map(run_chunk, chunks)
         return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+    with multiprocessing.get_context("spawn").Pool(jobs, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
         yield from pool.imap_unordered(run_chunk, chunks)

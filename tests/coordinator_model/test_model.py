@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +19,18 @@ SLICE = 120
 WITHIN = 400
 """Seeds within which a seeded fault is found, also when what is drawn has changed since its own seed was noted."""
 DOCUMENT = Path(__file__).parents[2] / "docs" / "coordinator_tester.md"
+
+
+def test_ctrl_c_tells_what_was_done() -> None:
+    """A terminal gives it to all processes: nothing was told but their tracebacks."""
+    command = [sys.executable, "-m", "tests.coordinator_model", "run", "--seeds", "100000", "--jobs", "2", "--json"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, start_new_session=True, **pipes) as run:  # type: ignore[call-overload]
+        told = run.stderr.readline()
+        os.killpg(run.pid, signal.SIGINT)
+        out, errors = run.communicate()
+    assert "seeds, " in told and "Traceback" not in errors and "stopped behind" in errors
+    assert (run.returncode, json.loads(out)["seeds"] % 20, json.loads(out)["broken"]) == (130, 0, [])
 
 
 @pytest.mark.parametrize("first", range(0, SLICE, 30))

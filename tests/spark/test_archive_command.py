@@ -54,3 +54,24 @@ def test_a_command_without_anything_to_read_is_refused(tmp_path: Path) -> None:
     done = archive("--to", str(tmp_path / "archive"))
     assert (done.returncode, done.stderr) == (2, "txha: name directories to archive, or running nodes with --nodes\n")
     assert not (tmp_path / "archive").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--every", "5"], "--every is for --follow: without it there is one batch"),
+        (["--to", "{file}"], "{file} is no directory: an archive needs one of its own"),
+        (["--to", "{node}"], "{node} holds something else than an archive (identity.json): name a directory that is"),
+    ],
+)
+def test_a_place_or_an_option_that_cannot_be(tmp_path: Path, options: list[str], said: str) -> None:
+    """It wrote into a node's directory, if that did not run."""
+    file, node = tmp_path / "file", tmp_path / "node"
+    file.touch()
+    node.mkdir()
+    (node / "identity.json").touch()
+    given = [each.format(file=file, node=node) for each in options]
+    done = archive("/nowhere", *([] if "--to" in given else ["--to", str(tmp_path / "archive")]), *given)
+    assert done.returncode == 2
+    assert done.stderr.startswith("txha: " + said.format(file=file, node=node))
+    assert list(node.iterdir()) == [node / "identity.json"]

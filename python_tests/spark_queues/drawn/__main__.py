@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import signal
 import sys
@@ -29,7 +30,7 @@ def main(
     """Crash drivers and brokers of a query from queue to queue in drawn pairs, and count each row.
 
     Exit status 0: every case held; 1: one did not, and is run again by `--cases 1 --seed` with its seed. With
-    --put-back, 0: the fault was found.
+    --put-back, 0: the fault was found. 130: Ctrl-C ended it before, with the sums until then.
     """
     if fault is not None and fault not in FAULTS:
         raise typer.BadParameter(f"there is no fault {fault} to put back; there are {', '.join(FAULTS)}")
@@ -39,11 +40,17 @@ def main(
         print(json.dumps(shown) if as_text else "\n".join(shown))
         return
     errors = Console(stderr=True, highlight=False)
+    totals, stopped = Totals(), None
     with tempfile.TemporaryDirectory(prefix="txha-spark-") as directory, put_back(fault):
-        totals = campaign(
-            drawn, Path(directory), lambda text: errors.print(text, markup=False, soft_wrap=True), fault is not None
-        )
+        try:
+            say = functools.partial(errors.print, markup=False, soft_wrap=True)
+            campaign(drawn, Path(directory), say, fault is not None, totals)
+        except SystemExit as signalled:
+            stopped = signalled.code
+            errors.print(f"stopped in case {totals.cases} of {cases}")
     print(json.dumps(totals.as_dict()) if as_text else _told(totals))
+    if stopped is not None and not totals.broken:
+        sys.exit(stopped)
     raise typer.Exit(0 if bool(totals.broken) == (fault is not None) else 1)
 
 

@@ -54,14 +54,20 @@ def run_one(case: Case, brokers: Brokers, directory: Path) -> Found:
         raise Broken(str(error)) from error
 
 
-def campaign(cases: Iterable[Case], directory: Path, say: Callable[[str], None], until_broken: bool) -> Totals:
-    """Run them; each is told when it has ended. ``until_broken``: the first case that does not hold is the last."""
-    totals, began = Totals(), time.monotonic()
+def campaign(
+    cases: Iterable[Case], directory: Path, say: Callable[[str], None], until_broken: bool, totals: Totals
+) -> None:
+    """Run them; each is told when it has ended, and counted in ``totals``, whatever ends the run.
+
+    ``until_broken``: the first case that does not hold is the last.
+    """
+    began = time.monotonic()
     with ExitStack() as stack:
         brokers: Brokers | None = None
         for case in cases:
             if brokers is None:
                 brokers = stack.enter_context(Brokers(directory / f"brokers-{case.seed}"))
+            totals.seconds = time.monotonic() - began
             totals.cases += 1
             totals.real += case.real
             started = time.monotonic()
@@ -79,7 +85,6 @@ def campaign(cases: Iterable[Case], directory: Path, say: Callable[[str], None],
                 totals.held(case, found)
                 say(f"{case}\n  {totals.cases:4}  {time.monotonic() - started:5.1f} s  {said(found)}")
     totals.seconds = time.monotonic() - began
-    return totals
 
 
 def said(found: Found) -> str:

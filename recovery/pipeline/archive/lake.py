@@ -30,6 +30,10 @@ MANIFESTS_KEPT = 20
 _NAME = re.compile(r"[0-9]{20}\.json")
 
 
+PARTS = {"lock", "data", "checkpoint", "manifest"}
+"""What an archive's directory holds, also when the job was killed before its first manifest."""
+
+
 class FileEntry(msgspec.Struct, frozen=True):
     """One Parquet file: rows of one node and one day (UTC), by position and part."""
 
@@ -145,6 +149,7 @@ class Lake:
         A writer may have been killed, or its sync have failed, between the name of its last manifest and the sync of
         that name. What is archived goes by it from now on.
         """
+        self._check_place()
         make_directory(self.directory)
         with (self.directory / "lock").open("a") as lock:
             try:
@@ -154,6 +159,18 @@ class Lake:
             if self.exists:
                 renew_directory(self._manifests)
             yield
+
+    def _check_place(self) -> None:
+        """Raises PipelineError for a directory of something else, as a node's: its lock is not the archive's."""
+        if self.directory.exists() and not self.directory.is_dir():
+            raise PipelineError(f"{self.directory} is no directory: an archive needs one of its own")
+        if not self.exists and self.directory.is_dir():
+            others = sorted({path.name for path in self.directory.iterdir()} - PARTS)
+            if others:
+                raise PipelineError(
+                    f"{self.directory} holds something else than an archive ({', '.join(others[:3])}): name a "
+                    "directory that is empty, or is not there yet"
+                )
 
     def remove(self, paths: Iterable[str]) -> None:
         """Remove files, and the directories that become empty."""

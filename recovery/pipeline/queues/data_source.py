@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from recovery.pipeline.queues.options import SinkOptions, SourceOptions, options_of
+from recovery.pipeline.queues.options import SinkOptions, SourceOptions, check_batch, options_of
 from recovery.pipeline.queues.rows import check_columns
 from recovery.pipeline.queues.sink import BatchSink, StreamSink, check_append
 from recovery.pipeline.queues.source import SCHEMA, QueueReader
@@ -20,7 +20,11 @@ class QueueSource(DataSource):
         return "txha-queue"
 
     def schema(self) -> str:
-        """Of what is read."""
+        """Of what is read. Raises PipelineError for options that cannot be: ``load`` does, and people see why.
+
+        PySpark 4.3 hides what ``streamReader`` raises behind an error of its own.
+        """
+        options_of(SourceOptions, self.options)
         return SCHEMA
 
     def streamReader(self, schema: StructType) -> QueueReader:
@@ -39,4 +43,6 @@ class QueueSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchSink:
         """The same."""
-        return BatchSink(self._sink(schema, overwrite))
+        options = self._sink(schema, overwrite)
+        check_batch(options)
+        return BatchSink(options)

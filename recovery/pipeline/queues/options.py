@@ -8,10 +8,16 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
 
+from recovery.dtx.errors import ProgrammingError
+from recovery.dtx.hosts import checked_hosts, urls_in
 from recovery.pipeline.errors import PipelineError
+
+SPARKS_OWN = {"queryname"}
+"""What Spark adds to the options of a writer."""
+STREAMS_ONLY = {"new_record", "checkpoint_location"}
 
 T = TypeVar("T", bound="Options")
 
@@ -31,7 +37,16 @@ class Options(BaseModel):
     @property
     def hosts(self) -> list[str]:
         """The urls."""
-        return [each.strip() for each in self.url.split(",")]
+        return urls_in(self.url)
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: str) -> str:
+        try:
+            checked_hosts(urls_in(url))
+        except ProgrammingError as error:
+            raise ValueError(str(error)) from None
+        return url
 
 
 class SinkOptions(Options):
@@ -71,19 +86,28 @@ class SourceOptions(Options):
     ``fail_on_data_loss``       whether a batch that is to be read again, and of which messages are gone, is an error
     """
 
-    queue: str
+    queue: str = Field(min_length=1)
     max_messages_per_batch: int = Field(10_000, gt=0, le=30_000)
     partitions: int = Field(2, gt=0)
     fail_on_data_loss: bool = True
 
 
 def options_of(kind: type[T], given: Mapping[str, str]) -> T:
-    """The options that Spark hands over. Raises PipelineError, with what is wrong."""
+    """The options that Spark hands over. Raises PipelineError, with what is wrong, also for one that is not known."""
     names = {(field.alias or name).lower(): name for name, field in kind.model_fields.items()}
-    known = {names[key.lower()]: value for key, value in given.items() if key.lower() in names}
+    if unknown := [key for key in given if key.lower() not in names.keys() | SPARKS_OWN]:
+        there = ", ".join(sorted(field.alias or name for name, field in kind.model_fields.items()))
+        raise PipelineError(f"txha-queue has no option {unknown[0]} here; there are {there}")
     try:
-        return kind(**known)
+        return kind(**{names[key.lower()]: value for key, value in given.items() if key.lower() in names})
     except ValidationError as error:
         first = error.errors()[0]
         name = to_camel(str(first["loc"][0]))
-        raise PipelineError(f"option {name} of txha-queue: {first['msg'].lower()}") from None
+        message = first["msg"].removeprefix("Value error, ")
+        raise PipelineError(f"option {name} of txha-queue: {message[:1].lower()}{message[1:]}") from None
+
+
+def check_batch(options: SinkOptions) -> None:
+    """Raises PipelineError for what has a meaning for streaming queries only."""
+    if given := STREAMS_ONLY & options.model_fields_set:
+        raise PipelineError(f"option {to_camel(min(given))} of txha-queue is for streaming queries, not for batch jobs")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from recovery.dtx import methods as dtx
+from recovery.dtx.arguments import make_xid
 from recovery.dtx.conversation import Steps
 from recovery.dtx.errors import (
     Conflict,
@@ -20,7 +21,7 @@ from recovery.dtx.errors import (
     TimedOut,
     UnknownXid,
 )
-from recovery.dtx.two_phase import ACTIVE, IDLE, IN_DOUBT, PREPARED, READ_ONLY, ROLLED_BACK, TwoPhase, make_xid
+from recovery.dtx.two_phase import ACTIVE, IDLE, IN_DOUBT, PREPARED, READ_ONLY, ROLLED_BACK, TwoPhase
 from tests.recovery.dtx.script import (
     ASKED,
     COMMIT,

@@ -8,7 +8,7 @@ import pytest
 
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.names import Batch, batch_of, new_branch, record_xid
-from recovery.pipeline.queues.options import SinkOptions, SourceOptions, options_of
+from recovery.pipeline.queues.options import SinkOptions, SourceOptions, check_batch, options_of
 from recovery.pipeline.queues.record import Record, decoded
 from recovery.pipeline.queues.rows import Publish, publishes
 from txobserver.xid import Xid
@@ -41,18 +41,44 @@ def test_a_row_without_a_body() -> None:
 
 
 def test_options_are_found_in_any_case() -> None:
-    options = options_of(SourceOptions, {"QUEUE": "q", "maxmessagesperbatch": "7", "path": "ignored"})
+    options = options_of(SourceOptions, {"QUEUE": "q", "maxmessagesperbatch": "7"})
     assert (options.queue, options.max_messages_per_batch) == ("q", 7)
     assert options_of(SinkOptions, {"url": "amqp://a/, amqp://b/"}).hosts == ["amqp://a/", "amqp://b/"]
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [({}, "option queue of txha-queue: field required"), ({"queue": "q", "partitions": "0"}, "option partitions")],
+    [
+        ({}, "option queue of txha-queue: field required"),
+        ({"queue": ""}, "option queue"),
+        ({"queue": "q", "partitions": "0"}, "option partitions"),
+        ({"queue": "q", "url": "amqp://a/,nonsense"}, "option url of txha-queue: 'amqp://a/,nonsense' is no url"),
+    ],
 )
 def test_options_that_cannot_be(given: dict[str, str], said: str) -> None:
     with pytest.raises(PipelineError, match=said):
         options_of(SourceOptions, given)
+
+
+@pytest.mark.parametrize("name", ["maxMessagePerBatch", "path", "timeout"])
+def test_an_option_without_effect_is_refused(name: str) -> None:
+    """Misspelt, or of something else: Spark hands over whatever it is given."""
+    with pytest.raises(PipelineError, match=f"no option {name} here; there are failOnDataLoss, maxMessagesPerBatch"):
+        options_of(SourceOptions, {"queue": "q", name: "1"})
+    assert options_of(SinkOptions, {"queryName": "Spark's own"}) == SinkOptions()
+
+
+@pytest.mark.parametrize("name", ["newRecord", "checkpointLocation"])
+def test_an_option_of_streams_is_refused_by_a_batch_job(name: str) -> None:
+    with pytest.raises(PipelineError, match=f"option {name} of txha-queue is for streaming queries"):
+        check_batch(options_of(SinkOptions, {name: "true"}))
+    check_batch(options_of(SinkOptions, {"queue": "q"}))
+
+
+def test_no_password_is_told_of_an_url_that_cannot_be() -> None:
+    with pytest.raises(PipelineError) as told:
+        options_of(SinkOptions, {"url": "amqp://me:hun/t@er2@host:1/"})
+    assert "hun" not in str(told.value) and "er2" not in str(told.value)
 
 
 def test_names_lead_back_to_their_batch() -> None:

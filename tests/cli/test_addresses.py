@@ -1,0 +1,78 @@
+"""Brokers and databases that are named on the command line and cannot be: status 2, one sentence, and no password."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker_plugin.cli.addresses import check_brokers, check_databases, shown
+from broker_plugin.cli.asking import BadArgument
+from broker_plugin.cli.commands import app
+from broker_plugin.cli.dtx_recover import dtx_recover
+from recovery.coordinator.log import DecisionLog
+
+
+def test_no_decisions_is_not_nothing_in_doubt() -> None:
+    """Without a log and without tables no broker is asked: that must not end with "nothing is left in doubt"."""
+    with pytest.raises(BadArgument, match="nothing says what was decided: name the log, with --log, or tables, with"):
+        dtx_recover(log=None, broker=["amqp://127.0.0.1:1/"])
+
+
+def test_a_second_log_is_not_ignored(tmp_path: Path) -> None:
+    """The last one was read, and what hangs on the first was called settled."""
+    logs = [tmp_path / "one", tmp_path / "other"]
+    for each in logs:
+        DecisionLog(each).close()
+    with pytest.raises(BadArgument, match="one decision log: run it once for each"):
+        dtx_recover(log=logs, broker=["amqp://127.0.0.1:1/"])
+
+
+@pytest.mark.parametrize(
+    ("broker", "database"),
+    [
+        (["amqp://me:hun/ter@host/"], []),
+        ([""], []),
+        ([], ["port=1 password=hun ter=2"]),
+        ([], ["postgresql://me:hun%ter@host/db"]),
+        ([], ["hunter"]),
+        ([], [""]),
+    ],
+)
+def test_what_can_be_mended_is_said_before_anybody_is_asked(
+    tmp_path: Path, broker: list[str], database: list[str]
+) -> None:
+    DecisionLog(tmp_path / "log").close()
+    with pytest.raises(BadArgument, match=r"--broker|--database") as told:
+        dtx_recover(log=[tmp_path / "log"], broker=broker, database=database)
+    assert "hun" not in str(told.value) and "ter" not in str(told.value)
+
+
+def test_settle_spark_with_no_url_of_a_broker() -> None:
+    with pytest.raises(BadArgument, match="is no url of a broker"):
+        app(["dtx", "settle-spark", "--broker", "127.0.0.1:5701"], standalone_mode=False)
+
+
+@pytest.mark.parametrize("patience", ["-1", "nan", "inf"])
+def test_settle_spark_with_a_patience_that_cannot_be(patience: str) -> None:
+    with pytest.raises(BadArgument, match="--patience must be a finite number"):
+        app(["dtx", "settle-spark", "--broker", "amqp://h/", "--patience", patience], standalone_mode=False)
+
+
+def test_what_can_be_is_left_alone() -> None:
+    check_brokers(["amqp://a:b@host/,amqp://other:5672/"])
+    check_databases(["dbname=bank", "postgresql://me@host/bank?options=-c%20search_path%3Da"])
+
+
+@pytest.mark.parametrize(
+    ("address", "without"),
+    [
+        ("amqp://a:x@h:1/,amqp://b:y/z@i:2/", "amqp://a@h:1/,amqp://b@i:2/"),
+        (r"host=h password='it\'s it' user=me", "host=h password=… user=me"),
+        ("host=h password=it\\ s user=me", "host=h password=… user=me"),
+        ("host=h sslpassword = secret", "host=h sslpassword = …"),
+        ("postgresql://me@h/db?password=x&sslmode=require", "postgresql://me@h/db?password=…&sslmode=require"),
+    ],
+)
+def test_passwords_are_not_shown(address: str, without: str) -> None:
+    assert shown(address) == without
