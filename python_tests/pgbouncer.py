@@ -28,6 +28,7 @@ SETTINGS = {
     "pool_mode": "transaction",
     "default_pool_size": str(POOL_SIZE),
     "server_login_retry": "0.1",  # a server that was killed is asked again at once
+    "query_wait_timeout": "2",  # seconds for which a client waits for it
     "ignore_startup_parameters": "extra_float_digits",
 }
 
@@ -43,13 +44,14 @@ def _program() -> str:
 class PgBouncer:
     """A context manager: it lets ``roles`` in without a password, and knows databases by other names.
 
-    ``databases``: the DSN of a database by the name that clients have for it.
+    ``databases``: the DSN of a database by the name that clients have for it. ``settings``: of pgbouncer.ini.
     """
 
-    def __init__(self, databases: Mapping[str, str], roles: Sequence[str]) -> None:
+    def __init__(self, databases: Mapping[str, str], roles: Sequence[str], **settings: str) -> None:
         self.port = free_base_port(1)
         self._databases = dict(databases)
         self._roles = list(roles)
+        self._settings = {**SETTINGS, **settings}
         self._program = _program()
         self._directory = Path(tempfile.mkdtemp(prefix="txha-pgbouncer-"))
         self._process: subprocess.Popen[bytes] | None = None
@@ -74,7 +76,7 @@ class PgBouncer:
         shutil.rmtree(self._directory)
 
     def _configure(self) -> None:
-        settings = {**SETTINGS, "listen_port": str(self.port), "auth_file": str(self._directory / "roles")}
+        settings = {**self._settings, "listen_port": str(self.port), "auth_file": str(self._directory / "roles")}
         lines = ["[databases]"]
         for name, dsn in self._databases.items():
             words = {key: value for key, value in conninfo_to_dict(dsn).items() if key in ("host", "port", "dbname")}
