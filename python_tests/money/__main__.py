@@ -6,6 +6,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -42,19 +43,19 @@ def main(
         for game in drawn:
             print(json.dumps(game._asdict()) if as_json else "\n  ".join(map(str, (game, *_stops(game.stops)))))
         return
-    errors = Console(stderr=True, highlight=False)
+    errors, totals = Console(stderr=True, highlight=False), Totals()
     try:
         with tempfile.TemporaryDirectory(prefix="txha-money-") as directory:
-            totals = campaign(
-                drawn, Path(directory), lambda text: errors.print(text, markup=False, soft_wrap=True), fault
-            )
+            say = partial(errors.print, markup=False, soft_wrap=True)
+            campaign(drawn, Path(directory), say, totals, fault)
     except RuntimeError as error:
         print(f"txha: {error}", file=sys.stderr)
         raise typer.Exit(2) from error
-    if as_json:
-        print(json.dumps(totals.as_dict()))
-    else:
-        _tell(totals)
+    finally:  # also of those before an interrupt
+        if as_json:
+            print(json.dumps(totals.as_dict()))
+        else:
+            _tell(totals)
     raise typer.Exit(0 if bool(totals.broken) == (fault is not None) else 1)
 
 

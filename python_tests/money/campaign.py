@@ -47,10 +47,10 @@ class Totals:
 
 
 def campaign(
-    rounds: Iterable[Round], directory: Path, say: Callable[[str], None], fault: str | None = None
-) -> Totals:
-    """Play them; each is told when it has ended. With a fault, the first round that finds it is the last."""
-    totals, began = Totals(), time.monotonic()
+    rounds: Iterable[Round], directory: Path, say: Callable[[str], None], totals: Totals, fault: str | None = None
+) -> None:
+    """Play them; each is told when it has ended, and added. With a fault, the first round that finds it is the last."""
+    began = time.monotonic()
     with ExitStack() as stack:
         site: Site | None = None
         for game in rounds:
@@ -59,14 +59,13 @@ def campaign(
             started = time.monotonic()
             found = Run(game, site, fault).play()
             totals.add(game, found)
+            totals.seconds = time.monotonic() - began
             say(f"{game}\n  {totals.rounds:4}  {time.monotonic() - started:5.1f} s  {said(found)}")
             if found.broken:
                 site = None
                 stack.close()
                 if fault is not None:
                     break
-    totals.seconds = time.monotonic() - began
-    return totals
 
 
 def said(found: Found) -> str:
