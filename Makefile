@@ -4,7 +4,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 COMPILED := build/compiled/.made
 
-.PHONY: help install demo test lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-crash-table spark-cluster sim coordinator-seeds mutants fuzz stress amqp-programs clean
+.PHONY: help install demo test lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-crash-table spark-cluster sim coordinator-seeds mutants fuzz stress money amqp-programs clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -111,6 +111,13 @@ PROGRAMS_SEED := $(or $(SEED),0)
 amqp-programs: $(STAMP) ## Random AMQP programs against txha and RabbitMQ: make amqp-programs PROGRAMS=2000 SEED=7 [OPTIONS=--json]
 	@echo "== amqp-programs: $(PROGRAMS) from seed $(PROGRAMS_SEED), answers and contents compared" >&2
 	@$(VENV)/bin/python -m python_tests.amqp_programs --programs $(PROGRAMS) --seed $(PROGRAMS_SEED) $(OPTIONS)
+
+MONEY_ROUNDS := $(or $(ROUNDS),20)
+MONEY_SEED := $(or $(SEED),1)
+money: install ## Money between two databases while everything is killed: make money ROUNDS=20 SEED=1 [OPTIONS=--json]
+	@echo "== money: $(MONEY_ROUNDS) rounds from seed $(MONEY_SEED); nodes, applications, pooler and PostgreSQL; each transfer counted" >&2
+	@bash tests/system_packages.sh >&2
+	@$(VENV)/bin/python -m python_tests.money --rounds $(MONEY_ROUNDS) --seed $(MONEY_SEED) $(OPTIONS)
 
 EXAMPLES ?= 20000
 SEED := $(or $(SEED),$(shell date +%s))

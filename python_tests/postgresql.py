@@ -40,7 +40,7 @@ def _program(name: str) -> str:
     return path
 
 
-def _ordinary_user() -> str | None:
+def ordinary_user() -> str | None:
     """Who runs the server: it refuses to run as root. None: whoever runs the tests."""
     if os.getuid() != 0:
         return None
@@ -58,7 +58,7 @@ class PostgreSQL:
         self.port = free_base_port(1)
         self.dsn = f"host=127.0.0.1 port={self.port} dbname=bank user=owner"
         self.directory = Path(tempfile.mkdtemp(prefix="txha-postgresql-"))
-        self._user = _ordinary_user()
+        self._user = ordinary_user()
         self._server: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> PostgreSQL:
@@ -125,6 +125,11 @@ class PostgreSQL:
         wait_until(lambda: not any(map(_lives, pids)), START_SECONDS, "the end of the server's processes")
         self.start()
 
+    def start_again(self) -> None:
+        """Start it if it does not run."""
+        if self._server is None:
+            self.start()
+
     def kill(self) -> None:
         """SIGKILL of the server and of every process of its, each by its pid; nothing is written any more."""
         if self._server is None:
@@ -135,6 +140,18 @@ class PostgreSQL:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:  # it has ended in between
                 continue
+        self._gone(pids)
+
+    def stop_at_once(self) -> None:
+        """As ``pg_ctl stop -m immediate``: nothing is written any more, and the next start recovers."""
+        if self._server is None:
+            return
+        pids = [self._server.pid, *_children(self._server.pid)]
+        self._server.send_signal(signal.SIGQUIT)
+        self._gone(pids)
+
+    def _gone(self, pids: list[int]) -> None:
+        assert self._server is not None
         self._server.wait()
         self._server = None
         wait_until(lambda: not any(map(_lives, pids)), START_SECONDS, "the end of the server's processes")

@@ -160,7 +160,8 @@ class LocalCluster:
             return False
         return True
 
-    def _runs_as(self, name: str, pid: int) -> bool:
+    def runs_as(self, name: str, pid: int) -> bool:
+        """Whether a node has this very process."""
         try:
             return self.pid(name) == pid
         except LookupError:
@@ -174,7 +175,7 @@ class LocalCluster:
         try:
             yield
         finally:
-            if self._runs_as(name, pid):
+            if self.runs_as(name, pid):
                 os.kill(pid, signal.SIGCONT)
 
     def kill(self, name: str) -> float:
@@ -182,7 +183,7 @@ class LocalCluster:
         pid = self.pid(name)
         os.kill(pid, signal.SIGKILL)
         killed = time.monotonic()
-        wait_until(lambda: not self._runs_as(name, pid), START_SECONDS, f"the end of {name}")
+        wait_until(lambda: not self.runs_as(name, pid), START_SECONDS, f"the end of {name}")
         return killed
 
     def exit_status(self, name: str) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+from typing import Any
 
 import psycopg
 import transaction
@@ -47,9 +48,9 @@ def prepare_tables(dsn: str) -> None:
         )
 
 
-def sessions(dsn: str, twophase: bool = False) -> sessionmaker[Session]:
-    """Sessions that take part in the present transaction."""
-    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(dsn))
+def sessions(dsn: str, twophase: bool = False, **options: Any) -> sessionmaker[Session]:
+    """Sessions that take part in the present transaction; ``options`` are psycopg's for ``connect``."""
+    engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(dsn, **options))
     maker = sessionmaker(engine, twophase=twophase)
     zope.sqlalchemy.register(maker)
     return maker

@@ -70,6 +70,23 @@ def test_a_prepared_branch_is_settled(place: Place, commit: bool, by: str) -> No
         assert xid not in late.in_doubt()
 
 
+@pytest.mark.parametrize("by", ["an operator", "a global decision"])
+def test_who_finds_his_branch_rolled_back_goes_on(urls: list[str], by: str) -> None:
+    """Somebody has rolled it back between prepare and commit, and left no trace that has to be forgotten."""
+    place = Queue(urls)
+    worker, other, xid = place.open(), place.open(), new_xid()
+    participant = prepared(place, worker, xid)
+    if by == "an operator":
+        assert other.settle(xid, False, "") is Fate.ROLLED_BACK
+    else:
+        other.fence(xid)
+    assert worker.settle(xid, True, participant.ticket) in NOT_COMMITTED
+    again = new_xid()
+    assert worker.settle(again, True, prepared(place, worker, again).ticket) is Fate.COMMITTED
+    assert place.look() == ["word"]
+    place.close()
+
+
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_decision_that_comes_late_is_told_the_other_one(place: Place, commit: bool) -> None:
     worker, xid = place.open(), new_xid()

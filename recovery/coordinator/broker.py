@@ -148,6 +148,8 @@ class Broker:
             except errors.HeuristicOutcome as error:
                 return _FATES[error.outcome]
             except errors.RolledBack:
+                if named is None:
+                    client.tpc_rollback()  # or it stays the client's branch, which can begin no other one
                 return Fate.ROLLED_BACK
             except errors.UnknownXid:
                 return self.fate(xid, ticket)

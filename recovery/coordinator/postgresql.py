@@ -19,6 +19,7 @@ BUSY_SECONDS = 5.0
 """How long a branch may be in the hands of another session that settles it, too."""
 BUSY_WAIT = 0.02
 
+_OPTIONS: dict[str, Any] = {"connect_timeout": 10, "prepare_threshold": None}
 _TICKET = "SELECT pg_current_xact_id_if_assigned()::text, pg_is_in_recovery()"
 _FATES = {"committed": Fate.COMMITTED, "aborted": Fate.ROLLED_BACK, "in progress": Fate.PREPARED}
 
@@ -29,6 +30,10 @@ class Postgresql:
     ``max_prepared_transactions`` of the server must be as great as the branches that can be prepared at a time.
     ``options`` are psycopg's for ``connect``. A branch can be settled by the role that prepared it, and by superusers.
     Raises ValueError for a DSN that cannot be.
+
+    Statements are not prepared by the server, unless ``prepare_threshold`` is among the options: a pooler that gives
+    connections away behind each transaction would have it execute, under the same name, what another client has
+    prepared.
     """
 
     def __init__(self, dsn: str, **options: Any) -> None:
@@ -51,7 +56,7 @@ class Postgresql:
         if self._connection is None or self._connection.closed:
             self._at_hand = None
             try:
-                self._connection = psycopg.connect(self._dsn, **{"connect_timeout": 10, **self._options})
+                self._connection = psycopg.connect(self._dsn, **{**_OPTIONS, **self._options})
             except psycopg.OperationalError as error:
                 raise ResourceLost(_sentence(error)) from None
         return self._connection

@@ -202,7 +202,7 @@ class _Connection(ABC):
             try:
                 found = BlockingConnection(host, TaggedConnection)
                 found._impl.tags = self._tags
-            except LOST as error:
+            except (*LOST, ValueError) as error:  # which pika raises of a socket that is reset while it looks at it
                 reasons.append(f"{host.host}:{host.port}: {error!r}")
                 continue
             if not found._impl.server_capabilities.get("dtx"):
