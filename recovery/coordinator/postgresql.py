@@ -11,6 +11,7 @@ import psycopg
 from psycopg import errors
 from psycopg.pq import TransactionStatus
 
+from recovery.coordinator.own_statements import ABORTED, COMMITTED, TICKET, ask, ask_status
 from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
 from txobserver.xid import Xid
 
@@ -18,8 +19,8 @@ BUSY_SECONDS = 5.0
 """How long a branch may be in the hands of another session that settles it, too."""
 BUSY_WAIT = 0.02
 
-_TICKET = "SELECT pg_current_xact_id_if_assigned()::text, pg_is_in_recovery()"
-_FATES = {"committed": Fate.COMMITTED, "aborted": Fate.ROLLED_BACK, "in progress": Fate.PREPARED}
+_PREPARED = b"SELECT gid, prepared, owner, database FROM pg_prepared_xacts"
+_FATES = {COMMITTED: Fate.COMMITTED, ABORTED: Fate.ROLLED_BACK, "in progress": Fate.PREPARED}
 
 
 class Postgresql:
@@ -51,6 +52,8 @@ class Postgresql:
                 self._connection = psycopg.connect(self._dsn, **{"connect_timeout": 10, **self._options})
             except psycopg.OperationalError as error:
                 raise ResourceLost(_sentence(error)) from None
+            except psycopg.Error as error:  # the DSN cannot be one
+                raise ResourceRefused(_sentence(error)) from None
         return self._connection
 
     @property
@@ -96,7 +99,7 @@ class Postgresql:
         with self._answered() as connection:
             try:
                 _check(connection)
-                ticket, standby = connection.execute(_TICKET).fetchone() or (None, False)
+                ticket, standby = ask(connection, TICKET).fetchone() or (None, False)
                 if standby:  # where nothing can be prepared, and nothing can have been written
                     connection.tpc_commit()
                     self._at_hand = None
@@ -148,7 +151,9 @@ class Postgresql:
         with self._answered() as connection:
             connection.rollback()
             (here,) = _row(connection, "SELECT current_database()")
-            found = [each for each in connection.tpc_recover() if each.database == here]
+            rows = ask(connection, _PREPARED).fetchall()
+            connection.rollback()
+            found = [psycopg.Xid.from_string(gid) for gid, _, _, database in rows if database == here]
             return [
                 Xid(each.format_id, each.gtrid.encode(), each.bqual.encode())
                 for each in found
@@ -191,12 +196,8 @@ class Postgresql:
         if not ticket:
             return Fate.UNKNOWN
         with self._answered() as connection:
-            try:
-                (status,) = _row(connection, "SELECT pg_xact_status(%s::xid8)", ticket)
-            except errors.InvalidParameterValue:  # this server has not come so far: it was restored from a backup
-                status = None
-                connection.rollback()
-        return _FATES.get(status, Fate.UNKNOWN)
+            status = ask_status(connection, ticket)
+        return Fate.UNKNOWN if status is None else _FATES.get(status, Fate.UNKNOWN)
 
     def fence(self, xid: Xid) -> None:
         """PostgreSQL cannot: what prepares later is in doubt until the next recovery run."""
@@ -212,7 +213,13 @@ class Postgresql:
 
 
 def _check(connection: psycopg.Connection[Any]) -> None:
-    """PostgreSQL answers the COMMIT of a transaction in which a statement has failed with a ROLLBACK, and no error."""
+    """Raises BranchRolledBack for a branch of which nothing is there that PostgreSQL could commit.
+
+    It answers the COMMIT of a transaction in which a statement has failed with a ROLLBACK, and no error; and the COMMIT
+    of none, which a statement of the application's has ended, with a warning.
+    """
+    if connection.info.transaction_status == TransactionStatus.IDLE:
+        raise BranchRolledBack("a statement has ended the transaction on its connection, without the coordinator")
     if connection.info.transaction_status == TransactionStatus.INERROR:
         raise BranchRolledBack("a statement has failed, so PostgreSQL rolls the transaction back")
 
@@ -224,11 +231,11 @@ def _psycopg_xid(connection: psycopg.Connection[Any], xid: Xid) -> psycopg.Xid:
 def _row(connection: psycopg.Connection[Any], query: str, *values: Any) -> tuple[Any, ...]:
     """One row, asked for in no transaction but its own if there is none."""
     alone = connection.info.transaction_status == TransactionStatus.IDLE
-    row = connection.execute(query.encode(), values or None).fetchone()
+    row = ask(connection, query.encode(), *values).fetchone()
     if alone:
         connection.rollback()
     assert row is not None
-    return tuple(row)
+    return row
 
 
 def _sentence(error: psycopg.Error) -> str:
