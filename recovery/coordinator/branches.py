@@ -103,8 +103,14 @@ class Branches:
         if len(parts) == 1:
             self._commit_in_one_phase()
         elif self._participants:
-            self._decide()
-            self._finish()
+            try:
+                self._decide()
+                self._finish()
+            except (TransactionRolledBack, HeuristicOutcome):
+                raise
+            except BaseException:
+                self._leave()
+                raise
 
     def _in_turn(self) -> list[tuple[str, Resource, Xid]]:
         return [(part, each, self._xids[part]) for part, each in self._resources.items() if part in self._xids]
@@ -160,6 +166,12 @@ class Branches:
             with suppress(DecisionRefused):  # a recovery run will find that there is nothing left to do
                 self._decisions.finish(self.name)
             self._reached("finished")
+
+    def _leave(self) -> None:
+        """To a recovery run, which may come over the same resources."""
+        for _, resource, _ in self._in_turn():
+            resource.close()
+        self._xids.clear()
 
     def abandon(self) -> None:
         """Roll back everywhere. What cannot be reached does by itself, or by a recovery run if it has prepared."""

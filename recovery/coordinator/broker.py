@@ -46,19 +46,27 @@ class Broker:
 
     @contextmanager
     def _answered(self) -> Iterator[DtxConnection]:
-        """Errors become those of resources."""
+        """Errors become those of resources.
+
+        Whatever else comes, a KeyboardInterrupt or what a signal's handler raises, has left the connection in the
+        middle of something: it is let go of, now or when the branch at hand is left.
+        """
         try:
             if self._client is None:
                 self._client = DtxConnection(
                     *self._hosts, patience=self._patience, on_channel=self._on_channel, tags=self._tags
                 )
             yield self._client
-        except (errors.RolledBack, errors.HeuristicOutcome):
+        except (errors.RolledBack, errors.HeuristicOutcome, BranchRolledBack, ResourceLost, ResourceRefused):
             raise
         except errors.OperationalError as error:
             raise ResourceLost(str(error)) from error
         except errors.DatabaseError as error:
             raise ResourceRefused(str(error)) from error
+        except BaseException:
+            if self._at_hand is None:
+                self.close()
+            raise
 
     @property
     def name(self) -> str:
