@@ -55,6 +55,8 @@ def dtx_recover(
         raise BadArgument("--grace must be a finite number of seconds, and not negative")
     if not database and not broker:
         raise BadArgument("nobody is asked: name every resource that takes part, with --broker and --database")
+    if log is None and not database:
+        raise BadArgument("there are no decisions to go by: name the coordinators' --log, or the --database of a table")
     report = _run(log, database or [], broker or [], grace, forget)
     if as_json:
         typer.echo(json.dumps(_as_dict(report), indent=2))
@@ -71,13 +73,13 @@ def _run(log: Path | None, databases: list[str], brokers: list[str], grace: floa
     from recovery.coordinator.recover import recover_with_each
     from recovery.coordinator.table import TableDecisions
 
-    resources: dict[str, Resource] = {shown(urls): Broker(*urls.split(",")) for urls in brokers}
+    resources: dict[str, Resource] = {name: Broker(*_hosts(urls)) for name, urls in named(brokers).items()}
     sources: dict[str, Callable[[], Decisions]]
     if log is not None:
-        resources.update({shown(dsn): Postgresql(dsn) for dsn in databases})
+        resources.update({name: Postgresql(dsn) for name, dsn in named(databases).items()})
         sources = {str(log): partial(DecisionLog, log)}
     else:
-        sources = {shown(dsn): partial(TableDecisions, dsn) for dsn in databases}
+        sources = {name: partial(TableDecisions, dsn) for name, dsn in named(databases).items()}
     try:
         return recover_with_each(sources, resources, grace, forget)
     finally:
@@ -85,10 +87,34 @@ def _run(log: Path | None, databases: list[str], brokers: list[str], grace: floa
             resource.close()
 
 
+def _hosts(urls: str) -> list[str]:
+    """Raises BadArgument for what is no url."""
+    import pika
+
+    for url in urls.split(","):
+        if not url:
+            raise BadArgument("--broker takes urls, with commas between them; one is empty")
+        try:
+            pika.URLParameters(url)
+        except ValueError as error:
+            raise BadArgument(f"--broker {shown(url)}: {error}") from None
+    return urls.split(",")
+
+
+def named(addresses: list[str]) -> dict[str, str]:
+    """Every address by a name under which it may be shown, and which no other one has."""
+    found: dict[str, str] = {}
+    for address in dict.fromkeys(addresses):
+        name = shown(address)
+        same = sum(shown(each) == name for each in found.values())
+        found[f"{name} ({same + 1})" if same else name] = address
+    return found
+
+
 def shown(address: str) -> str:
     """An address as it may be shown: without a password."""
     without = re.sub(r"(://[^:@/]*):[^@/]*@", r"\1@", address)
-    return re.sub(r"(\bpassword\s*=\s*)('[^']*'|\S+)", r"\1…", without)
+    return re.sub(r"(\bpassword\s*=\s*)('[^']*'|[^\s&]+)", r"\1…", without)
 
 
 def _as_dict(report: Report) -> dict[str, Any]:
