@@ -230,6 +230,11 @@ def test_two_brokers_in_one_session_s_transaction(shop: Shop) -> None:
 # -- a commit whose answer is lost, or comes with an error
 
 
+def fail(session: Session) -> None:
+    """As a listener of the application's own may."""
+    raise ZeroDivisionError
+
+
 @pytest.fixture
 def lossy(shop: Shop, postgresql: PostgreSQL) -> Any:
     """The shop's sessions come through a door."""
@@ -303,16 +308,40 @@ def test_a_lost_commit_whose_number_another_transaction_was_given_is_none(
 def test_an_error_before_the_commit_is_told_as_it_is(shop: Shop) -> None:
     """The session is open, and its row is in the way of who would ask for it."""
     session = shop.sessions()
-
-    def fails(session: Session) -> None:
-        raise ZeroDivisionError
-
-    event.listen(session, "before_commit", fails)
+    event.listen(session, "before_commit", fail)
     with pytest.raises(ZeroDivisionError), transaction.manager:
         orm.place(shop.broker, session, shop.queue.own, "a")
-    event.remove(session, "before_commit", fails)
+    event.remove(session, "before_commit", fail)
     assert shop.look() == (0, 0)
     assert shop.queue.open().in_doubt() == []
+
+
+def test_an_error_behind_a_commit_in_which_the_broker_has_no_part(shop: Shop) -> None:
+    """No row tells of it; the transaction's number does."""
+    session = shop.sessions()
+    event.listen(session, "after_commit", fail)
+    with transaction.manager:
+        shop.broker.join(session)
+        session.add(Order(number="a", customer="a"))
+    event.remove(session, "after_commit", fail)
+    assert shop.look() == (1, 0)
+    with pytest.raises(IntegrityError), transaction.manager:
+        shop.broker.join(session)
+        session.add(Order(number="b", customer="a"))
+    assert shop.look() == (1, 0)
+
+
+def test_an_error_behind_a_commit_in_which_one_of_two_brokers_has_no_part(shop: Shop) -> None:
+    """They vote in any order."""
+    second, session = orm.transactional(shop.urls, lambda step: None), shop.sessions()
+    event.listen(session, "after_commit", fail)
+    for turn in range(6):
+        with transaction.manager:
+            orm.place(shop.broker, session, shop.queue.own, f"order {turn}")
+            second.join(session)
+    event.remove(session, "after_commit", fail)
+    assert shop.look() == (6, 6)
+    second.broker.close()
 
 
 @pytest.mark.parametrize("keep", [False, True])
@@ -320,16 +349,12 @@ def test_an_error_behind_the_commit_does_not_undo_it(shop: Shop, keep: bool) -> 
     """An application's own listener fails, when the database has committed."""
     sessions = sessionmaker(shop.sessions.kw["bind"])
     zope.sqlalchemy.register(sessions, keep_session=keep)
-
-    def fails(session: Session) -> None:
-        raise ZeroDivisionError
-
     session = sessions()
-    event.listen(session, "after_commit", fails)
+    event.listen(session, "after_commit", fail)
     with transaction.manager:
         orm.place(shop.broker, session, shop.queue.own, "a")
     assert shop.look() == (1, 1)
-    event.remove(session, "after_commit", fails)
+    event.remove(session, "after_commit", fail)
     with transaction.manager:
         orm.place(shop.broker, session, shop.queue.own, "b")
     assert shop.look() == (2, 2)

@@ -32,7 +32,7 @@ from recovery.coordinator.broker import Broker
 from recovery.coordinator.deciding import DecidingSession, check_one_commit, deciding
 from recovery.coordinator.decisions import LONGEST_TRANSACTION, DecisionRefused, DecisionUnknown
 from recovery.coordinator.names import branch_xid, new_global_name
-from recovery.coordinator.own_statements import ABORTED, FUTURE
+from recovery.coordinator.own_statements import ABORTED, COMMITTED, FUTURE, current_ticket
 from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
 from recovery.coordinator.steps import Reached, unwatched
 from recovery.coordinator.table import TableDecisions, find_table, insert_commit
@@ -126,7 +126,9 @@ class BrokerDataManager:
             raise TransactionRolledBack(str(error)) from error
         self._owner.reached("broker prepared")
         if participant is None:
-            self._decider.learn = self._learn_alone
+            self._session.flush()
+            self._ticket = current_ticket(self._connection) or ""
+            self._decider.learn = self._decider.learn or self._learn_alone
             return
         self._participant = participant
         here = f"{self._table.whose}."
@@ -182,10 +184,19 @@ class BrokerDataManager:
         return fate is Fate.COMMITTED
 
     def _learn_alone(self) -> bool:
-        """The same where the broker had no part, and no row tells. Raises DecisionUnknown if the COMMIT was lost."""
-        if self._connection.closed:
+        """The same where the broker had no part, and no row tells. Raises DecisionUnknown if the COMMIT was lost.
+
+        If it was not, the server has not crashed since, and nothing else has had the transaction's number.
+        """
+        status = None
+        if self._ticket:
+            dsn, password = self._database
+            status = TableDecisions(dsn, self._table.name, password=password).status(self._ticket)
+        if status in (ABORTED, FUTURE) or (not self._ticket and not self._connection.closed):
+            return False
+        if status != COMMITTED or self._connection.closed:
             raise DecisionUnknown("no row tells whether it took effect: the broker had nothing to commit")
-        return False
+        return True
 
     def tpc_finish(self, transaction: Any) -> None:
         """The database has committed, so the broker does. Raises nothing: what cannot be done now, recovery does."""

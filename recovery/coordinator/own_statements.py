@@ -23,6 +23,12 @@ def ask(connection: psycopg.Connection[Any], query: bytes, *values: Any) -> psyc
     return psycopg.ClientCursor(connection, row_factory=tuple_row).execute(query, values or None)
 
 
+def current_ticket(connection: psycopg.Connection[Any]) -> str | None:
+    """PostgreSQL's own number of the present transaction; None if it has written nothing. Raises psycopg.Error."""
+    number, _ = ask(connection, TICKET).fetchone() or (None, False)
+    return number
+
+
 def ask_status(connection: psycopg.Connection[Any], ticket: str) -> str | None:
     """What became of the transaction with this number: COMMITTED, ABORTED, "in progress"; None: not known any more.
 

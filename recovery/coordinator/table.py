@@ -25,7 +25,7 @@ from psycopg import errors
 
 from recovery.coordinator.decisions import ABORT_KEPT, Decision, DecisionRefused, DecisionUnknown
 from recovery.coordinator.names import GlobalName, our_name
-from recovery.coordinator.own_statements import TICKET, ask, ask_status
+from recovery.coordinator.own_statements import ask, ask_status, current_ticket
 from recovery.coordinator.resources import Participant
 from txobserver.xid import Xid
 
@@ -110,9 +110,9 @@ def insert_commit(
     if finished:
         ask(connection, table.in_sql(_REMOVE), list(finished))
     ask(connection, table.in_sql(_INSERT), name, True, participant.resource, participant.branch)
-    number, _ = ask(connection, TICKET).fetchone() or (None, False)
-    assert number is not None, "a row was inserted"
-    return str(number)
+    ticket = current_ticket(connection)
+    assert ticket is not None, "a row was inserted"
+    return ticket
 
 
 class TableDecisions:
