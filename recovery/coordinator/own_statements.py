@@ -25,8 +25,8 @@ def ask(connection: psycopg.Connection[Any], query: bytes, *values: Any) -> psyc
 
 def current_ticket(connection: psycopg.Connection[Any]) -> str | None:
     """PostgreSQL's own number of the present transaction; None if it has written nothing. Raises psycopg.Error."""
-    number, _ = ask(connection, TICKET).fetchone() or (None, False)
-    return number
+    row = ask(connection, TICKET).fetchone()
+    return None if row is None or row[0] is None else str(row[0])
 
 
 def ask_status(connection: psycopg.Connection[Any], ticket: str) -> str | None:

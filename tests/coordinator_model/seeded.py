@@ -89,7 +89,7 @@ def tags_of_every_channel_begin_at_one(stack: ExitStack) -> None:
     replace(stack, Tags, "untold", property(lambda self: False, lambda self, value: None))
 
 
-@seeded(346, "both or neither", "told what happened")
+@seeded(746, "both or neither", "told what happened")
 def all_tables_of_a_database_are_one(stack: ExitStack) -> None:
     """The names of transactions do not say in which table they are decided."""
     original = table_module.find_table
