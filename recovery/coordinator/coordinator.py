@@ -44,14 +44,12 @@ class Transaction:
     @property
     def broker(self) -> Any:
         """The channel. What is published and acknowledged on it is part of the transaction. Raises ResourceLost."""
-        self._branches.begin("broker")
-        return self._broker.channel
+        return self._broker.channel_in(self._branches.begin("broker"))
 
     @property
     def database(self) -> psycopg.Connection[Any]:
         """The connection. What is executed on it is part of the transaction. Raises ResourceLost."""
-        self._branches.begin("database")
-        return self._database.connection
+        return self._database.connection_in(self._branches.begin("database"))
 
 
 class Coordinator:

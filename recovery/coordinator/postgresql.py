@@ -12,7 +12,7 @@ from psycopg import errors
 from psycopg.pq import TransactionStatus
 
 from recovery.coordinator.own_statements import ABORTED, COMMITTED, TICKET, ask, ask_status
-from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
+from recovery.coordinator.resources import LEFT, BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
 from txobserver.xid import Xid
 
 BUSY_SECONDS = 5.0
@@ -80,6 +80,16 @@ class Postgresql:
 
     # -- work
 
+    def connection_in(self, xid: Xid) -> psycopg.Connection[Any]:
+        """The connection, for work in this branch. Raises ResourceLost, also if another one has begun over it since."""
+        self._check_at_hand(xid, ResourceLost)
+        return self.connection
+
+    def _check_at_hand(self, xid: Xid, left: type[Exception] = BranchRolledBack) -> None:
+        """What is executed is of the branch at hand, and so is what is prepared."""
+        if self._at_hand != xid:
+            raise left(LEFT)
+
     def begin(self, xid: Xid) -> None:
         """A transaction of its own, which sees what was committed before."""
         if self._at_hand is not None:
@@ -96,6 +106,7 @@ class Postgresql:
         what a serializable transaction has read must be protected. PREPARE TRANSACTION refuses the first two, and keeps
         the third; so it is asked in any case, and what it took without a number is committed here.
         """
+        self._check_at_hand(xid)
         with self._answered() as connection:
             try:
                 _check(connection)
@@ -116,6 +127,7 @@ class Postgresql:
 
     def commit_in_one_phase(self, xid: Xid) -> None:
         """A plain COMMIT."""
+        self._check_at_hand(xid)
         with self._answered() as connection:
             try:
                 _check(connection)
