@@ -17,6 +17,16 @@ def shown(address: str) -> str:
     return _PASSWORD.sub(r"\1…", ",".join(map(without_password, urls_in(address))))
 
 
+def named(addresses: Sequence[str]) -> dict[str, str]:
+    """Every address by a name under which it may be shown, and which no other one has."""
+    found: dict[str, str] = {}
+    for address in dict.fromkeys(addresses):
+        name = shown(address)
+        same = sum(shown(each) == name for each in found.values())
+        found[f"{name} ({same + 1})" if same else name] = address
+    return found
+
+
 def check_brokers(listed: Sequence[str]) -> None:
     """Each may be several urls with commas. Raises BadArgument."""
     from recovery.dtx.errors import ProgrammingError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from broker_plugin.cli.addresses import check_brokers, check_databases, shown
+from broker_plugin.cli.addresses import check_brokers, check_databases, named
 from broker_plugin.cli.asking import BadArgument, Json
 
 if TYPE_CHECKING:
@@ -80,13 +80,13 @@ def _run(log: Path | None, databases: list[str], brokers: list[str], grace: floa
     from recovery.coordinator.table import TableDecisions
     from recovery.dtx.hosts import urls_in
 
-    resources: dict[str, Resource] = {shown(urls): Broker(*urls_in(urls)) for urls in brokers}
+    resources: dict[str, Resource] = {name: Broker(*urls_in(urls)) for name, urls in named(brokers).items()}
     sources: dict[str, Callable[[], Decisions]]
     if log is not None:
-        resources.update({shown(dsn): Postgresql(dsn) for dsn in databases})
+        resources.update({name: Postgresql(dsn) for name, dsn in named(databases).items()})
         sources = {str(log): partial(DecisionLog, log)}
     else:
-        sources = {shown(dsn): partial(TableDecisions, dsn) for dsn in databases}
+        sources = {name: partial(TableDecisions, dsn) for name, dsn in named(databases).items()}
     try:
         return recover_with_each(sources, resources, grace, forget)
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 from types import TracebackType
 
 
@@ -12,12 +13,14 @@ class DatabaseDoor:
     """Passes clients through to ``port``. A context manager.
 
     ``lose_request``, ``lose_answer``: the connection on which these bytes come next is closed, and nobody sees them.
-    ``shut``: nobody is let in any more. ``silent``: the server is not told, as of a machine that has lost its power.
+    ``meanwhile``: what happens before its client notices. ``shut``: nobody is let in any more.
+    ``silent``: the server is not told, as of a machine that has lost its power.
     """
 
     def __init__(self, port: int) -> None:
         self.lose_request: bytes | None = None
         self.lose_answer: bytes | None = None
+        self.meanwhile: Callable[[], object] = lambda: None
         self.lost = 0
         self.shut = False
         self.silent = False
@@ -55,6 +58,7 @@ class DatabaseDoor:
                 if lost is not None and lost in data:
                     self.lost += 1
                     setattr(self, which, None)
+                    self.meanwhile()
                     if self.silent:
                         _close(source if which == "lose_request" else sink)
                         return

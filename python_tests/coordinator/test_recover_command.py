@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from broker_plugin.cli.addresses import shown
+from broker_plugin.cli.addresses import named, shown
 from broker_plugin.cli.asking import best_node
 from python_tests.coordinator.resources import Queue, Table
 from python_tests.postgresql import PostgreSQL
@@ -163,3 +163,10 @@ def test_no_password_is_shown() -> None:
     assert shown("host=a password=secret dbname=b") == "host=a password=… dbname=b"
     assert shown("host=a password='se cret' dbname=b") == "host=a password=… dbname=b"
     assert shown("postgresql://me:secret@host/bank") == "postgresql://me@host/bank"
+    assert shown("postgresql://host/bank?password=secret&port=1") == "postgresql://host/bank?password=…&port=1"
+
+
+def test_every_address_is_asked_whatever_is_shown_of_it() -> None:
+    """Of two by one name only one would be, and the report would call the other one's branches settled."""
+    addresses = [f"postgresql://host/bank?options=-cpassword={word}" for word in ("a", "b")]
+    assert list(named([*addresses, *addresses]).values()) == addresses

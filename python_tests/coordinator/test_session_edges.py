@@ -10,7 +10,7 @@ import transaction
 import zope.sqlalchemy
 from sqlalchemy import create_engine, event, text
 from sqlalchemy.exc import IntegrityError, OperationalError
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 from transaction.interfaces import TransientError
 
 from python_tests.coordinator import orm
@@ -19,6 +19,9 @@ from python_tests.coordinator.orm import Order
 from python_tests.coordinator.shop import Shop
 from python_tests.postgresql import PostgreSQL
 from recovery.coordinator.branches import OutcomeUnknown, TransactionRolledBack
+from recovery.coordinator.own_statements import COMMITTED
+from recovery.coordinator.recover import Report
+from recovery.coordinator.table import TableDecisions
 
 
 def sessions_on(dsn: str, **options: Any) -> sessionmaker[Session]:
@@ -109,6 +112,53 @@ def test_a_session_that_zope_does_not_know_is_refused(shop: Shop) -> None:
     assert shop.look() == (0, 0)
 
 
+# -- a session whose commit is no decision
+
+
+class OtherBase(DeclarativeBase):
+    """What is in another database."""
+
+
+class Receipt(OtherBase):
+    """Of a customer, of whom there is one, which is looked at when the database commits."""
+
+    __tablename__ = "orm_orders"
+    number: Mapped[str] = mapped_column(primary_key=True)
+    customer: Mapped[str]
+
+
+@pytest.mark.parametrize("flush", [True, False])
+def test_a_session_at_two_databases_is_refused(shop: Shop, flush: bool) -> None:
+    """It commits one after the other, in any order, and a no of the second one comes too late."""
+    elsewhere = shop.dsn.replace("dbname=bank", "dbname=postgres")
+    orm.prepare_tables(elsewhere)
+    with psycopg.connect(elsewhere) as connection:
+        connection.execute("INSERT INTO orm_orders VALUES ('first', 'first')")
+    here, there = shop.sessions.kw["bind"], orm.sessions(elsewhere).kw["bind"]
+    sessions = sessionmaker(here, binds={Order: here, Receipt: there})
+    zope.sqlalchemy.register(sessions)
+    for turn in range(8):
+        with pytest.raises(TransactionRolledBack, match="several connections"), transaction.manager:
+            session = sessions()
+            orm.place(shop.broker, session, shop.queue.own, f"order {turn}")
+            session.add(Receipt(number=f"receipt {turn}", customer="first"))
+            if flush:
+                session.flush()
+    assert shop.look() == (0, 0)
+
+
+@pytest.mark.parametrize("mode", ["conditional_savepoint", "rollback_only", "create_savepoint"])
+def test_a_session_in_somebody_else_s_transaction_is_refused(shop: Shop, mode: Any) -> None:
+    """Its commit would leave the row of the decision to whoever ends that."""
+    with shop.sessions.kw["bind"].connect() as connection, connection.begin() as begun:
+        session = Session(connection, join_transaction_mode=mode)
+        zope.sqlalchemy.register(session)
+        with pytest.raises(TransactionRolledBack, match="does not commit that"), transaction.manager:
+            orm.place(shop.broker, session, shop.queue.own, "a")
+        begun.rollback()
+    assert shop.look() == (0, 0)
+
+
 # -- other data managers
 
 
@@ -180,6 +230,11 @@ def test_two_brokers_in_one_session_s_transaction(shop: Shop) -> None:
 # -- a commit whose answer is lost, or comes with an error
 
 
+def fail(session: Session) -> None:
+    """As a listener of the application's own may."""
+    raise ZeroDivisionError
+
+
 @pytest.fixture
 def lossy(shop: Shop, postgresql: PostgreSQL) -> Any:
     """The shop's sessions come through a door."""
@@ -220,21 +275,86 @@ def test_a_lost_commit_that_nobody_can_be_asked_for_is_unknown(shop: Shop, lossy
     assert shop.look() == (1, 1)
 
 
+def test_a_lost_commit_that_a_recovery_run_has_finished_is_told_as_one(shop: Shop, lossy: DatabaseDoor) -> None:
+    """It takes minutes, perhaps, to notice the loss; the run has removed the row by then."""
+    reports: list[Report] = []
+
+    def run() -> None:
+        reports.append(shop.recover())
+
+    lossy.meanwhile = run
+    shop.at["decision written"] = lambda: setattr(lossy, "lose_answer", b"COMMIT\0")
+    shop.place("a")
+    assert lossy.lost == 1 and reports[0].settled and shop.decisions() == 0
+    assert shop.look() == (1, 1)
+    shop.at.clear()
+    shop.place("b")
+    assert shop.look() == (2, 2)
+
+
+def test_a_lost_commit_whose_number_another_transaction_was_given_is_none(
+    shop: Shop, lossy: DatabaseDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash had lost it. The broker's branch is prepared, so no run has removed its row."""
+    shop.at["decision written"] = lambda: setattr(lossy, "lose_request", b"COMMIT")
+    monkeypatch.setattr(TableDecisions, "status", lambda self, ticket: COMMITTED)
+    with pytest.raises(OperationalError):
+        shop.place("a")
+    assert lossy.lost == 1
+    assert shop.look() == (0, 0)
+    assert shop.queue.open().in_doubt() == []
+
+
+def test_an_error_before_the_commit_is_told_as_it_is(shop: Shop) -> None:
+    """The session is open, and its row is in the way of who would ask for it."""
+    session = shop.sessions()
+    event.listen(session, "before_commit", fail)
+    with pytest.raises(ZeroDivisionError), transaction.manager:
+        orm.place(shop.broker, session, shop.queue.own, "a")
+    event.remove(session, "before_commit", fail)
+    assert shop.look() == (0, 0)
+    assert shop.queue.open().in_doubt() == []
+
+
+def test_an_error_behind_a_commit_in_which_the_broker_has_no_part(shop: Shop) -> None:
+    """No row tells of it; the transaction's number does."""
+    session = shop.sessions()
+    event.listen(session, "after_commit", fail)
+    with transaction.manager:
+        shop.broker.join(session)
+        session.add(Order(number="a", customer="a"))
+    event.remove(session, "after_commit", fail)
+    assert shop.look() == (1, 0)
+    with pytest.raises(IntegrityError), transaction.manager:
+        shop.broker.join(session)
+        session.add(Order(number="b", customer="a"))
+    assert shop.look() == (1, 0)
+
+
+def test_an_error_behind_a_commit_in_which_one_of_two_brokers_has_no_part(shop: Shop) -> None:
+    """They vote in any order."""
+    second, session = orm.transactional(shop.urls, lambda step: None), shop.sessions()
+    event.listen(session, "after_commit", fail)
+    for turn in range(6):
+        with transaction.manager:
+            orm.place(shop.broker, session, shop.queue.own, f"order {turn}")
+            second.join(session)
+    event.remove(session, "after_commit", fail)
+    assert shop.look() == (6, 6)
+    second.broker.close()
+
+
 @pytest.mark.parametrize("keep", [False, True])
 def test_an_error_behind_the_commit_does_not_undo_it(shop: Shop, keep: bool) -> None:
     """An application's own listener fails, when the database has committed."""
     sessions = sessionmaker(shop.sessions.kw["bind"])
     zope.sqlalchemy.register(sessions, keep_session=keep)
-
-    def fails(session: Session) -> None:
-        raise ZeroDivisionError
-
     session = sessions()
-    event.listen(session, "after_commit", fails)
+    event.listen(session, "after_commit", fail)
     with transaction.manager:
         orm.place(shop.broker, session, shop.queue.own, "a")
     assert shop.look() == (1, 1)
-    event.remove(session, "after_commit", fails)
+    event.remove(session, "after_commit", fail)
     with transaction.manager:
         orm.place(shop.broker, session, shop.queue.own, "b")
     assert shop.look() == (2, 2)

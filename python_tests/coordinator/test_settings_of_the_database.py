@@ -8,12 +8,15 @@ from contextlib import contextmanager
 
 import psycopg
 import pytest
+import transaction
 
+from python_tests.coordinator import orm
 from python_tests.coordinator.database_door import DatabaseDoor
 from python_tests.coordinator.shop import Shop
 from python_tests.postgresql import PostgreSQL
 from python_tests.waiting import wait_until
 from recovery.coordinator import table
+from recovery.coordinator.data_manager import TransactionalBroker
 from recovery.coordinator.decisions import DecisionRefused, DecisionUnknown
 from recovery.coordinator.recover import Report
 from recovery.coordinator.resources import Participant
@@ -121,3 +124,37 @@ def test_decisions_leave_no_settings_to_whoever_has_the_connection_next(shop: Sh
         assert table._ask(connection, b"SHOW lock_timeout").fetchone() == ("5s",)
         query = "SELECT name FROM pg_settings WHERE source = 'session' AND name ~ '^(lock_timeout|sync|default_)'"
         assert connection.execute(query).fetchall() == []
+
+
+def test_serializable_transactions_do_not_stand_in_each_other_s_way(shop: Shop) -> None:
+    """Two at a time whose work has nothing in common, each behind another one whose row it would take away."""
+    other, together = orm.transactional(shop.urls, lambda step: None), threading.Barrier(2)
+    told: list[BaseException] = []
+
+    def work(broker: TransactionalBroker, name: str) -> None:
+        def reached(step: str) -> None:
+            if step == "decision written":
+                together.wait(60)
+
+        broker.reached = reached
+        try:
+            for turn in range(3):
+                with transaction.manager:
+                    orm.place(broker, shop.sessions(), shop.queue.own, f"{name} {turn}")
+        except BaseException as error:
+            told.append(error)
+            together.abort()
+
+    with psycopg.connect(shop.dsn) as connection:  # PostgreSQL knows then that it is read whole at less cost
+        connection.execute("INSERT INTO txha_decisions VALUES ('another', true, 'resource', 'branch')")
+        connection.execute("ANALYZE txha_decisions")
+        connection.execute("DELETE FROM txha_decisions")
+    with setting(shop.dsn, "default_transaction_isolation", "serializable"):
+        threads = [threading.Thread(target=work, args=each) for each in ((shop.broker, "a"), (other, "b"))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+    other.broker.close()
+    assert told == []
+    assert shop.look() == (6, 6)

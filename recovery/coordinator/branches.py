@@ -19,6 +19,7 @@ from contextlib import suppress
 from recovery.coordinator.decisions import LONGEST_TRANSACTION, DecisionRefused, Decisions
 from recovery.coordinator.names import branch_xid, new_global_name
 from recovery.coordinator.resources import (
+    LEFT,
     BranchRolledBack,
     Fate,
     Participant,
@@ -74,16 +75,19 @@ class Branches:
         self._reached = reached
         self._began = time.clock_gettime(time.CLOCK_BOOTTIME)
         self._xids: dict[str, Xid] = {}
+        self._ended = False
         self._participants: dict[str, Participant] = {}
 
-    def begin(self, part: str) -> None:
-        """Let a resource take part, if it does not yet. Raises ResourceLost."""
-        if part in self._xids:
-            return
-        xid = branch_xid(self.name, part)
-        self._resources[part].begin(xid)
-        self._xids[part] = xid
-        self._reached(f"{part} begun")
+    def begin(self, part: str) -> Xid:
+        """Let a resource take part, if it does not yet; its branch. Raises ResourceLost."""
+        if self._ended:
+            raise ResourceLost(LEFT)
+        if part not in self._xids:
+            xid = branch_xid(self.name, part)
+            self._resources[part].begin(xid)
+            self._xids[part] = xid
+            self._reached(f"{part} begun")
+        return self._xids[part]
 
     def commit(self) -> None:
         """Commit everywhere. Raises TransactionRolledBack, OutcomeUnknown, HeuristicOutcome.
@@ -91,7 +95,7 @@ class Branches:
         When it returns, the transaction is committed: a resource that was lost behind the decision follows when it is
         there again, by ``finish`` or a recovery run.
         """
-        parts = self._in_turn()
+        parts, self._ended = self._in_turn(), True
         try:
             if len(parts) > 1:
                 self._prepare()
@@ -103,8 +107,14 @@ class Branches:
         if len(parts) == 1:
             self._commit_in_one_phase()
         elif self._participants:
-            self._decide()
-            self._finish()
+            try:
+                self._decide()
+                self._finish()
+            except (TransactionRolledBack, HeuristicOutcome):
+                raise
+            except BaseException:
+                self._leave()
+                raise
 
     def _in_turn(self) -> list[tuple[str, Resource, Xid]]:
         return [(part, each, self._xids[part]) for part, each in self._resources.items() if part in self._xids]
@@ -161,8 +171,15 @@ class Branches:
                 self._decisions.finish(self.name)
             self._reached("finished")
 
+    def _leave(self) -> None:
+        """To a recovery run, which may come over the same resources."""
+        for _, resource, _ in self._in_turn():
+            resource.close()
+        self._xids.clear()
+
     def abandon(self) -> None:
         """Roll back everywhere. What cannot be reached does by itself, or by a recovery run if it has prepared."""
+        self._ended = True
         for _, resource, xid in self._in_turn():
             with suppress(ResourceLost, ResourceRefused):
                 resource.abandon(xid)

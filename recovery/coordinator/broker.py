@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pika.adapters.blocking_connection import BlockingChannel
 
 from recovery.coordinator.names import broker_name
-from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
+from recovery.coordinator.resources import LEFT, BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
 from recovery.dtx import errors
 from recovery.dtx.hosts import checked_hosts
 from recovery.dtx.tagged import Tags
@@ -48,19 +48,27 @@ class Broker:
 
     @contextmanager
     def _answered(self) -> Iterator[DtxConnection]:
-        """Errors become those of resources."""
+        """Errors become those of resources.
+
+        Whatever else comes, a KeyboardInterrupt or what a signal's handler raises, has left the connection in the
+        middle of something: it is let go of, now or when the branch at hand is left.
+        """
         try:
             if self._client is None:
                 self._client = DtxConnection(
                     *self._hosts, patience=self._patience, on_channel=self._on_channel, tags=self._tags
                 )
             yield self._client
-        except (errors.RolledBack, errors.HeuristicOutcome):
+        except (errors.RolledBack, errors.HeuristicOutcome, BranchRolledBack, ResourceLost, ResourceRefused):
             raise
         except errors.OperationalError as error:
             raise ResourceLost(str(error)) from error
         except errors.DatabaseError as error:
             raise ResourceRefused(str(error)) from error
+        except BaseException:
+            if self._at_hand is None:
+                self.close()
+            raise
 
     @property
     def name(self) -> str:
@@ -88,6 +96,16 @@ class Broker:
 
     # -- work
 
+    def channel_in(self, xid: Xid) -> BlockingChannel:
+        """The channel, for work in this branch. Raises ResourceLost, also if another one has begun over it since."""
+        self._check_at_hand(xid, ResourceLost)
+        return self.channel
+
+    def _check_at_hand(self, xid: Xid, left: type[Exception] = BranchRolledBack) -> None:
+        """What is published is of the branch at hand, and so is what is prepared; without one it acts at once."""
+        if self._at_hand != xid:
+            raise left(LEFT)
+
     def begin(self, xid: Xid) -> None:
         """A branch of an earlier transaction that could not be left properly is left with its connection.
 
@@ -102,6 +120,7 @@ class Broker:
 
     def prepare(self, xid: Xid) -> Participant | None:
         """On the disk of every ready node."""
+        self._check_at_hand(xid)
         with self._answered() as client:
             try:
                 if client.tpc_prepare():
@@ -115,6 +134,7 @@ class Broker:
 
     def commit_in_one_phase(self, xid: Xid) -> None:
         """Prepare and decision in one call; a lost answer is asked for."""
+        self._check_at_hand(xid)
         with self._answered() as client:
             try:
                 client.tpc_commit()

@@ -28,6 +28,7 @@ from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.recover import GRACE, Report, recover
 from recovery.coordinator.resources import Resource
 from recovery.coordinator.steps import Reached, unwatched
+from txobserver.xid import Xid
 
 
 class Transaction:
@@ -50,19 +51,17 @@ class Transaction:
     @property
     def broker(self) -> Any:
         """The channel. What is published and acknowledged on it is part of the transaction. Raises ResourceLost."""
-        self._begin("broker")
-        return self._broker.channel
+        return self._broker.channel_in(self._begin("broker"))
 
     @property
     def database(self) -> psycopg.Connection[Any]:
         """The connection. What is executed on it is part of the transaction. Raises ResourceLost."""
-        self._begin("database")
-        return self._database.connection
+        return self._database.connection_in(self._begin("database"))
 
-    def _begin(self, part: str) -> None:
+    def _begin(self, part: str) -> Xid:
         if self.ended:
             raise RuntimeError("this transaction has ended: begin another one with coordinator.transaction()")
-        self._branches.begin(part)
+        return self._branches.begin(part)
 
 
 class Coordinator:

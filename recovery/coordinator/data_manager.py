@@ -32,10 +32,11 @@ from zope.sqlalchemy import mark_changed
 
 from recovery.coordinator.branches import PATIENCE, TransactionRolledBack, settled
 from recovery.coordinator.broker import Broker
-from recovery.coordinator.deciding import DecidingSession, deciding
+from recovery.coordinator.deciding import DecidingSession, check_one_commit, deciding
 from recovery.coordinator.decisions import LONGEST_TRANSACTION, DecisionRefused, DecisionUnknown
 from recovery.coordinator.names import branch_xid, new_global_name
-from recovery.coordinator.resources import BranchRolledBack, Participant, ResourceLost, ResourceRefused
+from recovery.coordinator.own_statements import ABORTED, COMMITTED, FUTURE, current_ticket
+from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
 from recovery.coordinator.steps import Reached, unwatched
 from recovery.coordinator.table import TableDecisions, find_table, insert_commit
 
@@ -110,6 +111,7 @@ class BrokerDataManager:
         self._name = str(new_global_name(self._table.whose))
         self._xid = branch_xid(self._name, "broker")
         self._participant: Participant | None = None
+        self._ticket = ""
         self._committed: bool | None = None
         self._removing: list[str] = []
         owner.broker.begin(self._xid)
@@ -143,25 +145,29 @@ class BrokerDataManager:
             raise TransactionRolledBack(str(error)) from error
         self._owner.reached("broker prepared")
         if participant is None:
-            self._decider.learn = self._learn_alone
+            self._session.flush()
+            self._ticket = current_ticket(self._connection) or ""
+            self._decider.learn = self._decider.learn or self._learn_alone
             return
         self._participant = participant
         here = f"{self._table.whose}."
         self._removing = [name for name in self._owner.finished if name.startswith(here)]
-        insert_commit(self._connection, self._table, self._name, participant, self._removing)
+        self._ticket = insert_commit(self._connection, self._table, self._name, participant, self._removing)
         self._decider.learn = self._learn
         self._owner.reached("decision written")
 
     def check_session(self) -> None:
         """Raises TransactionRolledBack if the session is not in the transaction any more that the broker has joined.
 
-        What it did there is gone, and its connection may be somebody else's by now.
+        What it did there is gone, and its connection may be somebody else's by now. Raises it, too, if the session's
+        commit would be no decision.
         """
         present = self._session.get_transaction()
         if present is None or present is not self._decider.tx or not present.is_active:
             raise TransactionRolledBack(
                 "the session has rolled back (or closed) the transaction that the broker had joined: begin again"
             )
+        check_one_commit(present)
 
     def _check_connection(self) -> None:
         status = self._connection.info.transaction_status
@@ -174,14 +180,42 @@ class BrokerDataManager:
         """Whether the database has committed; if not, it never will. Raises DecisionRefused, DecisionUnknown."""
         if self._committed is None:
             dsn, password = self._database
-            self._committed = TableDecisions(dsn, self._table.name, password=password).decide(self._name, False)
+            decisions = TableDecisions(dsn, self._table.name, password=password)
+            self._committed = decisions.decide(self._name, False) or self._has_finished(decisions)
         return self._committed
 
+    def _has_finished(self, decisions: TableDecisions) -> bool:
+        """Whether there is no row because a recovery run has carried the commit out, and removed it.
+
+        It may have taken long to notice that the answer of the COMMIT was lost. A transaction that PostgreSQL calls
+        committed may be another one that was given the number again, when a crash or a failover had lost this one;
+        but no run removes the row while the broker's branch is prepared. Raises DecisionUnknown.
+        """
+        if decisions.status(self._ticket) in (ABORTED, FUTURE):
+            return False
+        try:
+            self._owner.broker.close()  # its connection is in the middle of the branch
+            fate = self._owner.broker.fate(self._xid, "")
+        except (ResourceLost, ResourceRefused) as error:
+            raise DecisionUnknown(f"{self._name} is not in its table; the broker cannot be asked: {error}") from error
+        if fate not in (Fate.COMMITTED, Fate.PREPARED):
+            raise DecisionUnknown(f"{self._name} is not in its table; the broker's branch is {fate.value}")
+        return fate is Fate.COMMITTED
+
     def _learn_alone(self) -> bool:
-        """The same where the broker had no part, and no row tells. Raises DecisionUnknown if the COMMIT was lost."""
-        if self._connection.closed:
+        """The same where the broker had no part, and no row tells. Raises DecisionUnknown if the COMMIT was lost.
+
+        If it was not, the server has not crashed since, and nothing else has had the transaction's number.
+        """
+        status = None
+        if self._ticket:
+            dsn, password = self._database
+            status = TableDecisions(dsn, self._table.name, password=password).status(self._ticket)
+        if status in (ABORTED, FUTURE) or (not self._ticket and not self._connection.closed):
+            return False
+        if status != COMMITTED or self._connection.closed:
             raise DecisionUnknown("no row tells whether it took effect: the broker had nothing to commit")
-        return False
+        return True
 
     def tpc_finish(self, transaction: Any) -> None:
         """The database has committed, so the broker does. Raises nothing: what cannot be done now, recovery does."""

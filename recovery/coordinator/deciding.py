@@ -4,6 +4,9 @@ zope.sqlalchemy's data manager commits in its vote, and sessions vote in the ord
 another session says no behind the decision, the transaction is committed here and rolled back there; so the deciding
 one comes behind all others. And a COMMIT whose answer is lost may have taken effect. The others would be told to roll
 back, and whoever asked for the commit that it failed; so the row of the decision is looked for before anything is said.
+
+A session may work at several connections, and commits one after the other; and it may work in a transaction that
+somebody else has begun on its connection, which it does not commit. Neither is a decision, so both are refused.
 """
 
 from __future__ import annotations
@@ -13,10 +16,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from sqlalchemy.orm import Session
+from sqlalchemy import NestedTransaction
+from sqlalchemy.orm import Session, SessionTransaction
 from zope.sqlalchemy.datamanager import SessionDataManager
 
-from recovery.coordinator.branches import OutcomeUnknown
+from recovery.coordinator.branches import OutcomeUnknown, TransactionRolledBack
 from recovery.coordinator.decisions import DecisionRefused, DecisionUnknown
 
 log = logging.getLogger("txha.coordinator")
@@ -39,8 +43,14 @@ class DecidingSession(SessionDataManager):  # type: ignore[misc]
         return LAST + str(super().sortKey())
 
     def tpc_vote(self, trans: Any) -> None:
-        """Commit. Raises what the session does if it has not committed, and OutcomeUnknown if that cannot be told."""
+        """Commit. Raises what the session does if it has not committed, and OutcomeUnknown if that cannot be told.
+
+        Raises TransactionRolledBack for a session whose commit is no decision.
+        """
         try:
+            if self.tx is not None and self.learn is not None:
+                self.session.flush()  # which may take it to another connection
+                check_one_commit(self.tx)
             super().tpc_vote(trans)
         except Exception as error:
             if self.state != "committed" and not self._has_committed(error):
@@ -52,12 +62,28 @@ class DecidingSession(SessionDataManager):  # type: ignore[misc]
                     self._finish("committed")
 
     def _has_committed(self, error: Exception) -> bool:
-        if self.learn is None:
-            return False
+        if self.learn is None or (self.tx is not None and self.tx.is_active):
+            return False  # it is open: nothing was committed
         try:
             return self.learn()
         except (DecisionRefused, DecisionUnknown) as unknown:
             raise OutcomeUnknown(f"the session failed in its commit ({error}), and {unknown}") from error
+
+
+def check_one_commit(tx: SessionTransaction) -> None:
+    """Raises TransactionRolledBack unless the commit of this transaction is one COMMIT of one database."""
+    # there is no public way to the connections of a session
+    found: set[Any] = set(tx._connections.values())
+    if len(found) > 1:
+        raise TransactionRolledBack(
+            "the session works at several connections, which it commits one after the other, and only one commit can "
+            "decide: give each database a session of its own"
+        )
+    if not all(commits and not isinstance(begun, NestedTransaction) for _, begun, commits, _ in found):
+        raise TransactionRolledBack(
+            "the session works in a transaction that was begun on its connection, and its commit does not commit that: "
+            "bind the session to an engine"
+        )
 
 
 def deciding(session: Session, transaction: Any) -> DecidingSession:

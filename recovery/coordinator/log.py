@@ -199,15 +199,16 @@ class DecisionLog:
     def _locked(self) -> Iterator[None]:
         """This thread of all processes alone, on the file that the path leads to, with everything read."""
         with self._lock:
-            while not self._lock_file():
-                with self._sync_lock:
-                    self._files.close(self._descriptor)
-                    self._descriptor = -1
             try:
+                while not self._lock_file():
+                    with self._sync_lock:
+                        self._files.close(self._descriptor)
+                        self._descriptor = -1
                 self._read()
                 yield
-            finally:
-                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            finally:  # also of a KeyboardInterrupt just behind the lock: every other process would wait for this one
+                if self._descriptor >= 0:
+                    fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def _lock_file(self) -> bool:
         """Lock the file; False, and no lock, if another one has taken its place."""

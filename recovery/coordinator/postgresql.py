@@ -12,7 +12,8 @@ from psycopg import errors
 from psycopg.pq import TransactionStatus
 
 from recovery.coordinator.dsn import check_dsn
-from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
+from recovery.coordinator.own_statements import ABORTED, COMMITTED, TICKET, ask, ask_status
+from recovery.coordinator.resources import LEFT, BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
 from txobserver.xid import Xid
 
 BUSY_SECONDS = 5.0
@@ -20,8 +21,8 @@ BUSY_SECONDS = 5.0
 BUSY_WAIT = 0.02
 
 _OPTIONS: dict[str, Any] = {"connect_timeout": 10, "prepare_threshold": None}
-_TICKET = "SELECT pg_current_xact_id_if_assigned()::text, pg_is_in_recovery()"
-_FATES = {"committed": Fate.COMMITTED, "aborted": Fate.ROLLED_BACK, "in progress": Fate.PREPARED}
+_PREPARED = b"SELECT gid, prepared, owner, database FROM pg_prepared_xacts"
+_FATES = {COMMITTED: Fate.COMMITTED, ABORTED: Fate.ROLLED_BACK, "in progress": Fate.PREPARED}
 
 
 class Postgresql:
@@ -59,6 +60,8 @@ class Postgresql:
                 self._connection = psycopg.connect(self._dsn, **{**_OPTIONS, **self._options})
             except psycopg.OperationalError as error:
                 raise ResourceLost(_sentence(error)) from None
+            except psycopg.Error as error:  # the DSN cannot be one
+                raise ResourceRefused(_sentence(error)) from None
         return self._connection
 
     @property
@@ -85,6 +88,16 @@ class Postgresql:
 
     # -- work
 
+    def connection_in(self, xid: Xid) -> psycopg.Connection[Any]:
+        """The connection, for work in this branch. Raises ResourceLost, also if another one has begun over it since."""
+        self._check_at_hand(xid, ResourceLost)
+        return self.connection
+
+    def _check_at_hand(self, xid: Xid, left: type[Exception] = BranchRolledBack) -> None:
+        """What is executed is of the branch at hand, and so is what is prepared."""
+        if self._at_hand != xid:
+            raise left(LEFT)
+
     def begin(self, xid: Xid) -> None:
         """A transaction of its own, which sees what was committed before."""
         if self._at_hand is not None:
@@ -101,10 +114,11 @@ class Postgresql:
         what a serializable transaction has read must be protected. PREPARE TRANSACTION refuses the first two, and keeps
         the third; so it is asked in any case, and what it took without a number is committed here.
         """
+        self._check_at_hand(xid)
         with self._answered() as connection:
             try:
                 _check(connection)
-                ticket, standby = connection.execute(_TICKET).fetchone() or (None, False)
+                ticket, standby = ask(connection, TICKET).fetchone() or (None, False)
                 if standby:  # where nothing can be prepared, and nothing can have been written
                     connection.tpc_commit()
                     self._at_hand = None
@@ -121,6 +135,7 @@ class Postgresql:
 
     def commit_in_one_phase(self, xid: Xid) -> None:
         """A plain COMMIT."""
+        self._check_at_hand(xid)
         with self._answered() as connection:
             try:
                 _check(connection)
@@ -156,7 +171,9 @@ class Postgresql:
         with self._answered() as connection:
             connection.rollback()
             (here,) = _row(connection, "SELECT current_database()")
-            found = [each for each in connection.tpc_recover() if each.database == here]
+            rows = ask(connection, _PREPARED).fetchall()
+            connection.rollback()
+            found = [psycopg.Xid.from_string(gid) for gid, _, _, database in rows if database == here]
             return [
                 Xid(each.format_id, each.gtrid.encode(), each.bqual.encode())
                 for each in found
@@ -199,12 +216,8 @@ class Postgresql:
         if not ticket:
             return Fate.UNKNOWN
         with self._answered() as connection:
-            try:
-                (status,) = _row(connection, "SELECT pg_xact_status(%s::xid8)", ticket)
-            except errors.InvalidParameterValue:  # this server has not come so far: it was restored from a backup
-                status = None
-                connection.rollback()
-        return _FATES.get(status, Fate.UNKNOWN)
+            status = ask_status(connection, ticket)
+        return Fate.UNKNOWN if status is None else _FATES.get(status, Fate.UNKNOWN)
 
     def fence(self, xid: Xid) -> None:
         """PostgreSQL cannot: what prepares later is in doubt until the next recovery run."""
@@ -220,7 +233,9 @@ class Postgresql:
 
 
 def _check(connection: psycopg.Connection[Any]) -> None:
-    """PostgreSQL answers the COMMIT of a transaction in which a statement has failed with a ROLLBACK, and no error.
+    """Raises BranchRolledBack for a branch of which nothing is there that PostgreSQL could commit.
+
+    PostgreSQL answers the COMMIT of a transaction in which a statement has failed with a ROLLBACK, and no error.
 
     That of one which is not there any more it answers with a warning: what SQL has committed is not in this branch.
     """
@@ -240,11 +255,11 @@ def _psycopg_xid(connection: psycopg.Connection[Any], xid: Xid) -> psycopg.Xid:
 def _row(connection: psycopg.Connection[Any], query: str, *values: Any) -> tuple[Any, ...]:
     """One row, asked for in no transaction but its own if there is none."""
     alone = connection.info.transaction_status == TransactionStatus.IDLE
-    row = connection.execute(query.encode(), values or None).fetchone()
+    row = ask(connection, query.encode(), *values).fetchone()
     if alone:
         connection.rollback()
     assert row is not None
-    return tuple(row)
+    return row
 
 
 def _sentence(error: psycopg.Error) -> str:

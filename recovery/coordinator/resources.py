@@ -52,6 +52,10 @@ _NOT_COMMITTED = (Fate.ROLLED_BACK, Fate.HEURISTICALLY_ROLLED_BACK, Fate.MIXED)
 _NOT_ROLLED_BACK = (Fate.COMMITTED, Fate.HEURISTICALLY_COMMITTED, Fate.MIXED)
 
 
+LEFT = "the branch was left: its transaction has ended, or another one has begun over its connection; one at a time"
+"""A sentence for who works in a branch that is not at hand."""
+
+
 class ResourceLost(Exception):
     """The resource cannot be reached, or the connection broke before it answered: what it did is not known."""
 

@@ -26,6 +26,7 @@ from psycopg import errors
 from recovery.coordinator.decisions import ABORT_KEPT, Decision, DecisionRefused, DecisionUnknown
 from recovery.coordinator.dsn import check_dsn
 from recovery.coordinator.names import GlobalName, our_name
+from recovery.coordinator.own_statements import ask, ask_status, current_ticket
 from recovery.coordinator.resources import Participant
 from txobserver.xid import Xid
 
@@ -42,6 +43,9 @@ FROM pg_control_system(), pg_database AS database,
 WHERE datname = current_database() AND found.oid = to_regclass(%s)
 """
 _INSERT = "INSERT INTO {table} (name, committed, resource, branch) VALUES (%s, %s, %s, %s)"
+_REMOVE = "DELETE FROM {table} WHERE name = ANY(%s) AND current_setting('transaction_isolation') = 'read committed'"
+"""At other levels it would conflict with a recovery run that removes them, too, and with every other transaction that
+decides in the table."""
 _SELECT = "SELECT name, committed, extract(epoch FROM at), resource, branch FROM {table}"
 TABLE = "txha_decisions"
 """Its name, in whatever schema it is."""
@@ -79,7 +83,7 @@ def find_table(connection: psycopg.Connection[Any], name: str = TABLE) -> Decisi
 
     Raises ValueError if there is none, or one that a crash may empty.
     """
-    row = connection.execute(_FIND, [name]).fetchone()
+    row = ask(connection, _FIND.encode(), name).fetchone()
     if row is None:
         raise ValueError(
             f'the table "{name}" does not exist in a schema of the search path: make it with create_table, or name '
@@ -97,14 +101,19 @@ def insert_commit(
     name: str,
     participant: Participant,
     finished: Sequence[str],
-) -> None:
-    """In the transaction that is to be committed; rows of ``finished`` ones go with it. Raises psycopg.Error.
+) -> str:
+    """In the transaction that is to be committed; rows of ``finished`` ones go with it at READ COMMITTED.
 
-    The transaction is synced to the disk when it is committed, whatever was set.
+    The transaction is synced to the disk when it is committed, whatever was set. Returns PostgreSQL's own number of
+    it. Raises psycopg.Error.
     """
-    connection.execute(_DURABLE)
-    connection.execute(table.in_sql("DELETE FROM {table} WHERE name = ANY(%s)"), [list(finished)])
-    connection.execute(table.in_sql(_INSERT), [name, True, participant.resource, participant.branch])
+    ask(connection, _DURABLE.encode())
+    if finished:
+        ask(connection, table.in_sql(_REMOVE), list(finished))
+    ask(connection, table.in_sql(_INSERT), name, True, participant.resource, participant.branch)
+    ticket = current_ticket(connection)
+    assert ticket is not None, "a row was inserted"
+    return ticket
 
 
 class TableDecisions:
@@ -156,6 +165,11 @@ class TableDecisions:
                 raise DecisionRefused(f"{name} is not decided: {error}") from error
         found = self.decision(name)
         return found is not None and found.commit
+
+    def status(self, ticket: str) -> str | None:
+        """What became of a transaction of this database, as ``ask_status`` has it. Raises DecisionRefused."""
+        with self._connect() as connection:
+            return ask_status(connection, ticket)
 
     def _decided_by_an_earlier_version(self, name: str) -> bool:
         """Which did not say in which table. Raises DecisionRefused if it is not decided in this one."""

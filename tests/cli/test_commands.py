@@ -280,4 +280,13 @@ def test_values_that_no_configuration_would_take_are_refused(tmp_path: Path) -> 
         assert "--grace must be a finite number" in refused("recover", str(tmp_path), "--settle", "--grace", value)
         assert "--grace must be a finite number" in refused("dtx", "recover", "--grace", value)
     assert "with --broker and --database" in refused("dtx", "recover")
+    assert "name the coordinators' --log" in refused("dtx", "recover", "--broker", "amqp://localhost/")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_url_of_a_broker_is_refused(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    for url in ("nonsense://localhost/", "amqp://me:secret@localhost:port/", ""):
+        told = refused("dtx", "recover", "--log", str(log), "--broker", url)
+        assert "--broker" in told and "secret" not in told

@@ -150,7 +150,7 @@ def _statement(chance: random.Random) -> tuple[Any, ...]:
         ("SELECT count(*) FROM work",),
         (insert, (name, True, "r", "b")),
         (f"{settings}{insert} ON CONFLICT DO NOTHING", (name, False, None, None)),
-        (f"DELETE FROM {decisions} WHERE name = ANY(%s)", ([name],)),
+        (table._REMOVE.replace("{table}", decisions), ([name],)),
         (f"DELETE FROM {decisions} WHERE name = %s AND committed", (name,)),
         (f"{settings}DELETE FROM {decisions} WHERE NOT committed AND at < now() - make_interval(secs => %s)", (99,)),
         (f"SELECT name, committed, extract(epoch FROM at), resource, branch FROM {decisions} WHERE committed",),

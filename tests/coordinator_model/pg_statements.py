@@ -353,8 +353,10 @@ def _select(to: Statement, match: Match) -> Answer:
 
 def _condition(to: Statement, text: str) -> Callable[[Row], bool]:
     """What stands behind WHERE. Raises Unknown."""
-    if match := re.fullmatch(rf"(\w+) = ANY\({_VALUE}\)", text):
-        several = to.value(match[2])
+    if match := re.fullmatch(
+        rf"(\w+) = ANY\({_VALUE}\) AND current_setting\('transaction_isolation'\) = {_VALUE}", text
+    ):
+        several = to.value(match[2]) if to.session.transaction().isolation == to.value(match[3]) else ()
         return lambda row: row[match[1]] in several
     if match := re.fullmatch(rf"(\w+) = {_VALUE}( AND committed)?", text):
         value, decided = to.value(match[2]), bool(match[3])

@@ -73,7 +73,7 @@ def no_number_is_nothing_written(stack: ExitStack) -> None:
     def prepare(self: Postgresql, xid: Xid) -> Any:
         with self._answered() as connection:
             postgresql_module._check(connection)
-            ticket, _ = connection.execute(postgresql_module._TICKET).fetchone() or (None, False)
+            ticket, _ = connection.execute(postgresql_module.TICKET).fetchone() or (None, False)
             if ticket is None:
                 connection.tpc_rollback()
                 self._at_hand = None
@@ -90,7 +90,7 @@ def tags_of_every_channel_begin_at_one(stack: ExitStack) -> None:
     replace(stack, Tags, "untold", property(lambda self: False, lambda self, value: None))
 
 
-@seeded(346, "both or neither", "told what happened")
+@seeded(746, "both or neither", "told what happened")
 def all_tables_of_a_database_are_one(stack: ExitStack) -> None:
     """The names of transactions do not say in which table they are decided."""
     original = table_module.find_table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from recovery.coordinator import log as log_module
 from recovery.coordinator import log_lines
 from recovery.coordinator.decisions import DecisionRefused
 from recovery.coordinator.log import DecisionLog, read_decisions
@@ -139,6 +141,27 @@ def test_who_cannot_leave_it_to_its_owner_leaves_it_as_it_is(path: Path) -> None
     assert path.stat().st_ino == before.st_ino and os.listdir(path.parent) == [path.name]
     grow(DecisionLog(path, compact_bytes=SMALL))
     assert path.stat().st_ino != before.st_ino
+
+
+@pytest.mark.parametrize("mode", [fcntl.LOCK_EX, fcntl.LOCK_UN])
+def test_an_interrupted_decision_keeps_no_lock(path: Path, monkeypatch: pytest.MonkeyPatch, mode: int) -> None:
+    """Ctrl-C comes just behind the lock, in a program that goes on: every other process would wait for it."""
+    log, flock = DecisionLog(path), fcntl.flock
+
+    def interrupted(descriptor: int, operation: int) -> None:
+        flock(descriptor, operation)
+        if operation == mode:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(log_module.fcntl, "flock", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        log.decide("t1", True, WHO)
+    with path.open("rb") as other:
+        flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flock(other, fcntl.LOCK_UN)
+    assert log.decide("t2", True, WHO) is True
+    assert DecisionLog(path).decision("t2") is not None
 
 
 def in_child(work: Callable[[], bool]) -> int:

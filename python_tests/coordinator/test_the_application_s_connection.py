@@ -1,0 +1,100 @@
+"""The connection of a branch is the application's as well: what it makes of it changes nothing of what is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row, scalar_row
+
+from python_tests.coordinator.resources import Table
+from python_tests.postgresql import PostgreSQL
+from recovery.coordinator.names import branch_xid, new_global_name
+from recovery.coordinator.postgresql import Postgresql
+from recovery.coordinator.resources import BranchRolledBack, Fate, Participant
+from recovery.coordinator.table import create_table, find_table, insert_commit
+from txobserver.xid import Xid
+
+KINDS: list[dict[str, Any]] = [
+    {"row_factory": dict_row},
+    {"row_factory": scalar_row},
+    {"cursor_factory": psycopg.RawCursor},
+]
+kinds = pytest.mark.parametrize("options", KINDS, ids=["dictionaries", "values", "raw"])
+
+
+def new_xid() -> Xid:
+    return branch_xid(str(new_global_name("test")), "database")
+
+
+@pytest.fixture
+def table(postgresql: PostgreSQL) -> Iterator[Table]:
+    table = Table(postgresql.dsn)
+    yield table
+    table.close()
+
+
+@kinds
+def test_rows_of_another_kind_commit_nothing_before_the_decision(table: Table, options: dict[str, Any]) -> None:
+    """A dictionary of what was asked, taken for its values, says that this is a standby, where a branch just ends."""
+    worker, xid = Postgresql(table.dsn, **options), new_xid()
+    worker.begin(xid)
+    table.work(worker)
+    participant = worker.prepare(xid)
+    assert participant is not None and participant.ticket.isdigit()
+    assert table.look() == [], "it is prepared, and not committed"
+    assert participant.resource == worker.name == table.open().name
+    looking = Postgresql(table.dsn, **options)
+    assert xid in looking.in_doubt() and looking.fate(xid, participant.ticket) is Fate.PREPARED
+    looking.close()
+    assert worker.settle(xid, False, participant.ticket) is Fate.ROLLED_BACK
+    assert worker.fate(xid, participant.ticket) is Fate.ROLLED_BACK
+    assert table.look() == []
+    worker.close()
+
+
+@kinds
+def test_a_decision_is_inserted_by_a_connection_of_any_kind(table: Table, options: dict[str, Any]) -> None:
+    with psycopg.connect(table.dsn) as connection:
+        create_table(connection)
+        wanted = find_table(connection)
+    with psycopg.connect(table.dsn, **options) as connection:
+        found = find_table(connection)
+        assert found == wanted
+        assert insert_commit(connection, found, "name", Participant("resource", "branch"), ["other"]).isdigit()
+        connection.rollback()
+
+
+def test_nothing_is_prepared_at_a_server_that_a_pooler_may_change(table: Table) -> None:
+    """In its transaction mode the next server knows no statement that was prepared at the last one."""
+    worker = Postgresql(table.dsn)
+    for _ in range(10):
+        xid = new_xid()
+        worker.begin(xid)
+        table.work(worker)
+        participant = worker.prepare(xid)
+        assert participant is not None
+        assert worker.settle(xid, True, participant.ticket) is Fate.COMMITTED
+    worker.begin(new_xid())
+    query = "SELECT statement FROM pg_prepared_statements WHERE statement NOT LIKE 'INSERT%'"
+    assert worker.connection.execute(query).fetchall() == []
+    worker.close()
+
+
+@pytest.mark.parametrize("ask", [Postgresql.prepare, Postgresql.commit_in_one_phase])
+def test_a_transaction_that_a_statement_has_ended_is_not_committed(
+    table: Table, ask: Callable[[Postgresql, Xid], object]
+) -> None:
+    """What would be prepared is another one, and empty; and the others would commit their parts."""
+    worker, xid = Postgresql(table.dsn), new_xid()
+    worker.begin(xid)
+    table.work(worker)
+    worker.connection.execute("ROLLBACK")
+    with pytest.raises(BranchRolledBack, match="ended the transaction"):
+        ask(worker, xid)
+    worker.abandon(xid)
+    assert table.look() == []
+    worker.begin(new_xid())
+    worker.close()
