@@ -122,6 +122,21 @@ def test_a_name_without_a_table_hangs_on_the_only_one(postgresql: PostgreSQL, br
     assert broker.ended[branch_xid(undecided, "broker")] is Fate.ROLLED_BACK
 
 
+def test_a_second_table_is_made_while_a_run_is_under_way(postgresql: PostgreSQL, broker: MemoryResource) -> None:
+    """What an earlier version began may be decided in that one from then on, so nothing is presumed in the first."""
+    only = Application(postgresql.dsn, "owner")
+    decisions = TableDecisions(only.dsn)
+    undecided = only.prepare(broker, only.table.earlier)
+    with psycopg.connect(postgresql.dsn, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA late; CREATE TABLE late.txha_decisions (LIKE txha_decisions)")
+        try:
+            with pytest.raises(DecisionRefused, match="an earlier version"):
+                decisions.decide(undecided, False)
+        finally:
+            connection.execute("DROP SCHEMA late CASCADE")
+    assert decisions.decision(undecided) is None
+
+
 def test_a_table_that_was_made_anew_is_another_one(both: tuple[Application, Application]) -> None:
     """What was decided in the old one is not known, so nothing of it is presumed."""
     alice, _ = both
