@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,31 @@ def test_a_name_that_could_not_be_made_durable_is_not_relied_on(tmp_path: Path) 
     del files.steps[:]
     assert log.decide("t1", True) is True
     assert f"{tmp_path} synced" in files.steps
+
+
+class Moving(Watched):
+    """Says also when a new file is made, and when the old one is told that the log goes on in it."""
+
+    def create(self, path: Path) -> int:
+        self.steps.append("made")
+        return super().create(path)
+
+    def write(self, descriptor: int, buffers: Sequence[bytes]) -> None:
+        if b'"moved"' in b"".join(buffers):
+            self.steps.append("moved")
+        super().write(descriptor, buffers)
+
+
+def test_the_old_file_says_that_the_log_moved_when_the_new_name_is_durable(tmp_path: Path) -> None:
+    """After a power cut the old file has its name again otherwise, and is refused: nothing would be decided."""
+    files = Moving()
+    log = DecisionLog(tmp_path / "log", compact_bytes=0, files=files)
+    for number in range(100):
+        log.decide(f"t{number}", False)
+        log.finish(f"t{number}")
+        if "moved" in files.steps:
+            break
+    assert files.steps[-3:] == ["synced", f"{tmp_path} synced", "moved"]
 
 
 def test_the_name_of_a_link_is_durable_before_the_log_is_used(tmp_path: Path) -> None:

@@ -169,6 +169,13 @@ def test_two_clusters_under_one_name_are_two() -> None:
     assert not site.decisions.unfinished()
 
 
+def test_two_addresses_of_one_cluster_are_one() -> None:
+    """What is settled by way of one is not asked for, and told of, by way of the other again."""
+    site = Site(broker=broker_name("orders", IDENTITY))
+    report = recover(site.decisions, {"one": site.broker, "database": site.database, "other": site.broker}, 0.0)
+    assert report.settled and sorted(row.resource for row in report.rows) == [site.broker.name, site.database.name]
+
+
 @pytest.mark.parametrize("decided", ["amqp:orders", ""])
 def test_who_tells_no_identity_may_be_anybody(decided: str) -> None:
     """Neither does a broker of an earlier version, nor a decision that names one."""
