@@ -223,6 +223,46 @@ def test_a_lost_commit_that_nobody_can_be_asked_for_is_unknown(shop: Shop, lossy
     assert shop.look() == (1, 1)
 
 
+def test_the_next_transaction_leaves_to_recovery_what_is_in_doubt(shop: Shop, lossy: DatabaseDoor) -> None:
+    """When it begins, the package aborts the failed one once more, whose decision nobody could be asked for."""
+
+    def lose() -> None:
+        lossy.lose_answer, lossy.shut = b"COMMIT\0", True
+
+    shop.at["decision written"] = lose
+    with pytest.raises(OutcomeUnknown):
+        shop.place("a")
+    transaction.begin()
+    transaction.abort()
+    assert shop.recover().settled
+    assert shop.look() == (1, 1)
+
+
+@pytest.mark.parametrize(("which", "lost", "orders"), [("lose_answer", b"COMMIT\0", 1), ("lose_request", b"COMMIT", 0)])
+def test_a_lost_commit_of_a_database_alone_is_unknown(
+    shop: Shop, lossy: DatabaseDoor, which: str, lost: bytes, orders: int
+) -> None:
+    """Nothing was published, so the broker has no part in it, and no row tells whether it was one."""
+    shop.at["broker prepared"] = lambda: setattr(lossy, which, lost)
+    with pytest.raises(OutcomeUnknown, match="no row tells"), transaction.manager:
+        work_alone(shop, "a", "a")
+    assert lossy.lost == 1 and shop.look() == (orders, 0)
+
+
+def test_a_commit_of_a_database_alone_that_it_refuses_is_rolled_back(shop: Shop) -> None:
+    shop.place("a")
+    with pytest.raises(IntegrityError), transaction.manager:
+        work_alone(shop, "b", "a")
+    assert shop.look() == (1, 1)
+
+
+def work_alone(shop: Shop, number: str, customer: str) -> None:
+    """An order that the broker is told nothing of."""
+    session = shop.sessions()
+    shop.broker.join(session)
+    session.add(Order(number=number, customer=customer))
+
+
 @pytest.mark.parametrize("keep", [False, True])
 def test_an_error_behind_the_commit_does_not_undo_it(shop: Shop, keep: bool) -> None:
     """An application's own listener fails, when the database has committed."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -176,6 +177,42 @@ def test_the_old_file_says_that_the_log_moved_when_the_new_name_is_durable(tmp_p
         if "moved" in files.steps:
             break
     assert files.steps[-3:] == ["synced", f"{tmp_path} synced", "moved"]
+
+
+class Counting(Files):
+    """Counts the syncs of files; ``during`` happens in the middle of the next one."""
+
+    def __init__(self) -> None:
+        self.syncs = 0
+        self.during: Callable[[], None] | None = None
+
+    def sync(self, descriptor: int) -> None:
+        self.syncs += 1
+        super().sync(descriptor)
+        during, self.during = self.during, None
+        if during is not None:
+            during()
+
+
+def test_what_is_written_while_a_sync_runs_needs_another_one(tmp_path: Path) -> None:
+    """That one began before it was written, so it says nothing of it."""
+    files, written = Counting(), threading.Event()
+
+    def reached(step: str) -> None:
+        if step == "decision written" and threading.current_thread() is thread:
+            written.set()
+
+    def write() -> None:
+        thread.start()
+        assert written.wait(60)
+
+    log = DecisionLog(tmp_path / "log", files=files, reached=reached)
+    thread = threading.Thread(target=log.decide, args=("t2", True))
+    log.decide("t0", True)
+    before, files.during = files.syncs, write
+    log.decide("t1", True)
+    thread.join(60)
+    assert files.syncs == before + 2
 
 
 def test_the_name_of_a_link_is_durable_before_the_log_is_used(tmp_path: Path) -> None:
