@@ -112,6 +112,15 @@ def test_a_session_that_zope_does_not_know_is_refused(shop: Shop) -> None:
     assert shop.look() == (0, 0)
 
 
+def test_a_session_s_transaction_that_is_too_old_decides_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recovery run may have recorded its abort, which is forgotten by then."""
+    monkeypatch.setattr("recovery.coordinator.data_manager.LONGEST_TRANSACTION", -1.0)
+    with pytest.raises(TransactionRolledBack, match="too old"):
+        shop.place("a")
+    assert shop.look() == (0, 0) and shop.decisions() == 0
+    assert shop.queue.open().in_doubt() == []
+
+
 # -- other data managers
 
 
