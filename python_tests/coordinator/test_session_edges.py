@@ -88,6 +88,18 @@ def test_a_failed_statement_that_was_caught_rolls_both_back(shop: Shop) -> None:
     assert shop.look() == (0, 0)
 
 
+def test_no_commit_row_behind_a_rollback_on_the_connection_itself(shop: Shop) -> None:
+    """The session knows nothing of it, and would commit the row alone."""
+    with pytest.raises(TransactionRolledBack, match="ended without it"), transaction.manager:
+        session = shop.sessions()
+        orm.place(shop.broker, session, shop.queue.own, "a")
+        session.flush()
+        connection = session.connection().connection.driver_connection
+        assert isinstance(connection, psycopg.Connection)
+        connection.rollback()
+    assert shop.look() == (0, 0) and shop.decisions() == 0
+
+
 def test_an_error_that_a_savepoint_catches_rolls_back_its_own_part(shop: Shop) -> None:
     shop.place("a")
     with transaction.manager:
