@@ -44,7 +44,8 @@ class Watched(MemoryBase):
         raise AssertionError("a message is read from the store while everything waits")
 
     def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
-        raise AssertionError("a page is read from the store while everything waits")
+        assert not super().page(queue, after, limit), "a page is read from the store while everything waits"
+        return []
 
     ids_page = page  # type: ignore[assignment]
 
