@@ -92,6 +92,21 @@ def test_what_comes_back_behind_an_if_empty_deletion_goes_with_the_queue(harness
     assert counts == [0] and client.errors == deleter.errors == []
 
 
+def test_if_empty_is_judged_by_which_messages_are_there_not_by_how_many(harness: Harness) -> None:
+    """What was in a client's hands is acknowledged, and another one comes: both before the deletion in the stream."""
+    client, deleter = harness.client(), harness.client()
+    client.declare("q")
+    client.publish("q", b"1")
+    held = got(client.get("q"))
+    client.publish("q", b"2")
+    client.channel.ack(held.delivery_tag, False)
+    harness.turn()
+    counts = delete(deleter, "q", if_empty=True)
+    harness.settle()
+    assert counts == [] and refusals(deleter) == [NOT_EMPTY]
+    assert harness.client().drain("q") == [b"2"]
+
+
 def test_a_refused_deletion_lets_the_queue_go_on(harness: Harness) -> None:
     publisher, consumer, deleter = harness.client(), harness.client(), harness.client()
     publisher.declare("q")
