@@ -211,6 +211,21 @@ def test_a_consumer_that_came_first_keeps_the_queue(harness: Harness) -> None:
     assert refusals(client) == ["PRECONDITION_FAILED - queue 'q' in vhost '/' in use"]
 
 
+def test_a_consumer_that_waited_before_the_last_one_left_keeps_the_auto_delete_queue(harness: Harness) -> None:
+    """Both wait for a purge, and it comes first."""
+    client, first, second = harness.client(), harness.client(), harness.client()
+    client.declare("auto", auto_delete=True)
+    consume(first, "auto", "a")
+    harness.settle()
+    purged: list[int] = []
+    harness.broker.queue_operations.purge(client.channel, "auto", purged.append)
+    waiting = consume(second, "auto", "b")
+    first.channel.cancel("a")
+    assert waiting == []
+    harness.settle()
+    assert purged == [0] and waiting == ["b"] and set(harness.broker.topology.queues) == {"auto"}
+
+
 # -- a take-over ends consumers, and what is not durable
 
 
