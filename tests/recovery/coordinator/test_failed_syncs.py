@@ -40,6 +40,17 @@ def test_sync_failed_then_recovered(tmp_path: Path) -> None:
     assert DecisionLog(tmp_path / "log").decide("t1", False) is True
 
 
+def test_what_is_listed_as_unfinished_is_durable(tmp_path: Path) -> None:
+    files = LinuxFiles()
+    log = failing(tmp_path / "log", files)
+    run = DecisionLog(tmp_path / "log", files=files)
+    assert set(run.unfinished()) == {"t0", "t1"}
+    for each in (run, log):
+        each.close()
+    files.power_cut()
+    assert set(read_decisions(tmp_path / "log")[1]) == {"t0", "t1"}
+
+
 def test_what_nobody_acted_on_may_be_lost(tmp_path: Path) -> None:
     files = LinuxFiles()
     failing(tmp_path / "log", files).close()
