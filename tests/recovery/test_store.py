@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import zlib
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from recovery.log_reader import LogReader
 from recovery.segment import segment_firsts
 from tests.recovery.helpers import Posts, frame, message, meta_of, open_store
 from txobserver.ids import Position
-from txobserver.store import Above, Checkpoint, Entry, Page, StoreDamaged, StoreError, StoreFull
+from txobserver.store import Checkpoint, Entry, StoreDamaged, StoreError, StoreFull
 
 ROOT = Path(__file__).parents[2]
 OF_OTHERS = ("init", "discard", "cas", "recover", "settle", "rebuild", "archive")
@@ -45,33 +44,6 @@ def test_a_restart_replays_from_the_checkpoint(tmp_path: Path) -> None:
     store = open_store(tmp_path / "n", posts)
     assert [f.first for f in store.suffix()] == [7] and store.tail == Position(1, 9)
     assert store.meta.applied == Position(1, 6) and len(store.base.page(1, -1, 100)) == 6
-    store.close()
-
-
-def test_a_page_does_not_wait_for_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large one takes its time, and consumers are served meanwhile."""
-    posts = Posts()
-    store = open_store(tmp_path / "n", posts)
-    list(store.suffix())
-    store.checkpoint(meta_at(3), posts.done)
-    posts.wait()
-    go_on, write, pages = threading.Event(), store.base.write, []
-
-    def slowly(checkpoint: Checkpoint) -> None:
-        go_on.wait(60)
-        write(checkpoint)
-
-    def came(page: Page | None, error: StoreError | None) -> None:
-        pages.append(page)
-        posts.done(error)
-
-    monkeypatch.setattr(store.base, "write", slowly)
-    store.checkpoint(meta_at(6), posts.done)
-    store.read_queue(Above(1, -1, 9, 1000), came)
-    assert posts.wait(1)[-1] is None and not go_on.is_set()
-    assert [len(page.entries) for page in pages if page is not None] == [3]
-    go_on.set()
-    posts.wait(1)
     store.close()
 
 
