@@ -57,12 +57,15 @@ def test_no_commit_row_in_somebody_else_s_transaction(shop: Shop, again: bool, h
 
 
 def test_to_join_again_behind_a_rollback_is_refused(shop: Shop) -> None:
+    """At once, not by the vote when all the work has been done."""
+    joined_again = False
     with pytest.raises(TransactionRolledBack), transaction.manager:
         session = shop.sessions()
         orm.place(shop.broker, session, shop.queue.own, "a")
         session.rollback()
         orm.place(shop.broker, session, shop.queue.own, "b")
-    assert shop.look() == (0, 0)
+        joined_again = True
+    assert not joined_again and shop.look() == (0, 0)
     shop.place("a")
     assert shop.look() == (1, 1)
 
@@ -86,6 +89,18 @@ def test_a_failed_statement_that_was_caught_rolls_both_back(shop: Shop) -> None:
         with pytest.raises(IntegrityError):
             session.connection().execute(text("INSERT INTO orm_orders VALUES ('a', 'a')"))
     assert shop.look() == (0, 0)
+
+
+def test_no_commit_row_behind_a_rollback_on_the_connection_itself(shop: Shop) -> None:
+    """The session knows nothing of it, and would commit the row alone."""
+    with pytest.raises(TransactionRolledBack, match="ended without it"), transaction.manager:
+        session = shop.sessions()
+        orm.place(shop.broker, session, shop.queue.own, "a")
+        session.flush()
+        connection = session.connection().connection.driver_connection
+        assert isinstance(connection, psycopg.Connection)
+        connection.rollback()
+    assert shop.look() == (0, 0) and shop.decisions() == 0
 
 
 def test_an_error_that_a_savepoint_catches_rolls_back_its_own_part(shop: Shop) -> None:
@@ -157,6 +172,15 @@ def test_a_session_in_somebody_else_s_transaction_is_refused(shop: Shop, mode: A
             orm.place(shop.broker, session, shop.queue.own, "a")
         begun.rollback()
     assert shop.look() == (0, 0)
+
+
+def test_a_session_s_transaction_that_is_too_old_decides_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recovery run may have recorded its abort, which is forgotten by then."""
+    monkeypatch.setattr("recovery.coordinator.data_manager.LONGEST_TRANSACTION", -1.0)
+    with pytest.raises(TransactionRolledBack, match="too old"):
+        shop.place("a")
+    assert shop.look() == (0, 0) and shop.decisions() == 0
+    assert shop.queue.open().in_doubt() == []
 
 
 # -- other data managers
@@ -342,6 +366,46 @@ def test_an_error_behind_a_commit_in_which_one_of_two_brokers_has_no_part(shop: 
     event.remove(session, "after_commit", fail)
     assert shop.look() == (6, 6)
     second.broker.close()
+
+
+def test_the_next_transaction_leaves_to_recovery_what_is_in_doubt(shop: Shop, lossy: DatabaseDoor) -> None:
+    """When it begins, the package aborts the failed one once more, whose decision nobody could be asked for."""
+
+    def lose() -> None:
+        lossy.lose_answer, lossy.shut = b"COMMIT\0", True
+
+    shop.at["decision written"] = lose
+    with pytest.raises(OutcomeUnknown):
+        shop.place("a")
+    transaction.begin()
+    transaction.abort()
+    assert shop.recover().settled
+    assert shop.look() == (1, 1)
+
+
+@pytest.mark.parametrize(("which", "lost", "orders"), [("lose_answer", b"COMMIT\0", 1), ("lose_request", b"COMMIT", 0)])
+def test_a_lost_commit_of_a_database_alone_is_unknown(
+    shop: Shop, lossy: DatabaseDoor, which: str, lost: bytes, orders: int
+) -> None:
+    """Nothing was published, so the broker has no part in it, and no row tells whether it was one."""
+    shop.at["broker prepared"] = lambda: setattr(lossy, which, lost)
+    with pytest.raises(OutcomeUnknown, match="no row tells"), transaction.manager:
+        work_alone(shop, "a", "a")
+    assert lossy.lost == 1 and shop.look() == (orders, 0)
+
+
+def test_a_commit_of_a_database_alone_that_it_refuses_is_rolled_back(shop: Shop) -> None:
+    shop.place("a")
+    with pytest.raises(IntegrityError), transaction.manager:
+        work_alone(shop, "b", "a")
+    assert shop.look() == (1, 1)
+
+
+def work_alone(shop: Shop, number: str, customer: str) -> None:
+    """An order that the broker is told nothing of."""
+    session = shop.sessions()
+    shop.broker.join(session)
+    session.add(Order(number=number, customer=customer))
 
 
 @pytest.mark.parametrize("keep", [False, True])

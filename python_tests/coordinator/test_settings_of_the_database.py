@@ -64,6 +64,21 @@ def test_a_decision_is_durable_with_synchronous_commit_off(
     assert shop.recover().settled
 
 
+def test_an_abort_is_durable_with_synchronous_commit_off(
+    shop: Shop, postgresql: PostgreSQL, lazy_writer: None
+) -> None:
+    """Whoever is told of it acts on it."""
+    with setting(postgresql.dsn, "synchronous_commit", "off"):
+        decisions = TableDecisions(shop.dsn)
+        assert decisions.decide("aborted", False) is False
+        postgresql.kill()
+        postgresql.start()
+        found = decisions.decision("aborted")
+    with psycopg.connect(shop.dsn) as connection:
+        connection.execute("DELETE FROM txha_decisions")
+    assert found is not None and not found.commit
+
+
 @pytest.mark.parametrize(("was", "becomes"), [("off", "on"), ("local", "local"), ("on", "on"), ("remote_apply",) * 2])
 def test_only_a_decision_is_synced_that_would_not_be(shop: Shop, was: str, becomes: str) -> None:
     """Who asks for less of a standby, or more, has it so; and the next transaction has what was set."""
@@ -72,7 +87,8 @@ def test_only_a_decision_is_synced_that_would_not_be(shop: Shop, was: str, becom
         connection.commit()
         insert_commit(connection, find_table(connection), "name", Participant("resource", "branch"), ())
         assert connection.execute("SHOW synchronous_commit").fetchone() == (becomes,)
-        connection.rollback()
+        connection.execute("DELETE FROM txha_decisions")
+        connection.commit()
         assert connection.execute("SHOW synchronous_commit").fetchone() == (was,)
 
 

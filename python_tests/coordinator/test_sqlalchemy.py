@@ -39,6 +39,24 @@ def test_both_commit(shop: Shop) -> None:
     assert shop.decisions() == 0
 
 
+def test_rows_are_taken_away_where_they_are(shop: Shop) -> None:
+    """One broker in the transactions of two applications, each with a table of its own."""
+    elsewhere = f"{shop.dsn} options='-c search_path=other'"
+    others = orm.sessions(elsewhere)
+    with psycopg.connect(shop.dsn, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA other")
+        try:
+            orm.prepare_tables(elsewhere)
+            for sessions, number in ((shop.sessions, "a"), (others, "b"), (shop.sessions, "c")):
+                with transaction.manager:
+                    orm.place(shop.broker, sessions(), shop.queue.own, number)
+            assert shop.look() == (2, 3)
+            assert shop.decisions() == 1
+        finally:
+            others.kw["bind"].dispose()
+            connection.execute("DROP SCHEMA other CASCADE")
+
+
 def test_an_exception_rolls_both_back_and_the_next_one_commits(shop: Shop) -> None:
     with pytest.raises(ZeroDivisionError), transaction.manager:
         orm.place(shop.broker, shop.sessions(), shop.queue.own, "a")

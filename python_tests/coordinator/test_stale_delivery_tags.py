@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError
 
@@ -17,8 +18,10 @@ from recovery.coordinator.branches import TransactionRolledBack
 from recovery.coordinator.broker import Broker
 from recovery.coordinator.coordinator import Coordinator
 from recovery.coordinator.log import DecisionLog
+from recovery.coordinator.names import branch_xid, new_global_name
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.resources import ResourceLost
+from recovery.dtx.errors import StaleDelivery
 
 ROLLED_BACK = (TransactionRolledBack, ResourceLost, psycopg.Error, AMQPError)
 
@@ -63,4 +66,24 @@ def test_stale_delivery_tags_settle_no_other_message(postgresql: PostgreSQL, url
         assert all(work(*each) for each in again)
         coordinator.close()
     assert sorted(table.look()) == ["A", "B", "C"] and queue.look() == []
+    queue.close()
+
+
+def test_stale_delivery_tags_of_a_connection_that_the_coordinator_has_closed(urls: list[str]) -> None:
+    """As it does with one on which a branch could not be left: its tags are not given to other messages."""
+    queue = Queue(urls)
+    broker = queue.open()
+    assert isinstance(broker, Broker)
+    for body in (b"A", b"B"):
+        broker.channel.basic_publish("", queue.own, body)
+    stale, _, _ = broker.channel.basic_get(queue.own)
+    broker.close()
+    xid = branch_xid(str(new_global_name("0" * 16)), "broker")
+    broker.begin(xid)
+    assert broker.channel.basic_get(queue.own)[0] is not None
+    with pytest.raises(StaleDelivery):
+        broker.channel.basic_ack(stale.delivery_tag)
+    broker.abandon(xid)
+    broker.close()
+    wait_until(lambda: sorted(queue.look()) == ["A", "B"], 20, "both in their queue", every=0.1)
     queue.close()

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from python_tests.postgresql import PostgreSQL
-from recovery.coordinator.decisions import DecisionRefused
+from recovery.coordinator.decisions import ABORT_KEPT, DecisionRefused
 from recovery.coordinator.names import GlobalName, branch_xid, new_global_name
 from recovery.coordinator.recover import recover
 from recovery.coordinator.resources import Fate
@@ -120,6 +120,38 @@ def test_a_name_without_a_table_hangs_on_the_only_one(postgresql: PostgreSQL, br
     assert recover(TableDecisions(only.dsn), {"broker": broker}, 0.0).settled
     assert broker.ended[branch_xid(name, "broker")] is Fate.COMMITTED
     assert broker.ended[branch_xid(undecided, "broker")] is Fate.ROLLED_BACK
+
+
+def test_a_commit_is_kept_however_old_it_is(
+    both: tuple[Application, Application], broker: MemoryResource
+) -> None:
+    """Until everybody has carried it out. An abort is removed after its time."""
+    alice, _ = both
+    name, aborted, late = (alice.prepare(broker) for _ in range(3))
+    alice.commit(broker, name)
+    decisions = TableDecisions(alice.dsn)
+    decisions.decide(aborted, False)
+    with psycopg.connect(alice.dsn) as connection:
+        connection.execute("UPDATE txha_decisions SET at = now() - make_interval(secs => %s)", [ABORT_KEPT + 1])
+    decisions.decide(late, False)
+    assert set(decisions.unfinished()) == {name}
+    assert decisions.decision(aborted) is None
+    assert decisions.decision(late) is not None and decisions.decision(name) is not None
+
+
+def test_a_second_table_is_made_while_a_run_is_under_way(postgresql: PostgreSQL, broker: MemoryResource) -> None:
+    """What an earlier version began may be decided in that one from then on, so nothing is presumed in the first."""
+    only = Application(postgresql.dsn, "owner")
+    decisions = TableDecisions(only.dsn)
+    undecided = only.prepare(broker, only.table.earlier)
+    with psycopg.connect(postgresql.dsn, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA late; CREATE TABLE late.txha_decisions (LIKE txha_decisions)")
+        try:
+            with pytest.raises(DecisionRefused, match="an earlier version"):
+                decisions.decide(undecided, False)
+        finally:
+            connection.execute("DROP SCHEMA late CASCADE")
+    assert decisions.decision(undecided) is None
 
 
 def test_a_table_that_was_made_anew_is_another_one(both: tuple[Application, Application]) -> None:

@@ -127,6 +127,37 @@ def test_a_lost_channel_with_nothing_left_open_is_nobody_s_matter(
     assert desk.counts(names[0]) == [0]
 
 
+def test_a_lost_channel_with_a_message_that_was_got_is_told_once(
+    desk: Desk, names: Names, door: CuttingDoor, xid: Xid
+) -> None:
+    """As one with a consumer's. "All that was delivered" is what came since, once its user has been told."""
+    with DtxConnection(door.url) as worker:
+        assert worker.channel.basic_get(names[0])[0] is not None
+        door.cut_off()
+        with pytest.raises(StaleDelivery):
+            worker.tpc_begin(xid)
+        worker.tpc_begin(xid)
+        assert worker.channel.basic_get(names[0])[0] is not None
+        worker.channel.basic_ack(0, multiple=True)
+        worker.tpc_commit()
+    wait_until(lambda: desk.counts(names[0]) == [1], 20, "the other one in its queue", every=0.1)
+
+
+def test_a_lost_channel_of_which_everything_was_settled_at_once_is_not_told(
+    desk: Desk, names: Names, door: CuttingDoor, xid: Xid
+) -> None:
+    """By one acknowledgement that stands for several."""
+    with DtxConnection(door.url) as worker:
+        worker.tpc_begin(xid)
+        tags = [worker.channel.basic_get(names[0])[0].delivery_tag for _ in range(2)]
+        worker.channel.basic_ack(tags[-1], multiple=True)
+        worker.tpc_commit()
+        door.cut_off()
+        worker.tpc_begin(xid._replace(bqual=b"2"))
+        worker.tpc_rollback()
+    assert desk.counts(names[0]) == [0]
+
+
 async def test_stale_message_of_aio_pika_settles_no_other_message(
     desk: Desk, names: Names, door: CuttingDoor, xid: Xid
 ) -> None:

@@ -80,3 +80,14 @@ def test_a_tag_is_reused_when_another_channel_has_deleted_the_queue() -> None:
     peer.connection.receive(publish("new", b"m", channel=2) * 2)
     peer.settle()
     assert len([each for each in peer.frames() if "Basic.Deliver" in each]) == 2
+
+
+def test_a_closed_channel_is_not_told_of_its_consumers_any_more() -> None:
+    """Its number may be another channel's by then."""
+    peer = two_consumers(True)
+    peer.send(2, Queue.Delete(queue="old"))
+    peer.harness.broker.end_of_turn()
+    peer.harness.ledger.commit()
+    peer.send(1, Channel.Close(200, "", 0, 0))
+    peer.settle()
+    assert [each for each in peer.frames() if each.startswith("1 ")] == ["1 Channel.CloseOk"]

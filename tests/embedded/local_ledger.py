@@ -211,11 +211,8 @@ class LocalLedger:
         elif isinstance(event, Configure):
             self._configure(event)
         elif isinstance(event, Purge):
-            spared = set(event.spared)
-            doomed = [each for each in contents.ids(event.queue) if each[0] <= event.place and each[0] not in spared]
-            for entry in doomed:
-                contents.remove(event.queue, *entry)
-            host.on_purged(event.queue, event.place, event.spared, len(doomed))
+            count = contents.purge(event.queue, event.place, event.spared)
+            host.on_purged(event.queue, event.place, event.spared, count)
         elif isinstance(event, TxDecision):
             self._decide(event)
 

@@ -92,6 +92,21 @@ def test_what_comes_back_behind_an_if_empty_deletion_goes_with_the_queue(harness
     assert counts == [0] and client.errors == deleter.errors == []
 
 
+def test_if_empty_is_judged_by_which_messages_are_there_not_by_how_many(harness: Harness) -> None:
+    """What was in a client's hands is acknowledged, and another one comes: both before the deletion in the stream."""
+    client, deleter = harness.client(), harness.client()
+    client.declare("q")
+    client.publish("q", b"1")
+    held = got(client.get("q"))
+    client.publish("q", b"2")
+    client.channel.ack(held.delivery_tag, False)
+    harness.turn()
+    counts = delete(deleter, "q", if_empty=True)
+    harness.settle()
+    assert counts == [] and refusals(deleter) == [NOT_EMPTY]
+    assert harness.client().drain("q") == [b"2"]
+
+
 def test_a_refused_deletion_lets_the_queue_go_on(harness: Harness) -> None:
     publisher, consumer, deleter = harness.client(), harness.client(), harness.client()
     publisher.declare("q")
@@ -194,6 +209,21 @@ def test_a_consumer_that_came_first_keeps_the_queue(harness: Harness) -> None:
     harness.settle()
     assert counts == ([], []) and waiting == ["d"] and set(harness.broker.topology.queues) == {"q", "auto"}
     assert refusals(client) == ["PRECONDITION_FAILED - queue 'q' in vhost '/' in use"]
+
+
+def test_a_consumer_that_waited_before_the_last_one_left_keeps_the_auto_delete_queue(harness: Harness) -> None:
+    """Both wait for a purge, and it comes first."""
+    client, first, second = harness.client(), harness.client(), harness.client()
+    client.declare("auto", auto_delete=True)
+    consume(first, "auto", "a")
+    harness.settle()
+    purged: list[int] = []
+    harness.broker.queue_operations.purge(client.channel, "auto", purged.append)
+    waiting = consume(second, "auto", "b")
+    first.channel.cancel("a")
+    assert waiting == []
+    harness.settle()
+    assert purged == [0] and waiting == ["b"] and set(harness.broker.topology.queues) == {"auto"}
 
 
 # -- a take-over ends consumers, and what is not durable

@@ -103,3 +103,13 @@ def test_tables_within_tables_end_somewhere(depth: int, fits: bool) -> None:
     else:
         with pytest.raises(TooDeep):
             read_table(data)
+
+
+@pytest.mark.parametrize("kind", [b"", b"F", b"A"], ids=["the table itself", "a table in it", "an array in it"])
+def test_a_value_that_goes_beyond_the_end_of_its_table_is_refused(kind: bytes) -> None:
+    """Also where there are octets to be read: they are of what comes behind."""
+    value = b"I" if kind == b"A" else b"\x01aI"
+    inner = len(value).to_bytes(4, "big") + value + bytes(4)
+    whole = b"\x01t" + kind + inner
+    with pytest.raises(ValueError, match="goes beyond its end"):
+        read_table(len(whole).to_bytes(4, "big") + whole if kind else inner)

@@ -18,9 +18,11 @@ from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.memory_disk import CLUSTER_ID
 from tests.ha.memory_host import text
 from tests.ha.steps import backups_of, begin_t, declared, publish
-from txobserver.effects import Send
+from txobserver.effects import ReadQueue, Send
 from txobserver.events import Removal, Settle
 from txobserver.ids import Member
+from txobserver.ledger import Found
+from txobserver.store import Above, Page
 
 
 def test_a_node_without_a_record_stops_and_says_what_to_do() -> None:
@@ -47,6 +49,20 @@ def test_a_primary_whose_store_failed_only_gives_its_lease_up() -> None:
     node.core.resign("the node is stopping")
     assert node.host.closed == ["input/output error"]
     assert not any("resigning" in str(effect) for effect in node.core.take_effects())
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_primary_whose_store_failed_takes_no_page_that_was_asked_for_before(fails: bool) -> None:
+    """Its clients have gone, and with them all who wait for it."""
+    cluster, found = declared("q", size=1), list[Found]()
+    node = cluster.primary
+    assert node.host.ledger is not None
+    node.host.ledger.read(Above(node.host.number("q"), -1, 9, 1000), found.append)
+    (asked,) = (effect for effect in node.core.take_effects() if isinstance(effect, ReadQueue))
+    if fails:
+        node.core.on_store_error("input/output error")
+    node.core.on_queue_read(asked, Page([], False))
+    assert len(found) == (0 if fails else 1)
 
 
 def test_a_primary_and_one_whose_store_failed_go_by_no_record_that_is_read() -> None:

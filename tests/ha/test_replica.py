@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from ha.applied import Applied
 from ha.replica import GapInStream, Replica
 from tests.ha.messages import TEXT
-from txobserver.events import GenerationStart, TxDecision, TxEnqueue, TxOpen, TxPrepare
+from txobserver.events import (
+    GenerationStart,
+    Publish,
+    Removal,
+    Settle,
+    TxDecision,
+    TxEnqueue,
+    TxOpen,
+    TxPrepare,
+)
 from txobserver.frames import encode_frame
-from txobserver.ids import Position
+from txobserver.ids import Position, place_of
 from txobserver.store import MemoryBase, Meta
 
 
@@ -50,6 +62,29 @@ def test_a_checkpoint_takes_out_the_transactions_that_an_earlier_one_has(applied
     last = replica.checkpoint()
     base.write(last)
     assert list(last.tx_ended) == ([7] if applied > 1 else []) and not base.load().transactions
+
+
+class Told(Applied):
+    """Of messages that left a queue."""
+
+    def __init__(self) -> None:
+        self.gone: list[tuple[int, int]] = []
+
+    def removed(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
+        self.gone += entries
+
+
+def test_what_is_settled_twice_is_told_once() -> None:
+    """The queue at the primary counts by what it is told."""
+    replica = Replica(MemoryBase(), Meta(), {})
+    replica.listener = told = Told()
+    replica.contents.add_queue(1)
+    events = [Publish(8, (1,), TEXT), Publish(9, (1,), TEXT), *[Settle(1, [(place_of(1), 8)], int(Removal.ACKED))] * 2]
+    for event in events:
+        replica.append(1, event)
+    replica.durable = len(events)
+    replica.apply(len(events))
+    assert told.gone == [(place_of(1), 8)] and replica.contents.summary(1).count == 1
 
 
 def test_a_frame_of_a_lower_generation_continues_nothing() -> None:

@@ -328,18 +328,39 @@ async def test_a_client_that_a_stopped_primary_never_answered_goes_to_the_next(d
     writer.close()
 
 
+async def test_the_end_of_a_former_primary_s_connection_ends_no_other(doorway: Doorway) -> None:
+    """The next one is being dialled when it comes."""
+    desk, other = Desk(), Desk()
+    doorway.verdict = await doorway.primary(desk)
+    reader, writer = await doorway.client()
+    writer.write(b"hello")
+    async with asyncio.timeout(10):
+        stopped = await desk.heard(b"hello")
+        doorway.verdict = await doorway.primary(other, 2)
+        doorway.look(2)
+        await stopped.gone.wait()
+        serving = await other.heard(b"hello")
+        serving.transport.write(b"word")
+        assert await reader.readexactly(4) == b"word"
+    assert len(other.served) == 1
+    writer.close()
+
+
 async def test_a_primary_that_cannot_be_reached_is_given_up_for_the_next(
     doorway: Doorway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its host does not even refuse the connection."""
     loop = asyncio.get_running_loop()
-    sock_connect, dialled = loop.sock_connect, asyncio.Event()
+    sock_connect, dialled, given_up = loop.sock_connect, asyncio.Event(), asyncio.Event()
     nowhere = PassOn(LOOPBACK, 1, 1)
 
     async def connect(made: socket.socket, address: tuple[str, int]) -> None:
         if address[1] == nowhere.port:
             dialled.set()
-            await asyncio.Event().wait()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                given_up.set()
         await sock_connect(made, address)
 
     reader, writer = await doorway.client()
@@ -354,4 +375,5 @@ async def test_a_primary_that_cannot_be_reached_is_given_up_for_the_next(
         doorway.verdict = await doorway.primary(Echo, 2)
         doorway.look(2)
         assert await reader.readexactly(11) == b"heard hello"
+        await given_up.wait()
     writer.close()

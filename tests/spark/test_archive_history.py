@@ -78,6 +78,7 @@ def test_an_accepted_data_loss_is_a_gap(tmp_path: Path, asked: bool, gap: Gap) -
     manifest = archive(lake, after, asked=asked)
     assert manifest.gaps == (gap,) and manifest.ends == {"n1": Position(2, 25)}
     assert furthest(manifest.files, 1, manifest.gaps) == ("n1", gap.first - 1)
+    assert furthest(manifest.files, 1) == ("n1", 20), "also where no manifest says it"
     assert positions(lake) == of((1, 1, gap.first - 1))
     compact(lake, 0)
     assert len(lake.current().files) == 1 and positions(lake) == of((1, 1, gap.first - 1))

@@ -156,6 +156,16 @@ def test_consumed_while_its_page_is_read() -> None:
         assert [place for place, _ in reading.shown(page)] == [1, 3]
 
 
+def test_consumed_behind_the_beginning_of_a_checkpoint_while_a_page_is_read() -> None:
+    """What a layer held when the reading began is taken out in another layer, of which the reading knows nothing."""
+    contents, base = filled(1)
+    contents.insert(1, 2, 2, message())
+    reading, page = contents.begin_reading(1, -1), base.read(Above(1, -1, 9, 99))
+    contents.freeze()
+    assert contents.remove(1, 2, 2)
+    assert [place for place, _ in reading.shown(page)] == [1]
+
+
 def test_a_checkpoint_ends_while_a_page_is_read() -> None:
     """What was in a layer when the reading began, and in the base only behind the look at it, is not left out; nor is
     what a layer hid, and no layer hides any more, shown."""
@@ -182,6 +192,18 @@ def test_nothing_of_before_a_purge_counts() -> None:
         assert page.more
         found = [place for place, _ in reading.shown(page)]
         assert (found, reading.through(page)) == ([2, 4, 5, 6] if late else [2], 0)
+
+
+def test_nothing_that_a_checkpoint_on_its_way_holds_of_before_a_purge_counts() -> None:
+    """Nor is what the base held then there to be taken out."""
+    contents, base = filled(1, 2)
+    contents.insert(1, 3, 3, message())
+    contents.freeze()
+    contents.purge(1, 3, [1])
+    reading, page = contents.begin_reading(1, -1), base.read(Above(1, -1, 9, 99))
+    assert ([place for place, _ in reading.shown(page)], reading.through(page)) == ([1], 0)
+    assert not contents.remove(1, 2, 2) and not contents.remove(1, 3, 3)
+    assert contents.summary(1).count == 1
 
 
 def test_a_page_that_has_ended_shows_nothing_of_the_layers_behind_it() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,17 @@ def test_sync_failed_then_recovered(tmp_path: Path) -> None:
     files.power_cut()
     assert set(read_decisions(tmp_path / "log")[1]) == {"t0", "t1"}
     assert DecisionLog(tmp_path / "log").decide("t1", False) is True
+
+
+def test_what_is_listed_as_unfinished_is_durable(tmp_path: Path) -> None:
+    files = LinuxFiles()
+    log = failing(tmp_path / "log", files)
+    run = DecisionLog(tmp_path / "log", files=files)
+    assert set(run.unfinished()) == {"t0", "t1"}
+    for each in (run, log):
+        each.close()
+    files.power_cut()
+    assert set(read_decisions(tmp_path / "log")[1]) == {"t0", "t1"}
 
 
 def test_what_nobody_acted_on_may_be_lost(tmp_path: Path) -> None:
@@ -150,6 +163,67 @@ def test_a_name_that_could_not_be_made_durable_is_not_relied_on(tmp_path: Path) 
     del files.steps[:]
     assert log.decide("t1", True) is True
     assert f"{tmp_path} synced" in files.steps
+
+
+class Moving(Watched):
+    """Says also when a new file is made, and when the old one is told that the log goes on in it."""
+
+    def create(self, path: Path) -> int:
+        self.steps.append("made")
+        return super().create(path)
+
+    def write(self, descriptor: int, buffers: Sequence[bytes]) -> None:
+        if b'"moved"' in b"".join(buffers):
+            self.steps.append("moved")
+        super().write(descriptor, buffers)
+
+
+def test_the_old_file_says_that_the_log_moved_when_the_new_name_is_durable(tmp_path: Path) -> None:
+    """After a power cut the old file has its name again otherwise, and is refused: nothing would be decided."""
+    files = Moving()
+    log = DecisionLog(tmp_path / "log", compact_bytes=0, files=files)
+    for number in range(100):
+        log.decide(f"t{number}", False)
+        log.finish(f"t{number}")
+        if "moved" in files.steps:
+            break
+    assert files.steps[-3:] == ["synced", f"{tmp_path} synced", "moved"]
+
+
+class Counting(Files):
+    """Counts the syncs of files; ``during`` happens in the middle of the next one."""
+
+    def __init__(self) -> None:
+        self.syncs = 0
+        self.during: Callable[[], None] | None = None
+
+    def sync(self, descriptor: int) -> None:
+        self.syncs += 1
+        super().sync(descriptor)
+        during, self.during = self.during, None
+        if during is not None:
+            during()
+
+
+def test_what_is_written_while_a_sync_runs_needs_another_one(tmp_path: Path) -> None:
+    """That one began before it was written, so it says nothing of it."""
+    files, written = Counting(), threading.Event()
+
+    def reached(step: str) -> None:
+        if step == "decision written" and threading.current_thread() is thread:
+            written.set()
+
+    def write() -> None:
+        thread.start()
+        assert written.wait(60)
+
+    log = DecisionLog(tmp_path / "log", files=files, reached=reached)
+    thread = threading.Thread(target=log.decide, args=("t2", True))
+    log.decide("t0", True)
+    before, files.during = files.syncs, write
+    log.decide("t1", True)
+    thread.join(60)
+    assert files.syncs == before + 2
 
 
 def test_the_name_of_a_link_is_durable_before_the_log_is_used(tmp_path: Path) -> None:

@@ -255,6 +255,16 @@ def work_until_it_is_smaller(log: DecisionLog) -> None:
     raise AssertionError("it stayed as it was")
 
 
+def test_a_commit_that_has_not_ended_is_kept_however_old_it_is(path: Path, clock: Clock) -> None:
+    """A participant that is away for long would else be told to roll back."""
+    log = DecisionLog(path, compact_bytes=0)
+    log.decide("old", True, WHO)
+    work(log, "some", 20)
+    clock.now += ABORT_KEPT + ENDED_KEPT
+    work_until_it_is_smaller(log)
+    assert set(DecisionLog(path).unfinished()) == {"old"}
+
+
 def test_an_abort_is_forgotten_after_its_time(path: Path, clock: Clock) -> None:
     log = DecisionLog(path, compact_bytes=0)
     log.decide("old", False)

@@ -113,6 +113,38 @@ def test_an_old_file_of_the_log_decides_nothing(path: Path, tmp_path: Path) -> N
     assert DecisionLog(path).decision("t1") is not None
 
 
+def test_a_decision_whose_file_is_replaced_before_its_sync(path: Path) -> None:
+    """Another process makes the log smaller, and another thread of ours opens the new file, which is durable."""
+    lower = os.open(os.devnull, os.O_RDONLY)
+    log = DecisionLog(path)
+    grow(log)
+    sync = log._sync
+
+    def overtaken(end: tuple[int, int]) -> None:
+        log._sync = sync  # type: ignore[method-assign]
+        grow(DecisionLog(path, compact_bytes=SMALL))
+        os.close(lower)  # for the new file, so that the number of the old one's descriptor is nobody's
+        found = log.decision("t1")
+        assert found is not None and found.commit
+        sync(end)
+
+    log._sync = overtaken  # type: ignore[method-assign]
+    assert log.decide("t1", True, WHO) is True
+    assert log.decide("t2", True, WHO) is True
+
+
+def test_a_log_that_has_become_shorter_decides_nothing(path: Path) -> None:
+    """A copy of yesterday was put over it while it was open. What it has lost may be what is asked for."""
+    log = DecisionLog(path)
+    yesterday = path.read_bytes()
+    log.decide("t1", True, WHO)
+    path.write_bytes(yesterday)
+    for _ in range(2):
+        with pytest.raises(DecisionRefused, match="has become shorter"):
+            log.decide("t1", False)
+    assert path.read_bytes() == yesterday
+
+
 def test_compaction_leaves_the_log_to_whom_it_belongs(path: Path) -> None:
     """A recovery run of root's makes it smaller, and the application goes on."""
     DecisionLog(path).close()

@@ -259,6 +259,17 @@ def test_an_operator_s_decision_against_the_log_is_reported_until_it_is_forgotte
     assert not site.decisions.unfinished()
 
 
+def test_an_operator_s_commit_against_an_abort_is_reported_until_it_is_forgotten() -> None:
+    site = Site()
+    xids = prepared(site)
+    site.broker.decide_heuristically(xids[1], commit=True)
+    for forget in (False, False, True):
+        report = site.recover(forget=forget)
+        assert [(row.resource, row.fate) for row in report.contradicted] == [("broker:1", Fate.HEURISTICALLY_COMMITTED)]
+        assert site.database.ended[xids[0]] is Fate.ROLLED_BACK
+    assert site.recover().rows == []
+
+
 def test_the_coordinator_is_told_of_an_operator_s_decision() -> None:
     site = Site()
     work = Branches(site.decisions, site.resources, patience=0.0, reached=lambda step: reached(step))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from recovery.coordinator.branches import Branches, HeuristicOutcome
-from recovery.coordinator.decisions import Decisions
+from recovery.coordinator.branches import Branches, HeuristicOutcome, TransactionRolledBack
+from recovery.coordinator.decisions import LONGEST_TRANSACTION, Decisions
 from recovery.coordinator.log import DecisionLog
 from recovery.coordinator.names import (
     GlobalName,
@@ -142,6 +142,32 @@ def test_what_another_run_has_finished_is_known() -> None:
     assert report.settled and report.rows == []
 
 
+class FoundTooEarly(MemoryResource):
+    """Between what it lists and what is done about it, the coordinator commits, finishes, and forgets."""
+
+    site: Site
+
+    def in_doubt(self) -> list[Xid]:
+        found = super().in_doubt()
+        self.site.decide()
+        for resource, xid in ((self.site.database, self.site.of_database), (self, self.site.of_broker)):
+            resource.settle(xid, True, "")
+        self.site.decisions.finish(self.site.name)
+        assert isinstance(self.site.decisions, MemoryDecisions)
+        self.site.decisions.ended.clear()
+        return found
+
+
+def test_what_was_committed_and_forgotten_meanwhile_is_not_refused_from_then_on() -> None:
+    """The run records an abort, which comes too late for everybody. No broker is told that it was rolled back."""
+    site = Site()
+    broker = FoundTooEarly(site.broker.world, "broker:1", fences=True)
+    broker.site, broker.branches = site, site.broker.branches
+    report = recover(site.decisions, {"database": site.database, "broker": broker}, 0.0)
+    assert report.settled and report.rows == [] and not broker.fenced
+    assert site.database.ended[site.of_database] is broker.ended[site.of_broker] is Fate.COMMITTED
+
+
 # -- by clocks
 
 
@@ -152,6 +178,21 @@ def test_a_coordinator_s_clock_far_ahead_keeps_no_branch() -> None:
         assert report.settled is not left
         assert {row.why for row in report.rows} == {BEGAN_A_MOMENT_AGO if left else ""}
         assert (site.database.ended.get(site.of_database) is Fate.ROLLED_BACK) is not left
+
+
+def test_a_transaction_that_is_too_old_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recovery run may have recorded its abort, which is forgotten by then."""
+    site = Site()
+    work = Branches(site.decisions, site.resources, patience=0.0)
+    for part in site.resources:
+        work.begin(part)
+    late = time.clock_gettime(time.CLOCK_BOOTTIME) + LONGEST_TRANSACTION + 1
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: late)
+    with pytest.raises(TransactionRolledBack, match="too old"):
+        work.commit()
+    assert site.decisions.decision(work.name) is None
+    for resource, part in ((site.database, "database"), (site.broker, "broker")):
+        assert resource.ended[branch_xid(work.name, part)] is Fate.ROLLED_BACK
 
 
 # -- by names
@@ -167,6 +208,13 @@ def test_two_clusters_under_one_name_are_two() -> None:
     report = recover(site.decisions, {"other": other, "ours": site.broker, "database": site.database}, 0.0)
     assert report.settled and site.broker.ended[site.of_broker] is Fate.COMMITTED
     assert not site.decisions.unfinished()
+
+
+def test_two_addresses_of_one_cluster_are_one() -> None:
+    """What is settled by way of one is not asked for, and told of, by way of the other again."""
+    site = Site(broker=broker_name("orders", IDENTITY))
+    report = recover(site.decisions, {"one": site.broker, "database": site.database, "other": site.broker}, 0.0)
+    assert report.settled and sorted(row.resource for row in report.rows) == [site.broker.name, site.database.name]
 
 
 @pytest.mark.parametrize("decided", ["amqp:orders", ""])

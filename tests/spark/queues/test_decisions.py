@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,21 @@ def test_the_second_decision_on_a_batch_is_the_first(query: Query) -> None:
     with decisions(query) as driver:
         assert driver.decide(0, one.branches, first=True).branches == one.branches
         assert driver.decide(0, other.branches, first=True).branches == one.branches
+
+
+def test_a_change_of_the_record_that_its_connection_has_left(
+    query: Query, channel: BlockingChannel, queue: str
+) -> None:
+    """Its name is in use until somebody is told that it was rolled back."""
+    query.commit(query.write(0, "a"))
+    dying, name = DtxConnection(*query.options.hosts), record_queue(query.id)
+    dying.tpc_begin(record_xid(query.id))
+    dying.channel.basic_ack(dying.channel.basic_get(name)[0].delivery_tag)
+    dying.channel.basic_publish("", name, b"never")
+    dying.connection._impl._transport._sock.shutdown(socket.SHUT_RDWR)
+    query.commit(query.write(1, "b"))
+    assert drained(channel, queue) == ["a", "b"]
+    assert channel.queue_declare(name, passive=True).method.message_count == 1
 
 
 def test_a_task_that_prepares_behind_the_decision(query: Query, channel: BlockingChannel, queue: str) -> None:

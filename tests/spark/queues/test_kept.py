@@ -85,13 +85,41 @@ def test_a_record_whose_making_was_broken_off(
     if how_far in ("published", "looked at"):
         channel.confirm_delivery()
         channel.basic_publish("", name, b"")
-    if how_far == "looked at":
-        looked_at(channel, name)
+    tag = looked_at(channel, name) if how_far == "looked at" else None
     query.commit(query.write(0, "a"))
     assert drained(channel, queue) == ["a"]
+    if tag is not None:
+        channel.basic_nack(tag)
     assert channel.queue_declare(name, passive=True).method.message_count == 1
     with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="404"):
         channel.connection.channel().queue_declare(MAKING + name, passive=True)
+
+
+class Died(Exception):
+    """The driver has."""
+
+
+def test_a_driver_dies_before_the_record_is_in_its_queue(
+    query: Query, channel: BlockingChannel, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue is there, and empty, and nobody has the record: the next driver can tell."""
+    name, publish = record_queue(query.id), BlockingChannel.basic_publish
+
+    def dies(at: BlockingChannel, exchange: str, key: str, *arguments: object, **options: object) -> None:
+        if key == name:
+            raise Died
+        publish(at, exchange, key, *arguments, **options)
+
+    written = query.write(0, "a")
+    with monkeypatch.context() as patched:
+        patched.setattr(BlockingChannel, "basic_publish", dies)
+        with Decisions(query.options.hosts, query.id, 20) as driver, pytest.raises(Died):
+            driver.decide(0, written.branches, first=True)
+    assert channel.queue_declare(name, passive=True).method.message_count == 0
+    with Decisions(query.options.hosts, query.id, 1) as driver:
+        driver.decide(0, written.branches, first=True)
+    query.commit(query.write(0, "a"))
+    assert drained(channel, queue) == ["a"]
 
 
 def test_a_record_that_was_taken_out_for_good(query: Query, channel: BlockingChannel, queue: str) -> None:

@@ -240,6 +240,30 @@ def test_nothing_is_settled_while_the_record_is_looked_at(opened: Open, channel:
     assert left(channel, queue) == 0
 
 
+class Died(Exception):
+    """The driver has."""
+
+
+def test_a_settlement_and_its_record_are_one(
+    opened: Open, channel: BlockingChannel, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver dies right behind the commit: what has left the queue stands in the record."""
+    fill(channel, queue, "a")
+    reader = opened()
+    first, commit = plan(reader, reader.initialOffset()), DtxConnection.tpc_commit
+
+    def dies(broker: DtxConnection, xid: Xid | None = None) -> None:
+        commit(broker, xid)
+        raise Died
+
+    with monkeypatch.context() as patched, pytest.raises(Died):
+        patched.setattr(DtxConnection, "tpc_commit", dies)
+        reader.commit(first)
+    assert left(channel, queue) == 0
+    method, _, record = channel.basic_get(settled_queue(queue))
+    assert method is not None and settled_by(record) == offset_of(first).taken
+
+
 @pytest.mark.parametrize("strict", [True, False])
 def test_messages_that_are_gone_when_a_batch_is_read_again(
     opened: Open, channel: BlockingChannel, queue: str, strict: bool
