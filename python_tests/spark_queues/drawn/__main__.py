@@ -24,6 +24,9 @@ def main(
     fault: Annotated[
         str | None, typer.Option("--put-back", help=f"Run until a case finds this fault: {', '.join(FAULTS)}")
     ] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="Gets a line for each case that has ended; those that it has are not run again")
+    ] = None,
     as_text: Annotated[bool, typer.Option("--json", help="Everything as JSON")] = False,
 ) -> None:
     """Crash drivers and brokers of a query from queue to queue in drawn pairs, and count each row.
@@ -31,6 +34,8 @@ def main(
     Exit status 0: every case held; 1: one did not, and is run again by `--cases 1 --seed` with its seed. With
     --put-back, 0: the fault was found.
     """
+    if fault is not None and file is not None:
+        raise typer.BadParameter("--file remembers what the code as it is does: leave it out with --put-back")
     if fault is not None and fault not in FAULTS:
         raise typer.BadParameter(f"there is no fault {fault} to put back; there are {', '.join(FAULTS)}")
     drawn = [draw(each) for each in range(seed, seed + cases)]
@@ -41,14 +46,19 @@ def main(
     errors = Console(stderr=True, highlight=False)
     with tempfile.TemporaryDirectory(prefix="txha-spark-") as directory, put_back(fault):
         totals = campaign(
-            drawn, Path(directory), lambda text: errors.print(text, markup=False, soft_wrap=True), fault is not None
+            drawn,
+            Path(directory),
+            lambda text: errors.print(text, markup=False, soft_wrap=True),
+            fault is not None,
+            file,
         )
     print(json.dumps(totals.as_dict()) if as_text else _told(totals))
     raise typer.Exit(0 if bool(totals.broken) == (fault is not None) else 1)
 
 
 def _told(totals: Totals) -> str:
-    lines = [f"{totals.cases} cases, {len(totals.broken)} broken; {totals.rows} rows, {totals.seconds:.0f} seconds"]
+    seconds = f"{totals.seconds:.0f} seconds, {totals.real_seconds:.0f} of them for {totals.real} cases by Spark"
+    lines = [f"{totals.cases} cases, {len(totals.broken)} broken; {totals.rows} rows; {seconds}"]
     for what, counts in (("done", totals.done), ("refused", totals.refused)):
         lines += [f"  {what} {count:5} x {name}" for name, count in sorted(counts.items())]
     for number, said in totals.broken.items():
