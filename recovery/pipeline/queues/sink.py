@@ -182,9 +182,7 @@ class BatchSink(DataSourceArrowWriter):
     def abort(self, messages: Messages) -> None:
         """Something failed, maybe in ``commit``: then what was decided is carried out by ``txha dtx settle-spark``."""
         with Decisions(self._options.hosts, self._batch.query, self._options.patience) as decisions:
-            if decisions.record() is None:
-                decisions.refuse(self._batch)
-                decisions.drop()
+            decisions.refuse(self._batch)
 
 
 def check_append(overwrite: bool) -> None:

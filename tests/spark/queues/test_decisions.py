@@ -222,6 +222,22 @@ def test_a_record_that_is_gone(query: Query, channel: BlockingChannel, queue: st
     assert drained(channel, queue) == ["a", "b"]
 
 
+def test_a_record_that_is_older_than_the_last_batch(
+    query: Query, channel: BlockingChannel, queue: str, cluster: LocalCluster
+) -> None:
+    """An operator has accepted the loss of what was decided since: batches between may not have been written."""
+    query.commit(query.write(0, "a"))
+    written = query.write(3, "d")
+    with pytest.raises(PipelineError, match=r"is of batch 0, and this is batch 3: .* newRecord"):
+        query.commit(written)
+    assert drained(channel, queue) == ["a"]
+    told = Query(cluster, queue, newRecord=True)
+    told.id = query.id
+    told.commit(told.write(3, "d"))
+    query.commit(query.write(4, "e"))
+    assert drained(channel, queue) == ["d", "e"]
+
+
 def test_an_operator_who_rolled_a_branch_back(query: Query, channel: BlockingChannel, queue: str) -> None:
     written = query.write(0, "a")
     xid = Batch(query.id, 0).branch(written.branches[0])
