@@ -306,7 +306,7 @@ class Decisions:
             self._forget(xid)
 
     def abandon(self, batch: Batch) -> None:
-        """Roll back what is prepared for a batch, which will be written again; if it is decided, nothing is done.
+        """Roll back what is prepared for a batch, which will be written again; if it is decided, what has lost.
 
         Nothing fences what is prepared from now on: a decision on the global transaction would tell the next writing
         that the batch is done. It has no name in any record, and goes with the next batch that is decided.
@@ -315,10 +315,10 @@ class Decisions:
 
     def _abandon(self, batch: Batch) -> None:
         record = self.record()
-        if record is None or record.batch < batch.number:
-            for xid in self.prepared():
-                if batch_of(xid) == batch:
-                    self.roll_back(xid)
+        named = {batch.branch(name) for name in record.branches} if record and record.batch == batch.number else set()
+        for xid in self.prepared():  # all that a record named before this one are committed
+            if batch_of(xid) == batch and xid not in named:
+                self.roll_back(xid)
 
     def refuse(self, batch: Batch) -> None:
         """Of a batch job: if it has no decision, it never will. Roll back what it has, and refuse what comes late."""

@@ -105,6 +105,21 @@ def test_abort_does_not_undo_a_decision(query: Query, channel: BlockingChannel, 
     assert drained(channel, queue) == ["a"]
 
 
+@pytest.mark.parametrize("later", [0, 1])
+def test_a_driver_that_comes_late_leaves_nothing_prepared(
+    query: Query, channel: BlockingChannel, queue: str, tmp_path: Path, later: int
+) -> None:
+    """It woke up behind another one, which has decided the batch, and maybe the next one; no batch comes any more."""
+    late = query.write(0, "a", "b")
+    with decisions(query) as other:
+        for batch in range(later + 1):
+            decided = query.write(batch, "a", "b") if batch == 0 else query.write(batch, "c")
+            other.finish(other.decide(batch, decided.branches, first=batch == 0))
+    query.abort(0, late)
+    assert not in_doubt(query)
+    assert drained(channel, queue) == ["a", "b", "c"][: 2 + later]
+
+
 def test_abort_finds_what_killed_tasks_had_prepared(
     query: Query, channel: BlockingChannel, queue: str, tmp_path: Path
 ) -> None:
