@@ -25,7 +25,9 @@ from python_tests.spark_queues.drawn.case import (
     POINTS,
     SETTLE_SPARK,
     STEPS,
+    SUSPEND,
     TAKE_OVER,
+    WAKE,
     Case,
     Step,
 )
@@ -108,8 +110,10 @@ def test_a_refusal_has_a_name_and_a_cause() -> None:
     gone = "PipelineError: 1 of 3 messages of a batch that is to be read again have left queue q"
     assert refusal(gone, {LOOK_AT_MESSAGES}) == "messages are gone"
     assert refusal(gone, {KILL_DRIVER, KILL_PRIMARY, GIVE_UP}) is None
-    for fault in ("its rows are lost", "batch 0 of query q comes late", "the broker has no record of query q"):
+    for fault in ("its rows are lost", "the broker has no record of query q"):
         assert refusal(f"PipelineError: {fault}", {*DEEDS, ASTRAY}) is None
+    for fault in ("batch 0 of query q comes late: batch 1 has been decided", "another driver has written offsets/1"):
+        assert refusal(f"PipelineError: {fault}", {*DEEDS, ASTRAY} - {SUSPEND}) is None
 
 
 def test_what_was_done_is_counted_by_its_name() -> None:
@@ -147,6 +151,16 @@ def command(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "python_tests.spark_queues.drawn", *options], capture_output=True, text=True, check=False
     )
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("point", ["branch prepared", "offset planned"])
+def test_two_drivers_at_once(brokers: Brokers, tmp_path: Path, point: str) -> None:
+    """One is suspended, and its connection goes; it wakes up in the middle of what the other one does."""
+    brokers.settled_down()
+    steps = Step(point, 1, (SUSPEND, KILL_PRIMARY)), Step("record held", 0, (WAKE,))
+    found = run_one(Case(1, 12, 3, (2, 1, 3), steps, patience=5.0), brokers, tmp_path)
+    assert (found.rows, found.drivers) == (12, 2) and not any(each.how for each in found.done)
 
 
 def test_the_command_shows_cases() -> None:
