@@ -117,6 +117,7 @@ class Decisions:
             except (LockLost, *LOST):
                 if patience.over:
                     raise
+                time.sleep(PAUSE)
             finally:
                 self._bound = None
 
