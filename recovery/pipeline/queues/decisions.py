@@ -15,7 +15,8 @@ Why it is right, case by case: ``docs/decisions/spark-sink.md``. Two points that
   transaction on its way, whose driver is gone, or with an operator who looks at it. So the queue is made with an empty
   record in it, and says "none yet" only by not being there (``kept``). Everybody who touches the record holds the lock,
   an exclusive queue that the broker takes away with the connection; it gives back what the connection held before. And
-  every change of the record has the one xid of its query, so that a change on its way can be asked for.
+  every change of the record has the one xid of its query, so that a change on its way can be asked for. What became of
+  that xid says nothing of *whose* change it was: a driver whose answer was lost looks the record up.
 - Whoever does what a decision would forbid (to roll back what has none, to remove the record) must not have lost the
   lock since he looked: between two connections another driver may have decided, and died (``under_one_lock``). What
   follows from a decision can be done at any time, by anybody.
@@ -227,6 +228,8 @@ class Decisions:
             raise OperationalError("the connection that held the record was lost")
         self._kept.exchange(held, wanted.encoded())
         self._broker.tpc_commit()
+        if self._broker.channel is not held.channel:
+            raise OperationalError("the answer to a change of the record was lost: what it says is looked up")
         return wanted
 
     def _leave(self) -> None:

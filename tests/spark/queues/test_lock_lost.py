@@ -15,6 +15,7 @@ from recovery.pipeline.queues.names import Batch
 from recovery.pipeline.queues.record import Record
 from recovery.pipeline.queues.sink import Written
 from tests.spark.queues.conftest import Query, drained
+from txobserver.xid import Xid
 
 
 def decide_and_die(query: Query, *written: Written) -> None:
@@ -57,6 +58,25 @@ def test_an_abort_that_has_lost_its_lock(
         monkeypatch.setattr(asleep, "prepared", then)
         asleep.abandon(Batch(query.id, 0))
     query.commit(*written(query))
+    assert drained(channel, queue) == ["a", "b"]
+
+
+def test_the_decision_of_another_driver_is_not_ones_own(
+    query: Query, channel: BlockingChannel, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All changes of a record have one xid. A driver sleeps in front of its own, and another one decides."""
+    mine = written(query)
+    with Decisions(query.options.hosts, query.id, 20) as asleep:
+        lose, commit = once(asleep, query, partial(written, query)), asleep._broker.tpc_commit
+
+        def then(*xid: Xid) -> None:
+            lose()
+            commit(*xid)
+
+        monkeypatch.setattr(asleep._broker, "tpc_commit", then)
+        record = asleep.decide(0, [name for each in mine for name in each.branches], first=True)
+        asleep.finish(record)
+        asleep.clean(record)
     assert drained(channel, queue) == ["a", "b"]
 
 
