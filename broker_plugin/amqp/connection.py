@@ -121,7 +121,8 @@ class Connection:
             self.end()
             return len(data)
         self._move("header")
-        self.send(encode_method(handshake.start(self.settings.cluster, self.settings.cluster_id), 0))
+        said = self.settings
+        self.send(encode_method(handshake.start(said.cluster, said.cluster_id, said.loss_accepted), 0))
         return len(PROTOCOL_HEADER)
 
     def _read_frames(self, data: bytes, at: int) -> int:

@@ -58,12 +58,14 @@ class LoginRefused(AmqpError):
     """403 for a wrong user or password."""
 
 
-def start(cluster: str = "", cluster_id: str = "") -> Connection.Start:
+def start(cluster: str = "", cluster_id: str = "", loss_accepted: int = 0) -> Connection.Start:
     """connection.start. ``cluster`` is told as RabbitMQ tells it, so that a client knows two ways to one broker.
 
     An operator may have given the name twice: ``cluster_id``, which is this broker's own, tells two clusters apart.
+    ``loss_accepted`` tells two histories of one cluster apart.
     """
-    named = {name: told for name, told in (("cluster_name", cluster), ("cluster_id", cluster_id)) if told}
+    known = (("cluster_name", cluster), ("cluster_id", cluster_id), ("loss_accepted", loss_accepted))
+    named = {name: told for name, told in known if told}
     return Connection.Start(0, 9, {**SERVER_PROPERTIES, **named}, MECHANISMS, "en_US")
 
 

@@ -73,7 +73,14 @@ def wire(
 
 def amqp_server(parts: Parts, guard: Guard, broker: Broker, settings: AmqpSettings) -> AmqpServer:
     """The server of this node's clients, which tells them nothing when its lease may be another's."""
-    server = AmqpServer(guard, broker, settings, before_input=parts.shell.look_at_clock)
+
+    def loss_accepted() -> int:
+        record = parts.core.record
+        return record.loss_accepted if record else 0
+
+    server = AmqpServer(
+        guard, broker, settings, before_input=parts.shell.look_at_clock, loss_accepted=loss_accepted
+    )
     parts.shell.on_overslept = server.forget_output
     return server
 

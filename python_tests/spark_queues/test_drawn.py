@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from python_tests.crash_table import Broken
+from python_tests.spark_queues.drawn import campaign as drawn_campaign
 from python_tests.spark_queues.drawn.brokers import Brokers
-from python_tests.spark_queues.drawn.campaign import Totals, run_one
+from python_tests.spark_queues.drawn.campaign import Result, Totals, campaign, held, run_one
 from python_tests.spark_queues.drawn.case import (
     DEEDS,
     GIVE_UP,
@@ -24,7 +25,9 @@ from python_tests.spark_queues.drawn.case import (
     POINTS,
     SETTLE_SPARK,
     STEPS,
+    SUSPEND,
     TAKE_OVER,
+    WAKE,
     Case,
     Step,
 )
@@ -47,6 +50,11 @@ FINDS = {
 SURE = sorted({*FINDS} - {"undelivered-is-gone"})
 """Those that are found however busy the machine is: what a driver does beside nodes that hang depends on that."""
 
+CASE = Case(1, 5, 2, (1,), (Step("settled", 0, (KILL_DRIVER,)),))
+FOUND = Found(
+    (Done(KILL_DRIVER, "settled"), Done(TAKE_OVER, "dry", NOTHING), Done(SETTLE_SPARK, "dry", "another driver")),
+    {"x": 2}, 3, 4, 5,
+)
 SLICE = sorted({*FINDS.values(), 11})
 """Of the cases that a fault once broke."""
 
@@ -102,22 +110,59 @@ def test_a_refusal_has_a_name_and_a_cause() -> None:
     gone = "PipelineError: 1 of 3 messages of a batch that is to be read again have left queue q"
     assert refusal(gone, {LOOK_AT_MESSAGES}) == "messages are gone"
     assert refusal(gone, {KILL_DRIVER, KILL_PRIMARY, GIVE_UP}) is None
-    for fault in ("its rows are lost", "batch 0 of query q comes late", "the broker has no record of query q"):
+    for fault in ("its rows are lost", "the broker has no record of query q"):
         assert refusal(f"PipelineError: {fault}", {*DEEDS, ASTRAY}) is None
+    for fault in ("batch 0 of query q comes late: batch 1 has been decided", "another driver has written offsets/1"):
+        assert refusal(f"PipelineError: {fault}", {*DEEDS, ASTRAY} - {SUSPEND}) is None
 
 
 def test_what_was_done_is_counted_by_its_name() -> None:
     totals = Totals()
-    done = (Done(KILL_DRIVER, "settled"), Done(TAKE_OVER, "dry", NOTHING), Done(SETTLE_SPARK, "dry", "another driver"))
-    totals.held(Case(1, 5, 2, (1,), (Step("settled", 0, (KILL_DRIVER,)),)), Found(done, {"x": 2}, 3, 4, 5))
+    totals.add(held(CASE, 1.5, FOUND))
     assert totals.done == {"kill driver": 1, "take over (there was nothing)": 1, "settle-spark (refused)": 1}
     assert (totals.rows, totals.drivers, totals.points, totals.refused) == (5, 3, 4, {"x": 2})
+    assert (totals.cases, totals.real, totals.seconds, totals.real_seconds, totals.broken) == (1, 0, 1.5, 0.0, {})
+
+
+def test_cases_that_a_file_has_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a campaign was ended, it goes on; a line that was half written is a case that has not ended."""
+    ran: list[int] = []
+
+    def results(cases: Iterable[Case], directory: Path) -> Iterator[Result]:
+        for case in cases:
+            ran.append(case.seed)
+            broken = "a row came twice" if case.seed == 2 else ""
+            yield held(case, 1.5, FOUND)._replace(broken=broken)
+
+    monkeypatch.setattr(drawn_campaign, "_run", results)
+    cases, file = [CASE._replace(seed=seed, real=seed == 3) for seed in (1, 2, 3)], tmp_path / "cases.jsonl"
+    said: list[str] = []
+    campaign(cases[:2], tmp_path, said.append, False, Totals(), file)
+    with file.open("a") as half:
+        half.write('{"seed": 3')
+    totals, again = Totals(), Totals()
+    campaign(cases, tmp_path, said.append, False, totals, file)
+    assert ran == [1, 2, 3] and len(said) == 3
+    campaign(cases, tmp_path, said.append, False, again, file)
+    assert totals == again and ran == [1, 2, 3]
+    assert (totals.cases, totals.rows, totals.broken) == (3, 15, {2: "a row came twice"})
+    assert (totals.real, totals.seconds, totals.real_seconds) == (1, 4.5, 1.5)
 
 
 def command(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "python_tests.spark_queues.drawn", *options], capture_output=True, text=True, check=False
     )
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("point", ["branch prepared", "offset planned"])
+def test_two_drivers_at_once(brokers: Brokers, tmp_path: Path, point: str) -> None:
+    """One is suspended, and its connection goes; it wakes up in the middle of what the other one does."""
+    brokers.settled_down()
+    steps = Step(point, 1, (SUSPEND, KILL_PRIMARY)), Step("record held", 0, (WAKE,))
+    found = run_one(Case(1, 12, 3, (2, 1, 3), steps, patience=5.0), brokers, tmp_path)
+    assert (found.rows, found.drivers) == (12, 2) and not any(each.how for each in found.done)
 
 
 def test_the_command_shows_cases() -> None:
@@ -127,7 +172,10 @@ def test_the_command_shows_cases() -> None:
     assert command("--show", "--cases", "1", "--seed", "7").stdout == f"{draw(7)}\n"
 
 
-@pytest.mark.parametrize("wrong", [("--put-back", "nothing"), ("--cases", "0"), ("--seed", "x")])
+@pytest.mark.parametrize(
+    "wrong",
+    [("--put-back", "nothing"), ("--file", "x", "--put-back", "empty-is-none"), ("--cases", "0"), ("--seed", "x")],
+)
 def test_the_command_refuses_what_cannot_be(wrong: tuple[str, str]) -> None:
     refused = command(*wrong)
     assert refused.returncode == 2 and ("nothing" if wrong[1] == "nothing" else wrong[0]) in refused.stderr

@@ -151,6 +151,14 @@ class TestHandshake:
         assert isinstance(start, commands.Connection.Start)
         told = [start.server_properties[name] for name in ("cluster_name", "cluster_id")]
         assert told == ["orders", "0123456789abcdef" * 2]
+        assert "loss_accepted" not in start.server_properties
+
+    def test_a_loss_that_was_accepted_is_told(self) -> None:
+        peer = Peer(cluster="orders", loss_accepted=7)
+        peer.connection.receive(HEADER)
+        _, _, start = frame.unmarshal(peer.connection.take_output())
+        assert isinstance(start, commands.Connection.Start)
+        assert start.server_properties["loss_accepted"] == 7
 
 
 class TestErrors:

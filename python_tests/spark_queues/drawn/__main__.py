@@ -25,6 +25,9 @@ def main(
     fault: Annotated[
         str | None, typer.Option("--put-back", help=f"Run until a case finds this fault: {', '.join(FAULTS)}")
     ] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="Gets a line for each case that has ended; those that it has are not run again")
+    ] = None,
     as_text: Annotated[bool, typer.Option("--json", help="Everything as JSON")] = False,
 ) -> None:
     """Crash drivers and brokers of a query from queue to queue in drawn pairs, and count each row.
@@ -32,6 +35,8 @@ def main(
     Exit status 0: every case held; 1: one did not, and is run again by `--cases 1 --seed` with its seed. With
     --put-back, 0: the fault was found. 130: Ctrl-C ended it before, with the sums until then.
     """
+    if fault is not None and file is not None:
+        raise typer.BadParameter("--file remembers what the code as it is does: leave it out with --put-back")
     if fault is not None and fault not in FAULTS:
         raise typer.BadParameter(f"there is no fault {fault} to put back; there are {', '.join(FAULTS)}")
     drawn = [draw(each) for each in range(seed, seed + cases)]
@@ -44,10 +49,10 @@ def main(
     with tempfile.TemporaryDirectory(prefix="txha-spark-") as directory, put_back(fault):
         try:
             say = functools.partial(errors.print, markup=False, soft_wrap=True)
-            campaign(drawn, Path(directory), say, fault is not None, totals)
+            campaign(drawn, Path(directory), say, fault is not None, totals, file)
         except SystemExit as signalled:
             stopped = signalled.code
-            errors.print(f"stopped in case {totals.cases} of {cases}")
+            errors.print(f"stopped in case {totals.cases + 1} of {cases}")
     print(json.dumps(totals.as_dict()) if as_text else _told(totals))
     if stopped is not None and not totals.broken:
         sys.exit(stopped)
@@ -55,7 +60,8 @@ def main(
 
 
 def _told(totals: Totals) -> str:
-    lines = [f"{totals.cases} cases, {len(totals.broken)} broken; {totals.rows} rows, {totals.seconds:.0f} seconds"]
+    seconds = f"{totals.seconds:.0f} seconds, {totals.real_seconds:.0f} of them for {totals.real} cases by Spark"
+    lines = [f"{totals.cases} cases, {len(totals.broken)} broken; {totals.rows} rows; {seconds}"]
     for what, counts in (("done", totals.done), ("refused", totals.refused)):
         lines += [f"  {what} {count:5} x {name}" for name, count in sorted(counts.items())]
     for number, said in totals.broken.items():

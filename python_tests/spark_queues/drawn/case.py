@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 KILL_DRIVER = "kill driver"
+SUSPEND = "suspend driver"
+WAKE = "wake driver"
 KILL_PRIMARY = "kill primary"
 KILL_BROKERS = "kill all brokers"
 TAKE_OVER = "take over"
@@ -22,6 +24,8 @@ GIVE_UP = "settle-spark --give-up"
 
 DEEDS: dict[str, str] = {
     KILL_DRIVER: "SIGKILL of the driver; the next one has another number of partitions",
+    SUSPEND: "SIGSTOP of the driver; another one is started with the same checkpoint",
+    WAKE: "SIGCONT of the driver that was suspended, which goes on beside the other one until its query ends",
     KILL_PRIMARY: "SIGKILL of the primary, which is started again at once",
     KILL_BROKERS: "the same of all nodes",
     TAKE_OVER: "`txha promote` of a ready backup; the driver goes on in the middle of the take-over",

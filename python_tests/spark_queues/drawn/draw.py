@@ -33,8 +33,10 @@ from python_tests.spark_queues.drawn.case import (
     SETTLE_SPARK,
     SETTLEMENT,
     STEPS,
+    SUSPEND,
     TAKE_OVER,
     UNSENT,
+    WAKE,
     Case,
     Step,
     request,
@@ -42,6 +44,9 @@ from python_tests.spark_queues.drawn.case import (
 
 REAL_IN = 20
 """One case in so many is Spark's own."""
+
+TWO_DRIVERS = 0.06
+"""Of the cases that are not Spark's own, so many have two drivers at once; drawn apart, so that the others stay."""
 
 QUICK, PATIENT = 2.0, 20.0
 """Seconds of the option patience: of a driver that gives up while an operator looks, and of one that waits."""
@@ -65,7 +70,19 @@ def draw(seed: int) -> Case:
     )
     if by.randrange(REAL_IN) == 0:
         return case._replace(real=True, doubled=False, patience=PATIENT, steps=_at_spark(by))
+    apart = random.Random(f"two drivers at once, {seed}")
+    if apart.random() < TWO_DRIVERS:
+        return _two_drivers(apart, case)
     return FAMILIES[family][1](by, case)
+
+
+def _two_drivers(by: random.Random, case: Case) -> Case:
+    """A driver sleeps, and with its connection goes what it has locked. It wakes up beside the next one."""
+    gone = by.choice((KILL_PRIMARY, KILL_PRIMARY, TAKE_OVER, KILL_BROKERS))
+    first = Step(by.choice(POINTS), by.randint(0, 2), (SUSPEND, gone))
+    with_it = () if by.random() < 0.4 else (by.choice((KILL_DRIVER, KILL_DRIVER, KILL_PRIMARY, TAKE_OVER)),)
+    second = Step(by.choice((ANY, *POINTS)), by.randint(0, 3), (WAKE, *with_it))
+    return case._replace(patience=by.choice((QUICK, PATIENT)), steps=(first, second))
 
 
 def _at_spark(by: random.Random) -> tuple[Step, ...]:

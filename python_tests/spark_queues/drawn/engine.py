@@ -7,6 +7,7 @@ the sink's commit. A start writes a batch again whose offset is logged and that 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -46,14 +47,21 @@ class Job(NamedTuple):
     patience: float
 
 
+class FasterDriver(Exception):
+    """Two drivers have one checkpoint, and this one was slower."""
+
+
 class Checkpoint:
-    """Which offsets were planned, and which batches were committed. A file is there whole, or not."""
+    """Which offsets were planned, and which batches were committed. A file is there whole, or not.
+
+    Nobody writes it again: as Spark's, a query that finds that another one has been faster ends.
+    """
 
     def __init__(self, directory: Path, query: str) -> None:
         self._directory = directory
         for name in ("offsets", "commits"):
             (directory / name).mkdir(parents=True, exist_ok=True)
-        if not (directory / "metadata").exists():
+        with contextlib.suppress(FasterDriver):
             self._write(directory / "metadata", {"id": query})
 
     def plan(self, batch: int, offset: dict[str, Any]) -> None:
@@ -81,9 +89,14 @@ class Checkpoint:
         return max((int(each.name) for each in (self._directory / name).glob("[0-9]*")), default=-1)
 
     def _write(self, path: Path, what: dict[str, Any]) -> None:
-        new = path.with_name(f".{path.name}")
+        new = path.with_name(f".{path.name}.{os.getpid()}")
         new.write_text(json.dumps(what))
-        new.rename(path)
+        try:
+            os.link(new, path)
+        except FileExistsError:
+            raise FasterDriver(f"another driver has written {path.parent.name}/{path.name}") from None
+        finally:
+            new.unlink()
 
 
 class Query:

@@ -18,6 +18,7 @@ from python_tests.spark_queues.drawn.case import (
     LOOK_AT_SINK,
     LOSE_ANSWER,
     SETTLE_SPARK,
+    SUSPEND,
     TAKE_OVER,
 )
 
@@ -31,10 +32,15 @@ REFUSALS: dict[str, tuple[str, set[str]]] = {
     "the record is held": (r"somebody holds the record of query", {LOOK_AT_SINK}),
     "messages are gone": (r"messages of a batch that is to be read again have left", {LOOK_AT_MESSAGES}),
     "a row is taken by no queue": (r"rows were taken by no queue", {ASTRAY}),
-    "a branch was settled": (r"somebody else has settled it", {GIVE_UP}),
+    "a branch was settled": (r"somebody else has settled it", {GIVE_UP, SUSPEND}),
+    "a batch comes late": (r"comes late: batch \d+ has been decided", {SUSPEND}),
+    "another driver writes the checkpoint": (r"another driver has written", {SUSPEND}),
     "the record is being changed": (r"is being changed, and that does not end", BROKER),
-    "another driver": (r"another driver is at work|RESOURCE_LOCKED", {KILL_DRIVER, SETTLE_SPARK, GIVE_UP, *BROKER}),
-    "another consumer": (r"has another consumer", {KILL_DRIVER, LOOK_AT_MESSAGES, *BROKER}),
+    "another driver": (
+        r"another driver is at work|RESOURCE_LOCKED",
+        {KILL_DRIVER, SUSPEND, SETTLE_SPARK, GIVE_UP, *BROKER},
+    ),
+    "another consumer": (r"has another consumer", {KILL_DRIVER, SUSPEND, LOOK_AT_MESSAGES, *BROKER}),
     "the outcome is unknown": (r"OutcomeUnknown", BROKER),
     "rolled back": (r"RolledBack|TimedOut", BROKER),
     "no decision": (r"no decision on batch", ANY),

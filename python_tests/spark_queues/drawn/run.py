@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from python_tests.crash_table import Broken
 from python_tests.spark_queues.drawn import case as of
+from python_tests.spark_queues.drawn.beside import Beside
 from python_tests.spark_queues.drawn.brokers import Brokers
 from python_tests.spark_queues.drawn.case import Case, Step
 from python_tests.spark_queues.drawn.counting import Names, check, delete, is_drained
@@ -86,6 +87,9 @@ class Run:
         self._answer = GO
         self._killed = False
         self._sent = False
+        self._point = ""
+        self._asleep: Beside | None = None
+        self._awake: Beside | None = None
 
     # -- from the beginning to the end
 
@@ -106,6 +110,8 @@ class Run:
             raise Broken(f"{broken}\n  done: {'; '.join(map(str, self._done))}\n  the driver:\n    {trace}") from broken
         finally:
             self._kill_driver()
+            for beside in filter(None, (self._asleep, self._awake)):
+                beside.kill()
             self._operator.put_back()
             self._brokers.resume()
         delete(self._brokers, self._names)
@@ -215,6 +221,7 @@ class Run:
 
     def _do(self, step: Step, point: str, xid: Xid | None) -> None:
         waits = point != "still"
+        self._point = point
         self._sent = point.endswith(f" {of.SENT}")
         if xid is not None and self._sent:
             self._brokers.heard(xid, IN_FRONT[point.rpartition(" ")[0]])
@@ -234,6 +241,8 @@ class Run:
         brokers, operator, names = self._brokers, self._operator, self._names
         return {
             of.KILL_DRIVER: self._kill,
+            of.SUSPEND: self._suspend,
+            of.WAKE: self._wake,
             of.KILL_PRIMARY: brokers.kill_primary,
             of.KILL_BROKERS: brokers.kill_all,
             of.TAKE_OVER: brokers.promote,
@@ -255,6 +264,21 @@ class Run:
         self._killed = True
         return True
 
+    def _suspend(self) -> bool:
+        """It holds what it holds until its connection goes."""
+        os.kill(self._driver.pid, signal.SIGSTOP)
+        self._asleep = Beside(self._driver, self._told, self._point)
+        self._driver = None
+        self._killed = True
+        return True
+
+    def _wake(self) -> bool:
+        found, self._asleep = self._asleep, None
+        if found is not None:
+            self._awake = found
+            found.wake()
+        return found is not None
+
     def _lose(self) -> bool:
         """Only of a request that was sent."""
         if self._sent:
@@ -268,6 +292,10 @@ class Run:
         self._operator.put_back()
         self._brokers.resume()
         self._brokers.settled_down()
+        self._wake()
+        if self._awake is not None:
+            for said in self._awake.ended():
+                self._failed(said)
         self._publish(self._case.rows)
         self._trace.append("healed")
 

@@ -8,12 +8,14 @@ none of the numbers 1 to 1001 is missing, would be wrong by a hundred. Two thing
   its beginning, the generation began somewhere in front of them, in the place of something else.
 - The log of the node still holds, or holds no more, the event with which the archive of it ends. That also tells when a
   second generation has begun just behind it, and where the histories part.
+- Another node's events. Of two nodes that are archived with different events for one sequence, the one with the later
+  generation has what counts. The other may be gone, so that nobody can look at its log, and may have had more events.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow.parquet as pq
 
-from recovery.pipeline.archive.lake import FileEntry, Manifest
+from recovery.pipeline.archive.lake import FileEntry, Gap, Manifest
 from txobserver.ids import Position
 from txobserver.store import StoreError
 
@@ -44,6 +46,21 @@ def breaks(files: Iterable[FileEntry], before: Position | None = None) -> list[i
     begun = {generation for each in files for generation in each.begun}
     begun.add(min(firsts, key=firsts.__getitem__, default=0) if before is None else before.generation)
     return sorted(first for generation, first in firsts.items() if generation not in begun)
+
+
+def superseded(files: Iterable[FileEntry]) -> Iterator[Gap]:
+    """What is archived of nodes, and has been given up, as the events show that other nodes have in its place."""
+    files = list(files)
+    seen: dict[int, int] = {}
+    for generation, sequence in (begin for each in files for begin in begins(each)):
+        seen[generation] = min(sequence, seen.get(generation, sequence))
+    for each in files:
+        parts = sorted(begins(each), key=lambda begin: begin.sequence)
+        lasts = [begin.sequence - 1 for begin in parts[1:]] + [each.last]
+        for begin, last in zip(parts, lasts, strict=True):
+            later = [sequence for generation, sequence in seen.items() if generation > begin.generation]
+            if later and min(later) <= last:
+                yield Gap(each.node, max(begin.sequence, min(later)), last, given_up=True)
 
 
 def begins(entry: FileEntry) -> tuple[Position, ...]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from recovery.pipeline.archive.history import breaks, completed
+from recovery.pipeline.archive.history import breaks, completed, superseded
 from recovery.pipeline.archive.lake import FileEntry, Gap, Lake
 from recovery.pipeline.archive.reading import archive_rows
 from recovery.pipeline.errors import PipelineError
@@ -73,10 +73,11 @@ def furthest(files: Iterable[FileEntry], first: int, gaps: Iterable[Gap] = ()) -
 
     What was given up by the cluster is a gap, too.
     """
+    files = list(files)
     of_nodes: dict[str, list[FileEntry]] = {}
     for each in files:
         of_nodes.setdefault(each.node, []).append(each)
-    lost = [gap for gap in gaps if gap.given_up and gap.last >= first]
+    lost = [gap for gap in (*gaps, *superseded(files)) if gap.given_up and gap.last >= first]
     found = []
     for node, entries in of_nodes.items():
         ends = [at - 1 for at in breaks(entries) if at > first]

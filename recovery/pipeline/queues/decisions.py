@@ -15,7 +15,11 @@ Why it is right, case by case: ``docs/decisions/spark-sink.md``. Two points that
   transaction on its way, whose driver is gone, or with an operator who looks at it. So the queue is made with an empty
   record in it, and says "none yet" only by not being there (``kept``). Everybody who touches the record holds the lock,
   an exclusive queue that the broker takes away with the connection; it gives back what the connection held before. And
-  every change of the record has the one xid of its query, so that a change on its way can be asked for.
+  every change of the record has the one xid of its query, so that a change on its way can be asked for. What became of
+  that xid says nothing of *whose* change it was: a driver whose answer was lost looks the record up.
+- Whoever does what a decision would forbid (to roll back what has none, to remove the record) must not have lost the
+  lock since he looked: between two connections another driver may have decided, and died (``under_one_lock``). What
+  follows from a decision can be done at any time, by anybody.
 - A record may only be replaced when each of its branches has been committed and told so: a branch whose commit is on
   its way may be prepared again after a take-over, and would then look like a leftover.
 """
@@ -24,10 +28,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Callable, Sequence
+from typing import Self, TypeVar
 
-from pika.adapters.blocking_connection import BlockingChannel
+from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
 
 from recovery.dtx.conversation import PAUSE, Patience
 from recovery.dtx.errors import (
@@ -52,6 +56,13 @@ LEFT = (Outcome.PREPARED, Outcome.PENDING)
 GONE_WRONG = (Outcome.ROLLED_BACK, Outcome.HEURISTICALLY_ROLLED_BACK)
 
 
+T = TypeVar("T")
+
+
+class LockLost(OperationalError):
+    """The connection that held a query's lock is gone, and what was known by it with it."""
+
+
 class RecordElsewhere(OperationalError):
     """Somebody has the record of a query in his hands, and it cannot be known what it says."""
 
@@ -67,6 +78,7 @@ class Decisions:
         self.query = query
         self._patience = patience
         self._kept = Kept(record_queue(query))
+        self._bound: BlockingConnection | None = None
         try:
             self._broker = DtxConnection(*hosts, patience=patience, on_channel=self._lock)
         except OperationalError as error:
@@ -86,8 +98,29 @@ class Decisions:
 
     def _lock(self, channel: BlockingChannel) -> None:
         """Each new channel begins with it, so that nothing is ever done without: refused, it is asked for again."""
+        if self._bound is not None and channel.connection is not self._bound:
+            channel.close()  # nobody goes on with it
+            raise LockLost(f"the connection that held the lock of query {self.query} was lost")
         channel.queue_declare(lock_queue(self.query), exclusive=True)
         self._kept.look(channel)
+
+    def under_one_lock(self, what: Callable[[], T]) -> T:
+        """Do this with one connection, which holds the lock all the while; if that is lost, from the beginning.
+
+        Raises what it raises, and LockLost when patience is over.
+        """
+        patience = Patience(self._patience)
+        while True:
+            self._broker.reconnect()
+            self._bound = self._broker.connection
+            try:
+                return what()
+            except (LockLost, *LOST):
+                if patience.over:
+                    raise
+                time.sleep(PAUSE)
+            finally:
+                self._bound = None
 
     # -- the record
 
@@ -174,6 +207,13 @@ class Decisions:
                 "say whether that was written already. If it was not, set the option newRecord to true for one start"
             )
         if before is not None:
+            if before.batch + 1 != wanted.batch and not first:
+                raise PipelineError(
+                    f"the broker's record of query {self.query} is of batch {before.batch}, and this is batch "
+                    f"{wanted.batch}: what was decided since has been lost, with data whose loss an operator has "
+                    "accepted, or was written elsewhere. Find out whether it is in the queues; to go on, set the "
+                    "option newRecord to true for one start"
+                )
             self.finish(before)
             wanted = Record(wanted.query, wanted.batch, wanted.branches, before.batch)
         self._check_prepared(wanted)
@@ -188,6 +228,8 @@ class Decisions:
             raise OperationalError("the connection that held the record was lost")
         self._kept.exchange(held, wanted.encoded())
         self._broker.tpc_commit()
+        if self._broker.channel is not held.channel:
+            raise OperationalError("the answer to a change of the record was lost: what it says is looked up")
         return wanted
 
     def _leave(self) -> None:
@@ -268,20 +310,28 @@ class Decisions:
             self._forget(xid)
 
     def abandon(self, batch: Batch) -> None:
-        """Roll back what is prepared for a batch, which will be written again; if it is decided, nothing is done.
+        """Roll back what is prepared for a batch, which will be written again; if it is decided, what has lost.
 
         Nothing fences what is prepared from now on: a decision on the global transaction would tell the next writing
         that the batch is done. It has no name in any record, and goes with the next batch that is decided.
         """
+        self.under_one_lock(lambda: self._abandon(batch))
+
+    def _abandon(self, batch: Batch) -> None:
         record = self.record()
-        if record is None or record.batch < batch.number:
-            for xid in self.prepared():
-                if batch_of(xid) == batch:
-                    self.roll_back(xid)
+        named = {batch.branch(name) for name in record.branches} if record and record.batch == batch.number else set()
+        for xid in self.prepared():  # all that a record named before this one are committed
+            if batch_of(xid) == batch and xid not in named:
+                self.roll_back(xid)
 
     def refuse(self, batch: Batch) -> None:
-        """Roll back everything of a batch job that has no decision and never will, and refuse what comes late."""
-        self._broker.decide(batch.globally, False)
+        """Of a batch job: if it has no decision, it never will. Roll back what it has, and refuse what comes late."""
+        self.under_one_lock(lambda: self._refuse(batch))
+
+    def _refuse(self, batch: Batch) -> None:
+        if self.record() is None:
+            self._broker.decide(batch.globally, False)
+            self.drop()
 
     def drop(self) -> None:
         """The query will never come again: remove its record."""

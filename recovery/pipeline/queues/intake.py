@@ -31,7 +31,7 @@ from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.kept import Kept, Taken
 from recovery.pipeline.queues.names import FORMAT, settled_queue
 from recovery.pipeline.queues.options import SourceOptions
-from recovery.pipeline.queues.places import settled_by, settled_record
+from recovery.pipeline.queues.places import history_of, settled_by, settled_record
 from txobserver.xid import Xid
 
 PLACE = "x-txha-place"
@@ -60,11 +60,16 @@ class Delivery(NamedTuple):
 class Intake:
     """``done``: places that Spark has committed, and that may come (again) from the queue; they leave it unseen.
 
-    Raises PipelineError if there is no such queue, or if somebody else consumes it.
+    ``history``: that in which they are places; empty for whichever it is. Behind a loss of data that was accepted, or
+    at another cluster, they may be those of messages that nobody has read: that is an error, or, if data may be lost,
+    all of them are forgotten, and what is in the queue is new.
+
+    Raises PipelineError if there is no such queue, if somebody else consumes it, or for another history.
     """
 
-    def __init__(self, options: SourceOptions, done: Iterable[int], room: int) -> None:
+    def __init__(self, options: SourceOptions, done: Iterable[int], room: int, history: str = "") -> None:
         self.done = set(done)
+        self.history = history
         self._options = options
         self._prefetch = min(room + len(self.done), HIGHEST_PREFETCH)
         self._messages: dict[int, Delivery] = {}
@@ -100,6 +105,7 @@ class Intake:
         self._highest = -1
         self._learnt = False
         self._messages = {place: each for place, each in self._messages.items() if place in self._planned}
+        self._go_on_in(history_of(channel.connection._impl.server_properties), channel)
         try:
             channel.queue_declare(self._options.queue, passive=True)
         except ChannelClosedByBroker as error:
@@ -110,6 +116,22 @@ class Intake:
         channel.add_on_cancel_callback(self._cancelled)
         channel.basic_consume(self._options.queue, self._delivered, exclusive=True, arguments={PLACE: True})
         self._kept.look(channel)
+
+    def _go_on_in(self, history: str, channel: BlockingChannel) -> None:
+        """Of the broker that this channel leads to."""
+        if self.history not in ("", history):
+            if self._options.fail_on_data_loss:
+                channel.close()  # nobody goes on with it
+                raise PipelineError(
+                    f"what the checkpoint says of queue {self._options.queue} is of cluster and accepted loss "
+                    f"{self.history}, and this broker's are {history}: the same places may be those of messages that "
+                    "nobody has read. Give the query a new checkpoint, or set failOnDataLoss to false: then all that "
+                    "is in the queue is read"
+                )
+            self.done.clear()
+            self._planned.clear()
+            self._messages.clear()
+        self.history = history
 
     def _cancelled(self, frame: object) -> None:
         self._deleted = True
@@ -224,12 +246,14 @@ class Intake:
         What is missing in the result has left the queue, or is in somebody else's hands.
         """
         with self._lock:
-            wanted = set(places)
+            wanted, history = set(places), self.history
             self._planned |= wanted
             patience = Patience(self._options.patience)
             while missing := wanted - self._messages.keys():
                 if self._highest > max(missing) or self._is_dry(patience):
                     break
+                if self.history != history:
+                    return []
             return [self._messages[place] for place in sorted(wanted & self._messages.keys())]
 
     def _make_room(self) -> None:

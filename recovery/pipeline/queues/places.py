@@ -5,6 +5,10 @@ order of their places for ever: one that somebody else had taken can come back l
 "everything up to here". It names the messages of its batch, and those of earlier batches of which it was not yet known
 that they had left the queue. What stands in neither was never in a batch, whatever its place.
 
+*For good* is as long as the cluster's history goes on. When an operator accepts a loss of data, the stream goes on from
+where it was cut, and places behind that are given to other messages, which nobody has read yet. So an offset also says
+in which history its places are: of which cluster, and behind which loss.
+
 What has left the queue is known from a record at the broker (``intake``), which names places, too.
 """
 
@@ -22,11 +26,15 @@ from recovery.pipeline.errors import PipelineError
 
 
 class Offset(NamedTuple):
-    """``taken``: the places of a batch's messages. ``earlier``: of batches before, maybe in the queue still."""
+    """``taken``: the places of a batch's messages. ``earlier``: of batches before, maybe in the queue still.
+
+    ``history``: where these are places; empty in an offset that names none, or was made before that was noted.
+    """
 
     queue: str
     taken: frozenset[int] = frozenset()
     earlier: frozenset[int] = frozenset()
+    history: str = ""
 
     @property
     def done(self) -> frozenset[int]:
@@ -40,12 +48,18 @@ class Offset(NamedTuple):
             "count": len(self.taken),
             "taken": packed(self.taken),
             "earlier": packed(self.earlier),
+            "history": self.history,
         }
 
 
 def offset_of(kept: Mapping[str, Any]) -> Offset:
     """What ``as_json`` made."""
-    return Offset(kept["queue"], unpacked(kept["taken"]), unpacked(kept["earlier"]))
+    return Offset(kept["queue"], unpacked(kept["taken"]), unpacked(kept["earlier"]), kept.get("history", ""))
+
+
+def history_of(told: Mapping[str, Any]) -> str:
+    """Of the broker that tells these server properties: the cluster, and the last loss of data that was accepted."""
+    return f"{told.get('cluster_id') or told.get('cluster_name', '')}/{told.get('loss_accepted', 0)}"
 
 
 def settled_record(queue: str, places: Collection[int]) -> bytes:

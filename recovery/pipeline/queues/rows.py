@@ -34,6 +34,8 @@ def check_columns(names: Iterable[str], options: SinkOptions) -> None:
         raise PipelineError(f"rows for a queue need a column {BODY} (string or binary); these have {', '.join(found)}")
     if unknown := [name for name in found if name not in COLUMNS]:
         raise PipelineError(f"columns that no message has: {', '.join(unknown)}; there are {', '.join(COLUMNS)}")
+    if {"queue", "routing_key"} <= set(found):
+        raise PipelineError("columns queue and routing_key mean the same: leave one out")
     if not {"queue", "routing_key"} & set(found) and not options.queue:
         raise PipelineError("where shall the rows go? Set the option queue, or give them a column queue or routing_key")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from recovery.dtx.with_pika import DtxConnection
@@ -38,7 +39,7 @@ def settle(hosts: Sequence[str], give_up: Collection[str], patience: float) -> l
     for query in sorted({batch.query for _, batch in found}):
         ours = [(xid, batch.number) for xid, batch in found if batch.query == query]
         with Decisions(hosts, query, patience) as decisions:
-            left += _settle(decisions, ours, query in give_up)
+            left += decisions.under_one_lock(partial(_settle, decisions, ours, query in give_up))
     return left
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -30,6 +29,9 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 DECIDED = (Outcome.COMMITTED, Outcome.ROLLED_BACK, Outcome.PENDING)
 """What is known of a batch's global transaction once the batch is done: see ``Decisions.clean``."""
+
+BRANCH_BYTES = 64 << 20
+"""Of bodies: a branch that has so many is prepared, and the next row is in another one."""
 
 Messages = Sequence[WriterCommitMessage | None]
 
@@ -62,6 +64,11 @@ def write(rows: Iterator[pa.RecordBatch], batch: Batch, partition: int, attempt:
             reached("write begun")
             if _publish_and_prepare(broker, first, messages, options):
                 names.append(name)
+            elif options.mandatory:
+                raise PipelineError(
+                    f"rows of batch {batch.number} went only to queues that are not durable, where they can be twice: "
+                    "the sink needs durable ones"
+                )
             reached("branch prepared")
 
 
@@ -73,8 +80,10 @@ def _publish_and_prepare(
     channel = broker.channel
     channel.add_on_return_callback(lambda channel, method, properties, body: returned.append(method))
     channel.basic_publish(*first, options.mandatory)
-    for message in islice(others, options.rows_per_branch - 1):
+    rows, size = 1, len(first.body)
+    while rows < options.rows_per_branch and size < BRANCH_BYTES and (message := next(others, None)) is not None:
         channel.basic_publish(*message, options.mandatory)
+        rows, size = rows + 1, size + len(message.body)
     reached("rows published")
     if options.mandatory:
         _hear_of_returns(broker)
@@ -182,9 +191,7 @@ class BatchSink(DataSourceArrowWriter):
     def abort(self, messages: Messages) -> None:
         """Something failed, maybe in ``commit``: then what was decided is carried out by ``txha dtx settle-spark``."""
         with Decisions(self._options.hosts, self._batch.query, self._options.patience) as decisions:
-            if decisions.record() is None:
-                decisions.refuse(self._batch)
-                decisions.drop()
+            decisions.refuse(self._batch)
 
 
 def check_append(overwrite: bool) -> None:

@@ -71,18 +71,23 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._left = intake.waiting()
             size = min(size, self._left)
         taken = intake.take(size, wait=self._available_now) if size else []
+        history = intake.history  # of what was taken: to settle may lead to another broker
+        before = _in(history, before)
         intake.settle((), before.done)  # what came again though Spark had committed it
         if not taken:
             return dict(start)
         if self._left is not None:
             self._left -= len(taken)
         reached("offset planned")
-        return Offset(self._options.queue, frozenset(taken), frozenset(before.taken | intake.done)).as_json()
+        earlier = frozenset(before.taken | intake.done)
+        return Offset(self._options.queue, frozenset(taken), earlier, history).as_json()
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         """The messages of a batch, in parts. Raises PipelineError if some are gone, and that is not allowed."""
-        wanted = offset_of(end).taken
-        found = self._open(offset_of(start)).bring(wanted)
+        offset = offset_of(end)
+        wanted = offset.taken
+        intake = self._open(_in(offset.history, offset_of(start))._replace(history=offset.history))
+        found = intake.bring(_in(intake.history, offset).taken)
         if len(found) < len(wanted) and self._options.fail_on_data_loss:
             raise PipelineError(
                 f"{len(wanted) - len(found)} of {len(wanted)} messages of a batch that is to be read again have left "
@@ -101,7 +106,9 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Spark has committed this batch: settle its messages. Raises recovery.dtx.errors.OutcomeUnknown."""
         reached("settling")
         offset = offset_of(end)
-        self._open(offset).settle(offset.taken, offset.done)
+        intake = self._open(offset)
+        offset = _in(intake.history, offset)
+        intake.settle(offset.taken, offset.done)
         reached("settled")
 
     def stop(self) -> None:
@@ -118,8 +125,13 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         if self._intake is None:
             room = 2 * self._options.max_messages_per_batch
-            self._intake = Intake(self._options, committed.done, room)
+            self._intake = Intake(self._options, committed.done, room, committed.history)
         return self._intake
+
+
+def _in(history: str, offset: Offset) -> Offset:
+    """What an offset names in this history: nothing if it was made in another one."""
+    return offset if offset.history in ("", history) else Offset(offset.queue, history=history)
 
 
 def _packed(messages: Sequence[Delivery]) -> bytes:

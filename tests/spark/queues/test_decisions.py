@@ -121,6 +121,21 @@ def test_abort_does_not_undo_a_decision(query: Query, channel: BlockingChannel, 
     assert drained(channel, queue) == ["a"]
 
 
+@pytest.mark.parametrize("later", [0, 1])
+def test_a_driver_that_comes_late_leaves_nothing_prepared(
+    query: Query, channel: BlockingChannel, queue: str, tmp_path: Path, later: int
+) -> None:
+    """It woke up behind another one, which has decided the batch, and maybe the next one; no batch comes any more."""
+    late = query.write(0, "a", "b")
+    with decisions(query) as other:
+        for batch in range(later + 1):
+            decided = query.write(batch, "a", "b") if batch == 0 else query.write(batch, "c")
+            other.finish(other.decide(batch, decided.branches, first=batch == 0))
+    query.abort(0, late)
+    assert not in_doubt(query)
+    assert drained(channel, queue) == ["a", "b", "c"][: 2 + later]
+
+
 def test_abort_finds_what_killed_tasks_had_prepared(
     query: Query, channel: BlockingChannel, queue: str, tmp_path: Path
 ) -> None:
@@ -236,6 +251,22 @@ def test_a_record_that_is_gone(query: Query, channel: BlockingChannel, queue: st
     told.id = query.id
     told.commit(told.write(1, "b"))
     assert drained(channel, queue) == ["a", "b"]
+
+
+def test_a_record_that_is_older_than_the_last_batch(
+    query: Query, channel: BlockingChannel, queue: str, cluster: LocalCluster
+) -> None:
+    """An operator has accepted the loss of what was decided since: batches between may not have been written."""
+    query.commit(query.write(0, "a"))
+    written = query.write(3, "d")
+    with pytest.raises(PipelineError, match=r"is of batch 0, and this is batch 3: .* newRecord"):
+        query.commit(written)
+    assert drained(channel, queue) == ["a"]
+    told = Query(cluster, queue, newRecord=True)
+    told.id = query.id
+    told.commit(told.write(3, "d"))
+    query.commit(query.write(4, "e"))
+    assert drained(channel, queue) == ["d", "e"]
 
 
 def test_an_operator_who_rolled_a_branch_back(query: Query, channel: BlockingChannel, queue: str) -> None:

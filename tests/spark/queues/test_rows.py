@@ -10,7 +10,7 @@ from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.names import Batch, batch_of, new_branch, record_xid
 from recovery.pipeline.queues.options import SinkOptions, SourceOptions, check_batch, options_of
 from recovery.pipeline.queues.record import Record, decoded
-from recovery.pipeline.queues.rows import Publish, publishes
+from recovery.pipeline.queues.rows import Publish, check_columns, publishes
 from txobserver.xid import Xid
 
 
@@ -33,6 +33,14 @@ def test_properties_are_kept_and_columns_override_them() -> None:
     assert (one.properties.priority, one.properties.message_id, one.properties.headers) == (3, "new", {"a": "b"})
     assert (other.properties.message_id, other.properties.headers) == ("old", {"n": 1})
     assert one.properties.delivery_mode == other.properties.delivery_mode == 2
+
+
+def test_a_row_is_not_told_twice_where_to_go() -> None:
+    """Where a routing key is null, the column queue would be passed over, and the row be dropped or returned."""
+    with pytest.raises(PipelineError, match="leave one out"):
+        check_columns(["body", "queue", "routing_key"], SinkOptions(queue="q"))
+    check_columns(["body", "queue"], SinkOptions())
+    check_columns(["body", "routing_key"], SinkOptions())
 
 
 def test_a_row_without_a_body() -> None:

@@ -1,0 +1,110 @@
+"""Two drivers of one query: one loses the lock between what it reads and what it does by that."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from recovery.pipeline.queues import settle
+from recovery.pipeline.queues.decisions import Decisions
+from recovery.pipeline.queues.names import Batch
+from recovery.pipeline.queues.record import Record
+from recovery.pipeline.queues.sink import Written
+from tests.spark.queues.conftest import Query, drained
+from txobserver.xid import Xid
+
+
+def decide_and_die(query: Query, *written: Written) -> None:
+    """Another driver, which is killed when it has committed the first branch of its decision."""
+    branches = [name for each in written for name in each.branches]
+    with Decisions(query.options.hosts, query.id, 20) as driver:
+        driver.decide(0, branches, first=True)
+        driver._commit(Batch(query.id, 0).branch(branches[0]))
+
+
+def written(query: Query) -> list[Written]:
+    """By its tasks."""
+    return [query.write(0, "a"), query.write(0, "b", partition=1)]
+
+
+def once(driver: Decisions, query: Query, tasks: Callable[[], list[Written]]) -> Callable[[], None]:
+    """When it is called first, the driver's connection goes, and another driver does as above."""
+    left = [tasks]
+
+    def lose() -> None:
+        if left:
+            found = left.pop()()
+            driver._broker.connection._impl._transport._sock.shutdown(socket.SHUT_RDWR)
+            decide_and_die(query, *found)
+
+    return lose
+
+
+def test_an_abort_that_has_lost_its_lock(
+    query: Query, channel: BlockingChannel, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver wakes up and aborts; its connection goes, and the next driver decides what it is about to roll back."""
+    with Decisions(query.options.hosts, query.id, 20) as asleep:
+        lose, prepared = once(asleep, query, partial(written, query)), asleep.prepared
+
+        def then() -> list[object]:
+            lose()
+            return [*prepared()]
+
+        monkeypatch.setattr(asleep, "prepared", then)
+        asleep.abandon(Batch(query.id, 0))
+    query.commit(*written(query))
+    assert drained(channel, queue) == ["a", "b"]
+
+
+def test_the_decision_of_another_driver_is_not_ones_own(
+    query: Query, channel: BlockingChannel, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All changes of a record have one xid. A driver sleeps in front of its own, and another one decides."""
+    mine = written(query)
+    with Decisions(query.options.hosts, query.id, 20) as asleep:
+        lose, commit = once(asleep, query, partial(written, query)), asleep._broker.tpc_commit
+
+        def then(*xid: Xid) -> None:
+            lose()
+            commit(*xid)
+
+        monkeypatch.setattr(asleep._broker, "tpc_commit", then)
+        record = asleep.decide(0, [name for each in mine for name in each.branches], first=True)
+        asleep.finish(record)
+        asleep.clean(record)
+    assert drained(channel, queue) == ["a", "b"]
+
+
+@pytest.mark.parametrize("before", ["rolled back", "dropped"])
+def test_settle_spark_that_has_lost_its_lock(
+    query: Query, channel: BlockingChannel, queue: str, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    """It found no decision. The driver comes again, against the word of who gave it up, and decides."""
+    prepared = written(query)
+    record, steps = Decisions.record, []
+
+    def then(self: Decisions) -> Record | None:
+        found = record(self)
+        if not steps:
+            steps.append(once(self, query, lambda: prepared))
+            if before == "rolled back":
+                steps[0]()
+        return found
+
+    def drop(self: Decisions) -> None:
+        steps[0]()
+        dropped(self)
+
+    dropped = Decisions.drop
+    monkeypatch.setattr(Decisions, "record", then)
+    monkeypatch.setattr(Decisions, "drop", drop)
+    give_up = [query.id] if before == "rolled back" else []
+    settle.settle(query.options.hosts, give_up, 20)
+    monkeypatch.undo()
+    query.commit(*written(query))
+    assert drained(channel, queue) == ["a", "b"]
