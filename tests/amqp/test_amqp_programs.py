@@ -13,6 +13,7 @@ from python_tests.amqp_programs.program import Op, Step, digest, octets_of, piec
 from python_tests.amqp_programs.shrink import shrink
 
 PAGE = Path(__file__).parents[2] / "docs" / "differences.md"
+OLD, NEW = "RabbitMQ 3.10", "RabbitMQ 4.0"
 
 
 def test_a_seed_is_a_program() -> None:
@@ -55,9 +56,9 @@ def test_another_answer_is_a_fault_unless_it_is_wanted() -> None:
     program = generate(5)
     refused = "connection.close code=501 text='FRAME_ERROR - cannot decode {}' class=50 method=10"
     one = [{"a.1": ["queue.declare-ok queue='q' messages=1 consumers=0"]}, {"a.0": [refused.format("this")]}]
-    assert first_difference(one, [one[0], {"a.0": [refused.format("that")]}]) is None
-    assert first_difference(one, [one[0], {"a.0": [refused.format("this").replace("501", "502")]}]) is not None
+    assert first_difference(one, [one[0], {"a.0": [refused.format("that")]}], OLD) is None
+    assert first_difference(one, [one[0], {"a.0": [refused.format("this").replace("501", "502")]}], OLD) is not None
     for other in ("queue.declare-ok queue='q' messages=2 consumers=0", "nothing"):
-        mismatch = first_difference(one, [{"a.1": [other]}, one[1]])
+        mismatch = first_difference(one, [{"a.1": [other]}, one[1]], OLD)
         assert mismatch is not None and mismatch.step == 0 and other in explain(program, mismatch)
-    assert first_difference(one, one[:1]) is not None
+    assert first_difference(one, one[:1], OLD) is not None
