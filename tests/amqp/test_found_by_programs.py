@@ -53,6 +53,17 @@ def test_a_locked_queue_is_bound_to_nothing_by_others() -> None:
     assert "reply_code=405" in other.frames()[0]
 
 
+def test_wrong_arguments_of_a_binding_are_told_before_a_locked_queue() -> None:
+    """406, though the queue is another connection's."""
+    harness = Harness()
+    owner, other = Peer(harness).open(), Peer(harness).open()
+    owner.send(1, Queue.Declare(queue="q", exclusive=True))
+    owner.settle()
+    other.send(1, Queue.Bind(queue="q", exchange="amq.headers", routing_key="k", arguments={"x-match": "most"}))
+    other.settle()
+    assert "reply_code=406" in other.frames()[0]
+
+
 def test_a_binding_that_is_not_there_is_unbound_from_a_locked_queue() -> None:
     """Nothing is done to the queue, so nobody asks whose it is."""
     harness = Harness()
