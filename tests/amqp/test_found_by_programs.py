@@ -78,6 +78,20 @@ def test_a_binding_that_is_not_there_is_unbound_from_a_locked_queue() -> None:
     assert "reply_code=405" in second
 
 
+@pytest.mark.parametrize(("first", "again"), [("classic", None), (None, "classic"), ("classic", "quorum")])
+def test_a_classic_queue_is_declared_with_its_type_or_without_one(first: str | None, again: str | None) -> None:
+    peer = Peer().open()
+    for kind in (first, again):
+        peer.send(1, Queue.Declare(queue="q", durable=True, arguments={"x-queue-type": kind} if kind else {}))
+        peer.settle()
+    declared, answer = peer.frames()
+    assert "Queue.DeclareOk" in declared
+    if again == "quorum":
+        assert "received 'quorum' but current is 'classic'" in answer
+    else:
+        assert "Queue.DeclareOk" in answer
+
+
 @pytest.mark.parametrize("method", [Basic.Reject, Basic.Nack])
 def test_a_delivery_tag_has_no_sign(method: type[Basic.Reject] | type[Basic.Nack]) -> None:
     peer = Peer().open()
