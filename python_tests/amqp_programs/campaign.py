@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,8 @@ def campaign(
     races: bool = False,
 ) -> Totals:
     """Play the programs (or races) of these seeds, one job for each of ``brokers``, until so many faults have been
-    found; what ``file`` says is done is not played again. RuntimeError if a broker takes no connection.
+    found; what ``file`` says is done is not played again. RuntimeError if a broker takes no connection, or if a job is
+    killed.
     """
     totals, done = Totals(), set[int]()
     if file is not None and file.exists():
@@ -112,8 +114,12 @@ def _parts(work: list[range], brokers: Sequence[Brokers], races: bool) -> Iterat
     free = context.Queue()
     for each in brokers:
         free.put(each)
-    with context.Pool(len(brokers), _begin, (free, races)) as pool:
-        yield from pool.imap_unordered(_chunk, work)
+    pool = ProcessPoolExecutor(len(brokers), context, _begin, (free, races))
+    try:
+        for done in as_completed([pool.submit(_chunk, seeds) for seeds in work]):
+            yield done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 _mine: list[Callable[[], Judge | RaceJudge]] = []

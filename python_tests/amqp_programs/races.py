@@ -123,7 +123,10 @@ class _Draw:
 
     def _racer(self, name: str) -> Step:
         lot = self._lot
-        ops = [getattr(self, f"_{lot.choice(self._kinds)}")(name) for _ in range(lot.choice((1, 1, 2, 2, 3)))]
+        ops = []
+        for _ in range(lot.choice((1, 1, 2, 2, 3))):
+            drawn = getattr(self, f"_{lot.choice(self._kinds)}")(name)
+            ops += drawn if isinstance(drawn, list) else [drawn]
         if name in self._transactional:
             ops.append(Op(1, "tx.commit", {}))
         if lot.random() < 0.25 and not self._requeues_and_publishes(name, ops):
@@ -165,6 +168,14 @@ class _Draw:
     def _delete_exchange(self, name: str) -> Op:
         return Op(1, "exchange.delete", {"exchange": EXCHANGE, **self._flags(if_unused=0.6)})
 
+    def _renew(self, name: str) -> list[Op]:
+        """Deleted and declared anew: what others do to it is done to the old one or to the new one."""
+        if self._lot.random() < 0.7:
+            delete = Op(1, "exchange.delete", {"exchange": EXCHANGE, "if_unused": True})
+            return [delete, self._declare_exchange(name)]
+        delete = self._delete(name)
+        return [delete, Op(1, "queue.declare", {"queue": delete.arguments["queue"], **self._queue})]
+
     def _publish(self, name: str) -> Op:
         # An auto-delete exchange goes a moment behind its last binding, and is there for what is published before.
         through = not self._exchange["auto_delete"] and self._lot.random() < 0.4
@@ -195,11 +206,11 @@ class _Draw:
         return Op(1, "basic.cancel", {"tag": f"old {name}" if name in self._tagged else "t1"})
 
 
-COMMON = ("declare", "bind", "unbind", "declare_exchange", "delete_exchange")
+COMMON = ("declare", "bind", "bind", "unbind", "declare_exchange", "delete_exchange")
 MESSAGES = (*COMMON, *("publish",) * 4, "purge", "settle", "settle")
 WITH_GETS = (*MESSAGES, *("get",) * 3)
-WITH_DELETIONS = (*MESSAGES, *("delete",) * 3)
-WITH_CONSUMERS = (*COMMON, *("delete",) * 2, *("consume",) * 4, *("cancel",) * 2)
+WITH_DELETIONS = (*MESSAGES, *("delete",) * 3, "renew", "renew")
+WITH_CONSUMERS = (*COMMON, *("delete",) * 2, "renew", "renew", *("consume",) * 4, *("cancel",) * 2)
 
 
 def draw(seed: int) -> Race:
