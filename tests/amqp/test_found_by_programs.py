@@ -78,6 +78,14 @@ def test_a_binding_that_is_not_there_is_unbound_from_a_locked_queue() -> None:
     assert "reply_code=405" in second
 
 
+def test_a_consumer_tag_in_use_is_told_before_a_missing_queue() -> None:
+    peer = Peer().open()
+    peer.send(1, Queue.Declare(queue="q"), Basic.Consume(queue="q", consumer_tag="t"))
+    peer.send(1, Basic.Consume(queue="nosuch", consumer_tag="t"))
+    peer.settle()
+    assert "reply_code=530" in peer.frames()[-1]
+
+
 @pytest.mark.parametrize(("first", "again"), [("classic", None), (None, "classic"), ("classic", "quorum")])
 def test_a_classic_queue_is_declared_with_its_type_or_without_one(first: str | None, again: str | None) -> None:
     peer = Peer().open()
