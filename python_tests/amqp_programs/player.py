@@ -21,12 +21,16 @@ from python_tests.amqp_programs.link import Link
 from python_tests.amqp_programs.program import Program, Step
 from python_tests.amqp_programs.races import Race, Turn
 from python_tests.amqp_programs.transcript import Lines, by_channel
+from python_tests.amqp_programs.values import EXCHANGES, QUEUES, UNORDERED
 
 FEW, ROUNDS = 2, 4
 """How often a barrier is passed: at first, and when answers differ, for a change may need several turns."""
 
 GAPS = (0.0, 0.0, 0.0003, 0.001)
 """Seconds between what two racers send, by turn."""
+
+NAMES = {"queue": (*QUEUES, "q5", UNORDERED, "q7", "q9"), "exchange": (*EXCHANGES, "e9")}
+"""What a run that was killed may have left."""
 
 Answers = dict[str, Lines]
 """By channel."""
@@ -43,6 +47,9 @@ class Player:
         self._control = Control(address)
         self.product = self._control.product
         self._rounds = ROUNDS
+        for kind, names in NAMES.items():
+            for name in names:
+                self._control.ask(f"{kind}.delete", {kind: name})
         self._links: dict[str, Link] = {}
         self._named: list[str] = []
 
