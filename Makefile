@@ -108,9 +108,9 @@ mutants: $(STAMP) ## Faults put into the product, drawn by seed: make mutants MU
 
 PROGRAMS ?= 2000
 PROGRAMS_SEED := $(or $(SEED),0)
-amqp-programs: $(STAMP) ## Random AMQP programs against txha and RabbitMQ: make amqp-programs PROGRAMS=2000 SEED=7 [OPTIONS=--json]
+amqp-programs: $(STAMP) ## Random AMQP programs against txha and RabbitMQ: make amqp-programs PROGRAMS=2000 SEED=7 [OPTIONS=--races]
 	@echo "== amqp-programs: $(PROGRAMS) from seed $(PROGRAMS_SEED), answers and contents compared" >&2
-	@$(VENV)/bin/python -m python_tests.amqp_programs --programs $(PROGRAMS) --seed $(PROGRAMS_SEED) $(OPTIONS)
+	@$(VENV)/bin/python -m python_tests.amqp_programs --programs $(PROGRAMS) --first $(PROGRAMS_SEED) $(OPTIONS)
 
 MONEY_ROUNDS := $(or $(ROUNDS),20)
 MONEY_SEED := $(or $(SEED),1)

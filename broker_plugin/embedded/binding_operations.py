@@ -53,8 +53,6 @@ class BindingOperations:
         wanted = self._binding(channel, request)
         topology = self._broker.topology
         source = topology.exchange(request.source)
-        if source.kind == "headers":
-            check_headers_binding(request.arguments)
         if topology.known(wanted) is not None:
             reply()
         elif wanted.durable:
@@ -118,7 +116,9 @@ class BindingOperations:
         self._broker.ledger.configure(binding_step(spec, False), done)
 
     def _binding(self, channel: Channel, request: BindRequest, must_exist: bool = True) -> Binding:
-        """The binding that is meant. 404 if an end is missing, 403 for the default exchange, 405 if locked."""
+        """The binding that is meant. 404 if an end is missing, 403 for the default exchange, 406 for arguments that the
+        source does not take, 405 if locked; in this order, which is RabbitMQ's.
+        """
         source, destination, to_queue, key, arguments = request
         topology = self._broker.topology
         check_not_default(source)
@@ -129,6 +129,8 @@ class BindingOperations:
             durable = isinstance(topology.queue(destination), DurableQueue) and durable
         elif must_exist:
             durable = topology.exchange(destination).durable and durable
+        if must_exist and topology.exchange(source).kind == "headers":
+            check_headers_binding(arguments)
         wanted = binding(source, Destination(to_queue, destination), key, arguments, durable)
         queue = topology.queues.get(destination) if to_queue else None
         if queue is not None and (must_exist or topology.known(wanted) is not None):

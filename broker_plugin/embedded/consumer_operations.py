@@ -49,16 +49,16 @@ class ConsumerOperations:
 
     def _consume(self, channel: Channel, request: ConsumeRequest, reply: Reply) -> None:
         channel.tell_cancelled()
+        if request.tag in channel.consumers:
+            raise AmqpError(530, f"attempt to reuse consumer tag '{request.tag}'")
         queue = self._broker.accessible_queue(request.queue, channel.session)
-        self._check(channel, queue, request)
+        self._check(queue, request)
         if queue.durable and queue.auto_delete and not self._broker.content.configuration.queues[queue.name].used:
             self._use(channel, queue, request, reply)
         else:
             self._add(channel, queue, request, reply)
 
-    def _check(self, channel: Channel, queue: Queue, request: ConsumeRequest) -> None:
-        if request.tag in channel.consumers:
-            raise AmqpError(530, f"attempt to reuse consumer tag '{request.tag}'")
+    def _check(self, queue: Queue, request: ConsumeRequest) -> None:
         if queue.exclusive_consumer or (request.exclusive and queue.consumers):
             raise refused(f"{located('queue', queue.name)} in exclusive use")
         if request.arguments.get(PLACE) and not queue.durable:

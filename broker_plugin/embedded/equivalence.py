@@ -29,6 +29,9 @@ QUEUE_ARGUMENTS = (
     "x-initial-cluster-size",
     "x-queue-leader-locator",
 )
+CLASSIC = (None, "classic")
+"""What a classic queue may say of its type."""
+
 EXCHANGE_ARGUMENTS = ("alternate-exchange",)
 
 
@@ -47,6 +50,8 @@ def check_arguments(
     """406 if one of the arguments that count differs."""
     for key in keys:
         wanted, there = received.get(key), current.get(key)
+        if key == "x-queue-type" and wanted in CLASSIC and there in CLASSIC:
+            continue
         if type(wanted) is type(there):
             if wanted != there:
                 raise precondition(

@@ -2,63 +2,67 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from python_tests.amqp_programs.brokers import both, rabbitmq
-from python_tests.amqp_programs.campaign import Campaign
+from python_tests.amqp_programs.brokers import INSTALLED, brokers, rabbitmq
+from python_tests.amqp_programs.campaign import Totals, campaign
 from python_tests.amqp_programs.player import Player
 from python_tests.amqp_programs.recorded import FILE, record
 from python_tests.processes import end_on_sigterm
 
-EVERY = 50
-"""Programs between two lines of progress."""
+RABBITMQ = f"Compare with it: its URL, or {INSTALLED}, which is started here; may be given more than once"
 
 
 def main(
     programs: Annotated[int, typer.Option(help="How many are played", min=1)] = 2000,
-    seed: Annotated[int, typer.Option(help="The first one's; the next ones have the next numbers", min=0)] = 0,
-    rabbitmq_port: Annotated[int | None, typer.Option(help="A RabbitMQ that runs already, empty")] = None,
-    txha_port: Annotated[int | None, typer.Option(help="A txha that runs already, empty")] = None,
+    first: Annotated[int, typer.Option("--first", "--seed", help="The first one's seed", min=0)] = 0,
+    rabbitmqs: Annotated[list[str], typer.Option("--rabbitmq", help=RABBITMQ)] = [INSTALLED],  # noqa: B006
+    txha: Annotated[str | None, typer.Option(help="The URL of a txha that runs already, empty")] = None,
+    races: Annotated[bool, typer.Option("--races", help="Requests of several connections at once instead")] = False,
+    jobs: Annotated[int, typer.Option(help="Programs that are played at once", min=1)] = 1,
+    file: Annotated[Path | None, typer.Option(help="Remember here what is done, and go on from there")] = None,
     most_faults: Annotated[int, typer.Option(help="Stop when so many were found", min=1)] = 20,
     record_anew: Annotated[bool, typer.Option("--record", help="Write RabbitMQ's answers to the tests' file")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The sums as JSON")] = False,
 ) -> None:
-    """Random programs of AMQP methods against txha and a real RabbitMQ 3.10; what has no port given is started here.
+    """Random programs of AMQP methods against txha and each RabbitMQ, at the same time.
 
     The exit status is 0 if txha answers each program as RabbitMQ does, but for what docs/differences.md lists, 1 if it
-    does not, 2 if a broker cannot be started, and 130 if Ctrl-C ended it before, with what was found until then. A
+    does not, 2 if a broker cannot be reached, and 130 if Ctrl-C ended it before, with what was found until then. A
     program that differs is shown cut down.
     """
     end_on_sigterm()
     errors = Console(stderr=True, highlight=False)
-
-    def progress(played: int, faults: int) -> None:
-        if played % EVERY == 0:
-            errors.print(f"{played} of {programs} programs, {faults} differ")
-
+    totals, stopped = Totals(), False
     try:
         if record_anew:
-            with rabbitmq(rabbitmq_port) as port:
-                record(Player(port), seed, programs, progress)
+            with rabbitmq(rabbitmqs[0]) as where:
+                record(Player(where), first, programs, lambda kept: errors.print(f"{kept} of {programs} recorded"))
             errors.print(f"{programs} programs recorded in {FILE}")
             return
-        with both(rabbitmq_port, txha_port) as ports:
-            campaign = Campaign(*map(Player, ports), progress)
-            stopped = False
+        with brokers(rabbitmqs, txha, jobs) as found:
+            seeds = range(first, first + programs)
             try:
-                campaign.run(seed, programs, most_faults)
+                campaign(seeds, found, file, most_faults, lambda text: errors.print(f"[dim]{text}"), totals, races)
             except KeyboardInterrupt:
                 stopped = True
-                errors.print(f"stopped in program {campaign.played} of {programs}")
-    except RuntimeError as error:
-        errors.print(f"[red]{error}")
+                errors.print(f"stopped after {totals.programs} of {programs} programs")
+    except (OSError, RuntimeError, ValueError) as error:
+        errors.print(f"[red]{error}", markup=True)
         sys.exit(2)
-    print(campaign.as_json() if as_json else "\n\n".join([*(f.text() for f in campaign.faults), campaign.summary()]))
-    sys.exit(1 if campaign.faults else 130 if stopped else 0)
+    if as_json:
+        print(json.dumps(totals.as_dict()))
+    else:
+        again = f"python -m python_tests.amqp_programs{' --races' * races} --programs 1 --first"
+        shown = [f"seed {fault.seed}, {fault.product}: {again} {fault.seed}\n{fault.text}" for fault in totals.faults]
+        print("\n\n".join([*shown, totals.summary()]))
+    sys.exit(1 if totals.faults else 130 if stopped else 0)
 
 
 if __name__ == "__main__":

@@ -1,116 +1,142 @@
-"""Plays many programs against both brokers and keeps what differs."""
+"""Many programs, in chunks that resume: a file gets one line of JSON for every chunk that is done."""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
+import signal
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from python_tests.amqp_programs.compare import Mismatch, explain, first_difference
-from python_tests.amqp_programs.generator import generate
-from python_tests.amqp_programs.player import Answers, Player
-from python_tests.amqp_programs.program import Program
-from python_tests.amqp_programs.shrink import shrink
+from python_tests.amqp_programs.address import Address
+from python_tests.amqp_programs.judge import Fault, Judge, Judged
+from python_tests.amqp_programs.race_judge import RaceJudge
 
-AGAIN = 3
-"""Times a program that differs is played on both, before that counts: AMQP leaves some orders open, and where RabbitMQ
-answers once as txha did, or does not answer alike, it is counted as unsteady."""
+CHUNK = 25
 
-
-class Fault(NamedTuple):
-    """A program that is answered differently."""
-
-    seed: int
-    program: Program
-    mismatch: Mismatch
-
-    def text(self) -> str:
-        """For people."""
-        return f"seed {self.seed}: python -m python_tests.amqp_programs --seed {self.seed} --programs 1\n" + explain(
-            self.program, self.mismatch
-        )
-
-    def data(self) -> dict[str, Any]:
-        """For programs."""
-        steps = [str(step) for step in self.program]
-        return {"seed": self.seed, "program": steps, **self.mismatch._asdict()}
+Brokers = tuple[Sequence[Address], Address]
+"""Every RabbitMQ, and txha."""
 
 
-class Campaign:
-    """``progress`` is told (programs played, faults so far) after each program."""
+@dataclass
+class Totals:
+    """Sums over programs. ``played``: against which RabbitMQ how many; ``again``: how many of those differed at first,
+    and were played with more barriers. ``unsteady``: (seed, RabbitMQ).
+    """
 
-    def __init__(self, rabbitmq: Player, txha: Player, progress: Callable[[int, int], None]) -> None:
-        self._rabbitmq = rabbitmq
-        self._txha = txha
-        self._progress = progress
-        self.played = 0
-        self.steps = 0
-        self.operations = 0
-        self.unsteady: list[int] = []
-        self.faults: list[Fault] = []
-        self._began = time.monotonic()
+    programs: int = 0
+    steps: int = 0
+    operations: int = 0
+    played: dict[str, int] = field(default_factory=dict)
+    again: int = 0
+    unsteady: list[tuple[int, str]] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
 
-    def run(self, first: int, count: int, most_faults: int) -> None:
-        """Until all are played, or so many faults have been found."""
-        for seed in range(first, first + count):
-            self._one(seed)
-            self._progress(self.played, len(self.faults))
-            if len(self.faults) >= most_faults:
-                return
+    def add(self, seed: int, judged: Judged) -> None:
+        """One more program."""
+        self.programs += 1
+        self.steps += judged.steps
+        self.operations += judged.operations
+        self.again += len(judged.again)
+        self._count(dict.fromkeys(judged.products, 1))
+        self.unsteady += [(seed, product) for product in judged.unsteady]
+        self.faults += judged.faults
 
-    def _one(self, seed: int) -> None:
-        program = generate(seed)
-        self.played += 1
-        self.steps += len(program)
-        self.operations += sum(len(step.ops) for step in program)
-        if self._differs(program) is None:
-            return
-        if self._steadily(program) is None:
-            self.unsteady.append(seed)
-            return
-        smallest = shrink(program, lambda smaller: self._differs(smaller) is not None)
-        mismatch = self._steadily(smallest) or self._steadily(program)
-        if mismatch is not None:
-            self.faults.append(Fault(seed, smallest, mismatch))
-        else:
-            self.unsteady.append(seed)
+    def merge(self, other: Totals) -> None:
+        """The sums of another chunk."""
+        for name in ("programs", "steps", "operations", "again"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self._count(other.played)
+        self.unsteady += other.unsteady
+        self.faults += other.faults
 
-    def _differs(self, program: Program) -> Mismatch | None:
-        return first_difference(self._rabbitmq.play(program), self._txha.play(program))
+    def _count(self, more: dict[str, int]) -> None:
+        for product, count in more.items():
+            self.played[product] = self.played.get(product, 0) + count
 
-    def _steadily(self, program: Program) -> Mismatch | None:
-        """How it differs if it does each time, and RabbitMQ answers alike each time."""
-        wanted: list[Answers] | None = None
-        found = None
-        for _ in range(AGAIN):
-            answers = self._rabbitmq.play(program)
-            if wanted is not None and first_difference(wanted, answers):
-                return None
-            wanted = answers
-            found = first_difference(wanted, self._txha.play(program))
-            if found is None:
-                return None
-        return found
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**vars(self), "faults": [fault._asdict() for fault in self.faults]}
 
-    def as_json(self) -> str:
-        """Everything that the run found."""
-        return json.dumps(
-            {
-                "programs": self.played,
-                "steps": self.steps,
-                "operations": self.operations,
-                "seconds": round(time.monotonic() - self._began, 1),
-                "unsteady": self.unsteady,
-                "faults": [fault.data() for fault in self.faults],
-            },
-            indent=1,
-        )
+    @classmethod
+    def from_dict(cls, found: dict[str, Any]) -> Totals:
+        """From JSON."""
+        unsteady = [(int(seed), str(product)) for seed, product in found["unsteady"]]
+        return cls(**{**found, "unsteady": unsteady, "faults": [Fault(**each) for each in found["faults"]]})
 
     def summary(self) -> str:
         """One line."""
-        seconds = time.monotonic() - self._began
+        played = ", ".join(f"{count:,} against {product}" for product, count in sorted(self.played.items()))
         return (
-            f"{self.played} programs, {self.steps} steps, {self.operations} operations in {seconds:.0f} s:"
-            f" {len(self.faults)} differ, {len(self.unsteady)} are not answered alike by RabbitMQ itself"
+            f"{self.programs:,} programs ({played}), {self.operations:,} operations: {len(self.faults)} differ,"
+            f" {len(self.unsteady)} are not answered alike by RabbitMQ itself"
         )
+
+
+def campaign(
+    seeds: range,
+    brokers: Sequence[Brokers],
+    file: Path | None,
+    most_faults: int,
+    say: Callable[[str], None],
+    totals: Totals,
+    races: bool = False,
+) -> None:
+    """Play the programs (or races) of these seeds, one job for each of ``brokers``, until so many faults have been
+    found; what ``file`` says is done is not played again. All are counted in ``totals``, whatever ends the run.
+
+    Raises RuntimeError if a broker takes no connection, or if a job is killed.
+    """
+    done = set[int]()
+    if file is not None and file.exists():
+        for line in file.read_text().splitlines():
+            entry = json.loads(line)
+            if entry["first"] in seeds:
+                done.add(entry["first"])
+                totals.merge(Totals.from_dict(entry["totals"]))
+    starts = [start for start in range(seeds.start, seeds.stop, CHUNK) if start not in done]
+    work = [range(start, min(start + CHUNK, seeds.stop)) for start in starts]
+    began, before = time.monotonic(), totals.programs
+    for start, part in _parts(work, brokers, races):
+        totals.merge(part)
+        if file is not None:
+            with file.open("a") as out:
+                out.write(json.dumps({"first": start, "totals": part.as_dict()}) + "\n")
+        say(f"{totals.summary()}; {(totals.programs - before) / (time.monotonic() - began):.1f} programs/s")
+        if len(totals.faults) >= most_faults:
+            break
+
+
+def _parts(work: list[range], brokers: Sequence[Brokers], races: bool) -> Iterator[tuple[int, Totals]]:
+    context = multiprocessing.get_context("spawn")
+    free = context.Queue()
+    for each in brokers:
+        free.put(each)
+    pool = ProcessPoolExecutor(len(brokers), context, _begin, (free, races))
+    try:
+        for done in as_completed([pool.submit(_chunk, seeds) for seeds in work]):
+            yield done.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_mine: list[Callable[[], Judge | RaceJudge]] = []
+"""What makes this process's judge."""
+
+
+def _begin(free: multiprocessing.Queue[Brokers], races: bool) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the campaign ends its workers
+    rabbitmqs, txha = free.get()
+    _mine.append(lambda: RaceJudge.between(rabbitmqs[0], txha) if races else Judge(rabbitmqs, txha))
+
+
+def _chunk(seeds: range) -> tuple[int, Totals]:
+    totals, judge = Totals(), _mine[0]()
+    for seed in seeds:
+        totals.add(seed, judge.judge(seed))
+    judge.close()
+    return seeds.start, totals

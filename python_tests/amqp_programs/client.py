@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from python_tests.amqp_programs import wire
+from python_tests.amqp_programs.address import Address
 
-SECONDS = 20.0
+SECONDS = 60.0
 """After which an answer that does not come is an error."""
 
 CAPABILITIES = ("authentication_failure_close", "basic.nack", "consumer_cancel_notify", "publisher_confirms")
@@ -29,33 +31,40 @@ class Silence(Exception):
 
 
 class Client:
-    """Opened as guest. ``ended``: the broker has closed the socket."""
+    """Opened. ``ended``: the broker has closed the socket. ``product``: what the broker calls itself, and its version,
+    as ``RabbitMQ 3.10``. RuntimeError if the broker refuses the connection.
+    """
 
-    def __init__(self, port: int, frame_max: int = 131072) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=SECONDS)
+    def __init__(self, address: Address, frame_max: int = 131072) -> None:
+        self._address = address
+        self._socket = socket.create_connection((address.host, address.port), timeout=SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
         self._partial: dict[int, Received] = {}
         self._missing: dict[int, int] = {}
         self.ended = False
         self.frame_max = frame_max
+        self.product = ""
         self._open()
 
     def _open(self) -> None:
         self.send_bytes(wire.PROTOCOL_HEADER)
-        self.next()
+        start = self.next()
+        self.product = _product(start.fields["properties"]) if start else ""
         able = [[name, "t", True] for name in CAPABILITIES]
         start_ok = {
             "properties": [["capabilities", "F", able]],
             "mechanism": "PLAIN",
-            "response": "\0guest\0guest",
+            "response": f"\0{self._address.user}\0{self._address.password}",
             "locale": "en_US",
         }
         self.send(0, "connection.start-ok", start_ok)
         self.next()
         self.send(0, "connection.tune-ok", {"channel_max": 2047, "frame_max": self.frame_max})
-        self.send(0, "connection.open", {"vhost": "/"})
-        self.next()
+        self.send(0, "connection.open", {"vhost": self._address.vhost})
+        answer = self.next()
+        if answer is None or answer.name != "connection.open-ok":
+            raise RuntimeError(f"{self._address} takes no connection: {answer.fields['text'] if answer else 'closed'}")
 
     def send_bytes(self, data: bytes) -> None:
         """Octets as they are; nothing if the broker has closed the socket."""
@@ -123,3 +132,10 @@ class Client:
         """Drop the socket."""
         self._socket.close()
         self.ended = True
+
+
+def _product(properties: str) -> str:
+    """From the octets of the server's properties: strings are a letter S, four octets of length, and a text."""
+    product = re.search(r"productS....([A-Za-z]+)", properties, re.DOTALL)
+    version = re.search(r"versionS....([0-9]+\.[0-9]+)", properties, re.DOTALL)
+    return " ".join(found[1] for found in (product, version) if found)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from python_tests.amqp_programs.address import Address
 from python_tests.amqp_programs.client import Client, Received
+from python_tests.amqp_programs.link import NOBODY
 from python_tests.amqp_programs.program import Op, Program, octets_of
 from python_tests.amqp_programs.transcript import Lines, content, line
 from python_tests.amqp_programs.values import UNORDERED
@@ -15,9 +17,9 @@ from python_tests.amqp_programs.values import UNORDERED
 NOWHERE = "no.such.key"
 
 
-def contents(port: int, program: Program, named: list[str], pass_by: Callable[[], None]) -> dict[str, Lines]:
+def contents(address: Address, program: Program, named: list[str], pass_by: Callable[[], None]) -> dict[str, Lines]:
     """By name: a line for what is there, and one for each message; behind them what probes of each exchange reach."""
-    client = Client(port)
+    client = Client(address)
     found: dict[str, Lines] = {}
     queues = [*_names(program, "queue"), *named]
     there = _look(client, queues, "queue", found)
@@ -91,8 +93,8 @@ def _probe(client: Client, channel: int, exchange: str, keys: list[tuple[str, li
             arguments["properties"] = {"headers": headers}
         ops.append(Op(channel, "basic.publish", arguments))
     client.send_bytes(octets_of(ops, 0))
-    client.send(channel, "queue.purge", {"queue": "zz.empty"})
-    answer: Received = client.until(("queue.purge-ok", "channel.close"))
+    client.send(channel, "basic.cancel", {"tag": NOBODY})
+    answer: Received = client.until(("basic.cancel-ok", "channel.close"))
     if answer.name == "channel.close":
         client.send(channel, "channel.close-ok")
 

@@ -1,4 +1,4 @@
-"""Where txha answers otherwise than RabbitMQ 3.10 on purpose, each by a name and with a reason; docs/differences.md
+"""Where txha answers otherwise than RabbitMQ on purpose, each by a name and with a reason; docs/differences.md
 lists the same. Whatever is not here is a fault.
 
 A difference is either in lines, which are made alike before they are compared, or it is not drawn by the generator.
@@ -7,18 +7,25 @@ A difference is either in lines, which are made alike before they are compared, 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 Answers = dict[str, list[str]]
 
 
 class Difference(NamedTuple):
-    """``pattern`` in a line becomes ``alike`` in what either broker answers; without a pattern it is not drawn."""
+    """``pattern`` in a line becomes ``alike`` in what either broker answers; without a pattern it is not drawn.
+
+    ``ends``: what such a line leads to differs too, so what comes behind its step is not compared. ``only``: the
+    RabbitMQ whose answers differ from the others', if it is a difference of RabbitMQ's versions.
+    """
 
     name: str
     reason: str
     pattern: str = ""
-    alike: str = ""
+    alike: str | Callable[[re.Match[str]], str] = ""
+    only: str = ""
+    ends: bool = False
 
 
 DIFFERENCES = (
@@ -40,6 +47,28 @@ DIFFERENCES = (
         "A text shows the octets of such a name with replacement characters, since a reply text is text.",
         r"(NOT_FOUND - no exchange )'[^']*[^\x00-\x7f'][^']*'",
         r"\1 of octets",
+    ),
+    Difference(
+        "headers-by-name",
+        "RabbitMQ 4.0 gives a message's headers in the order of their names; RabbitMQ 3.10 and txha as they were sent.",
+        r"headers=\[([\da-f,]+)\]",
+        lambda found: ",".join(sorted(found[1].split(","))),
+        only="RabbitMQ 4.0",
+    ),
+    Difference(
+        "unknown-exchange-types",
+        "RabbitMQ 4.0 refuses one with 406 and ends the channel; RabbitMQ 3.10 and txha with 503, and the connection.",
+        r"unknown exchange type '",
+        only="RabbitMQ 4.0",
+        ends=True,
+    ),
+    Difference(
+        "both-ends-missing",
+        "If both ends of a binding are missing, RabbitMQ 4.0 names the destination; RabbitMQ 3.10 and txha the source.",
+        r"NOT_FOUND - no (?:queue|exchange) '[^']*' in vhost '/'. "
+        r"(class=50 method=(?:20|50)|class=40 method=(?:30|40))",
+        r"NOT_FOUND - no such end \1",
+        only="RabbitMQ 4.0",
     ),
     Difference(
         "a-number-before-its-close-ok",
@@ -66,19 +95,32 @@ DIFFERENCES = (
         "have no effect yet.",
     ),
     Difference(
+        "fractions-in-bindings",
+        "In a binding of a headers exchange RabbitMQ 3.10 takes 1 and 1.0 as the same; RabbitMQ 4.0 and txha do not.",
+    ),
+    Difference(
         "quorum-queues",
         "Every durable queue is replicated, so x-queue-type quorum is a durable queue like any other.",
     ),
 )
-_PATTERNS = [(re.compile(each.pattern), each.alike) for each in DIFFERENCES if each.pattern]
+_IN_LINES = [each for each in DIFFERENCES if each.pattern and not each.ends]
+_PATTERNS = [(each.only, re.compile(each.pattern), each.alike) for each in _IN_LINES]
+_ENDS = [(each.only, re.compile(each.pattern)) for each in DIFFERENCES if each.ends]
 
 
-def _alike(text: str) -> str:
-    for pattern, instead in _PATTERNS:
-        text = pattern.sub(instead, text)
+def _alike(text: str, product: str) -> str:
+    for only, pattern, instead in _PATTERNS:
+        if only in ("", product):
+            text = pattern.sub(instead, text)
     return text
 
 
-def alike(answers: list[Answers]) -> list[Answers]:
-    """With all that may differ made the same."""
-    return [{name: [_alike(text) for text in lines] for name, lines in each.items()} for each in answers]
+def alike(answers: list[Answers], product: str) -> list[Answers]:
+    """With all that may differ made the same, for a comparison with this RabbitMQ."""
+    return [{name: [_alike(text, product) for text in lines] for name, lines in each.items()} for each in answers]
+
+
+def ends(answers: Answers, product: str) -> bool:
+    """Whether what comes behind this step is not compared with this RabbitMQ, nor the step itself."""
+    lines = [text for lines in answers.values() for text in lines]
+    return any(pattern.search(text) for only, pattern in _ENDS if only in ("", product) for text in lines)

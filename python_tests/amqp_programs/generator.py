@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from python_tests.amqp_programs import illegal, values
-from python_tests.amqp_programs.program import Op, Program, Step
+from python_tests.amqp_programs.program import DROP, Op, Program, Step, octets_of
 from python_tests.amqp_programs.values import EXCHANGES, KEYS, PLAIN_KEYS, QUEUES, UNORDERED
 
 CONNECTIONS = ("a", "a", "a", "b", "b", "c")
@@ -69,6 +69,8 @@ class Generator:
             return Step(connection, self._interleaved(), lot.randrange(1, 1000), writes)
         if drawn < 0.90:
             return Step(connection, self._and_close(), 0, writes)
+        if drawn < 0.93:
+            return Step(connection, self._and_drop(), 0, writes)
         ops = tuple(lot.choice(illegal.KINDS)(lot, channel))
         if len(ops) == 1 and lot.random() < 0.3 and not self._consuming:
             ops = (self._publish(exchange="", key=lot.choice(QUEUES)), *ops)
@@ -123,6 +125,16 @@ class Generator:
             return (*ops, Op(0, "connection.close", {"code": 200, "text": "bye"}))
         self._over(connection, channel)
         return (*ops, Op(channel, "channel.close", {"code": 200, "text": "bye"}))
+
+    def _and_drop(self) -> tuple[Op, ...]:
+        """The socket is dropped: between two frames, in the middle of a frame, or of a message."""
+        lot, (connection, channel) = self._lot, self._where
+        ops = [self._publish(cut=lot.choice((1, 2)))] if lot.random() < 0.4 else []
+        if lot.random() < 0.5:
+            frame = octets_of([self._publish(exchange="", key=lot.choice(QUEUES), properties={}, size=0)], 0)
+            ops.append(Op(channel, "octets", {"hex": frame[: lot.randrange(1, 20)].hex()}))
+        self._over(connection, None)
+        return (*ops, Op(0, DROP, {}))
 
     def _over(self, connection: str, channel: int | None) -> None:
         for queue, consumers in list(self._consuming.items()):

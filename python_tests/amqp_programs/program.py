@@ -10,13 +10,16 @@ from typing import Any, NamedTuple
 
 from python_tests.amqp_programs import wire
 
+DROP = "socket.drop"
+
 
 class Op(NamedTuple):
     """One method on a channel, or octets.
 
     ``basic.publish`` has beside its arguments ``body`` (how it begins), ``size``, ``frames`` (in how many the body is
     sent), ``properties``, ``cut`` (how many frames are sent; all without it), ``class_id`` and ``stated`` (a false
-    size). ``frame`` has ``kind`` and ``hex``. A ``delivery`` of [n] is the n-th delivery outstanding on the channel.
+    size). ``frame`` has ``kind`` and ``hex``. ``socket.drop`` ends the TCP connection, without a close. A ``delivery``
+    of [n] is the n-th delivery outstanding on the channel.
     """
 
     channel: int
@@ -78,6 +81,8 @@ def frames_of(op: Op, frame_max: int = 131072) -> list[bytes]:
         return _publish(op, frame_max)
     if op.name == "frame":
         return [wire.frame(op.arguments["kind"], op.channel, bytes.fromhex(op.arguments["hex"]))]
+    if op.name == DROP:
+        return []
     if op.name == "octets":
         return [bytes.fromhex(op.arguments["hex"])]
     return [wire.frame(wire.METHOD, op.channel, wire.method(op.name, op.arguments))]

@@ -24,7 +24,7 @@ class Recorded(NamedTuple):
     answers: list[Answers]
 
 
-def record(rabbitmq: Player, first: int, count: int, progress: Callable[[int, int], None]) -> None:
+def record(rabbitmq: Player, first: int, count: int, progress: Callable[[int], None]) -> None:
     """Write the file anew. What RabbitMQ does not answer alike twice is left out, and another program taken."""
     kept: list[dict[str, object]] = []
     seed = first
@@ -33,7 +33,7 @@ def record(rabbitmq: Player, first: int, count: int, progress: Callable[[int, in
         answers = rabbitmq.play(program)
         if answers == rabbitmq.play(program):
             kept.append({"seed": seed, "digest": digest(program), "answers": answers})
-            progress(len(kept), 0)
+            progress(len(kept))
         seed += 1
     FILE.write_bytes(lzma.compress(json.dumps(kept, separators=(",", ":")).encode()))
 

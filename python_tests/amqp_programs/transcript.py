@@ -11,18 +11,24 @@ import re
 import zlib
 from collections.abc import Iterable
 
+from python_tests.amqp_programs import wire
 from python_tests.amqp_programs.client import Received
 
 Lines = list[str]
 MADE_UP = re.compile(r"amq\.(gen|ctag)-[\w-]+")
+VIRTUAL_HOST = re.compile(r"vhost (\\?)'[^'\\]*\\?'")
+"""A run may play several programs at once in RabbitMQ, each in a virtual host of its own."""
+
 UNORDERED = ("basic.return", "basic.deliver", "basic.ack", "basic.nack", "basic.cancel", "heartbeat")
 
 
 def content(received: Received) -> str:
-    """A message as a few words: how its body begins, its size and checksum, and its properties as they came."""
+    """A message as a few words: how its body begins, its size and checksum, its properties and headers as they came."""
     body = received.body
     shown = body[:24].decode("latin-1").rstrip(".")
-    return f"{shown!r} {len(body)} {zlib.crc32(body):08x} {received.properties.hex()}"
+    properties, headers = wire.read_headers(received.properties)
+    listed = ",".join(entry.hex() for entry in headers)
+    return f"{shown!r} {len(body)} {zlib.crc32(body):08x} {properties.hex()} headers=[{listed}]"
 
 
 def line(received: Received) -> str:
@@ -30,7 +36,8 @@ def line(received: Received) -> str:
     fields = " ".join(f"{key}={item!r}" for key, item in received.fields.items() if key not in ("r1", "tag"))
     tag = f" tag={received.fields['tag']!r}" if "tag" in received.fields else ""
     more = " " + content(received) if received.name in ("basic.get-ok", "basic.deliver", "basic.return") else ""
-    return MADE_UP.sub(r"amq.\1-*", f"{received.name}{tag} {fields}{more}".rstrip())
+    text = VIRTUAL_HOST.sub(r"vhost \1'/\1'", f"{received.name}{tag} {fields}{more}".rstrip())
+    return MADE_UP.sub(r"amq.\1-*", text)
 
 
 class Confirmed:

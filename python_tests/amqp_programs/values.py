@@ -50,7 +50,7 @@ HEADER_VALUES: tuple[Entry, ...] = (
     ["t", True],
     ["l", 1],
     ["V", None],
-    ["d", 1.0],
+    ["d", 1.5],
     ["s", 1],
 )
 ANY_VALUES: tuple[Entry, ...] = (

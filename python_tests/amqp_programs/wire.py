@@ -189,6 +189,34 @@ def _field(kind: str, item: Any) -> bytes:
     return struct.pack(_NUMBERS[kind], item or 0)
 
 
+def read_headers(properties: bytes) -> tuple[bytes, list[bytes]]:
+    """The octets of a message's properties without its headers, and each of its headers, from flags to the end."""
+    flags, at = int.from_bytes(properties[:2], "big"), 2
+    for number, (name, _) in enumerate(PROPERTIES[:3]):
+        if flags & 1 << (15 - number):
+            if name == "headers":
+                stop = at + 4 + int.from_bytes(properties[at : at + 4], "big")
+                return properties[:at] + properties[stop:], _entries(properties[at + 4 : stop])
+            at += 1 + properties[at]
+    return properties, []
+
+
+def _entries(octets: bytes) -> list[bytes]:
+    found, at = [], 0
+    while at < len(octets):
+        kind = at + 1 + octets[at]
+        stop = kind + 1 + _size(chr(octets[kind]), octets[kind + 1 : kind + 5])
+        found.append(octets[at:stop])
+        at = stop
+    return found
+
+
+def _size(kind: str, begin: bytes) -> int:
+    if kind in _FIXED:
+        return struct.calcsize(_FIXED[kind])
+    return 4 + int.from_bytes(begin, "big") if kind in "SxFA" else {"t": 1, "D": 5, "V": 0}[kind]
+
+
 def content_header(size: int, properties: Mapping[str, Any], class_id: int = 60) -> bytes:
     """A content header's payload."""
     flags, out = 0, []

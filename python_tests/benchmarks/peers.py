@@ -105,6 +105,12 @@ class RabbitMq:
         """The first node's, where the queues are declared and so have their leaders."""
         return [self._base]
 
+    def add_virtual_hosts(self, names: list[str]) -> None:
+        """All of them at once, for guest."""
+        listed = ",".join(f'<<"{name}">>' for name in names)
+        each = 'rabbit_vhost:add(V, N), rabbit_auth_backend_internal:set_permissions(<<"guest">>, V, A, A, A, N)'
+        self._control(0, "eval", f'A = <<".*">>, N = <<"none">>, [begin {each} end || V <- [{listed}]].')
+
     def usage(self) -> Usage:
         """Of all nodes."""
         return usage_of([int(self._control(node, "eval", "os:getpid().").strip().strip('"')) for node in self._nodes()])

@@ -53,6 +53,17 @@ def test_a_locked_queue_is_bound_to_nothing_by_others() -> None:
     assert "reply_code=405" in other.frames()[0]
 
 
+def test_wrong_arguments_of_a_binding_are_told_before_a_locked_queue() -> None:
+    """406, though the queue is another connection's."""
+    harness = Harness()
+    owner, other = Peer(harness).open(), Peer(harness).open()
+    owner.send(1, Queue.Declare(queue="q", exclusive=True))
+    owner.settle()
+    other.send(1, Queue.Bind(queue="q", exchange="amq.headers", routing_key="k", arguments={"x-match": "most"}))
+    other.settle()
+    assert "reply_code=406" in other.frames()[0]
+
+
 def test_a_binding_that_is_not_there_is_unbound_from_a_locked_queue() -> None:
     """Nothing is done to the queue, so nobody asks whose it is."""
     harness = Harness()
@@ -65,6 +76,28 @@ def test_a_binding_that_is_not_there_is_unbound_from_a_locked_queue() -> None:
     first, second = other.frames()
     assert first == "1 Queue.UnbindOk"
     assert "reply_code=405" in second
+
+
+def test_a_consumer_tag_in_use_is_told_before_a_missing_queue() -> None:
+    peer = Peer().open()
+    peer.send(1, Queue.Declare(queue="q"), Basic.Consume(queue="q", consumer_tag="t"))
+    peer.send(1, Basic.Consume(queue="nosuch", consumer_tag="t"))
+    peer.settle()
+    assert "reply_code=530" in peer.frames()[-1]
+
+
+@pytest.mark.parametrize(("first", "again"), [("classic", None), (None, "classic"), ("classic", "quorum")])
+def test_a_classic_queue_is_declared_with_its_type_or_without_one(first: str | None, again: str | None) -> None:
+    peer = Peer().open()
+    for kind in (first, again):
+        peer.send(1, Queue.Declare(queue="q", durable=True, arguments={"x-queue-type": kind} if kind else {}))
+        peer.settle()
+    declared, answer = peer.frames()
+    assert "Queue.DeclareOk" in declared
+    if again == "quorum":
+        assert "received 'quorum' but current is 'classic'" in answer
+    else:
+        assert "Queue.DeclareOk" in answer
 
 
 @pytest.mark.parametrize("method", [Basic.Reject, Basic.Nack])

@@ -1,0 +1,60 @@
+"""A connection beside those of the programs, for barriers and for cleaning up."""
+
+from __future__ import annotations
+
+import time
+
+from python_tests.amqp_programs.address import Address
+from python_tests.amqp_programs.client import SECONDS, Client, Received, Silence
+from python_tests.amqp_programs.program import Op, octets_of
+
+BEHIND = "zz.behind"
+BETWEEN_LOOKS = 0.002
+"""Seconds."""
+
+
+class Control:
+    """Channel 1 asks, channel 2 looks whether something has gone."""
+
+    def __init__(self, address: Address) -> None:
+        self._client = Client(address)
+        self.product = self._client.product
+        self.ask("channel.open", {})
+        self.ask("queue.declare", {"queue": BEHIND, "durable": True})
+        self.ask("queue.purge", {"queue": BEHIND})
+        self.ask("confirm.select", {})
+        self._published = 0
+
+    def ask(self, name: str, arguments: dict[str, object]) -> Received:
+        """One request on channel 1, and its answer."""
+        self._client.send(1, name, arguments)
+        return self._client.until((f"{name}-ok",))
+
+    def pass_by(self) -> None:
+        """Until everything that was asked before has been done."""
+        self._published += 1
+        publish = Op(1, "basic.publish", {"exchange": "", "key": BEHIND, "body": "behind"})
+        self._client.send_bytes(octets_of((publish,), 0))
+        while self._client.until(("basic.ack",)).fields["delivery"] < self._published:
+            pass
+        if self._published % 500 == 0:
+            self.ask("queue.purge", {"queue": BEHIND})
+
+    def wait_until_gone(self, queue: str) -> None:
+        """Until an exclusive queue of another connection has gone with it. Silence if it stays."""
+        deadline = time.monotonic() + SECONDS
+        while True:
+            self._client.send(2, "channel.open")
+            self._client.send(2, "queue.declare", {"queue": queue, "passive": True})
+            code = self._client.until(("channel.close",)).fields["code"]
+            self._client.send(2, "channel.close-ok")
+            if code == 404:
+                return
+            if time.monotonic() > deadline:
+                raise Silence(f"a connection's queue is still there {SECONDS} seconds after its socket was closed")
+            time.sleep(BETWEEN_LOOKS)
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self.ask("queue.delete", {"queue": BEHIND})
+        self._client.close()
