@@ -107,10 +107,12 @@ def joins(cluster: LocalCluster, primary: str, node: str, at: int, settings: tup
 
 
 def test_what_cannot_be_made_is_said_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "node" / "log").mkdir(parents=True)
     for words, sentence in (
         ((), "there is nothing to make a store from"),
         (("--log", tmp_path / "none"), "there is no directory"),
-        (("--log", tmp_path), "no store says which cluster it belongs to"),
+        (("--log", tmp_path), "is not the directory of a node"),
+        (("--log", tmp_path / "node"), "no store says which cluster it belongs to"),
     ):
         answer = txha("rebuild", "--into", tmp_path / "new", *words)
         assert answer.returncode == 2 and sentence in answer.stderr, answer.stderr
