@@ -280,7 +280,7 @@ def test_values_that_no_configuration_would_take_are_refused(tmp_path: Path) -> 
         assert "--grace must be a finite number" in refused("recover", str(tmp_path), "--settle", "--grace", value)
         assert "--grace must be a finite number" in refused("dtx", "recover", "--grace", value)
     assert "with --broker and --database" in refused("dtx", "recover")
-    assert "name the coordinators' --log" in refused("dtx", "recover", "--broker", "amqp://localhost/")
+    assert "nothing says what was decided" in refused("dtx", "recover", "--broker", "amqp://localhost/")
     assert list(tmp_path.iterdir()) == []
 
 

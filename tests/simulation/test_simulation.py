@@ -64,6 +64,8 @@ def test_a_seeded_fault_is_found(fault: Seeded) -> None:
 def test_what_fails_is_shrunk_to_what_it_takes() -> None:
     fault = next(each for each in SEEDED if each.name == "resync_while_in_ready_set")
     found = find(fault, seeds=300)
+    while found is not None and len(found.schedule) == 1:
+        found = find(fault, seeds=300, first=found.seed + 1)
     assert found is not None
     with ExitStack() as stack:
         fault.plant(stack)

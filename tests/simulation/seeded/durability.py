@@ -187,7 +187,7 @@ def commit_answered_when_decided(stack: ExitStack) -> None:
     replace(stack, Primary, "decide", make)
 
 
-@seeded("P2")
+@seeded("P2", rare=True)
 def sectors_that_a_power_cut_took_are_damage(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def only_the_end_is_missing(data: bytes, frames: int, at: int) -> bool:
