@@ -74,6 +74,7 @@ class Told(Applied):
         self.gone += entries
 
 
+@pytest.mark.plain
 def test_what_is_settled_twice_is_told_once() -> None:
     """The queue at the primary counts by what it is told."""
     replica = Replica(MemoryBase(), Meta(), {})
