@@ -73,7 +73,7 @@ def no_number_is_nothing_written(stack: ExitStack) -> None:
     def prepare(self: Postgresql, xid: Xid) -> Any:
         with self._answered() as connection:
             postgresql_module._check(connection)
-            ticket, _ = connection.execute(postgresql_module.TICKET).fetchone() or (None, False)
+            ticket, *_ = connection.execute(postgresql_module.TICKET).fetchone() or (None, False)
             if ticket is None:
                 connection.tpc_rollback()
                 self._at_hand = None
