@@ -24,7 +24,7 @@ from pika.exceptions import AMQPError, ChannelClosedByBroker
 
 from recovery.dtx.arguments import make_xid
 from recovery.dtx.conversation import PATIENCE, Conversation, Lost, Pause, Plain, Reconnect, Refused, Request, Steps
-from recovery.dtx.errors import NotSupportedError, ProgrammingError, StaleDelivery
+from recovery.dtx.errors import CLOSED, NotSupportedError, ProgrammingError, StaleDelivery
 from recovery.dtx.hosts import checked_hosts, without_password
 from recovery.dtx.methods import METHODS, DtxMethod, Select
 from recovery.dtx.plain import PlainTransactions
@@ -80,7 +80,12 @@ def _parameters(host: Host) -> pika.connection.Parameters:
 
 
 class _Connection(ABC):
-    """A channel in a mode of its own, on a connection to one of several hosts."""
+    """A channel in a mode of its own, on a connection to one of several hosts.
+
+    Once it is closed, its methods raise ProgrammingError.
+    """
+
+    _ended = False
 
     def __init__(self, hosts: tuple[Host, ...], on_channel: OnChannel | None, tags: Tags | None = None) -> None:
         self._hosts = [_parameters(host) for host in checked_hosts(hosts)]
@@ -127,6 +132,7 @@ class _Connection(ABC):
 
     def close(self) -> None:
         """End the connection. What was begun and not prepared is rolled back."""
+        self._ended = True
         if self._channel is not None:
             self._tags.left(self._channel._impl)
         if self._connection is not None:
@@ -140,7 +146,9 @@ class _Connection(ABC):
         self.close()
 
     def _run(self, steps: Steps[T]) -> T:
-        """Carry a conversation out."""
+        """Carry a conversation out. Raises ProgrammingError on a connection that was closed."""
+        if self._ended:
+            raise ProgrammingError(CLOSED)
         try:
             request = next(steps)
             while True:

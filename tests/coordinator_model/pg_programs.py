@@ -163,13 +163,7 @@ def _statement(chance: random.Random) -> tuple[Any, ...]:
         (f"SET TRANSACTION ISOLATION LEVEL {chance.choice(LEVELS).upper()}",),
         (f"SET {chance.choice(('', 'LOCAL '))}synchronous_commit = {chance.choice(('on', 'off', 'local'))}",),
         (f"SET {chance.choice(('', 'LOCAL '))}search_path = {chance.choice(('alice', 'bob', 'public'))}",),
-        (_TICKET,),
-        (_TICKET,),
-        (own_statements._NUMBER.decode(),),
-        (own_statements.BEGAN.decode(),),
-        (own_statements.MARK.decode(), (name,)),
-        (own_statements.COMMIT_MARKED.decode(), (name,)),
-        (chance.choice(("COMMIT AND CHAIN", "ROLLBACK AND CHAIN", "COMMIT", "ROLLBACK")),),
+        *_about_the_transaction(chance, name),
         ("SELECT system_identifier, current_database() FROM pg_control_system()",),
         ("SELECT current_database()",),
         ("SELECT gid, prepared, owner, database FROM pg_prepared_xacts",),
@@ -194,6 +188,18 @@ def _statement(chance: random.Random) -> tuple[Any, ...]:
         (f"DECLARE cursor_{chance.randrange(1 << 30)} CURSOR WITH HOLD FOR SELECT 1",),
     ]
     return chance.choice(rare) if chance.random() < 0.06 else chance.choice(choices)
+
+
+def _about_the_transaction(chance: random.Random, name: str) -> list[tuple[Any, ...]]:
+    return [
+        (_TICKET,),
+        (_TICKET,),
+        (own_statements._NUMBER.decode(),),
+        (own_statements.BEGAN.decode(),),
+        (own_statements.MARK.decode(), (name,)),
+        (own_statements.COMMIT_MARKED.decode(), (name,)),
+        (chance.choice(("COMMIT AND CHAIN", "ROLLBACK AND CHAIN", "COMMIT", "ROLLBACK")),),
+    ]
 
 
 ENDING = ("commit", "tpc_prepare", "tpc_commit", "PREPARE TRANSACTION")
