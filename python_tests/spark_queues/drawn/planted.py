@@ -13,7 +13,8 @@ from unittest import mock
 
 from recovery.dtx.conversation import Patience
 from recovery.dtx.errors import RolledBack
-from recovery.dtx.with_pika import LOST, DtxConnection
+from recovery.dtx.lost import LOST
+from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues import settle, sink
 from recovery.pipeline.queues.decisions import Decisions, RecordElsewhere
