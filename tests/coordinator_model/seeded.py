@@ -108,6 +108,7 @@ def the_vote_writes_on_any_connection(stack: ExitStack) -> None:
     """Nobody looks whether the session is in its transaction still."""
     replace(stack, BrokerDataManager, "check_session", lambda self: None)
     replace(stack, BrokerDataManager, "_check_connection", lambda self: None)
+    replace(stack, BrokerDataManager, "_number", lambda self, ticket: ticket.number)
 
 
 @seeded(5, "both or neither", "told what happened")
