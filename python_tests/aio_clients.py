@@ -9,14 +9,12 @@ from collections.abc import AsyncIterator, Sequence
 
 import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractIncomingMessage, AbstractTransaction
-from aio_pika.exceptions import AMQPError, ChannelPreconditionFailed
+from aio_pika.exceptions import ChannelPreconditionFailed
 from yarl import URL
 
 from python_tests.history import FAILED, OK, ROLLED_BACK, Attempt, History
 from python_tests.load import RETRY_SECONDS, Load, Plan, Planner, body_of, message_of, place_of
-
-LOST = (AMQPError, OSError, asyncio.TimeoutError, RuntimeError)
-"""What aio-pika raises when a connection goes in the middle of something."""
+from recovery.dtx.with_aio_pika import LOST
 
 PATIENCE = 20.0
 """Seconds after which a worker gives an answer up."""

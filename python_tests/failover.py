@@ -11,10 +11,11 @@ from python_tests.aio_clients import AioWorkers
 from python_tests.history import History
 from python_tests.judge import Verdict, judge, takeover
 from python_tests.load import Load
-from python_tests.pika_clients import LOST, Client, Feeder, Worker
+from python_tests.pika_clients import Client, Feeder, Worker
 from python_tests.pika_probes import Consumer, Counter, Getter, Probe, declare, remaining
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
+from recovery.dtx.lost import LOST
 
 IN_FLIGHT = 20
 """Transactions between their first publish and their answer at each kill, at least"""

@@ -8,14 +8,11 @@ from typing import Any
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.adapters.utils.connection_workflow import AMQPConnectorException
-from pika.exceptions import AMQPError, ChannelClosedByBroker
+from pika.exceptions import ChannelClosedByBroker
 
 from python_tests.history import FAILED, OK, ROLLED_BACK, Attempt, History
 from python_tests.load import RETRY_SECONDS, Load, Plan, Planner, body_of, message_of, place_of
-
-LOST = (AMQPError, AMQPConnectorException, OSError)
-"""What pika raises when a connection goes, or is not made in time."""
+from recovery.dtx.lost import LOST, connected
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
@@ -57,7 +54,7 @@ class Client(threading.Thread):
         """Work on one connection. Raises ``LOST`` when that is lost."""
         self.lives += 1
         self.url = self._urls[(self._first + self.lives) % len(self._urls)]
-        connection = pika.BlockingConnection(parameters(self.url))
+        connection = connected(parameters(self.url))
         try:
             self.work(connection)
         finally:

@@ -11,8 +11,9 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from python_tests.history import History, Session
 from python_tests.load import Queues, message_of, place_of
-from python_tests.pika_clients import LOST, Client, parameters
+from python_tests.pika_clients import Client, parameters
 from python_tests.waiting import wait_until
+from recovery.dtx.lost import LOST, connected
 
 PREFETCH = 10
 
@@ -42,7 +43,7 @@ class Probe(Client):
         """Take everything that is there now. Raises ``LOST``."""
         self.stopping.set()
         self.url = self._urls[self._first % len(self._urls)]
-        connection = pika.BlockingConnection(parameters(self.url))
+        connection = connected(parameters(self.url))
         self._stint(connection, time.monotonic() + 0.5)
         connection.close()
 
@@ -140,7 +141,7 @@ def declare(urls: Sequence[str], queues: Queues, patience: float = 10.0) -> None
 
     def made() -> bool:
         try:
-            with pika.BlockingConnection(parameters(urls[0])) as connection:
+            with connected(parameters(urls[0])) as connection:
                 channel = connection.channel()
                 for queue in queues.all:
                     channel.queue_declare(queue, durable=True, arguments=dict(queues.arguments))
@@ -153,7 +154,7 @@ def declare(urls: Sequence[str], queues: Queues, patience: float = 10.0) -> None
 
 def delete(urls: Sequence[str], queues: Queues) -> None:
     """Take the queues away again. Raises ``LOST``."""
-    with pika.BlockingConnection(parameters(urls[0])) as connection:
+    with connected(parameters(urls[0])) as connection:
         channel = connection.channel()
         for queue in queues.all:
             channel.queue_delete(queue)
@@ -163,7 +164,7 @@ def remaining(urls: Sequence[str], queues: Queues) -> dict[str, int]:
     """How many messages each queue holds, from the first node that answers; empty if none does."""
     for url in urls:
         try:
-            with pika.BlockingConnection(parameters(url)) as connection:
+            with connected(parameters(url)) as connection:
                 channel = connection.channel()
                 return {queue: channel.queue_declare(queue, passive=True).method.message_count for queue in queues.all}
         except LOST:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pika
 from rich.console import Console
 
-from python_tests.pika_clients import LOST
 from python_tests.processes import LocalCluster
+from recovery.dtx.lost import LOST, connected
 
 GOAL_SECONDS = 2.0
 QUEUE = "takeover"
@@ -60,7 +60,7 @@ def _trial(cluster: LocalCluster) -> float:
 def _publish(port: int) -> bool:
     """Whether a publish to this node was confirmed."""
     try:
-        with pika.BlockingConnection(
+        with connected(
             pika.ConnectionParameters("127.0.0.1", port, socket_timeout=1, stack_timeout=5)
         ) as connection:
             channel = connection.channel()

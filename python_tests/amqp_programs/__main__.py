@@ -48,11 +48,12 @@ def main(
             return
         with brokers(rabbitmqs, txha, jobs) as found:
             seeds = range(first, first + programs)
-            try:
-                campaign(seeds, found, file, most_faults, lambda text: errors.print(f"[dim]{text}"), totals, races)
-            except KeyboardInterrupt:
-                stopped = True
-                errors.print(f"stopped after {totals.programs} of {programs} programs")
+            campaign(seeds, found, file, most_faults, lambda text: errors.print(f"[dim]{text}"), totals, races)
+    except KeyboardInterrupt:
+        if record_anew:
+            sys.exit(130)
+        stopped = True
+        errors.print(f"stopped after {totals.programs} of {programs} programs")
     except (OSError, RuntimeError, ValueError) as error:
         errors.print(f"[red]{error}", markup=True)
         sys.exit(2)

@@ -55,4 +55,6 @@ def _rabbitmq(stack: ExitStack, directory: Path, jobs: int) -> list[Address]:
 
 
 def _txha(stack: ExitStack, directory: Path) -> Address:
-    return Address(stack.enter_context(LocalCluster(directory, 1)).ports[0])
+    cluster = LocalCluster(directory, 1)
+    stack.callback(cluster.stop)  # also of one that is starting still
+    return Address(cluster.start().ports[0])

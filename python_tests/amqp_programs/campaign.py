@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,24 +92,38 @@ def campaign(
 
     Raises RuntimeError if a broker takes no connection, or if a job is killed.
     """
-    done = set[int]()
-    if file is not None and file.exists():
-        for line in file.read_text().splitlines():
-            entry = json.loads(line)
-            if entry["first"] in seeds:
-                done.add(entry["first"])
-                totals.merge(Totals.from_dict(entry["totals"]))
-    starts = [start for start in range(seeds.start, seeds.stop, CHUNK) if start not in done]
-    work = [range(start, min(start + CHUNK, seeds.stop)) for start in starts]
+    work = [range(start, min(start + CHUNK, seeds.stop)) for start in range(seeds.start, seeds.stop, CHUNK)]
+    for each, part in _done(file, work, races).items():
+        work.remove(each)
+        totals.merge(part)
     began, before = time.monotonic(), totals.programs
     for start, part in _parts(work, brokers, races):
         totals.merge(part)
         if file is not None:
-            with file.open("a") as out:
-                out.write(json.dumps({"first": start, "totals": part.as_dict()}) + "\n")
+            _append(file, json.dumps({"first": start, "races": races, "totals": part.as_dict()}))
         say(f"{totals.summary()}; {(totals.programs - before) / (time.monotonic() - began):.1f} programs/s")
         if len(totals.faults) >= most_faults:
             break
+
+
+def _done(file: Path | None, work: list[range], races: bool) -> dict[range, Totals]:
+    """What the file says is done of this work. A chunk that another run ended elsewhere is not, nor a line in part."""
+    wanted, found = {(each.start, len(each)): each for each in work}, dict[range, Totals]()
+    for line in file.read_text().splitlines() if file is not None and file.exists() else ():
+        with suppress(json.JSONDecodeError):
+            entry = json.loads(line)
+            part = Totals.from_dict(entry["totals"])
+            each = wanted.get((entry["first"], part.programs))
+            if each is not None and entry.get("races", False) == races:
+                found[each] = part
+    return found
+
+
+def _append(file: Path, line: str) -> None:
+    """Behind whatever a killed run has left."""
+    whole = not file.exists() or file.read_bytes()[-1:] in (b"", b"\n")
+    with file.open("a") as out:
+        out.write(("" if whole else "\n") + line + "\n")
 
 
 def _parts(work: list[range], brokers: Sequence[Brokers], races: bool) -> Iterator[tuple[int, Totals]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
+import signal
 import subprocess
 import time
 from dataclasses import dataclass
@@ -14,6 +16,8 @@ import pika
 from python_tests.processes import LocalCluster, free_base_port
 
 RABBITMQ_BIN = "/usr/lib/rabbitmq/bin"
+STOP_SECONDS = 20.0
+"""For which a node may end by itself, which one that boots does not."""
 HELP = "rabbitmq-server is missing; on Debian: apt-get install rabbitmq-server (and stop the service that it starts)"
 
 
@@ -75,6 +79,7 @@ class RabbitMq:
         self._count = nodes
         self._base = free_base_port(2 * nodes)
         self._tag = secrets.token_hex(3)
+        self._processes: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
         """Until the nodes form a cluster. Raises RuntimeError if there is no RabbitMQ, or if it does not start."""
@@ -96,9 +101,17 @@ class RabbitMq:
             self._control(0, "set_policy", "ha-all", "^ha\\.", policy)
 
     def stop(self) -> None:
-        """End the nodes that were started here."""
-        for node in range(self._count):
-            self._control(node, "stop", check=False)
+        """End the nodes that were started here, also those that are booting still."""
+        for process in self._processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+        for process in self._processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        self._processes.clear()
 
     @property
     def ports(self) -> list[int]:
@@ -145,23 +158,36 @@ class RabbitMq:
         }
 
     def _boot(self, node: int) -> None:
-        subprocess.run(["rabbitmq-server", "-detached"], env=self._environment(node), check=True, capture_output=True)
+        """In a session of its own, so that Ctrl-C reaches this process alone, which ends what it has started."""
+        environment = self._environment(node)
+        with self._said(node).open("wb") as said:
+            started = subprocess.Popen(
+                [f"{RABBITMQ_BIN}/rabbitmq-server"], env=environment, stdin=subprocess.DEVNULL, stdout=said,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        self._processes.append(started)
+
+    def _said(self, node: int) -> Path:
+        return self._directory / f"node-{node}" / "said"
 
     def _await(self, node: int) -> None:
         deadline = time.monotonic() + 90
         while not self._control(node, "await_startup", check=False, told=True):
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"RabbitMQ node {self._name(node)} did not start; see {self._directory}")
+            if time.monotonic() > deadline or self._processes[node].poll() is not None:
+                said = self._said(node).read_text(errors="replace").strip()[-500:]
+                raise RuntimeError(f"RabbitMQ node {self._name(node)} did not start: {said}")
             time.sleep(1)
 
     def _control(self, node: int, *command: str, check: bool = True, told: bool = False) -> str:
         run = subprocess.run(
-            ["rabbitmqctl", "-q", "-n", self._name(node), *command],
+            [f"{RABBITMQ_BIN}/rabbitmqctl", "-q", "-n", self._name(node), *command],
             env=self._environment(node),
-            check=check,
+            check=False,
             capture_output=True,
             text=True,
         )
+        if check and run.returncode != 0:
+            raise RuntimeError(f"rabbitmqctl {command[0]} has failed: {(run.stderr or run.stdout).strip()[-500:]}")
         return (run.stdout or "ok") if run.returncode == 0 else ""
 
 

@@ -219,3 +219,16 @@ def test_the_outcome_by_a_token(cluster: LocalCluster, desk: Desk, client: Open,
     other = client(*cluster.urls, two_phase=False)
     assert other.do.outcome(token) is Outcome.COMMITTED
     assert other.do.outcome(uuid.uuid4().bytes) is Outcome.UNKNOWN
+
+
+def test_a_closed_connection_is_not_opened_again(cluster: LocalCluster, client: Open) -> None:
+    """By a call that comes too late: nobody would close it any more."""
+    for two_phase in (True, False):
+        worker = client(*cluster.urls, two_phase=two_phase)
+        late = ("tpc_recover", "reconnect") if two_phase else ("rollback", "reconnect")
+        getattr(worker.do, late[0])()
+        worker.do.close()
+        worker.do.close()
+        for name in late:
+            with pytest.raises(ProgrammingError, match="make another one"):
+                getattr(worker.do, name)()

@@ -23,7 +23,8 @@ from python_tests.spark_queues.hold import Hold
 from python_tests.spark_queues.job import PER_BATCH
 from python_tests.waiting import wait_until
 from recovery.dtx.errors import RolledBack
-from recovery.dtx.with_pika import LOST, DtxConnection, TxConnection
+from recovery.dtx.lost import LOST
+from recovery.dtx.with_pika import DtxConnection, TxConnection
 from recovery.pipeline.queues.names import Batch, batch_of
 from recovery.pipeline.queues.steps import STEPS
 

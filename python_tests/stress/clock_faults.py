@@ -6,10 +6,10 @@ import contextlib
 import time
 from pathlib import Path
 
-from python_tests.pika_clients import LOST
 from python_tests.stress.cluster import StressCluster
 from python_tests.stress.fault import NodeFault, NotAsTold
 from recovery.dtx.errors import DatabaseError
+from recovery.dtx.lost import LOST
 from recovery.dtx.with_pika import TxConnection
 from txobserver.outcomes import Outcome
 

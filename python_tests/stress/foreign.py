@@ -7,12 +7,11 @@ import random
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
-import pika
-
 from python_tests.history import History
-from python_tests.pika_clients import LOST, parameters
+from python_tests.pika_clients import parameters
 from python_tests.stress.fault import Fault
 from python_tests.stress.site import ANY, BACKUP, PRIMARY
+from recovery.dtx.lost import LOST, connected
 
 COMMAND_SECONDS = 120
 
@@ -76,7 +75,7 @@ class Foreign:
         """See ``Site``: every one of them lets a client in."""
         try:
             for url in self.urls:
-                pika.BlockingConnection(parameters(url)).close()
+                connected(parameters(url)).close()
         except LOST:
             return False
         return True

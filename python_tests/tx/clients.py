@@ -10,15 +10,15 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import aio_pika
-import pika
 from aio_pika.abc import AbstractIncomingMessage
 from aio_pika.exceptions import ChannelPreconditionFailed
 from pika.exceptions import AMQPError, ChannelClosedByBroker
 
-from python_tests.aio_clients import LOST
 from python_tests.history import FAILED, OK, UNKNOWN
 from python_tests.pika_clients import PERSISTENT, parameters
 from python_tests.waiting import wait_until
+from recovery.dtx.lost import connected
+from recovery.dtx.with_aio_pika import LOST
 
 PATIENCE = 20.0
 """Seconds after which an answer is given up."""
@@ -83,7 +83,7 @@ class PikaClient(TxClient):
 
     def __init__(self, url: str) -> None:
         super().__init__()
-        self._connection = pika.BlockingConnection(parameters(url))
+        self._connection = connected(parameters(url))
         self._channel = self._connection.channel()
 
     def declare(self, queue: str) -> None:

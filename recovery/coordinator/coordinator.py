@@ -124,7 +124,10 @@ class Coordinator:
             self._in_use.release()
 
     def recover(self, grace: float = GRACE, forget: bool = False) -> Report:
-        """A recovery run over this broker and this database. Raises RuntimeError within a transaction."""
+        """A recovery run over this broker and this database. ``grace``: seconds.
+
+        Raises RuntimeError within a transaction, and TypeError or ValueError for a ``grace`` that cannot be.
+        """
         with self._alone():
             return recover(self._decisions, {"broker": self._broker, "database": self._database}, grace, forget)
 

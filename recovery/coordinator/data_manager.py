@@ -35,7 +35,16 @@ from recovery.coordinator.broker import Broker
 from recovery.coordinator.deciding import DecidingSession, check_one_commit, deciding
 from recovery.coordinator.decisions import LONGEST_TRANSACTION, DecisionRefused, DecisionUnknown
 from recovery.coordinator.names import branch_xid, new_global_name
-from recovery.coordinator.own_statements import ABORTED, COMMITTED, FUTURE, current_ticket
+from recovery.coordinator.own_statements import (
+    ABORTED,
+    BEGAN,
+    COMMITTED,
+    FUTURE,
+    Ticket,
+    ask,
+    current_ticket,
+    in_one_message,
+)
 from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
 from recovery.coordinator.steps import Reached, unwatched
 from recovery.coordinator.table import TableDecisions, find_table, insert_commit
@@ -107,7 +116,10 @@ class BrokerDataManager:
         self._connection = connection
         self._database = connection.info.dsn, connection.info.password or None
         self._began = time.clock_gettime(time.CLOCK_BOOTTIME)
-        self._table = find_table(connection)
+        with in_one_message(connection):
+            began = ask(connection, BEGAN)
+            self._table = find_table(connection)
+            [(self._began_there,)] = began.fetchall()
         self._name = str(new_global_name(self._table.whose))
         self._xid = branch_xid(self._name, "broker")
         self._participant: Participant | None = None
@@ -146,15 +158,28 @@ class BrokerDataManager:
         self._owner.reached("broker prepared")
         if participant is None:
             self._session.flush()
-            self._ticket = current_ticket(self._connection) or ""
+            self._ticket = self._number(current_ticket(self._connection))
             self._decider.learn = self._decider.learn or self._learn_alone
             return
         self._participant = participant
         here = f"{self._table.whose}."
         self._removing = [name for name in self._owner.finished if name.startswith(here)]
-        self._ticket = insert_commit(self._connection, self._table, self._name, participant, self._removing)
+        written = insert_commit(self._connection, self._table, self._name, participant, self._removing)
+        self._ticket = self._number(written)
         self._decider.learn = self._learn
         self._owner.reached("decision written")
+
+    def _number(self, ticket: Ticket) -> str:
+        """PostgreSQL's own number of the transaction. Raises TransactionRolledBack for another than the one joined.
+
+        It is looked at behind the row of the decision, which is rolled back then with all that followed.
+        """
+        if ticket.began != self._began_there:
+            raise TransactionRolledBack(
+                "the session's transaction was ended in the middle, by SQL (COMMIT, ROLLBACK, PREPARE TRANSACTION): "
+                "what that did stands, and nothing else of this transaction does"
+            )
+        return ticket.number
 
     def check_session(self) -> None:
         """Raises TransactionRolledBack if the session is not in the transaction any more that the broker has joined.

@@ -7,14 +7,31 @@ prepared at the server.
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import errors
 from psycopg.rows import TupleRow, tuple_row
 
-TICKET = b"SELECT pg_current_xact_id_if_assigned()::text, pg_is_in_recovery()"
-"""PostgreSQL's own number of the present transaction, if it has one; and whether this is a standby."""
+TICKET = b"SELECT pg_current_xact_id_if_assigned()::text, pg_is_in_recovery(), current_setting('txha.branch', true)"
+"""PostgreSQL's own number of the present transaction, if it has one; whether this is a standby; and the mark."""
+MARK = b"SET LOCAL txha.branch = %s"
+"""Marks the present transaction. The mark is gone with it: who finds it has not been ended by SQL in between.
+
+It is a setting because nothing else says this and lets the application's first statement still choose an isolation
+level: a query would have taken the snapshot.
+"""
+COMMIT_MARKED = b"SELECT 1 / (coalesce(current_setting('txha.branch', true), '') = %s)::int; COMMIT"
+"""In one message. Without the mark the division by zero stands in front of the COMMIT."""
+BEGAN = b"SELECT (extract(epoch FROM transaction_timestamp()) * 1000000)::bigint"
+"""When the present transaction began, which no other one of this session did: microseconds, by the server's clock.
+
+It takes a snapshot; and unlike the mark it stays when the savepoint goes in which it was asked for.
+"""
+_NUMBER = (
+    b"SELECT pg_current_xact_id_if_assigned()::text, (extract(epoch FROM transaction_timestamp()) * 1000000)::bigint"
+)
 COMMITTED, ABORTED, FUTURE = "committed", "aborted", "in the future"
 
 
@@ -23,10 +40,22 @@ def ask(connection: psycopg.Connection[Any], query: bytes, *values: Any) -> psyc
     return psycopg.ClientCursor(connection, row_factory=tuple_row).execute(query, values or None)
 
 
-def current_ticket(connection: psycopg.Connection[Any]) -> str | None:
-    """PostgreSQL's own number of the present transaction; None if it has written nothing. Raises psycopg.Error."""
-    row = ask(connection, TICKET).fetchone()
-    return None if row is None or row[0] is None else str(row[0])
+def in_one_message(connection: psycopg.Connection[Any]) -> AbstractContextManager[Any]:
+    """What is sent in it goes on the way at once, and is answered at its end. Where libpq cannot, each by itself."""
+    return connection.pipeline() if psycopg.capabilities.has_pipeline() else nullcontext()
+
+
+class Ticket(NamedTuple):
+    """PostgreSQL's own number of a transaction, empty if it has written nothing; and when it began, as BEGAN has it."""
+
+    number: str
+    began: int
+
+
+def current_ticket(connection: psycopg.Connection[Any]) -> Ticket:
+    """Of the present transaction. Raises psycopg.Error."""
+    [(number, began)] = ask(connection, _NUMBER).fetchall()
+    return Ticket(number or "", began)
 
 
 def ask_status(connection: psycopg.Connection[Any], ticket: str) -> str | None:

@@ -12,7 +12,16 @@ from psycopg import errors
 from psycopg.pq import TransactionStatus
 
 from recovery.coordinator.dsn import check_dsn
-from recovery.coordinator.own_statements import ABORTED, COMMITTED, TICKET, ask, ask_status
+from recovery.coordinator.own_statements import (
+    ABORTED,
+    COMMIT_MARKED,
+    COMMITTED,
+    MARK,
+    TICKET,
+    ask,
+    ask_status,
+    in_one_message,
+)
 from recovery.coordinator.resources import LEFT, BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
 from txobserver.xid import Xid
 
@@ -22,6 +31,10 @@ BUSY_WAIT = 0.02
 
 _OPTIONS: dict[str, Any] = {"connect_timeout": 10, "prepare_threshold": None}
 _PREPARED = b"SELECT gid, prepared, owner, database FROM pg_prepared_xacts"
+_ENDED = (
+    "the database's transaction was ended in the middle, by SQL (COMMIT, ROLLBACK, PREPARE TRANSACTION): what that did "
+    "stands, and nothing else of this transaction does"
+)
 _FATES = {COMMITTED: Fate.COMMITTED, ABORTED: Fate.ROLLED_BACK, "in progress": Fate.PREPARED}
 
 
@@ -99,12 +112,14 @@ class Postgresql:
             raise left(LEFT)
 
     def begin(self, xid: Xid) -> None:
-        """A transaction of its own, which sees what was committed before."""
+        """A transaction of its own, which sees what was committed before, and is marked as this branch."""
         if self._at_hand is not None:
             self.close()
         with self._answered() as connection:
             connection.rollback()
-            connection.tpc_begin(_psycopg_xid(connection, xid))
+            with in_one_message(connection):
+                connection.tpc_begin(_psycopg_xid(connection, xid))
+                ask(connection, MARK, _mark(xid))
         self._at_hand = xid
 
     def prepare(self, xid: Xid) -> Participant | None:
@@ -118,7 +133,9 @@ class Postgresql:
         with self._answered() as connection:
             try:
                 _check(connection)
-                ticket, standby = ask(connection, TICKET).fetchone() or (None, False)
+                [(ticket, standby, mark)] = ask(connection, TICKET).fetchall()
+                if mark != _mark(xid):
+                    raise BranchRolledBack(_ENDED)
                 if standby:  # where nothing can be prepared, and nothing can have been written
                     connection.tpc_commit()
                     self._at_hand = None
@@ -139,9 +156,12 @@ class Postgresql:
         with self._answered() as connection:
             try:
                 _check(connection)
-                connection.tpc_commit()
+                ask(connection, COMMIT_MARKED, _mark(xid))
+                connection.tpc_commit()  # psycopg's own state: nothing is sent
                 self._at_hand = None
             except psycopg.Error as error:
+                if isinstance(error, errors.DivisionByZero) and _status(connection) == TransactionStatus.INERROR:
+                    raise BranchRolledBack(_ENDED) from None  # a COMMIT that fails leaves no transaction
                 self._rolled_back(connection, error)
 
     @staticmethod
@@ -238,14 +258,20 @@ def _check(connection: psycopg.Connection[Any]) -> None:
     PostgreSQL answers the COMMIT of a transaction in which a statement has failed with a ROLLBACK, and no error.
 
     That of one which is not there any more it answers with a warning: what SQL has committed is not in this branch.
+    Where more statements have followed, they are in another transaction, without the mark of this one.
     """
-    if connection.info.transaction_status == TransactionStatus.IDLE:
-        raise BranchRolledBack(
-            "the database's transaction was ended in the middle, by SQL (COMMIT, ROLLBACK, PREPARE TRANSACTION): what "
-            "that did stands, and nothing else of this transaction does"
-        )
-    if connection.info.transaction_status == TransactionStatus.INERROR:
+    if _status(connection) == TransactionStatus.IDLE:
+        raise BranchRolledBack(_ENDED)
+    if _status(connection) == TransactionStatus.INERROR:
         raise BranchRolledBack("a statement has failed, so PostgreSQL rolls the transaction back")
+
+
+def _status(connection: psycopg.Connection[Any]) -> TransactionStatus:
+    return connection.info.transaction_status
+
+
+def _mark(xid: Xid) -> str:
+    return xid.gtrid.decode()
 
 
 def _psycopg_xid(connection: psycopg.Connection[Any], xid: Xid) -> psycopg.Xid:

@@ -24,6 +24,7 @@ is the only trace of what became of the branch.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -105,12 +106,22 @@ def recover(
     leave: Collection[Global] = (),
 ) -> Report:
     """One run. ``resources``: by address. ``forget``: contradictions, and what is not known any more, need not be
-    remembered once they are reported.
+    remembered once they are reported. ``grace``: seconds, 0 for none.
 
     ``leave``: global transactions that are somebody else's to decide; none of their branches is touched. Raises
-    DecisionRefused and DecisionUnknown if decisions can be neither read nor made.
+    DecisionRefused and DecisionUnknown if decisions can be neither read nor made; and TypeError or ValueError for a
+    ``grace`` that cannot be, before anybody is asked.
     """
+    check_grace(grace)
     return _Run(decisions, resources, grace, forget, leave).run()
+
+
+def check_grace(grace: float) -> None:
+    """Raises TypeError for what is no number, and ValueError for one that cannot be waited for."""
+    if isinstance(grace, bool) or not isinstance(grace, int | float):
+        raise TypeError(f"grace is a number of seconds, and not {type(grace).__name__}")
+    if not 0 <= grace < math.inf:
+        raise ValueError("grace must be a finite number of seconds, and not negative")
 
 
 def recover_with_each(

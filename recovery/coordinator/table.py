@@ -26,7 +26,7 @@ from psycopg import errors
 from recovery.coordinator.decisions import ABORT_KEPT, Decision, DecisionRefused, DecisionUnknown
 from recovery.coordinator.dsn import check_dsn
 from recovery.coordinator.names import GlobalName, our_name
-from recovery.coordinator.own_statements import ask, ask_status, current_ticket
+from recovery.coordinator.own_statements import Ticket, ask, ask_status, current_ticket
 from recovery.coordinator.resources import Participant
 from txobserver.xid import Xid
 
@@ -101,18 +101,18 @@ def insert_commit(
     name: str,
     participant: Participant,
     finished: Sequence[str],
-) -> str:
+) -> Ticket:
     """In the transaction that is to be committed; rows of ``finished`` ones go with it at READ COMMITTED.
 
     The transaction is synced to the disk when it is committed, whatever was set. Returns PostgreSQL's own number of
-    it. Raises psycopg.Error.
+    it, and when it began. Raises psycopg.Error.
     """
     ask(connection, _DURABLE.encode())
     if finished:
         ask(connection, table.in_sql(_REMOVE), list(finished))
     ask(connection, table.in_sql(_INSERT), name, True, participant.resource, participant.branch)
     ticket = current_ticket(connection)
-    assert ticket is not None, "a row was inserted"
+    assert ticket.number, "a row was inserted"
     return ticket
 
 

@@ -21,6 +21,10 @@ class ProgrammingError(DatabaseError):
     """A call at the wrong time, an xid or token that cannot be or is in use: the program must be mended."""
 
 
+CLOSED = "the connection was closed: make another one"
+"""A sentence for who works on with it."""
+
+
 class UnknownXid(ProgrammingError):
     """There is no such branch (any more): 404."""
 

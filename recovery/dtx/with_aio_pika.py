@@ -28,7 +28,7 @@ from yarl import URL
 
 from recovery.dtx.arguments import make_xid
 from recovery.dtx.conversation import PATIENCE, Conversation, Lost, Pause, Plain, Reconnect, Refused, Request, Steps
-from recovery.dtx.errors import NotSupportedError
+from recovery.dtx.errors import CLOSED, NotSupportedError, ProgrammingError
 from recovery.dtx.hosts import checked_hosts
 from recovery.dtx.methods import DtxMethod, End, Select, register
 from recovery.dtx.plain import PlainTransactions
@@ -72,13 +72,17 @@ def _lost_or_refused(error: BaseException) -> Lost | Refused:
 
 
 class _Connection(ABC):
-    """A channel in a mode of its own, on a connection to one of several hosts."""
+    """A channel in a mode of its own, on a connection to one of several hosts.
+
+    Once it is closed, its methods raise ProgrammingError, and it is not entered again.
+    """
 
     def __init__(self, hosts: tuple[str | URL, ...], on_channel: OnChannel | None) -> None:
         self._hosts = [URL(host) for host in checked_hosts(hosts)]
         self._on_channel = on_channel
         self._connection: AbstractConnection | None = None
         self._channel: AbstractChannel | None = None
+        self._ended = False
 
     @property
     @abstractmethod
@@ -105,6 +109,10 @@ class _Connection(ABC):
 
     async def close(self) -> None:
         """End the connection. What was begun and not prepared is rolled back."""
+        self._ended = True
+        await self._let_go()
+
+    async def _let_go(self) -> None:
         if self._connection is not None:
             with contextlib.suppress(*LOST):
                 await self._connection.close()
@@ -117,7 +125,9 @@ class _Connection(ABC):
         await self.close()
 
     async def _run(self, steps: Steps[T]) -> T:
-        """Carry a conversation out."""
+        """Carry a conversation out. Raises ProgrammingError on a connection that was closed."""
+        if self._ended:
+            raise ProgrammingError(CLOSED)
         try:
             request = next(steps)
             while True:
@@ -169,7 +179,7 @@ class _Connection(ABC):
         """A channel in the right mode, if there is none that is open."""
         try:
             if self._connection is None or not self._connection.connected.is_set():
-                await self.close()
+                await self._let_go()
                 self._connection = await self._connect()
             if self._channel is None or self._channel.is_closed:
                 self._channel = await self._connection.channel(publisher_confirms=False)

@@ -19,13 +19,13 @@ from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 import pika
 from pika import amqp_object, spec
 from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
-from pika.adapters.utils.connection_workflow import AMQPConnectorException
-from pika.exceptions import AMQPError, ChannelClosedByBroker
+from pika.exceptions import ChannelClosedByBroker
 
 from recovery.dtx.arguments import make_xid
 from recovery.dtx.conversation import PATIENCE, Conversation, Lost, Pause, Plain, Reconnect, Refused, Request, Steps
-from recovery.dtx.errors import NotSupportedError, ProgrammingError, StaleDelivery
+from recovery.dtx.errors import CLOSED, NotSupportedError, ProgrammingError, StaleDelivery
 from recovery.dtx.hosts import checked_hosts, without_password
+from recovery.dtx.lost import LOST, connected
 from recovery.dtx.methods import METHODS, DtxMethod, Select
 from recovery.dtx.plain import PlainTransactions
 from recovery.dtx.tagged import TaggedConnection, Tags
@@ -38,8 +38,6 @@ Host: TypeAlias = str | pika.connection.Parameters
 
 OnChannel: TypeAlias = Callable[[BlockingChannel], None]
 """Told each new channel, the first one too: the place for basic_qos and basic_consume."""
-
-LOST = (AMQPError, AMQPConnectorException, OSError)
 
 T = TypeVar("T")
 
@@ -80,7 +78,12 @@ def _parameters(host: Host) -> pika.connection.Parameters:
 
 
 class _Connection(ABC):
-    """A channel in a mode of its own, on a connection to one of several hosts."""
+    """A channel in a mode of its own, on a connection to one of several hosts.
+
+    Once it is closed, its methods raise ProgrammingError.
+    """
+
+    _ended = False
 
     def __init__(self, hosts: tuple[Host, ...], on_channel: OnChannel | None, tags: Tags | None = None) -> None:
         self._hosts = [_parameters(host) for host in checked_hosts(hosts)]
@@ -127,6 +130,7 @@ class _Connection(ABC):
 
     def close(self) -> None:
         """End the connection. What was begun and not prepared is rolled back."""
+        self._ended = True
         if self._channel is not None:
             self._tags.left(self._channel._impl)
         if self._connection is not None:
@@ -140,7 +144,9 @@ class _Connection(ABC):
         self.close()
 
     def _run(self, steps: Steps[T]) -> T:
-        """Carry a conversation out."""
+        """Carry a conversation out. Raises ProgrammingError on a connection that was closed."""
+        if self._ended:
+            raise ProgrammingError(CLOSED)
         try:
             request = next(steps)
             while True:
@@ -200,9 +206,9 @@ class _Connection(ABC):
         for host in list(self._hosts):
             self._hosts.append(self._hosts.pop(0))
             try:
-                found = BlockingConnection(host, TaggedConnection)
+                found = connected(host, TaggedConnection)
                 found._impl.tags = self._tags
-            except (*LOST, ValueError) as error:  # which pika raises of a socket that is reset while it looks at it
+            except LOST as error:
                 reasons.append(f"{host.host}:{host.port}: {error!r}")
                 continue
             if not found._impl.server_capabilities.get("dtx"):

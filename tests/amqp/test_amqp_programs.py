@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from python_tests.amqp_programs import wire
 from python_tests.amqp_programs.address import Address, address
-from python_tests.amqp_programs.campaign import Totals
+from python_tests.amqp_programs.campaign import Totals, _append, _done
 from python_tests.amqp_programs.compare import explain, first_difference
 from python_tests.amqp_programs.differences import DIFFERENCES
 from python_tests.amqp_programs.generator import generate
 from python_tests.amqp_programs.judge import Fault, Judged
 from python_tests.amqp_programs.program import Op, Step, digest, octets_of, pieces
 from python_tests.amqp_programs.shrink import shrink
+from python_tests.waiting import wait_until
 
 PAGE = Path(__file__).parents[2] / "docs" / "differences.md"
 OLD, NEW = "RabbitMQ 3.10", "RabbitMQ 4.0"
@@ -107,3 +114,52 @@ def test_a_broker_is_given_by_its_url() -> None:
     assert address("amqp://there/").vhost == "/" and address("amqp://there/v").of_job(2).vhost == "v-2"
     with pytest.raises(ValueError, match="amqp://user:password@host:port/vhost"):
         address("there:5672")
+
+
+def run(*options: str, **popen: Any) -> subprocess.Popen[str]:
+    """The command, in a session of its own, as a terminal's foreground."""
+    command = [sys.executable, "-m", "python_tests.amqp_programs", *options]
+    return subprocess.Popen(
+        command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **popen
+    )
+
+
+def test_a_rabbitmq_that_does_not_boot_is_told_in_a_sentence() -> None:
+    """As one without the right to a directory, or with an argument that Erlang does not know."""
+    wrong = {**os.environ, "RABBITMQ_SERVER_START_ARGS": "-config /nowhere/at/all"}
+    with run("--programs", "1", env=wrong) as ended:
+        out, said = ended.communicate(timeout=100)
+    assert (ended.returncode, out) == (2, "") and "did not start" in said and "Traceback" not in said
+
+
+def test_ctrl_c_while_rabbitmq_boots_ends_it(tmp_path: Path) -> None:
+    """What was started is gone; it was told to stop by a command that a node which boots does not hear."""
+    with run("--programs", "7", "--json", env={**os.environ, "TMPDIR": str(tmp_path)}) as stopped:
+        wait_until(lambda: list(erlangs(tmp_path)), 60, "a node that boots")
+        os.killpg(stopped.pid, signal.SIGINT)
+        out, said = stopped.communicate(timeout=100)
+    assert stopped.returncode == 130 and "stopped after 0 of 7 programs" in said and "Traceback" not in said
+    assert json.loads(out)["programs"] == 0
+    assert list(erlangs(tmp_path)) == list(tmp_path.iterdir()) == []
+
+
+def erlangs(directory: Path) -> Iterator[int]:
+    """Nodes of RabbitMQ below it that run, or boot."""
+    for each in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if str(directory).encode() in each.read_bytes() and b"beam.smp" in each.with_name("cmdline").read_bytes():
+                yield int(each.parent.name)
+
+
+def test_a_file_of_another_run_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    """One that ended in the middle of a chunk, one of races, and one that was killed while it wrote a line."""
+    file, whole = tmp_path / "file", Totals(programs=25)
+    lines = [{"first": 0, "totals": Totals(programs=10).as_dict()}, {"first": 25, "totals": whole.as_dict()}]
+    lines += [{"first": 50, "races": True, "totals": whole.as_dict()}]
+    file.write_text("\n".join(json.dumps(each) for each in lines) + '\n{"first": 75, "tot')
+    work = [range(start, start + 25) for start in range(0, 100, 25)]
+    assert list(_done(file, work, races=False)) == [range(25, 50)]
+    assert list(_done(file, work, races=True)) == [range(50, 75)]
+    assert list(_done(file, [range(10)], races=False)) == [range(10)]
+    _append(file, json.dumps({"first": 75, "races": False, "totals": whole.as_dict()}))
+    assert list(_done(file, work, races=False)) == [range(25, 50), range(75, 100)]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any, Protocol, Self
 
@@ -12,6 +12,7 @@ from psycopg import adapters
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 
+from tests.coordinator_model import pg_itself  # noqa: F401  (what it knows is registered)
 from tests.coordinator_model.pg_server import Server
 from tests.coordinator_model.pg_session import Answer, Session
 from tests.coordinator_model.pg_statements import parse
@@ -132,6 +133,7 @@ class FakeConnection(psycopg.Connection[Any]):
         self._given = {key: value for key, value in given.items() if key not in ("autocommit", "connect_timeout")}
         self._way = way
         self.session = Session(server, database, str(given.get("user", "owner")), _settings(given.get("options")))
+        self._together = False
         self._is_autocommit = bool(options.get("autocommit"))
         self._isolation = None
         self._ended = self._lost = False
@@ -144,11 +146,26 @@ class FakeConnection(psycopg.Connection[Any]):
 
     # -- messages
 
+    @contextmanager
+    def pipeline(self) -> Iterator[Any]:
+        """What is sent in it is on the way with the first message, and nothing happens in between."""
+        way, self._together = self._way, True
+        try:
+            yield
+        finally:
+            self._way, self._together = way, False
+
     def send(self, text: str, values: Any = None, begin: bool = True) -> list[Answer]:
         """One message, and its answers. Raises psycopg.Error."""
+        answers = self._send(text, values, begin)
+        if self._together:
+            self._way = Straight()
+        return answers
+
+    def _send(self, text: str, values: Any, begin: bool) -> list[Answer]:
         self._check_open()
         if begin and not self._is_autocommit and self._status is TransactionStatus.IDLE:
-            self.send(self._begin_command, begin=False)
+            self._send(self._begin_command, None, begin=False)
         statements = parse(self.session, text, values)
         try:
             self._way.before(text)

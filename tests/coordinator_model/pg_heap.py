@@ -63,16 +63,21 @@ class Snapshot:
 
 
 class Transaction:
-    """One transaction's number, and what it has done to tables.
+    """One transaction's number, and what it has done to tables. ``began``: a time that no other one has.
 
     ``begin_number``: gives it a number. ``running``: numbers of all that have not ended. ``wait``: until one has ended;
     raises what PostgreSQL does when that takes too long.
     """
 
     def __init__(
-        self, begin_number: Callable[[], int], running: Callable[[], set[int]], wait: Callable[[int], None]
+        self,
+        begin_number: Callable[[], int],
+        running: Callable[[], set[int]],
+        wait: Callable[[int], None],
+        began: int = 0,
     ) -> None:
         self.xid = 0
+        self.began = began
         self.committed = False
         self._begin_number = begin_number
         self._running = running

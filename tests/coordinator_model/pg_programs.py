@@ -15,7 +15,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 
-from recovery.coordinator import table
+from recovery.coordinator import own_statements, table
 
 Connecting = Callable[..., Any]
 
@@ -32,6 +32,7 @@ SETUP_OF_ROLES = (("alice", table.CREATE), ("alice", "CREATE TABLE work (n text 
 LEVELS = ("read committed", "repeatable read")
 GIDS = [("4_eA==_YQ==", psycopg.Xid.from_parts(4, "x", "a")), ("4_eQ==_YQ==", psycopg.Xid.from_parts(4, "y", "a"))]
 _DURABLE = table._DURABLE
+_TICKET = own_statements.TICKET.decode()
 _FIND = " ".join(table._FIND.split())
 
 
@@ -162,8 +163,7 @@ def _statement(chance: random.Random) -> tuple[Any, ...]:
         (f"SET TRANSACTION ISOLATION LEVEL {chance.choice(LEVELS).upper()}",),
         (f"SET {chance.choice(('', 'LOCAL '))}synchronous_commit = {chance.choice(('on', 'off', 'local'))}",),
         (f"SET {chance.choice(('', 'LOCAL '))}search_path = {chance.choice(('alice', 'bob', 'public'))}",),
-        ("SELECT pg_current_xact_id_if_assigned()::text, pg_is_in_recovery()",),
-        ("SELECT pg_current_xact_id_if_assigned()::text, pg_is_in_recovery()",),
+        *_about_the_transaction(chance, name),
         ("SELECT system_identifier, current_database() FROM pg_control_system()",),
         ("SELECT current_database()",),
         ("SELECT gid, prepared, owner, database FROM pg_prepared_xacts",),
@@ -188,6 +188,18 @@ def _statement(chance: random.Random) -> tuple[Any, ...]:
         (f"DECLARE cursor_{chance.randrange(1 << 30)} CURSOR WITH HOLD FOR SELECT 1",),
     ]
     return chance.choice(rare) if chance.random() < 0.06 else chance.choice(choices)
+
+
+def _about_the_transaction(chance: random.Random, name: str) -> list[tuple[Any, ...]]:
+    return [
+        (_TICKET,),
+        (_TICKET,),
+        (own_statements._NUMBER.decode(),),
+        (own_statements.BEGAN.decode(),),
+        (own_statements.MARK.decode(), (name,)),
+        (own_statements.COMMIT_MARKED.decode(), (name,)),
+        (chance.choice(("COMMIT AND CHAIN", "ROLLBACK AND CHAIN", "COMMIT", "ROLLBACK")),),
+    ]
 
 
 ENDING = ("commit", "tpc_prepare", "tpc_commit", "PREPARE TRANSACTION")
@@ -260,7 +272,8 @@ class Runner:
         query, *values = step.given
         if query == "status of a number":
             query, values = "SELECT pg_xact_status(%s::xid8)", [(self._tickets[-1] if self._tickets else "3",)]
-        cursor = psycopg.ClientCursor(connection) if ";" in query else connection.cursor()
+        of_ours = ";" in query or "txha.branch" in query
+        cursor = psycopg.ClientCursor(connection) if of_ours else connection.cursor()
         cursor.execute(query.encode(), *values)
         while cursor.nextset():
             continue
@@ -275,10 +288,12 @@ class Runner:
         if rows is None:
             return "no rows"
         if "if_assigned" in query:
-            return [(ticket is not None, standby) for ticket, standby in rows]
+            return [(ticket is not None, *(self._value(query, each) for each in more)) for ticket, *more in rows]
         return sorted(str(tuple(self._value(query, each) for each in row)) for row in rows)
 
     def _value(self, query: str, value: Any) -> Any:
+        if "transaction_timestamp" in query:
+            return self._seen.setdefault(("began", value), f"time {len(self._seen)}")
         if isinstance(value, Decimal) or hasattr(value, "year") or (value is None and "gid" in query):
             return "a time"
         if ("to_hex" in query or "system_identifier" in query) and str(value) not in ("bank", "other"):

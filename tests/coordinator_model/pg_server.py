@@ -84,6 +84,7 @@ class Server:
         self.notified: list[tuple[str, str]] = []
         self._last_oid = 16384
         self.next_xid = 740
+        self._transactions = 0
 
     def new_oid(self) -> int:
         """For whatever is made."""
@@ -98,7 +99,8 @@ class Server:
 
     def begin(self, wait: Callable[[int], None]) -> Transaction:
         """One that has not done anything."""
-        return Transaction(self._begin_number, self.running, wait)
+        self._transactions += 1
+        return Transaction(self._begin_number, self.running, wait, self._transactions)
 
     def _begin_number(self) -> int:
         xid, self.next_xid = self.next_xid, self.next_xid + 1

@@ -55,6 +55,7 @@ class Session:
         self._settings = {**DEFAULTS, **self.database.settings, **given}
         self._before = self._settings
         self._local: dict[str, str] = {}
+        self._custom: set[str] = set()
         self._waits_for = 0
         self._settling: Prepared | None = None
         server.sessions.append(self)
@@ -81,9 +82,17 @@ class Session:
         """What holds now."""
         return self._local.get(name, self._settings[name])
 
+    def custom(self, name: str) -> str | None:
+        """What holds now of a setting that PostgreSQL does not know; None if it was never set."""
+        return self.setting(name) if name in self._custom else None
+
     def set(self, name: str, value: str, local: bool) -> None:
         """For the transaction, or for the session if the transaction is committed. Raises psycopg.Error."""
-        if name not in DEFAULTS:
+        if "." in name:
+            self._custom.add(name)
+            self._settings.setdefault(name, "")
+            self._before.setdefault(name, "")
+        elif name not in DEFAULTS:
             raise fails("42704", f'unrecognized configuration parameter "{name}"')
         if local:
             self._local[name] = value
@@ -209,6 +218,17 @@ class Session:
         if isolation:
             tx.isolation = isolation
         return Answer(told="BEGIN")
+
+    def finish(self, commit: bool, chain: bool) -> Answer:
+        """COMMIT or ROLLBACK; ``chain``: and the next one begins at once, of the same kind. Raises psycopg.Error."""
+        if chain and not self.block:
+            what = "COMMIT" if commit else "ROLLBACK"
+            raise fails("25P01", f"{what} AND CHAIN can only be used in transaction blocks")
+        isolation = self.tx.isolation if self.tx is not None else ""
+        answer = self.commit() if commit else self.roll_back()
+        if chain:
+            self.begin(isolation)
+        return answer
 
     def commit(self) -> Answer:
         """COMMIT; of a transaction in which a statement has failed, ROLLBACK."""

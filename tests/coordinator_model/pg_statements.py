@@ -79,7 +79,8 @@ def _one(statement: Statement, text: str) -> Callable[[], Answer]:
     raise Unknown(f"the fake PostgreSQL does not know: {text}")
 
 
-def _one_row(columns: str, *row: Any) -> Answer:
+def one_row(columns: str, *row: Any) -> Answer:
+    """The answer of a query that gives one row; names of columns have blanks between them."""
     return Answer(tuple(columns.split()), [row], 1, "SELECT 1")
 
 
@@ -91,9 +92,9 @@ def _begin(to: Statement, match: Match) -> Answer:
     return to.session.begin((match[1] or "").lower())
 
 
-@known(r"(COMMIT|ROLLBACK)")
+@known(r"(COMMIT|ROLLBACK)( AND CHAIN)?")
 def _end(to: Statement, match: Match) -> Answer:
-    return to.session.commit() if match[1].upper() == "COMMIT" else to.session.roll_back()
+    return to.session.finish(match[1].upper() == "COMMIT", bool(match[2]))
 
 
 @known(r"PREPARE TRANSACTION «V»")
@@ -125,10 +126,11 @@ def _set_isolation(to: Statement, match: Match) -> Answer:
     return Answer(told="SET")
 
 
-@known(r"SET (LOCAL )?(\w+) (?:=|TO) (.*)")
+@known(r"SET (LOCAL )?([\w.]+) (?:=|TO) (.*)")
 def _set(to: Statement, match: Match) -> Answer:
     to.session.transaction()
-    to.session.set(match[2], match[3].strip("'"), bool(match[1]))
+    value = to.value(match[3]) if match[3].startswith("$") else match[3].strip("'")
+    to.session.set(match[2], value, bool(match[1]))
     return Answer(told="SET")
 
 
@@ -147,7 +149,7 @@ def _set_config(to: Statement, match: Match) -> Answer:
     if to.session.setting(condition) != wanted:
         return Answer(("set_config",), [], 0, "SELECT 0")
     to.session.set(name, value, local=True)
-    return _one_row("set_config", value)
+    return one_row("set_config", value)
 
 
 @known(r"ALTER DATABASE (\w+) SET (\w+) = «V»")
@@ -155,83 +157,6 @@ def _alter(to: Statement, match: Match) -> Answer:
     to.session.query().assign()
     to.session.server.databases[match[1]].settings[match[2]] = to.value(match[3])
     return Answer(told="ALTER DATABASE")
-
-
-# -- what the server says of itself
-
-
-@known(r"SELECT pg_current_xact_id_if_assigned\(\)::text, pg_is_in_recovery\(\)")
-def _ticket(to: Statement, match: Match) -> Answer:
-    xid = to.session.query().xid
-    return _one_row("pg_current_xact_id_if_assigned pg_is_in_recovery", str(xid) if xid else None, False)
-
-
-@known(r"SELECT system_identifier, current_database\(\) FROM pg_control_system\(\)")
-def _identity(to: Statement, match: Match) -> Answer:
-    to.session.query()
-    return _one_row("system_identifier current_database", to.session.server.identifier, to.session.database.name)
-
-
-@known(r"SELECT current_database\(\)")
-def _database(to: Statement, match: Match) -> Answer:
-    to.session.query()
-    return _one_row("current_database", to.session.database.name)
-
-
-@known(r"SELECT pg_xact_status\(«V»::xid8\)")
-def _status(to: Statement, match: Match) -> Answer:
-    to.session.query()
-    xid, server = int(to.value(match[1])), to.session.server
-    if xid >= server.next_xid:
-        raise fails("22023", f"transaction ID {xid} is in the future")
-    return _one_row("pg_xact_status", server.status.get(xid))
-
-
-@known(r"SELECT gid, prepared, owner, database FROM pg_prepared_xacts")
-def _prepared(to: Statement, match: Match) -> Answer:
-    to.session.query()
-    found = to.session.server.prepared.values()
-    rows: list[tuple[Any, ...]] = [(each.gid, None, each.owner, each.database) for each in found]
-    return Answer(("gid", "prepared", "owner", "database"), rows, len(rows), f"SELECT {len(rows)}")
-
-
-@known(
-    r"SELECT to_hex\(system_identifier\), database\.oid, found\.oid, format\('%I\.%I', nspname, relname\), "
-    r"relpersistence, \(SELECT count\(\*\) FROM pg_class AS every WHERE every\.relname = found\.relname "
-    r"AND every\.relkind IN \('r', 'p'\)\) FROM pg_control_system\(\), pg_database AS database, pg_class AS found "
-    r"JOIN pg_namespace ON relnamespace = pg_namespace\.oid "
-    r"WHERE datname = current_database\(\) AND found\.oid = to_regclass\(«V»\)"
-)
-def _find(to: Statement, match: Match) -> Answer:
-    session = to.session
-    session.query()
-    columns = ("to_hex", "oid", "oid", "format", "relpersistence", "count")
-    found = session.find(to.value(match[1]))
-    if found is None:
-        return Answer(columns, [], 0, "SELECT 0")
-    every = [session.seen(each, found.name) for each in session.database.schemas.values()]
-    count = sum(each is not None for each in every) + (found.name in session.temporary)
-    identifier = f"{session.server.identifier:x}"
-    row = (identifier, session.database.oid, found.oid, f"{found.schema}.{found.name}", found.persistence, count)
-    return Answer(columns, [row], 1, "SELECT 1")
-
-
-@known(r"select pg_catalog\.version\(\)")
-def _version(to: Statement, match: Match) -> Answer:
-    to.session.query()
-    return _one_row("version", "PostgreSQL 15.9 (a fake) on nothing")
-
-
-@known(r"select current_schema\(\)")
-def _schema(to: Statement, match: Match) -> Answer:
-    to.session.query()
-    return _one_row("current_schema", next((name for name, _ in to.session.schemas), None))
-
-
-@known(r"SELECT 1")
-def _select_1(to: Statement, match: Match) -> Answer:
-    to.session.query()
-    return _one_row("?column?", 1)
 
 
 # -- what is made
@@ -345,7 +270,7 @@ def _select(to: Statement, match: Match) -> Answer:
     wanted = _condition(to, match[3]) if match[3] else lambda row: True
     rows = [row for row in tx.select(table) if wanted(row)]
     if match[1].startswith("count"):
-        return _one_row("count", len(rows))
+        return one_row("count", len(rows))
     columns = {"n": ("n",), "*": table.columns}.get(match[1], ("name", "committed", "at", "resource", "branch"))
     found = [tuple(row[each] for each in columns) for row in rows]
     return Answer(columns, sorted(found, key=repr), len(found), f"SELECT {len(found)}")
@@ -381,7 +306,7 @@ def _listen(to: Statement, match: Match) -> Answer:
 @known(r"SELECT pg_notify\(«V», «V»\)")
 def _notify(to: Statement, match: Match) -> Answer:
     to.session.query().notifications.append((to.value(match[1]), to.value(match[2])))
-    return _one_row("pg_notify", "")
+    return one_row("pg_notify", "")
 
 
 @known(r"DECLARE (\w+) CURSOR WITH HOLD FOR SELECT 1")
@@ -397,4 +322,4 @@ def _export(to: Statement, match: Match) -> Answer:
     if to.session.tx is not None and to.session.savepoints:
         raise Unknown("snapshots are not exported within savepoints")
     to.session.refuses_to_prepare("a transaction that has exported snapshots")
-    return _one_row("pg_export_snapshot", "00000003-00000002-1")
+    return one_row("pg_export_snapshot", "00000003-00000002-1")

@@ -18,7 +18,8 @@ from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
 from recovery.dtx.conversation import Patience
 from recovery.dtx.errors import Error, RolledBack
-from recovery.dtx.with_pika import LOST, DtxConnection, TxConnection
+from recovery.dtx.lost import LOST
+from recovery.dtx.with_pika import DtxConnection, TxConnection
 from recovery.node_admin import AdminError, ask
 from txobserver.outcomes import Outcome
 from txobserver.xid import Xid

@@ -9,7 +9,7 @@ import pika
 from python_tests.spark_queues.drawn.brokers import HEARD, Brokers
 from python_tests.waiting import wait_until
 from recovery.dtx.errors import Error
-from recovery.dtx.with_pika import LOST
+from recovery.dtx.lost import LOST, connected
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.settle import settle
 
@@ -36,7 +36,7 @@ class Operator:
 
     def _take(self, queue: str, count: int) -> bool:
         with contextlib.suppress(*LOST):
-            connection = pika.BlockingConnection(pika.URLParameters(self._primary()))
+            connection = connected(pika.URLParameters(self._primary()))
             channel = connection.channel()
             found = [channel.basic_get(queue)[0] for _ in range(count)]
             if found[0] is not None:

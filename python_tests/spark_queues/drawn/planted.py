@@ -12,11 +12,12 @@ from typing import Any
 from unittest import mock
 
 from recovery.dtx.conversation import Patience
-from recovery.dtx.errors import RolledBack
-from recovery.dtx.with_pika import LOST, DtxConnection
+from recovery.dtx.errors import OperationalError, RolledBack
+from recovery.dtx.lost import LOST
+from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues import settle, sink
-from recovery.pipeline.queues.decisions import Decisions, RecordElsewhere
+from recovery.pipeline.queues.decisions import Decisions, RecordElsewhere, decided_by
 from recovery.pipeline.queues.intake import Intake
 from recovery.pipeline.queues.kept import Taken
 from recovery.pipeline.queues.options import SinkOptions
@@ -91,11 +92,28 @@ def _empty_is_none() -> Any:
     return mock.patch.object(Decisions, "_take", take)
 
 
+def _anothers_is_ones_own() -> Any:
+    """A driver whose answer was lost takes the decision that has the one xid for its own, whoever made it."""
+    change = Decisions._change
+
+    def change_and_believe(decisions: Decisions, held: Taken, wanted: Record, first: bool) -> Record:
+        before = decided_by(held)
+        try:
+            return change(decisions, held, wanted, first)
+        except OperationalError as error:
+            if "the answer to a change of the record was lost" not in str(error):
+                raise
+            return wanted if before is None else Record(wanted.query, wanted.batch, wanted.branches, before.batch)
+
+    return mock.patch.object(Decisions, "_change", change_and_believe)
+
+
 FAULTS: dict[str, Callable[[], Any]] = {
     "undelivered-is-gone": _undelivered_is_gone,
     "returns-behind-prepare": _returns_behind_prepare,
     "elsewhere-is-none": _elsewhere_is_none,
     "empty-is-none": _empty_is_none,
+    "anothers-is-ones-own": _anothers_is_ones_own,
 }
 """By name."""
 

@@ -43,7 +43,8 @@ from recovery.dtx.errors import (
     RolledBack,
     UnknownXid,
 )
-from recovery.dtx.with_pika import LOST, DtxConnection
+from recovery.dtx.lost import LOST
+from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.kept import Kept, Taken
 from recovery.pipeline.queues.names import Batch, batch_of, lock_queue, record_queue, record_xid

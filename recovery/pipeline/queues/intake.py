@@ -26,7 +26,8 @@ from pika.exceptions import ChannelClosedByBroker, ConnectionWrongStateError
 
 from recovery.dtx.conversation import Patience
 from recovery.dtx.errors import OperationalError, OutcomeUnknown, ProgrammingError, RolledBack, UnknownXid
-from recovery.dtx.with_pika import LOST, DtxConnection
+from recovery.dtx.lost import LOST
+from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.kept import Kept, Taken
 from recovery.pipeline.queues.names import FORMAT, settled_queue

@@ -18,7 +18,7 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker
 
-from recovery.dtx.with_pika import LOST
+from recovery.dtx.lost import LOST
 
 PERSISTENT = pika.BasicProperties(content_type="application/json", delivery_mode=2)
 MAKING = "txha.new."

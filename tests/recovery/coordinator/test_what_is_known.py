@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -255,3 +257,12 @@ def test_names_of_brokers() -> None:
     assert may_be(whole, whole) and may_be("amqp:a/b", whole) and not may_be(whole, "amqp:a/b")
     assert not may_be(broker_name("a/b", OTHER_IDENTITY), whole)
     assert not may_be("postgresql:1", "postgresql:1/bank")
+
+
+@pytest.mark.parametrize("grace", [-5, math.inf, math.nan, "x", None, True])
+def test_a_grace_that_cannot_be_is_refused(grace: Any) -> None:
+    """Before anybody is asked, and anything is settled: of a text only a run that finds a branch would have said so."""
+    site = Site()
+    with pytest.raises((TypeError, ValueError), match=r"^grace "):
+        recover(site.decisions, site.resources, grace)
+    assert site.broker.fate(site.of_broker, "") is Fate.PREPARED

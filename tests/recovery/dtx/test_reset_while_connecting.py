@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from pika.adapters.utils import io_services_utils
 
-from python_tests.pika_clients import parameters
+from python_tests.pika_clients import Client, parameters
 from python_tests.waiting import wait_until
 from recovery.dtx.errors import OperationalError
 from recovery.dtx.with_pika import DtxConnection
@@ -23,8 +24,9 @@ def is_reset(client: socket.socket) -> bool:
     return True
 
 
-def test_a_host_that_is_killed_while_pika_connects_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between pika's last look for an error of the socket and its next one: that raises a ValueError."""
+@pytest.fixture
+def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Of a host that resets between pika's last look for an error of the socket and its next one: a ValueError."""
     look = io_services_utils._AsyncStreamConnector.__init__
 
     def reset_and_look(self: Any, *given: Any, sock: socket.socket, **more: Any) -> None:
@@ -36,6 +38,18 @@ def test_a_host_that_is_killed_while_pika_connects_is_lost(monkeypatch: pytest.M
 
     monkeypatch.setattr(io_services_utils._AsyncStreamConnector, "__init__", reset_and_look)
     with socket.create_server(("127.0.0.1", 0)) as host:
-        url = f"amqp://guest:guest@127.0.0.1:{host.getsockname()[1]}/"
-        with pytest.raises(OperationalError):
-            DtxConnection(parameters(url), patience=0.1)
+        yield f"amqp://guest:guest@127.0.0.1:{host.getsockname()[1]}/"
+
+
+def test_a_host_that_is_killed_while_pika_connects_is_lost(url: str) -> None:
+    with pytest.raises(OperationalError):
+        DtxConnection(parameters(url), patience=0.1)
+
+
+def test_a_client_of_the_harness_goes_on_behind_a_reset_while_connecting(url: str) -> None:
+    """It ended with the ValueError, and the run with it."""
+    client = Client("client", [url])
+    client.start()
+    wait_until(lambda: client.lives > 1 or not client.is_alive(), 30, "a second attempt")
+    client.stop()
+    assert client.lives > 1

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
+from python_tests.spark_queues.drawn.planted import put_back
 from recovery.pipeline.queues import settle
 from recovery.pipeline.queues.decisions import Decisions
 from recovery.pipeline.queues.names import Batch
@@ -61,12 +62,18 @@ def test_an_abort_that_has_lost_its_lock(
     assert drained(channel, queue) == ["a", "b"]
 
 
+@pytest.mark.parametrize(("fault", "rows"), [(None, ["a", "b"]), ("anothers-is-ones-own", ["a", "a", "b"])])
 def test_the_decision_of_another_driver_is_not_ones_own(
-    query: Query, channel: BlockingChannel, queue: str, monkeypatch: pytest.MonkeyPatch
+    query: Query,
+    channel: BlockingChannel,
+    queue: str,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str | None,
+    rows: list[str],
 ) -> None:
     """All changes of a record have one xid. A driver sleeps in front of its own, and another one decides."""
     mine = written(query)
-    with Decisions(query.options.hosts, query.id, 20) as asleep:
+    with put_back(fault), Decisions(query.options.hosts, query.id, 20) as asleep:
         lose, commit = once(asleep, query, partial(written, query)), asleep._broker.tpc_commit
 
         def then(*xid: Xid) -> None:
@@ -77,7 +84,7 @@ def test_the_decision_of_another_driver_is_not_ones_own(
         record = asleep.decide(0, [name for each in mine for name in each.branches], first=True)
         asleep.finish(record)
         asleep.clean(record)
-    assert drained(channel, queue) == ["a", "b"]
+    assert sorted(drained(channel, queue)) == rows
 
 
 @pytest.mark.parametrize("before", ["rolled back", "dropped"])

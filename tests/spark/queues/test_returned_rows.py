@@ -11,7 +11,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from python_tests.dtx.cut import CuttingDoor
 from python_tests.processes import LocalCluster
 from recovery.dtx.errors import Error
-from recovery.dtx.with_pika import LOST
+from recovery.dtx.lost import LOST
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.names import Batch
 from recovery.pipeline.queues.sink import Written, write
