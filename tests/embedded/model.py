@@ -212,9 +212,9 @@ class Model:
         return channel.last_tag, copy.seen, copy.body, len(queue.ready)
 
     def consume(self, channel: Channel, name: str, tag: str, no_ack: bool, exclusive: bool) -> None:
-        queue = self.queue(name, channel.connection)
         if tag in channel.consumers:
             raise Refused(530)
+        queue = self.queue(name, channel.connection)
         if queue.exclusive or (exclusive and queue.consumers):
             raise Refused(403)
         consumer = Consumer(tag, channel, queue, no_ack, channel.consumer_prefetch)
