@@ -48,11 +48,11 @@ from txobserver.events import (
     GenerationStart,
     Message,
     Publish,
-    Purge,
     Removal,
     Settle,
     TxDecision,
     TxEvent,
+    purge_of,
 )
 from txobserver.frames import encode_frame
 from txobserver.ids import LAST_CONFIG_ID, LAST_SEQUENCE, id_text, place_of
@@ -246,9 +246,9 @@ class Primary(Applied):
         for first in range(0, len(entries), SETTLED):
             self.append(Settle(queue, list(entries[first : first + SETTLED]), int(reason)))
 
-    def purge(self, queue: int, place: int, spared: Sequence[int], done: Done) -> None:
-        """Everything up to ``place`` but ``spared`` leaves the queue."""
-        self._waiting.append((self.append(Purge(queue, place, list(spared))), done))
+    def purge(self, queue: int, place: int, spared: Sequence[tuple[int, int]], done: Done) -> None:
+        """Everything up to ``place`` but ``spared`` (place, replication id) leaves the queue."""
+        self._waiting.append((self.append(purge_of(queue, place, spared)), done))
 
     def mark(self, queue: int, place: int) -> None:
         """Ask for leave to hand out messages up to ``place``."""

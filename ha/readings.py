@@ -33,8 +33,9 @@ class Readings:
         """What the store is to be asked for."""
         number = next(self._numbers)
         if isinstance(asked, Above):
-            self._open[number] = self._contents.begin_reading(asked.queue, asked.after)
+            reading = self._open[number] = self._contents.begin_reading(asked.queue, asked.after)
             self._waiting[number] = partial(self._show, number, then)
+            asked = reading.asked_of_base(asked)
         else:
             self._waiting[number] = lambda page: then(Found(page.entries, 0))
         return ReadQueue(self._generation, number, asked)

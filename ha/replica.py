@@ -300,10 +300,10 @@ class Replica:
         self.listener.marked(event.queue, event.place)
 
     def _apply_purge(self, sequence: int, event: Purge) -> None:
-        spared = event.spared
+        spared, rids = event.spared, dict(zip(event.spared, event.rids, strict=False))
         if locked := self.contents.table.locked(event.queue):
             spared = sorted(locked.union(spared))
-        count = self.contents.purge(event.queue, event.place, spared)
+        count = self.contents.purge(event.queue, event.place, spared, rids)
         self.listener.purged(event.queue, event.place, spared, count)
 
     def _apply_prepare(self, sequence: int, event: TxPrepare) -> None:

@@ -151,7 +151,14 @@ def write_changes(cursor: lmdb.Cursor, queue: int, changed: dict[int, Entry | No
     cursor.putmulti(items)
 
 
-def drop(cursor: lmdb.Cursor, queue: int) -> None:
-    """All of a queue's."""
-    while cursor.set_range(_KEY.pack(queue, 0)) and _KEY.unpack(cursor.key())[0] == queue:
-        cursor.delete()
+def drop(cursor: lmdb.Cursor, queue: int, kept: Container[int]) -> None:
+    """All of a queue's but what is kept. No value is looked at."""
+    first = 0
+    while cursor.set_range(_KEY.pack(queue, first)):
+        number, place = _KEY.unpack(cursor.key())
+        if number != queue:
+            return
+        if place in kept:
+            first = place + 1
+        else:
+            cursor.delete()

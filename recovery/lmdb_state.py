@@ -314,8 +314,8 @@ class LmdbState:
 
     def _write(self, txn: lmdb.Transaction, checkpoint: Checkpoint) -> None:
         with txn.cursor(db=self._entries) as cursor:
-            for queue in checkpoint.dropped:
-                drop(cursor, queue)
+            for queue, kept in checkpoint.dropped:
+                drop(cursor, queue, kept)
             for queue in sorted(checkpoint.changes):
                 write_changes(cursor, queue, checkpoint.changes[queue])
         self._write_transactions(txn, checkpoint)

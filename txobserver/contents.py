@@ -9,9 +9,10 @@ base shows it instead. A message that came and went between two checkpoints neve
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import islice, takewhile
+from types import MappingProxyType
 from typing import TypeVar
 
 from txobserver.configuration import Configuration, Configured
@@ -21,7 +22,8 @@ from txobserver.ids import Position
 from txobserver.outcomes import Outcome, PreparedBranch, Remembered
 from txobserver.places import Places
 from txobserver.reading import END, Reading
-from txobserver.store import PAGE, Base, Changes, Entry, Ids, Meta, QueueSummary
+from txobserver.shown import Kept, ShownBase
+from txobserver.store import PAGE, Base, Changes, Dropped, Entry, Ids, Meta, QueueSummary
 from txobserver.transaction_table import TransactionTable, described
 from txobserver.xid import Global, Xid
 
@@ -29,6 +31,7 @@ ADDITION_BYTES = 200
 REMOVAL_BYTES = 50
 """What a message, beside its properties and body, and a removal are counted for until a checkpoint has been written."""
 
+NO_RIDS: Mapping[int, int] = MappingProxyType({})
 Shown = TypeVar("Shown")
 
 
@@ -37,6 +40,7 @@ class Contents:
 
     def __init__(self, base: Base, meta: Meta, remembered: Iterable[Remembered] = ()) -> None:
         self._base = base
+        self._shown = ShownBase(base)
         self._configuration = meta.configuration.copy()
         self.applied = meta.applied
         self._tallies = {queue: Tally(each.count, each.digest, each.mark) for queue, each in meta.summaries.items()}
@@ -45,8 +49,6 @@ class Contents:
         self._frozen: Changes = {}
         self._fresh_places: dict[int, Places] = {}
         self._frozen_places: dict[int, Places] = {}
-        self._dropped: set[int] = set()
-        self._dropped_frozen: set[int] = set()
         self._reused: set[tuple[int, int]] = set()
         self._readings: dict[int, list[Reading]] = {}
         self.dirty_bytes = 0
@@ -102,29 +104,31 @@ class Contents:
         self._tallies.pop(queue, None)
         self._fresh.pop(queue, None)
         self._fresh_places.pop(queue, None)
-        self._dropped.add(queue)
+        self._shown.drop(queue, Kept())
         for reading in self._readings.get(queue, ()):
             reading.dropped()
 
-    def purge(self, queue: int, place: int, spared: Sequence[int]) -> int:
+    def purge(self, queue: int, place: int, spared: Sequence[int], rids: Mapping[int, int] = NO_RIDS) -> int:
         """Take everything up to ``place`` out of a queue but ``spared``; returns how many that were.
 
-        Costs what stays, not what goes.
+        Costs what stays, not what goes. ``rids`` are the replication ids of what is spared, as far as they are known:
+        no message is read then (``a_purge_reads_what_it_spares``).
         """
         tally = self._tallies.get(queue)
         if tally is None:
             return 0
-        stay = [(each, entry) for each in spared if each <= place and (entry := self.get(queue, each)) is not None]
-        after = place
-        while page := self.page(queue, after, PAGE):
-            stay += page
-            after = page[-1][0]
-        count = tally.count - len(stay)
+        stay = self._staying(queue, place, spared, rids)
+        recent = {each: entry for each in stay if (entry := self.recent(queue, each)) is not None}
         self.drop_queue(queue)
-        self._tallies[queue] = Tally(mark=tally.mark)
-        for each, entry in sorted(stay, key=lambda item: item[0]):
-            self.insert(queue, each, entry.rid, entry.message)
-        return count
+        self._shown.drop(queue, Kept(each for each in stay.items() if each[0] not in recent))
+        left = self._tallies[queue] = Tally(mark=tally.mark)
+        for each, rid in sorted(stay.items()):
+            entry = recent.get(each)
+            if entry is None:
+                left.put(each, rid)
+            else:
+                self.insert(queue, each, entry.rid, entry.message)
+        return tally.count - len(stay)
 
     def insert(self, queue: int, place: int, rid: int, message: Message) -> bool:
         """Put a message into a queue; False if the queue is gone."""
@@ -198,11 +202,11 @@ class Contents:
     def begin_reading(self, queue: int, after: int) -> Reading:
         """A page of a queue is about to be read from the base, by another thread. Ends with ``end_reading``."""
         layers, places = [self._fresh.get(queue, {})], [self._fresh_places]
-        if queue not in self._dropped:
+        if not self._shown.dropped(queue):
             layers.append(self._frozen.get(queue, {}))
             places.append(self._frozen_places)
         reading = Reading(queue, after, layers, [each[queue] for each in places if queue in each])
-        reading.base_counts = self._shows_base(queue)
+        reading.kept = self._shown.kept(queue)
         self._readings.setdefault(queue, []).append(reading)
         return reading
 
@@ -217,7 +221,7 @@ class Contents:
 
         Costs what it returns, however much has changed since the last checkpoint.
         """
-        base = self._base
+        base = self._shown
         return list(islice(self._walk(queue, after, lambda last: base.page(queue, last, limit), _same), limit))
 
     def ids_page(self, queue: int, after: int, limit: int) -> Ids:
@@ -226,10 +230,8 @@ class Contents:
         There may be fewer, and more to come: at most ``IDS_BYTES`` of messages are looked at, or one
         (``one_joiner_topples_every_primary``).
         """
-        there = Ids([], False)
-        if self._shows_base(queue):
-            hidden = ChainMap(self._fresh.get(queue, {}), self._frozen_layer(queue))
-            there = self._base.ids_page(queue, after, limit, hidden)
+        hidden = ChainMap(self._fresh.get(queue, {}), self._frozen_layer(queue))
+        there = self._shown.ids_page(queue, after, limit, hidden)
         last = there.entries[-1][0] if there.more else END
         walk = self._walk(queue, after, lambda at: there.entries if at == after else [], _rid)
         found = list(islice(takewhile(lambda each: each[0] <= last, walk), limit + 1))
@@ -237,7 +239,7 @@ class Contents:
 
     def ids(self, queue: int) -> list[tuple[int, int]]:
         """All (place, replication id) of a queue in order."""
-        found = dict(self._base.ids(queue)) if self._shows_base(queue) else {}
+        found = self._shown.ids(queue)
         for layer in (self._frozen_layer(queue), self._fresh.get(queue, {})):
             for place, entry in layer.items():
                 if entry is None:
@@ -289,6 +291,19 @@ class Contents:
         self._fresh_places[queue] = Places()
         return layer
 
+    def _staying(self, queue: int, place: int, spared: Sequence[int], rids: Mapping[int, int]) -> dict[int, int]:
+        """What is in a queue above ``place``, and of what is spared: places, with their replication ids."""
+        stay: dict[int, int] = {}
+        for each in spared:
+            if each <= place and self._stands(queue, each):
+                rid = rids.get(each)
+                stay[each] = self.ids_page(queue, each - 1, 1).entries[0][1] if rid is None else rid
+        page = Ids([(place, 0)], True)
+        while page.more:
+            page = self.ids_page(queue, page.entries[-1][0], PAGE)
+            stay.update(page.entries)
+        return stay
+
     def _stands(self, queue: int, place: int) -> bool:
         """Whether a message stands there."""
         layer = self._fresh.get(queue, {})
@@ -298,21 +313,17 @@ class Contents:
         layer = self._frozen_layer(queue)
         if place in layer:
             return layer[place] is not None
-        return self._shows_base(queue) and self._base.holds(queue, place)
+        return self._shown.holds(queue, place)
 
     def _below(self, queue: int, place: int) -> Entry | None:
         layer = self._frozen_layer(queue)
         if place in layer:
             return layer[place]
-        return self._base.get(queue, place) if self._shows_base(queue) else None
+        return self._shown.get(queue, place)
 
     def _frozen_layer(self, queue: int) -> dict[int, Entry | None]:
         """What the checkpoint on its way holds of a queue, unless the queue was dropped since."""
-        return {} if queue in self._dropped else self._frozen.get(queue, {})
-
-    def _shows_base(self, queue: int) -> bool:
-        """Whether the base still says anything about a queue."""
-        return queue not in self._dropped and queue not in self._dropped_frozen
+        return {} if self._shown.dropped(queue) else self._frozen.get(queue, {})
 
     def _walk(
         self, queue: int, after: int, below: Callable[[int], list[tuple[int, Shown]]], shown: Callable[[Entry], Shown]
@@ -323,7 +334,7 @@ class Contents:
         frozen, fresh = self._frozen_layer(queue), self._fresh.get(queue, {})
         recent = ((place, shown(entry)) for place, entry in self._recent(queue, after))
         first = next(recent, None)
-        while self._shows_base(queue) and (batch := below(after)):
+        while batch := below(after):
             for place, value in batch:
                 while first is not None and first[0] < place:
                     yield first
@@ -338,7 +349,7 @@ class Contents:
     def _recent(self, queue: int, after: int) -> Iterator[tuple[int, Entry]]:
         """What the layers over the base hold above ``after``, in order."""
         frozen, fresh = self._frozen_layer(queue), self._fresh.get(queue, {})
-        layers = [self._fresh_places] if queue in self._dropped else [self._frozen_places, self._fresh_places]
+        layers = [self._fresh_places] if self._shown.dropped(queue) else [self._frozen_places, self._fresh_places]
         last = after
         for place in merge(*[places[queue].above(after) for places in layers if queue in places]):
             entry = fresh[place] if place in fresh else frozen.get(place)
@@ -346,20 +357,19 @@ class Contents:
                 yield place, entry
             last = place
 
-    def freeze(self) -> tuple[Changes, list[int]]:
+    def freeze(self) -> tuple[Changes, list[Dropped]]:
         """Begin a checkpoint: (changes, dropped queues) since the last. Costs nothing; ends with ``thaw``."""
         assert not self._frozen, "a checkpoint is being written already"
         self._frozen, self._fresh = self._fresh, {}
         self._frozen_places, self._fresh_places = self._fresh_places, {}
-        self._dropped_frozen, self._dropped = self._dropped, set()
         self._frozen_bytes, self.dirty_bytes = self.dirty_bytes, 0
-        return self._frozen, sorted(self._dropped_frozen)
+        return self._frozen, self._shown.freeze()
 
     def thaw(self) -> None:
         """The checkpoint has been written: the base shows it now."""
         self._frozen = {}
         self._frozen_places = {}
-        self._dropped_frozen = set()
+        self._shown.thaw()
         self._frozen_bytes = 0
 
     def meta(self, history: list[Position], resyncing: bool = False) -> Meta:

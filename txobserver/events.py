@@ -7,6 +7,7 @@ event that declared them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 import msgspec
@@ -97,12 +98,19 @@ class Delivered(msgspec.Struct, array_like=True, gc=False, tag=5):
 class Purge(msgspec.Struct, array_like=True, gc=False, tag=6):
     """Everything in ``queue`` with a place not above ``place`` leaves it, but for the places in ``spared``.
 
-    The spared ones are in the hands of a consumer.
+    The spared ones are in the hands of a consumer. ``rids`` are their replication ids, so that no node reads them; a
+    primary of an earlier version gave none.
     """
 
     queue: int
     place: int
     spared: list[int]
+    rids: list[int] = []
+
+
+def purge_of(queue: int, place: int, spared: Sequence[tuple[int, int]]) -> Purge:
+    """A purge that spares these (place, replication id)."""
+    return Purge(queue, place, [each for each, _ in spared], [rid for _, rid in spared])
 
 
 class TxOpen(msgspec.Struct, array_like=True, gc=False, tag=7):

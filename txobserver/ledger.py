@@ -116,8 +116,8 @@ class Ledger(Protocol):
         """Messages (place, replication id) leave the queue outside transactions. The host is told by ``on_removed``."""
         ...
 
-    def purge(self, queue: int, place: int, spared: Sequence[int], done: Done) -> None:
-        """Everything up to ``place`` but ``spared`` leaves the queue."""
+    def purge(self, queue: int, place: int, spared: Sequence[tuple[int, int]], done: Done) -> None:
+        """Everything up to ``place`` but ``spared`` (place, replication id) leaves the queue."""
         ...
 
     def mark(self, queue: int, place: int) -> None:

@@ -6,8 +6,8 @@ there all the time is left out; whichever checkpoint the store was read at meanw
 Algorithm: a thread reads the base some time after the reading has begun. The layers over the base as they were at the
 beginning are kept: a checkpoint may bring what they hold into the base before it is read, or after. What leaves the
 queue after the beginning is told to the reading. So a message that the base still showed is hidden by a layer or has
-been told, and one that the base did not show yet is in a layer. Nothing of the base counts while it holds what a queue
-held before it was purged; and of a queue that was purged or deleted meanwhile nothing is shown at all.
+been told, and one that the base did not show yet is in a layer. While the base holds what a queue held before it was
+purged, only what the purge spared counts; and of a queue that was purged or deleted meanwhile nothing is shown at all.
 
 What would break a simpler version: ``consumed_while_its_page_is_read``, ``a_checkpoint_ends_while_a_page_is_read``.
 """
@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from heapq import merge
 
 from txobserver.places import Places
-from txobserver.store import Entry, Page
+from txobserver.shown import Kept
+from txobserver.store import Above, Asked, At, Entry, Page
 
 Layer = dict[int, Entry | None]
 END = (1 << 63) - 1
@@ -28,7 +29,7 @@ END = (1 << 63) - 1
 class Reading:
     """Of a queue above ``after``; ``layers`` are those over the base, the newest first, ``places`` what they added.
 
-    ``base_counts``: whether the base still said anything about the queue when it began.
+    ``kept``: all that the base still showed of the queue when it began; None: whatever it holds.
     """
 
     def __init__(self, queue: int, after: int, layers: list[Layer], places: list[Places]) -> None:
@@ -36,9 +37,13 @@ class Reading:
         self._after = after
         self._layers = layers
         self._places = places
-        self.base_counts = True
+        self.kept: Kept | None = None
         self._gone: set[int] = set()
         self._dropped = False
+
+    def asked_of_base(self, asked: Above) -> Asked:
+        """What is to be read for this: of a queue that was purged, what was spared, and not what went."""
+        return asked if self.kept is None else At(asked.queue, tuple(self.kept.above(asked.after)), asked.max_bytes)
 
     def gone(self, place: int) -> None:
         """A message has left the queue."""
@@ -50,7 +55,7 @@ class Reading:
 
     def through(self, page: Page) -> int:
         """All that is in the queue up to this place is shown; 0 where only what is shown is known to be all."""
-        return page.entries[-1][0] if page.more and self.base_counts and not self._dropped else 0
+        return page.entries[-1][0] if page.more and page.entries and self._counts and not self._dropped else 0
 
     def shown(self, page: Page) -> Iterator[tuple[int, Entry]]:
         """What is in the queue now, in order, with what the layers hold among it. To be gone through at once."""
@@ -58,7 +63,9 @@ class Reading:
             return
         recent = self._recent(self.through(page) or END)
         first = next(recent, None)
-        for place, entry in page.entries if self.base_counts else []:
+        for place, entry in page.entries:
+            if self.kept is not None and place not in self.kept.rids:
+                continue
             while first is not None and first[0] < place:
                 yield first
                 first = next(recent, None)
@@ -67,6 +74,11 @@ class Reading:
         while first is not None:
             yield first
             first = next(recent, None)
+
+    @property
+    def _counts(self) -> bool:
+        """Whether the base still showed anything of the queue."""
+        return self.kept is None or bool(self.kept.rids)
 
     def _recent(self, last: int) -> Iterator[tuple[int, Entry]]:
         """What the layers hold up to ``last``, in order."""

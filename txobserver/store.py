@@ -88,14 +88,21 @@ Changes = dict[int, dict[int, Entry | None]]
 """queue -> place -> the entry that is there now, or None where one was removed"""
 
 
+class Dropped(NamedTuple):
+    """A queue that was deleted or purged: of what the base holds of it only ``kept`` remains, places with their ids."""
+
+    queue: int
+    kept: Mapping[int, int] = MappingProxyType({})
+
+
 class Checkpoint(NamedTuple):
     """Everything that changed since the last checkpoint; written in one atomic step."""
 
     meta: Meta
     changes: Changes
     """Nobody changes it while it is written, so a thread may read it."""
-    dropped: list[int]
-    """Queues of which nothing remains. Carried out before ``changes``."""
+    dropped: list[Dropped]
+    """Carried out before ``changes``."""
     tx_events: list[tuple[int, int, TxEvent]]
     """(transaction, sequence, event) of transactions that are open as of ``meta.applied``"""
     tx_ended: list[int]
@@ -241,8 +248,10 @@ class MemoryBase:
 
     def write(self, checkpoint: Checkpoint) -> None:
         """Bring the base forward."""
-        for queue in checkpoint.dropped:
-            self.queues.pop(queue, None)
+        for queue, kept in checkpoint.dropped:
+            content = self.queues.pop(queue, {})
+            if kept:
+                self.queues[queue] = {place: entry for place, entry in content.items() if place in kept}
         for queue, changed in checkpoint.changes.items():
             content = self.queues.setdefault(queue, {})
             for place, entry in changed.items():

@@ -9,7 +9,7 @@ from recovery import compiled
 from recovery.compiled import SWITCH as SWITCH
 
 MODULES = (
-    *(f"txobserver.{name}" for name in ("contents", "digest", "observer", "places", "reading", "tx_buffer")),
+    *(f"txobserver.{name}" for name in ("contents", "digest", "observer", "places", "reading", "shown", "tx_buffer")),
     *(f"ha.{name}" for name in ("applied", "backlog", "backup", "backups", "candidate", "checkpointing", "history")),
     *(f"ha.{name}" for name in ("node_core", "pace", "primary", "queue_guard", "queue_replicator", "readings")),
     *(f"ha.{name}" for name in ("additions", "ends", "recent_frames", "record_gate", "sizes", "snapshot_end")),

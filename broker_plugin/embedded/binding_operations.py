@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_plugin.embedded.durable_queue import DurableQueue
-from broker_plugin.embedded.errors import not_configured, precondition
+from broker_plugin.embedded.errors import AmqpError, not_configured, precondition
 from broker_plugin.embedded.exchange_operations import check_not_default
 from broker_plugin.embedded.queue_operations import check_access
 from broker_plugin.embedded.routers import Destination, check_headers_binding
@@ -74,19 +75,32 @@ class BindingOperations:
             reply()
 
     def _use(self, channel: Channel, request: BindRequest, reply: Reply) -> None:
-        """The stream must know that the exchange is used by what it does not hold, so that no step lets it lapse."""
-        key = ("exchange", request.source)
-        self._broker.locks.hold(key)
+        """The stream must know that the exchange is used by what it does not hold, so that no step lets it lapse.
+
+        From then on the binding counts, whether its client stays or not: an auto-delete exchange goes with the last
+        binding that was there, and with no other.
+        """
+        ends = _ends(request)
+        self._broker.locks.hold(*ends)
 
         def done(error: str | None) -> None:
             if error is not None:
                 channel.fail(not_configured("exchange", request.source, error))
             else:
-                channel.attempt(partial(self._bind, channel, request, reply))
-            self._broker.locks.release(key)
+                self._bind_used(channel, request)
+                if not channel.closed:
+                    reply()
+            self._broker.locks.release(*ends)
             self._broker.exchange_operations.lost_bindings([request.source])  # if the other end went meanwhile
 
         self._broker.ledger.configure(use_exchange_step(request.source), done)
+
+    def _bind_used(self, channel: Channel, request: BindRequest) -> None:
+        """The destination goes without its lock where its connection or an auto-delete exchange ends: then the binding
+        came before that, and has gone with it.
+        """
+        with suppress(AmqpError):
+            self._broker.topology.bind(self._binding(channel, request))
 
     def _unbind(self, channel: Channel, request: BindRequest, reply: Reply) -> None:
         wanted = self._binding(channel, request, must_exist=False)
@@ -97,8 +111,8 @@ class BindingOperations:
             self._unbind_durable(channel, request, reply)
         else:
             self._broker.topology.unbind(known)
-            reply()
             self._broker.exchange_operations.lost_bindings([known.source])
+            self._broker.exchange_operations.when_left(channel, reply)
 
     def _unbind_durable(self, channel: Channel, request: BindRequest, reply: Reply) -> None:
         """Who declares or binds one of the ends meanwhile is told of what is left of it."""
@@ -108,8 +122,8 @@ class BindingOperations:
         def done(error: str | None) -> None:
             if error is not None:
                 channel.fail(precondition(error))
-            elif not channel.closed:
-                reply()
+            else:
+                self._broker.exchange_operations.when_left(channel, reply)
             self._broker.locks.release(*ends)
 
         spec = BindingSpec(*request[:4], dict(request.arguments))

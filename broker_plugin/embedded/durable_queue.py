@@ -181,7 +181,7 @@ class DurableQueue(Queue):
 
         That is all that stands before the purge in the stream: nothing is handed out until then (``hold``).
         """
-        self._ledger.purge(self.number, HIGHEST_PLACE, list(self._out), done)
+        self._ledger.purge(self.number, HIGHEST_PLACE, list(self._out.items()), done)
 
     def drop(self) -> None:
         super().drop()

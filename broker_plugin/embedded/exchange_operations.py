@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from broker_plugin.embedded.equivalence import EXCHANGE_ARGUMENTS, check_arguments, check_flag
 from broker_plugin.embedded.errors import AmqpError, located, not_configured, precondition, refused
 from broker_plugin.embedded.exchange import KINDS, Exchange
+from broker_plugin.embedded.pending import Pending
 from txobserver.configuration import (
     Configuration,
     ExchangeSpec,
@@ -47,6 +48,7 @@ class ExchangeOperations:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._leaves = Pending()
 
     def declare(self, channel: Channel, request: ExchangeDeclare, reply: Reply) -> None:
         """exchange.declare."""
@@ -107,7 +109,10 @@ class ExchangeOperations:
         if name.startswith("amq."):
             raise refused(f"deletion of system {located('exchange', name)} not allowed")
         operation = partial(channel.attempt, partial(self._delete, channel, name, if_unused, reply))
-        self._broker.locks.run(("exchange", name), operation)
+        names = [("exchange", name)]
+        if if_unused:  # what is on its way for where it leads to may take its bindings
+            names += [("queue" if to.to_queue else "exchange", to.name) for to in self._broker.topology.reached(name)]
+        self._broker.locks.run_all(names, operation)
 
     def _delete(self, channel: Channel, name: str, if_unused: bool, reply: Reply) -> None:
         topology = self._broker.topology
@@ -117,10 +122,11 @@ class ExchangeOperations:
         elif if_unused and (there.local_bindings if there.durable else topology.bindings_from(name)):
             raise precondition(f"{located('exchange', name)} in use")
         elif there.durable:
-            self._configure(name, channel, reply, delete_exchange_step(name, if_unused))
+            left = partial(self.when_left, channel, reply)
+            self._configure(name, channel, left, delete_exchange_step(name, if_unused))
         else:
             self.lost_bindings(topology.remove_exchange(name))
-            reply()
+            self.when_left(channel, reply)
 
     def lost_bindings(self, sources: Iterable[str]) -> None:
         """These exchanges lost a binding: an auto-delete exchange goes with its last one.
@@ -136,21 +142,32 @@ class ExchangeOperations:
             if there is None or not there.auto_delete:
                 continue
             if there.durable:
-                self._broker.locks.run(("exchange", name), partial(self._leave, name))
+                self._broker.locks.run(("exchange", name), partial(self._leave, name, self._leaves.begin()))
             elif not topology.bindings_from(name):
                 todo.extend(topology.remove_exchange(name))
 
+    def when_left(self, channel: Channel, reply: Reply) -> None:
+        """Answer what took a binding when the auto-delete exchanges have gone that went with it."""
+        self._leaves.then(partial(channel.attempt, reply))
+
     def take_over(self, configuration: Configuration) -> None:
         """This node becomes active: what was bound to exchanges at an earlier primary only has gone with it."""
+        self._leaves = Pending()
         self.lost_bindings(list(configuration.exchanges))
 
-    def _leave(self, name: str) -> None:
+    def _leave(self, name: str, leave: int) -> None:
         there = self._broker.topology.exchanges.get(name)
         if there is None or there.local_bindings or not self._broker.active or not self.is_used(name):
+            self._leaves.end(leave)
             return
         key = ("exchange", name)
         self._broker.locks.hold(key)
-        self._broker.ledger.configure(leave_exchange_step(name), lambda error: self._broker.locks.release(key))
+
+        def done(error: str | None) -> None:
+            self._leaves.end(leave)
+            self._broker.locks.release(key)
+
+        self._broker.ledger.configure(leave_exchange_step(name), done)
 
     def is_used(self, name: str) -> bool:
         """Whether the stream knows that something is bound to this auto-delete exchange which it does not hold."""

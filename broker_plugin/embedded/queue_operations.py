@@ -139,13 +139,17 @@ class QueueOperations:
         elif isinstance(queue, LocalQueue):
             count = queue.ready
             self.drop_local(queue)
-            reply(count)
+            self._answer_deleted(channel, reply, count)
 
     def _deleted(self, channel: Channel, queue: DurableQueue, reply: Counted, error: str | None) -> None:
         if error is not None:
             channel.fail(not_configured("queue", queue.name, error))
-        elif not channel.closed:
-            reply(queue.removed_count)
+        else:
+            self._answer_deleted(channel, reply, queue.removed_count)
+
+    def _answer_deleted(self, channel: Channel, reply: Counted, count: int) -> None:
+        """The auto-delete exchanges that went with the queue's bindings have gone when it is told."""
+        self._broker.exchange_operations.when_left(channel, partial(reply, count))
 
     def _in_hands(self, queue: DurableQueue) -> list[int]:
         """What clients hold of a queue: unless the stream itself locks it, or is about to, and lets it go again."""

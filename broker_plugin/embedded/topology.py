@@ -92,6 +92,16 @@ class Topology:
         """How many bindings lead away from this exchange."""
         return len(self._from.get(exchange, ()))
 
+    def reached(self, exchange: str) -> list[Destination]:
+        """What bindings lead to from this exchange, also by way of others."""
+        found: dict[Destination, None] = {}
+        todo = [exchange]
+        while todo:
+            new = [each.target for each in self._from.get(todo.pop(), {}).values() if each.target not in found]
+            found.update(dict.fromkeys(new))
+            todo += [target.name for target in dict.fromkeys(new) if not target.to_queue]
+        return list(found)
+
     # -- change
 
     def add_exchange(self, exchange: Exchange) -> None:

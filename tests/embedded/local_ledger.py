@@ -24,6 +24,7 @@ from txobserver.events import (
     TxEnqueue,
     TxEvent,
     TxPrepare,
+    purge_of,
 )
 from txobserver.ids import generated_id, place_of
 from txobserver.ledger import Done, Found, Host
@@ -101,8 +102,8 @@ class LocalLedger:
     def settle(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
         self._append(Settle(queue, list(entries), int(reason)))
 
-    def purge(self, queue: int, place: int, spared: Sequence[int], done: Done) -> None:
-        self._append(Purge(queue, place, list(spared)), done)
+    def purge(self, queue: int, place: int, spared: Sequence[tuple[int, int]], done: Done) -> None:
+        self._append(purge_of(queue, place, spared), done)
 
     def mark(self, queue: int, place: int) -> None:
         self._append(Delivered(queue, place))
@@ -211,7 +212,8 @@ class LocalLedger:
         elif isinstance(event, Configure):
             self._configure(event)
         elif isinstance(event, Purge):
-            count = contents.purge(event.queue, event.place, event.spared)
+            rids = dict(zip(event.spared, event.rids, strict=True))
+            count = contents.purge(event.queue, event.place, event.spared, rids)
             host.on_purged(event.queue, event.place, event.spared, count)
         elif isinstance(event, TxDecision):
             self._decide(event)

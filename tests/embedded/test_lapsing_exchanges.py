@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -106,15 +107,117 @@ def test_auto_delete_exchanges_lapse_upwards(harness: Harness) -> None:
 
 
 def test_the_queue_goes_while_its_exchange_learns_of_it(harness: Harness) -> None:
-    """A binding to a queue that is not durable waits for the stream; without its queue it keeps no exchange."""
+    """A binding to a queue that is not durable waits for the stream, and what would take the queue waits for it."""
     owner, client = harness.client(), harness.client()
     client.declare("local", durable=False)
     declare_exchange(harness, client, "x", auto_delete=True)
     bound = bind(harness, owner, "x", "local")
-    delete(client, "local")
+    counts = delete(client, "local")
+    assert bound == counts == []
     harness.settle()
-    assert bound == [] and refusals(owner) == ["NOT_FOUND - no queue 'local' in vhost '/'"]
+    assert bound == ["ok"] and counts == [0] and owner.errors == []
     assert exchanges(harness) == set() == set(harness.broker.topology.exchanges) & {"x"}
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_a_socket_dropped_in_a_bind_takes_no_exchange_that_was_never_bound(harness: Harness, exclusive: bool) -> None:
+    """The binding is made, as if it had been answered; only with its queue does it go, and the exchange with it."""
+    owner, client = harness.client(), harness.client()
+    owner.declare("local", durable=False, exclusive=exclusive)
+    declare_exchange(harness, client, "x", auto_delete=True)
+    bound = bind(harness, owner, "x", "local")
+    owner.channel.session.close()
+    harness.settle()
+    assert bound == [] and exchanges(harness) == (set() if exclusive else {"x"})
+    assert harness.broker.topology.bindings_from("x") == (0 if exclusive else 1)
+
+
+def unbind_last(harness: Harness, client: Client, told: Callable[[], None]) -> None:
+    request = BindRequest("x", "local", True, "")
+    harness.broker.binding_operations.unbind(client.channel, request, told)
+
+
+def delete_last_queue(harness: Harness, client: Client, told: Callable[[], None]) -> None:
+    harness.broker.queue_operations.delete(client.channel, "local", False, False, lambda count: told())
+
+
+def delete_last_exchange(harness: Harness, client: Client, told: Callable[[], None]) -> None:
+    harness.broker.exchange_operations.delete(client.channel, "y", False, told)
+
+
+@pytest.mark.parametrize("take", [unbind_last, delete_last_queue, delete_last_exchange])
+def test_a_publish_behind_the_end_of_the_last_binding_finds_no_exchange(
+    harness: Harness, take: Callable[[Harness, Client, Callable[[], None]], None]
+) -> None:
+    """What takes the binding is answered when the auto-delete exchange has gone with it, and not before."""
+    client = harness.client()
+    client.declare("local", durable=False)
+    declare_exchange(harness, client, "x", auto_delete=True)
+    declare_exchange(harness, client, "y", durable=False)
+    to_queue = take is not delete_last_exchange
+    request = BindRequest("x", "local" if to_queue else "y", to_queue, "")
+    harness.broker.binding_operations.bind(client.channel, request, lambda: None)
+    harness.settle()
+    there: list[bool] = []
+    take(harness, client, lambda: there.append("x" in harness.broker.topology.exchanges))
+    assert there == []
+    harness.settle()
+    assert there == [False] and exchanges(harness) == set() and client.errors == []
+
+
+def test_no_answer_waits_for_an_exchange_that_goes_later(harness: Harness) -> None:
+    """Deletions may follow one another without end: each waits for the exchanges that went with it or before it."""
+    client, other = harness.client(), harness.client()
+    for name in ("x", "y"):
+        client.declare(f"to {name}", durable=False)
+        declare_exchange(harness, client, name, auto_delete=True)
+        bind(harness, client, name, f"to {name}")
+        harness.settle()
+    first = delete(client, "to x")
+    harness.turn()
+    second = delete(other, "to y")
+    harness.turn()
+    harness.ledger.commit(1)
+    assert (first, second) == ([0], []) and exchanges(harness) <= {"y"}
+    harness.settle()
+    assert second == [0]
+
+
+@pytest.mark.parametrize("step", ["queue.delete", "unbind", "lapse"])
+def test_exchange_delete_if_unused_is_judged_behind_the_deletions_before_it(harness: Harness, step: str) -> None:
+    """What a binding of an exchange that is not durable leads to is being deleted, or goes with what is."""
+    client, other, deleter = harness.client(), harness.client(), harness.client()
+    client.declare("q")
+    declare_exchange(harness, client, "x", durable=False)
+    declare_exchange(harness, client, "durable", auto_delete=True)
+    if step == "queue.delete":
+        bind(harness, client, "x", "q")
+    else:
+        bind(harness, client, "durable", "q")
+        harness.settle()
+        request = BindRequest("x", "durable", False, "")
+        harness.broker.binding_operations.bind(client.channel, request, lambda: None)
+    harness.settle()
+    if step == "unbind":
+        unbind(other, "durable", "q")
+    else:
+        delete(other, "q")
+    deleted = delete_exchange(deleter, "x", if_unused=True)
+    harness.settle()
+    assert deleted == ["ok"] and deleter.errors == [] and "x" not in harness.broker.topology.exchanges
+
+
+def test_a_deletion_that_is_refused_keeps_an_exchange_in_use(harness: Harness) -> None:
+    client, other, deleter = harness.client(), harness.client(), harness.client()
+    client.declare("q")
+    declare_exchange(harness, client, "x", durable=False)
+    bind(harness, client, "x", "q")
+    client.publish("q", b"1")
+    counts = delete(other, "q", if_empty=True)
+    deleted = delete_exchange(deleter, "x", if_unused=True)
+    harness.settle()
+    assert counts == deleted == [] and len(other.errors) == 1
+    assert refusals(deleter) == ["PRECONDITION_FAILED - exchange 'x' in vhost '/' in use"]
 
 
 def test_exchange_delete_if_unused_is_judged_behind_the_bindings_before_it(harness: Harness) -> None:

@@ -6,7 +6,7 @@ the primary's event loop past its lease, and then the next primary's. Bytes and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 import pytest
 
@@ -14,7 +14,7 @@ from broker_plugin.embedded.durable_queue import WindowLimits
 from tests.embedded.harness import Client, Harness, got, queue_of
 from tests.embedded.local_ledger import LocalLedger
 from txobserver.events import Removal
-from txobserver.store import Asked, Checkpoint, Entry, MemoryBase, Page, StoreDamaged
+from txobserver.store import Above, Asked, At, Checkpoint, Entry, Ids, MemoryBase, Page, StoreDamaged
 
 PAGE = 1000
 LARGE = 48
@@ -47,7 +47,10 @@ class Watched(MemoryBase):
         assert not super().page(queue, after, limit), "a page is read from the store while everything waits"
         return []
 
-    ids_page = page  # type: ignore[assignment]
+    def ids_page(self, queue: int, after: int, limit: int, hidden: Container[int] = ()) -> Ids:
+        found = super().ids_page(queue, after, limit, hidden)
+        assert not found.entries, "messages are looked at in the store while everything waits"
+        return found
 
 
 def stored(*bodies: bytes, limits: WindowLimits | None = None) -> tuple[Harness, Watched]:
@@ -93,6 +96,40 @@ def checkpoint(harness: Harness) -> None:
     changes, dropped = contents.freeze()
     contents._base.write(Checkpoint(contents.meta([]), changes, dropped, [], []))  # type: ignore[attr-defined]
     contents.thaw()
+
+
+def test_what_a_purge_spares_is_read_when_it_goes_out_again() -> None:
+    """By the store's reader, a page at a time: the purge itself reads nothing, here or at the next primary."""
+    harness, base = stored(*(large(number) for number in range(LARGE)))
+    client = consumer(harness, prefetch=6)
+    until(harness, lambda: len(client.deliveries) == 6)
+    counts: list[int] = []
+    harness.broker.queue_operations.purge(harness.client().channel, "q", counts.append)
+    base.pages.clear()
+    until(harness, lambda: bool(counts))
+    assert counts == [LARGE - 6] and base.pages == []
+    client.channel.close()
+    again = consumer(harness)
+    until(harness, lambda: len(again.deliveries) == 6)
+    assert again.bodies == [large(number) for number in range(6)] and all(each.redelivered for each in again.deliveries)
+    harness.take_over()
+    again = consumer(harness)
+    until(harness, lambda: len(again.deliveries) == 6)
+    assert again.bodies == [large(number) for number in range(6)] and sorted(base.queues[queue_of(harness).number])
+    assert all(len(page) == 1 for page in base.pages)
+
+
+def test_the_store_is_asked_for_what_a_purge_spared() -> None:
+    """Not for what went, which it holds until a checkpoint."""
+    harness, _ = stored(*SMALL)
+    client = consumer(harness, prefetch=2)
+    until(harness, lambda: len(client.deliveries) == 2)
+    counts: list[int] = []
+    harness.broker.queue_operations.purge(harness.client().channel, "q", counts.append)
+    until(harness, lambda: bool(counts))
+    number, places = queue_of(harness).number, tuple(sorted(queue_of(harness).places_out()))
+    asked = harness.ledger._readings.begin(Above(number, -1, 1, 9), lambda found: None).asked
+    assert asked == At(number, places, 9) and len(places) == 2
 
 
 @pytest.mark.parametrize("prefetch", [0, 1])

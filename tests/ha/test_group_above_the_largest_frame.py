@@ -62,8 +62,9 @@ def purges(node: MemoryNode) -> None:
     """Purges that spare many messages."""
     primary, number = node.core.primary, node.host.number("q")
     assert primary is not None
+    spared = [(each, each) for each in range(1 << 40, (1 << 40) + 500)]
     for _ in range(TIMES):
-        node.report(lambda: primary.purge(number, 1, list(range(1 << 40, (1 << 40) + 500)), lambda error: None))
+        node.report(lambda: primary.purge(number, 1, spared, lambda error: None))
 
 
 def settlements(node: MemoryNode) -> None:

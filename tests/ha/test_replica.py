@@ -9,7 +9,10 @@ import pytest
 from ha.applied import Applied
 from ha.replica import GapInStream, Replica
 from tests.ha.messages import TEXT
+from tests.txobserver.test_contents import Unread
+from txobserver.configuration import queue_step
 from txobserver.events import (
+    Configure,
     GenerationStart,
     Publish,
     Removal,
@@ -18,6 +21,7 @@ from txobserver.events import (
     TxEnqueue,
     TxOpen,
     TxPrepare,
+    purge_of,
 )
 from txobserver.frames import encode_frame
 from txobserver.ids import Position, place_of
@@ -107,3 +111,18 @@ def test_the_beginning_of_a_generation_is_noted_once() -> None:
     assert replica.history == history
     replica.append(4, GenerationStart(4, "b", []))
     assert replica.history == [*history, Position(4, 11)]
+
+
+def test_no_node_reads_what_a_purge_spares() -> None:
+    """The event brings the ids, so that a node which applies it looks at no message."""
+    base = Unread()
+    replica = Replica(base, Meta(), {})
+    step = queue_step("q", False, {})
+    replica.apply(replica.append(1, Configure(1, step.operation, step.name, step.arguments)))
+    for number in (11, 12, 13):
+        replica.apply(replica.append(1, Publish(number, (1,), TEXT)))
+    base.write(replica.checkpoint())
+    replica.checkpoint_written()
+    there, base.closed = replica.contents.ids, True
+    replica.apply(replica.append(1, purge_of(1, (1 << 63) - 1, [(place_of(3), 12)])))
+    assert there(1) == [(place_of(3), 12)]

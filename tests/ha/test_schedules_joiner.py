@@ -297,7 +297,7 @@ def test_a_queue_is_purged_during_a_resync() -> None:
     stop_before(cluster, primary, name, QueueContent)
     ledger, number = primary.host.ledger, primary.host.number("q")
     assert ledger is not None
-    spared = [primary.host.entry("q", "q2")[0]]
+    spared = [primary.host.entry("q", "q2")]
     primary.report(lambda: ledger.purge(number, (1 << 63) - 1, spared, primary.host.note("purge")))
     answered(cluster, primary, "purge")
     publish(primary, "q", "after")

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from recovery import lmdb_entries
+from recovery import lmdb_entries, lmdb_state
 from recovery.lmdb_state import LmdbState
+from tests.recovery.helpers import message
 from tests.recovery.test_lmdb_state import checkpoint
-from txobserver.store import Above, At
+from txobserver.contents import Contents
+from txobserver.store import Above, At, Checkpoint, Meta
 
 
 def test_a_page_that_is_read_is_bounded_by_bytes(tmp_path: Path) -> None:
@@ -63,3 +65,34 @@ def test_ids_of_large_messages_come_a_few_at_a_time(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(lmdb_entries, "IDS_BYTES", 1)
     assert state.ids_page(1, -1, 100) == ([(0, 1000)], True), "one is looked at, however large it is"
     assert list(state.ids(1)) == [(place, place + 1000) for place in range(10)]
+
+
+def test_a_purge_leaves_what_it_spared_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No value is looked at or written anew, by the purge or by the checkpoint behind it; other queues lose nothing."""
+    state = LmdbState(tmp_path)
+    contents = Contents(state, Meta())
+    for queue in (1, 2, 3):
+        contents.add_queue(queue)
+        for place in range(1, 9):
+            contents.insert(queue, place, queue * 100 + place, message("m"))
+
+    def write() -> None:
+        changes, dropped = contents.freeze()
+        state.write(Checkpoint(contents.meta([]), changes, dropped, [], []))
+        contents.thaw()
+
+    write()
+    with monkeypatch.context() as patched:
+        for name in ("value_at", "values", "page_of"):
+            patched.setattr(lmdb_state, name, None)
+        for name in ("rid_of", "_encode"):
+            patched.setattr(lmdb_entries, name, None)
+        kept = {place: 200 + place for place in (1, 4, 5, 8)}
+        assert contents.purge(2, (1 << 63) - 1, list(kept), kept) == 4
+        contents.drop_queue(1)
+        assert contents.remove(2, 5, 205) and not contents.remove(2, 6, 206)
+        write()
+    assert list(state.ids(2)) == contents.ids(2) == [(1, 201), (4, 204), (8, 208)]
+    assert not list(state.ids(1)) and len(list(state.ids(3))) == 8
+    state.verify(state.load().meta)
+    state.close()

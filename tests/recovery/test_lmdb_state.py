@@ -25,6 +25,7 @@ from txobserver.outcomes import Kind, Outcomes, OutcomesMeta, Remembered, name_o
 from txobserver.store import (
     Changes,
     Checkpoint,
+    Dropped,
     Entry,
     Ids,
     Loaded,
@@ -88,7 +89,7 @@ def test_dropped_queues_and_transactions(tmp_path: Path) -> None:
     opened, enqueued = TxOpen(77), TxEnqueue(77, 1, (1,), message("x"))
     state.write(checkpoint((1, 5, "a"), (2, 5, "b"))._replace(tx_events=[(77, 3, opened), (77, 4, enqueued)]))
     assert state.load().transactions == {77: [(3, opened), (4, enqueued)]}
-    state.write(checkpoint((1, 6, "new"))._replace(dropped=[1], tx_ended=[77]))
+    state.write(checkpoint((1, 6, "new"))._replace(dropped=[Dropped(1)], tx_ended=[77]))
     assert [place for place, _ in state.page(1, -1, 10)] == [6] and state.load().transactions == {}
     assert [place for place, _ in state.page(2, -1, 10)] == [5]
 
@@ -291,9 +292,10 @@ def test_contents_show_the_same_whatever_checkpoint_is_on_its_way(script: list[t
             contents.drop_queue(queue)
             del model[queue]
         elif step == "purge" and queue in model:
-            spared = [p for p in model[queue] if p % 7 == 0]
-            doomed = [p for p in model[queue] if p <= number and p % 7]
-            assert contents.purge(queue, number, spared) == len(doomed)
+            spared = [p for p in model[queue] if p % 3 == 0]
+            doomed = [p for p in model[queue] if p <= number and p % 3]
+            rids = {p: model[queue][p] for p in spared if p % 2}
+            assert contents.purge(queue, number, spared, rids) == len(doomed)
             for each in doomed:
                 del model[queue][each]
         elif step == "freeze" and frozen is None:

@@ -28,7 +28,7 @@ from tests.simulation.fake_files import FakeFiles
 from txobserver.events import TxEnqueue, TxEvent, TxOpen
 from txobserver.ids import Member, Position
 from txobserver.outcomes import Kind, Outcomes, OutcomesMeta, Remembered
-from txobserver.store import Above, At, Checkpoint, Entry, MemoryBase, Meta, QueueSummary
+from txobserver.store import Above, At, Checkpoint, Dropped, Entry, MemoryBase, Meta, QueueSummary
 from txobserver.xid import Xid
 
 ROOT = Path(__file__).parents[2]
@@ -142,9 +142,13 @@ def checkpoints(seed: int) -> Iterator[Checkpoint]:
     sequence = 0
     while True:
         sequence += 100
-        dropped = [queue for queue in contents if chance.random() < 0.1]
-        for queue in dropped:
-            del contents[queue]
+        dropped = []
+        for queue in [queue for queue in contents if chance.random() < 0.1]:
+            content = contents.pop(queue)
+            kept = {place: content[place] for place in sorted(content) if chance.random() < 0.3}
+            if kept and chance.random() < 0.5:
+                contents[queue] = kept
+            dropped.append(Dropped(queue, {place: entry.rid for place, entry in contents.get(queue, {}).items()}))
         changes: dict[int, dict[int, Entry | None]] = {}
         for queue in chance.sample(range(1, 6), chance.randint(0, 4)):
             changes[queue] = changed(chance, contents.setdefault(queue, {}), sequence)

@@ -39,7 +39,7 @@ EACH: dict[type, st.SearchStrategy[e.Event]] = {
     e.Publish: st.builds(e.Publish, ID, QUEUES, MESSAGE),
     e.Settle: st.builds(e.Settle, QUEUE, ENTRIES, REASON),
     e.Delivered: st.builds(e.Delivered, QUEUE, ID),
-    e.Purge: st.builds(e.Purge, QUEUE, ID, st.lists(ID, max_size=3)),
+    e.Purge: st.builds(e.purge_of, QUEUE, ID, st.lists(st.tuples(ID, ID), max_size=3)),
     e.TxOpen: st.builds(e.TxOpen, TX),
     e.TxEnqueue: st.builds(e.TxEnqueue, TX, ID, QUEUES, MESSAGE),
     e.TxDequeue: st.builds(e.TxDequeue, TX, QUEUE, ENTRIES, REASON),

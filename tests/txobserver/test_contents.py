@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 
 from txobserver.contents import Contents
 from txobserver.events import Message
 from txobserver.places import Places
-from txobserver.store import Ids, MemoryBase, Meta
+from txobserver.store import Checkpoint, Dropped, Entry, Ids, MemoryBase, Meta
 
 
 def test_a_purge_while_a_checkpoint_is_written_shows_nothing_of_before() -> None:
@@ -54,6 +54,98 @@ def test_a_queue_that_is_dropped_is_not_known_and_begins_anew() -> None:
         contents.insert(1, 1, 1, Message("", "q", b"", b"m"))
         contents.drop_queue(1)
         assert not contents.knows(1)
+
+
+class Unread(MemoryBase):
+    """No message may be looked at, while ``closed``."""
+
+    closed = False
+
+    def _look(self) -> None:
+        assert not self.closed, "a message is read from the store while everything waits"
+
+    def get(self, queue: int, place: int) -> Entry | None:
+        self._look()
+        return super().get(queue, place)
+
+    def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
+        found = super().page(queue, after, limit)
+        if found:
+            self._look()
+        return found
+
+    def ids(self, queue: int) -> Iterator[tuple[int, int]]:
+        self._look()
+        return super().ids(queue)
+
+
+def stored(*places: int) -> tuple[Contents, Unread]:
+    """A queue with messages at these places, in a checkpoint."""
+    base = Unread()
+    contents = Contents(base, Meta())
+    contents.add_queue(1)
+    for place in places:
+        contents.insert(1, place, place + 100, Message("", "q", b"", b"%d" % place))
+    write(contents, base)
+    return contents, base
+
+
+def write(contents: Contents, base: MemoryBase) -> None:
+    changes, dropped = contents.freeze()
+    base.write(Checkpoint(contents.meta([]), changes, dropped, [], []))
+    contents.thaw()
+
+
+def test_a_purge_reads_what_it_spares() -> None:
+    """Forty-eight messages of 16 MiB in a client's hands were read in the event loop, on every node, and were dirty."""
+    contents, base = stored(*range(1, 100))
+    contents.insert(1, 100, 200, Message("", "q", b"", b"recent"))
+    kept = {place: place + 100 for place in range(2, 98, 2)}
+    before, base.closed = contents.dirty_bytes, True
+    assert contents.purge(1, 1 << 62, [*kept, 500], {**kept, 500: 600}) == 100 - len(kept)
+    assert contents.dirty_bytes == before, "what is spared is to be written anew"
+    assert contents.ids(1) == contents.ids_page(1, -1, 100).entries == list(kept.items())
+    assert contents.holds(1, list(kept)[1:]) and not contents.holds(1, list(kept))
+    assert contents.recent(1, 2) is None and contents.recent(1, 100) is None
+    assert contents.remove(1, 4, 104) and not contents.remove(1, 4, 104) and not contents.remove(1, 3, 103)
+    del kept[4]
+    assert contents.purge(1, 1 << 62, [place for place in kept if place > 50], kept) == 24
+    kept = {place: rid for place, rid in kept.items() if place > 50}
+    write(contents, base)
+    base.closed = False
+    assert sorted(base.queues[1]) == list(kept) and contents.ids(1) == list(kept.items())
+    assert [(place, entry.message.body) for place, entry in contents.page(1, 60, 2)] == [(62, b"62"), (64, b"64")]
+
+
+def test_what_a_purge_spared_shows_while_checkpoints_come_and_go() -> None:
+    """Of the base, of a checkpoint on its way, and of what came since: each before, while and after it is written."""
+    contents, base = stored(1, 2, 3)
+    contents.insert(1, 4, 104, Message("", "q", b"", b"4"))
+    changes, dropped = contents.freeze()
+    first = Checkpoint(contents.meta([]), changes, dropped, [], [])
+    contents.insert(1, 5, 105, Message("", "q", b"", b"5"))
+    shown = [(place, place + 100) for place in (2, 4, 5)]
+    assert contents.purge(1, 1 << 62, [2, 4, 5, 9], dict(shown)) == 2
+    assert contents.ids(1) == shown == [(place, entry.rid) for place, entry in contents.page(1, -1, 10)]
+    base.write(first)
+    assert contents.ids(1) == shown == [(place, entry.rid) for place, entry in contents.page(1, -1, 10)]
+    contents.thaw()
+    assert contents.ids(1) == shown == [(place, entry.rid) for place, entry in contents.page(1, -1, 10)]
+    changes, dropped = contents.freeze()
+    assert dropped == [Dropped(1, {2: 102})]
+    assert contents.ids(1) == shown == [(place, entry.rid) for place, entry in contents.page(1, -1, 10)]
+    assert not contents.holds(1, [2, 4, 5]) and not contents.remove(1, 3, 103)
+    base.write(Checkpoint(contents.meta([]), changes, dropped, [], []))
+    contents.thaw()
+    assert contents.ids(1) == shown and {place: entry.rid for place, entry in base.queues[1].items()} == dict(shown)
+
+
+def test_a_purge_of_an_earlier_version_names_no_ids() -> None:
+    """Those of what it spares are looked for; the digest is the same."""
+    contents, _ = stored(1, 2, 3, 4)
+    other, _ = stored(1, 2, 3, 4)
+    assert contents.purge(1, 3, [2]) == other.purge(1, 3, [2], {2: 102}) == 2
+    assert contents.summary(1) == other.summary(1) and contents.ids(1) == other.ids(1) == [(2, 102), (4, 104)]
 
 
 def test_whether_a_queue_holds_more_than_is_spared_is_known_without_a_look_at_any_message() -> None:

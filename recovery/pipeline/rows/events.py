@@ -125,7 +125,8 @@ def _delivered(row: Row, parts: list[Row]) -> Event:
 
 
 def _purge(row: Row, parts: list[Row]) -> Event:
-    return Purge(row["queue_id"], row["place"], _detail(row)["spared"])
+    detail = _detail(row)
+    return Purge(row["queue_id"], row["place"], detail["spared"], detail.get("rids", []))
 
 
 def _open(row: Row, parts: list[Row]) -> Event:

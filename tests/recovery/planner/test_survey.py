@@ -124,9 +124,9 @@ def test_being_overwritten(a: Path) -> None:
 
 
 def checkpoint_of(meta: Meta) -> object:
-    from txobserver.store import Checkpoint
+    from txobserver.store import Checkpoint, Dropped
 
-    return Checkpoint(meta, {}, [1], [], [])
+    return Checkpoint(meta, {}, [Dropped(1)], [], [])
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], Position, bool]] = {

@@ -1,0 +1,36 @@
+"""Steps that are on their way, and answers that wait for those that began before them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+Answer = Callable[[], None]
+
+
+class Pending:
+    """An answer never waits for a step that began behind it, so none waits for ever where steps keep coming."""
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._begun: dict[int, None] = {}
+        self._waiting: deque[tuple[int, Answer]] = deque()
+
+    def begin(self) -> int:
+        """A step begins; returns its number, by which it ends."""
+        self._last += 1
+        self._begun[self._last] = None
+        return self._last
+
+    def end(self, step: int) -> None:
+        """It has passed, or is not needed: give the answers that waited for it."""
+        del self._begun[step]
+        while self._waiting and self._waiting[0][0] < next(iter(self._begun), self._last + 1):
+            self._waiting.popleft()[1]()
+
+    def then(self, answer: Answer) -> None:
+        """Give this answer when every step that has begun has ended. It must not raise."""
+        if self._begun:
+            self._waiting.append((self._last, answer))
+        else:
+            answer()
