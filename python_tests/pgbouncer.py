@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from python_tests.postgresql import START_SECONDS, ordinary_user
 from python_tests.processes import free_base_port
+from python_tests.server_process import check_runs, start_server
 from python_tests.waiting import wait_until
 
 HELP = "pgbouncer is missing; on Debian: apt-get install pgbouncer (and stop the service that it starts)"
@@ -54,6 +55,7 @@ class PgBouncer:
         self._settings = {**SETTINGS, **settings}
         self._program = _program()
         self._directory = Path(tempfile.mkdtemp(prefix="txha-pgbouncer-"))
+        self._log = self._directory / "log"
         self._process: subprocess.Popen[bytes] | None = None
 
     def dsn(self, name: str, role: str) -> str:
@@ -91,22 +93,14 @@ class PgBouncer:
 
     def start(self) -> None:
         """Start it, and wait until it lets somebody in. Raises RuntimeError if it ends instead."""
-        with (self._directory / "log").open("ab") as output:
-            self._process = subprocess.Popen(
-                [self._program, "-q", str(self._directory / "pgbouncer.ini")],
-                user=ordinary_user(),
-                cwd="/",
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+        command = [self._program, "-q", str(self._directory / "pgbouncer.ini")]
+        self._process = start_server(command, self._log, ordinary_user())
         wait_until(self._listens, START_SECONDS, "a connection to pgbouncer", every=0.02)
 
     def _listens(self) -> bool:
         """Its own console needs no server."""
         assert self._process is not None
-        if self._process.poll() is not None:
-            raise RuntimeError(f"pgbouncer ended: {(self._directory / 'log').read_text()[-500:]}")
+        check_runs(self._process, "pgbouncer", self._log)
         try:
             psycopg.connect(self.dsn("pgbouncer", "pgbouncer")).close()
         except psycopg.OperationalError as error:

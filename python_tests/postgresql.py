@@ -14,6 +14,7 @@ from types import TracebackType
 import psycopg
 
 from python_tests.processes import free_base_port
+from python_tests.server_process import check_runs, start_server
 from python_tests.waiting import wait_until
 
 BINARIES = "/usr/lib/postgresql"
@@ -58,6 +59,7 @@ class PostgreSQL:
         self.port = free_base_port(1)
         self.dsn = f"host=127.0.0.1 port={self.port} dbname=bank user=owner"
         self.directory = Path(tempfile.mkdtemp(prefix="txha-postgresql-"))
+        self._log = self.directory / "log"
         self._user = ordinary_user()
         self._server: subprocess.Popen[bytes] | None = None
 
@@ -95,21 +97,13 @@ class PostgreSQL:
         """Start it, and wait until it takes connections. Raises RuntimeError if it ends instead."""
         given = {**SETTINGS, "port": str(self.port), "unix_socket_directories": str(self.directory)}
         options = [word for key, value in given.items() for word in ("-c", f"{key}={value}")]
-        with (self.directory / "log").open("ab") as output:
-            self._server = subprocess.Popen(
-                [_program("postgres"), "-D", str(self._data), *options],
-                user=self._user,
-                cwd="/",
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+        command = [_program("postgres"), "-D", str(self._data), *options]
+        self._server = start_server(command, self._log, self._user)
         wait_until(self._answers, START_SECONDS, "a connection to PostgreSQL", every=0.05)
 
     def _answers(self) -> bool:
         assert self._server is not None
-        if self._server.poll() is not None:
-            raise RuntimeError(f"PostgreSQL ended: {(self.directory / 'log').read_text()[-500:]}")
+        check_runs(self._server, "PostgreSQL", self._log)
         try:
             psycopg.connect(self.dsn.replace("dbname=bank", "dbname=postgres")).close()
         except psycopg.OperationalError:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from typing import Protocol, TypeVar
+
+import typer
 
 
 class Judged(Protocol):
@@ -13,7 +15,23 @@ class Judged(Protocol):
     promise: str
 
 
+class Named(Protocol):
+    """A fault, as the commands name it."""
+
+    @property
+    def name(self) -> str: ...
+
+
 R = TypeVar("R", bound=Judged)
+F = TypeVar("F", bound=Named)
+
+
+def chosen(faults: Sequence[F], names: Collection[str]) -> list[F]:
+    """Those with these names, which may be as a table shows them; all without any. Raises typer.BadParameter."""
+    wanted = {name.replace(" ", "_") for name in names}
+    if unknown := sorted(wanted - {fault.name for fault in faults}):
+        raise typer.BadParameter(f"there is no fault {unknown[0]}; without a name, all are tried and listed")
+    return [fault for fault in faults if not wanted or fault.name in wanted]
 
 
 def first_that_breaks(

@@ -13,6 +13,7 @@ from rich.table import Table
 from tests.coordinator_model.campaign import Totals, campaign
 from tests.coordinator_model.run import Run
 from tests.coordinator_model.seeded import SEEDED, find
+from tests.planted import chosen
 
 app = typer.Typer(help="Coordinators in a model of databases, brokers, disks and people.", no_args_is_help=True)
 console = Console(highlight=False)
@@ -55,14 +56,9 @@ def seeded(
     names: Annotated[list[str] | None, typer.Argument(help="Only these")] = None,
 ) -> None:
     """Put faults in that the product once had, one at a time; exit status 1 if one is not found."""
-    wanted = {name.replace(" ", "_") for name in names or ()}
-    if unknown := sorted(wanted - {fault.name for fault in SEEDED}):
-        raise typer.BadParameter(f"there is no fault {unknown[0]}; without a name, all are tried and listed")
     table = Table("fault", "found by", "seed", title="seeded faults")
     missed = 0
-    for fault in SEEDED:
-        if wanted and fault.name not in wanted:
-            continue
+    for fault in chosen(SEEDED, names or ()):
         found = find(fault, seeds)
         missed += found is None
         by = found.promise if found else "[bold red]nobody[/]"

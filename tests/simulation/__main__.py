@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from tests.planted import chosen
 from tests.simulation.campaign import Totals, campaign
 from tests.simulation.run import Run
 from tests.simulation.seeded import SEEDED, find
@@ -100,14 +101,9 @@ def seeded(
     names: Annotated[list[str] | None, typer.Argument(help="Only these")] = None,
 ) -> None:
     """Put faults into the protocol, one at a time, and see which checker finds it; exit status 1 if none does."""
-    wanted = {name.replace(" ", "_") for name in names or ()}  # as the table has it, too
-    if unknown := sorted(wanted - {fault.name for fault in SEEDED}):
-        raise typer.BadParameter(f"there is no fault {unknown[0]}; without a name, all are tried and listed")
     table = Table("fault", "meant for", "found by", "seed", title="seeded faults")
     missed = 0
-    for fault in SEEDED:
-        if wanted and fault.name not in wanted:
-            continue
+    for fault in chosen(SEEDED, names or ()):
         found = find(fault, seeds)
         missed += found is None
         table.add_row(
