@@ -13,6 +13,7 @@ from pika.exceptions import AMQPError
 
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
+from tests.left_open import close_what_is_left as close_what_is_left
 
 Start = Callable[..., LocalCluster]
 

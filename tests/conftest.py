@@ -12,6 +12,7 @@ if os.environ.get(SWITCH) == "compiled":  # before anything else is imported
 from hypothesis import HealthCheck, settings
 
 from tests.examples import EXAMPLES
+from tests.left_open import close_what_is_left as close_what_is_left
 
 SLOW_MACHINE = [HealthCheck.too_slow]
 """How fast cases are made says nothing on a machine that others use too."""
