@@ -13,9 +13,12 @@ from pika.exceptions import AMQPError
 
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
+from tests.interrupts import heed_interrupts
 from tests.left_open import close_what_is_left as close_what_is_left
 
 Start = Callable[..., LocalCluster]
+
+heed_interrupts()
 
 
 @pytest.fixture(scope="session")

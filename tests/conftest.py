@@ -12,6 +12,7 @@ if os.environ.get(SWITCH) == "compiled":  # before anything else is imported
 from hypothesis import HealthCheck, settings
 
 from tests.examples import EXAMPLES
+from tests.interrupts import heed_interrupts
 from tests.left_open import close_what_is_left as close_what_is_left
 
 SLOW_MACHINE = [HealthCheck.too_slow]
@@ -21,6 +22,8 @@ settings.register_profile("suite", derandomize=True, deadline=None, suppress_hea
 settings.register_profile("fuzz", deadline=None, print_blob=True, suppress_health_check=SLOW_MACHINE)
 PROFILE = "fuzz" if EXAMPLES else "suite"
 settings.load_profile(PROFILE)
+
+heed_interrupts()
 
 
 def pytest_report_header() -> str:
