@@ -165,6 +165,50 @@ def test_a_publish_behind_the_end_of_the_last_binding_finds_no_exchange(
     assert there == [False] and exchanges(harness) == set() and client.errors == []
 
 
+def bind_exchange(harness: Harness, client: Client, source: str, destination: str) -> None:
+    request = BindRequest(source, destination, False, "")
+    harness.broker.binding_operations.bind(client.channel, request, lambda: None)
+    harness.settle()
+
+
+@pytest.mark.parametrize("take", ["queue.delete", "unbind", "exchange.delete"])
+def test_what_the_stream_takes_is_told_when_the_exchanges_above_have_gone(harness: Harness, take: str) -> None:
+    """With the durable binding goes an exchange of this node's memory, and with that the last binding of another."""
+    client = harness.client()
+    client.declare("q")
+    for name, durable in (("x", True), ("between", False), ("y", True)):
+        declare_exchange(harness, client, name, durable=durable, auto_delete=True)
+    bind(harness, client, "y", "q")
+    harness.settle()
+    bind_exchange(harness, client, "between", "y")
+    bind_exchange(harness, client, "x", "between")
+    there: list[bool] = []
+
+    def told(*answer: int) -> None:
+        there.append("x" in harness.broker.topology.exchanges)
+
+    if take == "queue.delete":
+        harness.broker.queue_operations.delete(client.channel, "q", False, False, told)
+    elif take == "unbind":
+        harness.broker.binding_operations.unbind(client.channel, BindRequest("y", "q", True, ""), told)
+    else:
+        harness.broker.exchange_operations.delete(client.channel, "y", False, told)
+    harness.settle()
+    assert there == [False] and exchanges(harness) == set() and client.errors == []
+
+
+def test_no_channel_that_has_closed_is_told_that_an_exchange_has_gone(harness: Harness) -> None:
+    client = harness.client()
+    client.declare("local", durable=False)
+    declare_exchange(harness, client, "x", auto_delete=True)
+    bind(harness, client, "x", "local")
+    harness.settle()
+    counts = delete(client, "local")
+    client.channel.close()
+    harness.settle()
+    assert counts == [] and exchanges(harness) == set()
+
+
 def test_no_answer_waits_for_an_exchange_that_goes_later(harness: Harness) -> None:
     """Deletions may follow one another without end: each waits for the exchanges that went with it or before it."""
     client, other = harness.client(), harness.client()
@@ -205,6 +249,28 @@ def test_exchange_delete_if_unused_is_judged_behind_the_deletions_before_it(harn
     deleted = delete_exchange(deleter, "x", if_unused=True)
     harness.settle()
     assert deleted == ["ok"] and deleter.errors == [] and "x" not in harness.broker.topology.exchanges
+
+
+def test_exchange_delete_if_unused_is_judged_behind_the_deletion_of_what_it_leads_to(harness: Harness) -> None:
+    """Also where that is an exchange, whose deletion waits for the stream."""
+    client, other, deleter = harness.client(), harness.client(), harness.client()
+    declare_exchange(harness, client, "x", durable=False)
+    declare_exchange(harness, client, "durable")
+    bind_exchange(harness, client, "x", "durable")
+    gone = delete_exchange(other, "durable", if_unused=False)
+    deleted = delete_exchange(deleter, "x", if_unused=True)
+    harness.settle()
+    assert gone == deleted == ["ok"] and deleter.errors == []
+
+
+def test_exchange_delete_if_unused_where_exchanges_lead_to_each_other(harness: Harness) -> None:
+    client = harness.client()
+    for name in ("x", "y"):
+        declare_exchange(harness, client, name, durable=False)
+    for source, destination in (("x", "y"), ("y", "x"), ("y", "y")):
+        bind_exchange(harness, client, source, destination)
+    assert delete_exchange(client, "x", if_unused=True) == []
+    assert refusals(client) == ["PRECONDITION_FAILED - exchange 'x' in vhost '/' in use"]
 
 
 def test_a_deletion_that_is_refused_keeps_an_exchange_in_use(harness: Harness) -> None:
@@ -298,3 +364,20 @@ def test_auto_delete_exchange_goes_with_the_primary_of_its_last_binding(harness:
     unbind(harness.client(), "y", "q")
     harness.settle()
     assert exchanges(harness) == {"z"}
+
+
+def test_a_take_over_while_an_exchange_is_to_go(harness: Harness) -> None:
+    """Nobody is told of what the former primary asked for, and no answer of the next one waits for it."""
+    client = harness.client()
+    client.declare("local", durable=False)
+    declare_exchange(harness, client, "x", auto_delete=True)
+    bind(harness, client, "x", "local")
+    harness.settle()
+    lost = delete(client, "local")
+    harness.turn()
+    harness.take_over()
+    client = harness.client()
+    client.ask_declare("again", durable=False)
+    counts = delete(client, "again")
+    harness.settle()
+    assert lost == [] and counts == [0] and exchanges(harness) == set()

@@ -10,10 +10,10 @@ from collections.abc import Callable, Container
 
 import pytest
 
-from broker_plugin.embedded.durable_queue import WindowLimits
-from tests.embedded.harness import Client, Harness, got, queue_of
+from broker_plugin.embedded.durable_queue import DurableQueue, WindowLimits
+from tests.embedded.harness import Client, Harness, got, properties, queue_of
 from tests.embedded.local_ledger import LocalLedger
-from txobserver.events import Removal
+from txobserver.events import Message, Removal
 from txobserver.store import Above, Asked, At, Checkpoint, Entry, Ids, MemoryBase, Page, StoreDamaged
 
 PAGE = 1000
@@ -251,6 +251,52 @@ def test_purged_while_its_page_is_read(published: int) -> None:
     harness.ledger._pages = pages
     harness.settle()
     assert client.bodies == bodies and harness.client().count("q") == 0
+
+
+def given_back() -> tuple[Harness, DurableQueue, Watched]:
+    """All of a queue has been handed out and given back: what stands in the queue state is read again when wanted."""
+    harness, base = stored(*SMALL, limits=WindowLimits(4000, 60))
+    client = consumer(harness)
+    until(harness, lambda: len(client.deliveries) == len(SMALL))
+    client.channel.close()
+    return harness, queue_of(harness), base
+
+
+def test_purged_while_what_was_given_back_is_read() -> None:
+    """What comes behind the purge is kept for nobody, for ever."""
+    harness, queue, _ = given_back()
+    client = asked(harness)
+    pages, harness.ledger._pages = harness.ledger._pages, []
+    assert pages[0][1].entries
+    counts: list[int] = []
+    harness.broker.queue_operations.purge(client.channel, "q", counts.append)
+    harness.turn()
+    harness.ledger.commit()
+    harness.ledger._pages = pages
+    harness.settle()
+    assert counts == [len(SMALL)] and client.deliveries == []
+    assert not queue._loaded and not queue._loaded_bytes and not queue._asked_back
+
+
+def test_purged_when_what_was_given_back_has_been_read() -> None:
+    harness, queue, _ = given_back()
+    client = consumer(harness, prefetch=1)
+    until(harness, lambda: len(client.deliveries) == 1 and bool(queue._loaded))
+    counts: list[int] = []
+    harness.broker.queue_operations.purge(client.channel, "q", counts.append)
+    harness.settle()
+    assert counts == [len(SMALL) - 1] and not queue._loaded and not queue._loaded_bytes
+
+
+def test_headers_of_what_was_given_back_are_bytes_too() -> None:
+    """What goes out again is taken from what is held of it, so it is added to that with its headers."""
+    harness, queue, base = given_back()
+    for place, entry in base.queues[queue.number].items():
+        message = Message("", "q", properties({"large": "x" * 9}), entry.message.body)
+        base.queues[queue.number][place] = Entry(entry.rid, message)
+    client = consumer(harness, prefetch=1)
+    until(harness, lambda: len(client.deliveries) == 1 and bool(queue._loaded))
+    assert queue._loaded_bytes == sum(message.size for message in queue._loaded.values())
 
 
 @pytest.mark.parametrize("with_checkpoint", [False, True])

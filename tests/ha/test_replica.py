@@ -13,11 +13,15 @@ from tests.txobserver.test_contents import Unread
 from txobserver.configuration import queue_step
 from txobserver.events import (
     Configure,
+    DtxOpen,
+    DtxPrepare,
     GenerationStart,
     Publish,
+    Purge,
     Removal,
     Settle,
     TxDecision,
+    TxDequeue,
     TxEnqueue,
     TxOpen,
     TxPrepare,
@@ -26,6 +30,7 @@ from txobserver.events import (
 from txobserver.frames import encode_frame
 from txobserver.ids import Position, place_of
 from txobserver.store import MemoryBase, Meta
+from txobserver.xid import Xid
 
 
 def test_a_checkpoint_holds_nothing_that_may_still_be_cut() -> None:
@@ -73,9 +78,13 @@ class Told(Applied):
 
     def __init__(self) -> None:
         self.gone: list[tuple[int, int]] = []
+        self.spared: list[int] = []
 
     def removed(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
         self.gone += entries
+
+    def purged(self, queue: int, place: int, spared: Sequence[int], count: int) -> None:
+        self.spared += spared
 
 
 @pytest.mark.plain
@@ -126,3 +135,36 @@ def test_no_node_reads_what_a_purge_spares() -> None:
     there, base.closed = replica.contents.ids, True
     replica.apply(replica.append(1, purge_of(1, (1 << 63) - 1, [(place_of(3), 12)])))
     assert there(1) == [(place_of(3), 12)]
+
+
+def filled(base: MemoryBase, *rids: int) -> Replica:
+    """A queue with these messages, in a checkpoint."""
+    replica = Replica(base, Meta(), {})
+    step = queue_step("q", False, {})
+    replica.append(1, Configure(1, step.operation, step.name, step.arguments))
+    for rid in rids:
+        replica.append(1, Publish(rid, (1,), TEXT))
+    replica.apply(replica.tail.sequence)
+    base.write(replica.checkpoint())
+    replica.checkpoint_written()
+    return replica
+
+
+def test_a_log_of_an_earlier_version_names_no_ids_of_what_a_purge_spares() -> None:
+    """Such an event stands in the log behind the last checkpoint when the node is started with a new version."""
+    replica = filled(MemoryBase(), 11, 12, 13)
+    frame = encode_frame(1, replica.tail.sequence + 1, [Purge(1, (1 << 63) - 1, [place_of(3), place_of(4)])], 0)
+    replica.receive(frame)
+    replica.apply(frame.last)
+    assert replica.contents.ids(1) == [(place_of(3), 12), (place_of(4), 13)]
+
+
+def test_a_purge_spares_what_clients_hold_beside_what_a_branch_locks() -> None:
+    replica = filled(MemoryBase(), 11, 12, 13)
+    replica.listener = told = Told()
+    branch = Xid(1, b"g", b"b")
+    for event in (DtxOpen(7, branch), TxDequeue(7, 1, [(place_of(2), 11)], 1), DtxPrepare(7, 1, ["a"], 0)):
+        replica.append(1, event)
+    replica.apply(replica.append(1, purge_of(1, (1 << 63) - 1, [(place_of(4), 13)])))
+    assert replica.contents.ids(1) == [(place_of(2), 11), (place_of(4), 13)]
+    assert told.spared == [place_of(2), place_of(4)]

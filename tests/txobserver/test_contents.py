@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator
 from txobserver.contents import Contents
 from txobserver.events import Message
 from txobserver.places import Places
-from txobserver.store import Checkpoint, Dropped, Entry, Ids, MemoryBase, Meta
+from txobserver.store import PAGE, Checkpoint, Dropped, Entry, Ids, MemoryBase, Meta
 
 
 def test_a_purge_while_a_checkpoint_is_written_shows_nothing_of_before() -> None:
@@ -138,6 +138,40 @@ def test_what_a_purge_spared_shows_while_checkpoints_come_and_go() -> None:
     base.write(Checkpoint(contents.meta([]), changes, dropped, [], []))
     contents.thaw()
     assert contents.ids(1) == shown and {place: entry.rid for place, entry in base.queues[1].items()} == dict(shown)
+
+
+def test_what_a_purge_spares_is_named_in_the_order_in_which_clients_hold_it() -> None:
+    """What was given back and handed out again stands last in the event; it is found by its place all the same."""
+    contents, base = stored(*range(1, 10))
+    assert contents.purge(1, 1 << 62, [7, 9, 2, 4], {place: place + 100 for place in (7, 9, 2, 4)}) == 5
+    for _ in range(2):
+        assert contents.ids_page(1, 2, 2) == ([(4, 104), (7, 107)], True)
+        assert [place for place, _ in contents.page(1, 4, 9)] == [7, 9]
+        write(contents, base)
+
+
+def test_what_was_spared_and_settled_since_fills_no_page_of_ids() -> None:
+    """A page that holds nothing, with more behind it, would not say from where to go on."""
+    contents, _ = stored(*range(1, 10))
+    contents.purge(1, 1 << 62, [2, 4, 6, 8], {place: place + 100 for place in (2, 4, 6, 8)})
+    assert contents.remove(1, 2, 102) and contents.remove(1, 4, 104)
+    assert contents.ids_page(1, -1, 2) == ([(6, 106), (8, 108)], False)
+    assert contents.ids_page(1, -1, 1) == ([(6, 106)], True)
+
+
+def test_what_a_purge_spares_was_handed_out_before() -> None:
+    """So the next primary hands it out as redelivered (P3)."""
+    contents, _ = stored(1, 2, 3)
+    contents.mark(1, 2)
+    contents.purge(1, 1 << 62, [1, 2], {1: 101, 2: 102})
+    assert contents.summary(1).mark == 2
+
+
+def test_a_purge_up_to_an_offset_leaves_what_stands_above_it() -> None:
+    """However much that is."""
+    contents, _ = stored(*range(1, 2 * PAGE + 10))
+    assert contents.purge(1, 3, [2], {2: 102}) == 2
+    assert contents.ids(1) == [(2, 102), *((place, place + 100) for place in range(4, 2 * PAGE + 10))]
 
 
 def test_a_purge_of_an_earlier_version_names_no_ids() -> None:

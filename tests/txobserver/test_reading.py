@@ -216,6 +216,22 @@ def test_of_a_purged_queue_what_was_spared_is_asked_for() -> None:
         assert ([place for place, _ in reading.shown(page)], reading.through(page)) == ([5], 5)
 
 
+def test_a_page_is_asked_for_while_the_checkpoint_of_a_purge_is_written() -> None:
+    """Before it is in the base, and behind that: what went is neither asked for nor shown."""
+    for late in (False, True):
+        contents, base = filled(1, 2, 3)
+        contents.purge(1, 3, [2], {2: 2})
+        contents.insert(1, 4, 4, message())
+        changes, dropped = contents.freeze()
+        reading = contents.begin_reading(1, -1)
+        asked = reading.asked_of_base(Above(1, -1, 9, 99))
+        if late:
+            base.write(Checkpoint(contents.meta([]), changes, dropped, [], []))
+            contents.thaw()
+        page = base.read(asked)
+        assert asked == At(1, (2,), 99) and [place for place, _ in reading.shown(page)] == [2, 4]
+
+
 def test_nothing_that_a_checkpoint_on_its_way_holds_of_before_a_purge_counts() -> None:
     """Nor is what the base held then there to be taken out."""
     contents, base = filled(1, 2)

@@ -1,0 +1,48 @@
+"""Answers that wait for steps on their way: for all that began before them, and for nothing that began behind."""
+
+from __future__ import annotations
+
+from broker_plugin.embedded.pending import Pending
+
+
+def test_an_answer_waits_for_every_step_that_began_before_it() -> None:
+    """In whatever order they end: a step whose name is held ends behind one that turns out not to be needed."""
+    for order in ((0, 1), (1, 0)):
+        pending, told = Pending(), list[str]()
+        steps = [pending.begin(), pending.begin()]
+        pending.then(lambda told=told: told.append("both"))  # type: ignore[misc]
+        later = pending.begin()
+        pending.then(lambda told=told: told.append("all"))  # type: ignore[misc]
+        pending.end(steps[order[0]])
+        assert told == []
+        pending.end(steps[order[1]])
+        assert told == ["both"]
+        pending.end(later)
+        assert told == ["both", "all"]
+
+
+def test_what_ends_behind_an_answer_lets_no_earlier_one_go() -> None:
+    pending, told = Pending(), list[str]()
+    first, second = pending.begin(), pending.begin()
+    pending.then(lambda: told.append("second"))
+    pending.end(pending.begin())
+    assert told == []
+    pending.end(second)
+    pending.end(first)
+    assert told == ["second"]
+
+
+def test_an_answer_may_begin_a_step_and_end_it() -> None:
+    """A client's next request is carried out within the answer to the one before."""
+    pending, told = Pending(), list[str]()
+    step = pending.begin()
+
+    def answer() -> None:
+        told.append("first")
+        pending.end(pending.begin())
+
+    pending.then(answer)
+    pending.then(lambda: told.append("second"))
+    pending.end(step)
+    pending.then(lambda: told.append("third"))
+    assert told == ["first", "second", "third"]
