@@ -14,15 +14,16 @@ from python_tests.postgresql import PostgreSQL
 from recovery.coordinator.names import branch_xid, new_global_name
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.resources import BranchRolledBack, Fate, Participant
-from recovery.coordinator.table import create_table, find_table, insert_commit
+from recovery.coordinator.table import TableDecisions, create_table, find_table, insert_commit
 from txobserver.xid import Xid
 
 KINDS: list[dict[str, Any]] = [
     {"row_factory": dict_row},
     {"row_factory": scalar_row},
     {"cursor_factory": psycopg.RawCursor},
+    {"client_encoding": "SQL_ASCII"},
 ]
-kinds = pytest.mark.parametrize("options", KINDS, ids=["dictionaries", "values", "raw"])
+kinds = pytest.mark.parametrize("options", KINDS, ids=["dictionaries", "values", "raw", "bytes"])
 
 
 def new_xid() -> Xid:
@@ -65,6 +66,22 @@ def test_a_decision_is_inserted_by_a_connection_of_any_kind(table: Table, option
         assert found == wanted
         assert insert_commit(connection, found, "name", Participant("resource", "branch"), ["other"]).number.isdigit()
         connection.rollback()
+
+
+def test_decisions_of_a_database_without_an_encoding(table: Table) -> None:
+    """Its text is bytes for psycopg; a commit that is not found under its name would be taken for an abort."""
+    with psycopg.connect(table.dsn) as connection:
+        create_table(connection)
+        name = str(new_global_name(find_table(connection).whose))
+        insert_commit(connection, find_table(connection), name, Participant("resource", "branch"), [])
+    decisions = TableDecisions(table.dsn, client_encoding="SQL_ASCII")
+    assert decisions.whose == TableDecisions(table.dsn).whose
+    found = decisions.decision(name)
+    assert found is not None and found.commit and found.participants == (Participant("resource", "branch"),)
+    assert name in decisions.unfinished()
+    assert decisions.decide(name, False), "the commit stands"
+    decisions.finish(name)
+    assert decisions.decision(name) is None
 
 
 def test_nothing_is_prepared_at_a_server_that_a_pooler_may_change(table: Table) -> None:
