@@ -7,11 +7,14 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import errors
+from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row, scalar_row
 
 from python_tests.coordinator.resources import Table
 from python_tests.postgresql import PostgreSQL
 from recovery.coordinator.names import branch_xid, new_global_name
+from recovery.coordinator.own_statements import COMMIT_MARKED, FUTURE, ask, ask_status
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.resources import BranchRolledBack, Fate, Participant
 from recovery.coordinator.table import TableDecisions, create_table, find_table, insert_commit
@@ -82,6 +85,27 @@ def test_decisions_of_a_database_without_an_encoding(table: Table) -> None:
     assert decisions.decide(name, False), "the commit stands"
     decisions.finish(name)
     assert decisions.decision(name) is None
+
+
+def test_a_session_without_a_mark_commits_nothing(table: Table) -> None:
+    """As the next one that a pooler gives, where the setting has never been: what is not known is no mark, either."""
+    with psycopg.connect(table.dsn) as connection:
+        connection.execute(f"INSERT INTO {table.own} VALUES ('word')".encode())
+        with pytest.raises(errors.DivisionByZero):
+            ask(connection, COMMIT_MARKED, "a transaction")
+        assert connection.info.transaction_status == TransactionStatus.INERROR
+        connection.rollback()
+    assert table.look() == []
+
+
+def test_a_number_that_was_not_given_is_in_the_future(table: Table) -> None:
+    """Not one that is forgotten: this server has lost the transaction. No question leaves a transaction open."""
+    worker = table.open()
+    assert isinstance(worker, Postgresql)
+    for ticket, found in (("123456789012", FUTURE), ("3", None)):
+        assert ask_status(worker.connection, ticket) == found
+        assert worker.connection.info.transaction_status == TransactionStatus.IDLE
+    assert worker.fate(new_xid(), "123456789012") is Fate.UNKNOWN
 
 
 def test_nothing_is_prepared_at_a_server_that_a_pooler_may_change(table: Table) -> None:
