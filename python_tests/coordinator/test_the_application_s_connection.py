@@ -16,7 +16,7 @@ from python_tests.postgresql import PostgreSQL
 from recovery.coordinator.names import branch_xid, new_global_name
 from recovery.coordinator.own_statements import COMMIT_MARKED, FUTURE, ask, ask_status
 from recovery.coordinator.postgresql import Postgresql
-from recovery.coordinator.resources import BranchRolledBack, Fate, Participant
+from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost
 from recovery.coordinator.table import TableDecisions, create_table, find_table, insert_commit
 from txobserver.xid import Xid
 
@@ -138,4 +138,23 @@ def test_a_transaction_that_a_statement_has_ended_is_not_committed(
     worker.abandon(xid)
     assert table.look() == []
     worker.begin(new_xid())
+    worker.close()
+
+
+def test_work_behind_a_lost_connection_is_refused(table: Table) -> None:
+    """On another connection it would be in no branch, and never committed."""
+    worker, xid = Postgresql(table.dsn), new_xid()
+    worker.begin(xid)
+    [(process,)] = worker.connection.execute("SELECT pg_backend_pid()").fetchall()
+    with psycopg.connect(table.dsn, autocommit=True) as connection:
+        connection.execute("SELECT pg_terminate_backend(%s, 10000)", (process,))
+    with pytest.raises(psycopg.OperationalError):
+        table.work(worker)
+    for _ in range(2):
+        with pytest.raises(ResourceLost, match="begun is lost"):
+            worker.connection_in(xid)
+    with pytest.raises(BranchRolledBack):
+        worker.prepare(xid)
+    worker.begin(new_xid())
+    table.work(worker)
     worker.close()
