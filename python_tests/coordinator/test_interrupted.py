@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from python_tests.coordinator.resources import Queue, Table
 from python_tests.postgresql import PostgreSQL
-from recovery.coordinator.branches import OutcomeUnknown
+from recovery.coordinator.branches import OutcomeUnknown, TransactionRolledBack
 from recovery.coordinator.broker import Broker
 from recovery.coordinator.coordinator import Coordinator
 from recovery.coordinator.decisions import DecisionUnknown
@@ -81,6 +83,79 @@ def test_an_interrupted_call_to_the_broker(
     assert site.look() == (committed, committed)
     site.work()
     assert site.look() == (committed + 1, committed + 1)
+
+
+@pytest.mark.parametrize("resource", [Broker, Postgresql])
+def test_an_interrupt_as_a_begin_returns(site: Site, monkeypatch: pytest.MonkeyPatch, resource: type) -> None:
+    """Of the branch nobody knows but the resource, which is asked by a recovery run then, and begins the next one."""
+    begins = resource.begin
+
+    def begin(self: Any, xid: Any) -> None:
+        begins(self, xid)
+        raise TimeOver
+
+    with monkeypatch.context() as patched:
+        patched.setattr(resource, "begin", begin)
+        with pytest.raises(TimeOver):
+            site.work()
+    assert site.coordinator.recover(0.0).settled
+    assert site.look() == (0, 0)
+    site.work()
+    assert site.look() == (1, 1)
+
+
+def test_an_interrupt_as_the_broker_has_begun(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next transaction begins, though the connection is in the middle of this one."""
+    asks = Broker._answered
+
+    @contextmanager
+    def answered(self: Broker) -> Iterator[with_pika.DtxConnection]:
+        with asks(self) as client:
+            yield client
+        raise TimeOver
+
+    with pytest.raises(TimeOver), site.coordinator.transaction() as t, monkeypatch.context() as patched:
+        patched.setattr(Broker, "_answered", answered)
+        assert t.broker
+    site.work()
+    assert site.look() == (1, 1)
+
+
+def test_an_interrupt_between_begin_and_mark(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    begins = psycopg.Connection.tpc_begin
+
+    def begin(self: psycopg.Connection[Any], xid: Any) -> None:
+        begins(self, xid)
+        raise TimeOver
+
+    with monkeypatch.context() as patched:
+        patched.setattr(psycopg.Connection, "tpc_begin", begin)
+        with pytest.raises(TimeOver):
+            site.work()
+    site.work()
+    assert site.look() == (1, 1)
+
+
+@pytest.mark.parametrize("end", ["SELECT 1 / 0", "COMMIT"])
+def test_a_recovery_run_behind_a_commit_that_was_none(site: Site, end: str) -> None:
+    """Of the database alone. Its connection stays, and can be asked."""
+    with pytest.raises(TransactionRolledBack), site.coordinator.transaction() as t:
+        before = t.database
+        with suppress(psycopg.Error):
+            t.database.execute(end.encode())
+    assert site.coordinator.recover(0.0).settled
+    assert site.database.connection is before
+    site.work()
+    assert site.look() == (1, 1)
+
+
+def test_an_interrupted_commit_of_the_broker_alone(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt(monkeypatch, "Commit")
+    with pytest.raises(TimeOver), site.coordinator.transaction() as t:
+        t.broker.basic_publish("", site.queue.own, b"word")
+    assert site.coordinator.recover(0.0).settled
+    site.work()
+    assert site.look()[0] == 1
 
 
 def test_a_recovery_run_behind_an_unknown_decision(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,6 +172,16 @@ def test_a_commit_of_a_database_alone_that_it_refuses_is_rolled_back(shop: Shop)
     assert shop.look() == (1, 1)
 
 
+def test_an_error_behind_a_transaction_that_has_only_read_is_told_as_it_is(shop: Shop) -> None:
+    """Nothing was written, so nothing is unknown."""
+    session = shop.sessions()
+    event.listen(session, "after_commit", fail)
+    with pytest.raises(ZeroDivisionError), transaction.manager:
+        shop.broker.join(session)
+        assert session.get(Order, "a") is None
+    event.remove(session, "after_commit", fail)
+
+
 def work_alone(shop: Shop, number: str, customer: str) -> None:
     """An order that the broker is told nothing of."""
     session = shop.sessions()

@@ -112,11 +112,14 @@ class Broker:
         Raises ResourceLost, too, when the channel was lost since and had delivered what was not settled: there is
         another one now, on which that is delivered again.
         """
-        if self._at_hand is not None:
-            self.close()
+        self.leave()
         with self._answered() as client:
-            client.tpc_begin(xid)
-        self._at_hand = xid
+            self._at_hand = xid  # first: a begin that is interrupted is left by the next one
+            try:
+                client.tpc_begin(xid)
+            except BaseException:
+                self._at_hand = None
+                raise
 
     def prepare(self, xid: Xid) -> Participant | None:
         """On the disk of every ready node."""
@@ -198,6 +201,11 @@ class Broker:
         """dtx.forget; that somebody else has done it already is no matter."""
         with self._answered() as client, suppress(errors.UnknownXid):
             client.forget(xid)
+
+    def leave(self) -> None:
+        """End the connection if a branch is at hand on it, which is nobody's any more; else it stays."""
+        if self._at_hand is not None:
+            self.close()
 
     def close(self) -> None:
         """End the connection: what was begun and not prepared is rolled back."""

@@ -126,9 +126,12 @@ class Coordinator:
     def recover(self, grace: float = GRACE, forget: bool = False) -> Report:
         """A recovery run over this broker and this database. ``grace``: seconds.
 
-        Raises RuntimeError within a transaction, and TypeError or ValueError for a ``grace`` that cannot be.
+        A branch that is still at hand there, as behind an interrupt, is left. Raises RuntimeError within a transaction,
+        and TypeError or ValueError for a ``grace`` that cannot be.
         """
         with self._alone():
+            self._database.leave()
+            self._broker.leave()
             return recover(self._decisions, {"broker": self._broker, "database": self._database}, grace, forget)
 
     def close(self) -> None:

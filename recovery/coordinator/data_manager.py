@@ -125,6 +125,7 @@ class BrokerDataManager:
         self._participant: Participant | None = None
         self._ticket = ""
         self._committed: bool | None = None
+        self._voted = False
         self._removing: list[str] = []
         owner.broker.begin(self._xid)
         owner.reached("broker begun")
@@ -160,6 +161,7 @@ class BrokerDataManager:
             self._session.flush()
             self._ticket = self._number(current_ticket(self._connection))
             self._decider.learn = self._decider.learn or self._learn_alone
+            self._voted = True
             return
         self._participant = participant
         here = f"{self._table.whose}."
@@ -167,6 +169,7 @@ class BrokerDataManager:
         written = insert_commit(self._connection, self._table, self._name, participant, self._removing)
         self._ticket = self._number(written)
         self._decider.learn = self._learn
+        self._voted = True
         self._owner.reached("decision written")
 
     def _number(self, ticket: Ticket) -> str:
@@ -261,7 +264,7 @@ class BrokerDataManager:
         """
         if self._owner.joined is self:
             self._owner.joined = None  # the transaction may go on, from a savepoint before the broker joined
-        if self._decider.learn is not None:
+        if self._voted:
             return
         try:
             self._owner.broker.abandon(self._xid)
@@ -271,12 +274,14 @@ class BrokerDataManager:
     def tpc_abort(self, transaction: Any) -> None:
         """Roll back; but if the session may have committed before it failed, its database is asked.
 
+        It has not if this vote was none: the session votes behind it.
+
         A connection that was lost may hold the rows that it was to remove for as long as its server does not notice:
         the next transaction would wait for it, so they are left to a recovery run.
         """
         if self._connection.closed:
             self._forget_finished()
-        if self._participant is None:
+        if self._participant is None or not self._voted:
             self.abort(transaction)
             return
         try:

@@ -12,10 +12,17 @@ from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import errors
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
 from psycopg.rows import TupleRow, tuple_row
 
-TICKET = b"SELECT pg_current_xact_id_if_assigned()::text, pg_is_in_recovery(), current_setting('txha.branch', true)"
-"""PostgreSQL's own number of the present transaction, if it has one; whether this is a standby; and the mark."""
+TICKET = b"""SELECT pg_current_xact_id_if_assigned()::text, pg_is_in_recovery(), current_setting('txha.branch', true),
+    current_setting('role')"""
+"""PostgreSQL's own number of the present transaction, if it has one; whether this is a standby; the mark; the role."""
+ROLE = b"SHOW role"
+"""The role that was chosen, or none. It takes no snapshot."""
+OWNER = b"SELECT set_config('role', %s, true)"
+"""Until the end of the transaction."""
 MARK = b"SET LOCAL txha.branch = %s"
 """Marks the present transaction. The mark is gone with it: who finds it has not been ended by SQL in between.
 
@@ -35,9 +42,26 @@ _NUMBER = (
 COMMITTED, ABORTED, FUTURE = "committed", "aborted", "in the future"
 
 
+class _Text(Loader):
+    """Text, also of a database in SQL_ASCII, where psycopg has bytes."""
+
+    def load(self, data: Buffer) -> str:
+        """As it was written there."""
+        return bytes(data).decode(errors="surrogateescape")
+
+
+def own_cursor(connection: psycopg.Connection[Any]) -> psycopg.ClientCursor[TupleRow]:
+    """Whose rows are tuples, and whose text is text, whatever the connection's own are."""
+    cursor = psycopg.ClientCursor(connection, row_factory=tuple_row)
+    if connection.info.encoding == "ascii":
+        for kind in ("text", "name", '"char"'):
+            cursor.adapters.register_loader(kind, _Text)
+    return cursor
+
+
 def ask(connection: psycopg.Connection[Any], query: bytes, *values: Any) -> psycopg.Cursor[TupleRow]:
     """Carry a query out, in the present transaction; the cursor with its answer. Raises psycopg.Error."""
-    return psycopg.ClientCursor(connection, row_factory=tuple_row).execute(query, values or None)
+    return own_cursor(connection).execute(query, values or None)
 
 
 def in_one_message(connection: psycopg.Connection[Any]) -> AbstractContextManager[Any]:

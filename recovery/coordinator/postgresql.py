@@ -17,6 +17,8 @@ from recovery.coordinator.own_statements import (
     COMMIT_MARKED,
     COMMITTED,
     MARK,
+    OWNER,
+    ROLE,
     TICKET,
     ask,
     ask_status,
@@ -57,6 +59,7 @@ class Postgresql:
         self._connection: psycopg.Connection[Any] | None = None
         self._name: str | None = None
         self._at_hand: Xid | None = None
+        self._role = ""
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
@@ -113,14 +116,22 @@ class Postgresql:
 
     def begin(self, xid: Xid) -> None:
         """A transaction of its own, which sees what was committed before, and is marked as this branch."""
-        if self._at_hand is not None:
-            self.close()
-        with self._answered() as connection:
+        self.leave()
+        connection = self._open()
+        self._at_hand = xid  # first: a begin that is interrupted is left by the next one
+        try:
             connection.rollback()
             with in_one_message(connection):
                 connection.tpc_begin(_psycopg_xid(connection, xid))
                 ask(connection, MARK, _mark(xid))
-        self._at_hand = xid
+                role = ask(connection, ROLE)
+            [(self._role,)] = role.fetchall()
+        except BaseException as error:
+            lost = connection.closed
+            self.close()  # whatever state the session was left in
+            if not isinstance(error, psycopg.Error):
+                raise
+            raise (ResourceLost if lost else ResourceRefused)(_sentence(error)) from error
 
     def prepare(self, xid: Xid) -> Participant | None:
         """The ticket is PostgreSQL's own number of the transaction, and who has none needs no second phase.
@@ -133,7 +144,7 @@ class Postgresql:
         with self._answered() as connection:
             try:
                 _check(connection)
-                [(ticket, standby, mark)] = ask(connection, TICKET).fetchall()
+                [(ticket, standby, mark, role)] = ask(connection, TICKET).fetchall()
                 if mark != _mark(xid):
                     raise BranchRolledBack(_ENDED)
                 if standby:  # where nothing can be prepared, and nothing can have been written
@@ -141,6 +152,8 @@ class Postgresql:
                     self._at_hand = None
                     return None
                 participant = Participant(self.name, xid.bqual.decode(), ticket or "")
+                if role != self._role:
+                    self._take_back_role(connection)
                 connection.tpc_prepare()
                 if ticket is None:
                     connection.tpc_commit()
@@ -149,6 +162,14 @@ class Postgresql:
             except psycopg.Error as error:
                 self._rolled_back(connection, error)
         return participant
+
+    def _take_back_role(self, connection: psycopg.Connection[Any]) -> None:
+        """Whose role it is at its end, its branch belongs to; and behind a SET LOCAL ROLE nobody here could settle it.
+
+        What is deferred to the end is done in the role that the application has chosen.
+        """
+        ask(connection, b"SET CONSTRAINTS ALL IMMEDIATE")
+        ask(connection, OWNER, self._role)
 
     def commit_in_one_phase(self, xid: Xid) -> None:
         """A plain COMMIT."""
@@ -160,9 +181,23 @@ class Postgresql:
                 connection.tpc_commit()  # psycopg's own state: nothing is sent
                 self._at_hand = None
             except psycopg.Error as error:
-                if isinstance(error, errors.DivisionByZero) and _status(connection) == TransactionStatus.INERROR:
-                    raise BranchRolledBack(_ENDED) from None  # a COMMIT that fails leaves no transaction
-                self._rolled_back(connection, error)
+                if connection.closed:
+                    raise
+                # a COMMIT that fails leaves no transaction
+                ended = isinstance(error, errors.DivisionByZero) and _status(connection) == TransactionStatus.INERROR
+                self._end(connection)
+                raise BranchRolledBack(_ENDED if ended else _sentence(error)) from error
+            except BranchRolledBack:
+                self._end(connection)
+                raise
+
+    def _end(self, connection: psycopg.Connection[Any]) -> None:
+        """Leave a branch that has not prepared: questions may be asked over the connection again."""
+        try:
+            connection.tpc_rollback()
+            self._at_hand = None
+        except psycopg.Error:
+            self.close()
 
     @staticmethod
     def _rolled_back(connection: psycopg.Connection[Any], error: psycopg.Error) -> None:
@@ -215,7 +250,7 @@ class Postgresql:
             time.sleep(BUSY_WAIT)
 
     def _settle(self, xid: Xid, commit: bool) -> psycopg.Error | None:
-        """An error that says that another session has settled the branch, or is just doing so."""
+        """An error that says that another session has settled the branch, or is doing so, or has to."""
         with self._answered() as connection:
             settle = connection.tpc_commit if commit else connection.tpc_rollback
             try:
@@ -227,6 +262,10 @@ class Postgresql:
                     settle(_psycopg_xid(connection, xid))
             except (errors.UndefinedObject, errors.ObjectNotInPrerequisiteState) as error:
                 return error
+            except errors.InsufficientPrivilege as error:
+                if self._at_hand != xid:
+                    raise
+                return error  # its session has another role now than the branch, of which the next one knows nothing
         return None
 
     def fate(self, xid: Xid, ticket: str) -> Fate:
@@ -244,6 +283,11 @@ class Postgresql:
 
     def forget(self, xid: Xid) -> None:
         """PostgreSQL remembers nothing that would have to be forgotten."""
+
+    def leave(self) -> None:
+        """Close the connection if a branch is at hand on it, which is nobody's any more; else it stays."""
+        if self._at_hand is not None:
+            self.close()
 
     def close(self) -> None:
         """Close the connection."""

@@ -26,7 +26,7 @@ from psycopg import errors
 from recovery.coordinator.decisions import ABORT_KEPT, Decision, DecisionRefused, DecisionUnknown
 from recovery.coordinator.dsn import check_dsn
 from recovery.coordinator.names import GlobalName, our_name
-from recovery.coordinator.own_statements import Ticket, ask, ask_status, current_ticket
+from recovery.coordinator.own_statements import Ticket, ask, ask_status, current_ticket, own_cursor
 from recovery.coordinator.resources import Participant
 from txobserver.xid import Xid
 
@@ -216,7 +216,7 @@ def _ask(connection: psycopg.Connection[Any], query: bytes, *values: Any) -> psy
     Nothing of them is left behind, so a pooler can give the connection to others; and one answer says all.
     """
     settings = _SETTINGS.format(seconds=LOCK_SECONDS, durable=_DURABLE)
-    cursor = psycopg.ClientCursor(connection)
+    cursor = own_cursor(connection)
     cursor.execute(settings.encode() + query, values)
     while cursor.nextset():
         continue

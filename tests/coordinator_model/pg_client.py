@@ -222,6 +222,7 @@ class FakeConnection(psycopg.Connection[Any]):
             password=self._given.get("password", ""),
             dbname=self._given.get("dbname"),
             server_version=150009,
+            encoding="utf-8",
         )
 
     @property

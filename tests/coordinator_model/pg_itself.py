@@ -10,12 +10,13 @@ from tests.coordinator_model.pg_statements import Match, Statement, known, one_r
 
 
 @known(
-    r"SELECT pg_current_xact_id_if_assigned\(\)::text, pg_is_in_recovery\(\), current_setting\('txha\.branch', true\)"
+    r"SELECT pg_current_xact_id_if_assigned\(\)::text, pg_is_in_recovery\(\), current_setting\('txha\.branch', true\), "
+    r"current_setting\('role'\)"
 )
 def _ticket(to: Statement, match: Match) -> Answer:
     xid, mark = to.session.query().xid, to.session.custom("txha.branch")
-    columns = "pg_current_xact_id_if_assigned pg_is_in_recovery current_setting"
-    return one_row(columns, str(xid or "") or None, False, mark)
+    columns = "pg_current_xact_id_if_assigned pg_is_in_recovery current_setting current_setting"
+    return one_row(columns, str(xid or "") or None, False, mark, to.session.setting("role"))
 
 
 _START = r"\(extract\(epoch FROM transaction_timestamp\(\)\) \* 1000000\)::bigint"

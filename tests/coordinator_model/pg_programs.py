@@ -197,6 +197,7 @@ def _about_the_transaction(chance: random.Random, name: str) -> list[tuple[Any, 
         (own_statements._NUMBER.decode(),),
         (own_statements.BEGAN.decode(),),
         (own_statements.MARK.decode(), (name,)),
+        (own_statements.ROLE.decode(),),
         (own_statements.COMMIT_MARKED.decode(), (name,)),
         (chance.choice(("COMMIT AND CHAIN", "ROLLBACK AND CHAIN", "COMMIT", "ROLLBACK")),),
     ]

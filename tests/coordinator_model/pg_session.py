@@ -15,6 +15,7 @@ from tests.coordinator_model.pg_server import Database, Prepared, Schema, Server
 DEFAULTS = {
     "search_path": '"$user", public',
     "synchronous_commit": "on",
+    "role": "none",
     "default_transaction_isolation": "read committed",
     "lock_timeout": "0",
     "standard_conforming_strings": "on",

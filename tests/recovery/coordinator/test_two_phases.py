@@ -295,3 +295,30 @@ def test_a_commit_waits_in_the_log_for_a_resource_that_is_not_there() -> None:
     assert site.decisions.unfinished()
     assert site.recover().settled
     assert not site.decisions.unfinished()
+
+
+def test_a_commit_that_a_resource_was_not_told_stays_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or it would be forgotten, and a later run would take the branch that is still prepared for one to roll back."""
+    site = Site()
+
+    def lost(xid: Xid, commit: bool, ticket: str) -> Fate:
+        raise ResourceLost
+
+    with monkeypatch.context() as patched:
+        patched.setattr(site.database, "settle", lost)
+        assert site.transact() == COMMITTED
+    assert list(site.decisions.unfinished()) == [site.name]
+    assert site.recover().settled
+    assert site.fates() == {Fate.COMMITTED}
+
+
+def test_who_finds_his_transaction_aborted_rolls_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run had recorded that before a branch was there for it to settle."""
+    site = Site()
+    monkeypatch.setattr(site.decisions, "decide", lambda name, commit, participants=(): False)
+    work = Branches(site.decisions, site.resources, patience=0.0)
+    for part in site.resources:
+        work.begin(part)
+    with pytest.raises(TransactionRolledBack, match="recovery run"):
+        work.commit()
+    assert site.fates() == {Fate.ROLLED_BACK}
