@@ -26,7 +26,7 @@ class Received(NamedTuple):
     body: bytes = b""
 
 
-class Silence(Exception):
+class Silence(RuntimeError):
     """An answer did not come in time."""
 
 
@@ -92,7 +92,7 @@ class Client:
             try:
                 data = self._socket.recv(262144)
             except TimeoutError:
-                raise Silence(f"nothing for {SECONDS} seconds") from None
+                raise Silence(f"{self.product} has said nothing for {SECONDS} seconds") from None
             except ConnectionResetError:
                 data = b""
             if not data:
@@ -126,7 +126,7 @@ class Client:
         while (received := self.next()) is not None:
             if received.name in wanted:
                 return received
-        raise Silence(f"the connection ended before one of {sorted(wanted)}")
+        raise Silence(f"{self.product} has ended the connection before one of {sorted(wanted)}")
 
     def close(self) -> None:
         """Drop the socket."""

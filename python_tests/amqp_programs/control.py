@@ -9,6 +9,7 @@ from python_tests.amqp_programs.client import SECONDS, Client, Received, Silence
 from python_tests.amqp_programs.program import Op, octets_of
 
 BEHIND = "zz.behind"
+LOCKED = 405
 BETWEEN_LOOKS = 0.002
 """Seconds."""
 
@@ -19,16 +20,34 @@ class Control:
     def __init__(self, address: Address) -> None:
         self._client = Client(address)
         self.product = self._client.product
-        self.ask("channel.open", {})
+        self._published = 0
+        self._open()
         self.ask("queue.declare", {"queue": BEHIND, "durable": True})
         self.ask("queue.purge", {"queue": BEHIND})
-        self.ask("confirm.select", {})
-        self._published = 0
 
     def ask(self, name: str, arguments: dict[str, object]) -> Received:
-        """One request on channel 1, and its answer."""
-        self._client.send(1, name, arguments)
-        return self._client.until((f"{name}-ok",))
+        """One request on channel 1, and its answer. What is another connection's is asked for until that has ended.
+
+        Silence if that is not so in time, or if the request is refused for another reason.
+        """
+        deadline = time.monotonic() + SECONDS
+        while True:
+            self._client.send(1, name, arguments)
+            answer = self._client.until((f"{name}-ok", "channel.close"))
+            if answer.name != "channel.close":
+                return answer
+            self._client.send(1, "channel.close-ok")
+            if answer.fields["code"] != LOCKED or time.monotonic() > deadline:
+                raise Silence(f"{self.product} refuses {name}: {answer.fields['text']}")
+            self._open()
+            time.sleep(BETWEEN_LOOKS)
+
+    def _open(self) -> None:
+        self._client.send(1, "channel.open")
+        self._client.until(("channel.open-ok",))
+        self._client.send(1, "confirm.select")
+        self._client.until(("confirm.select-ok",))
+        self._published = 0
 
     def pass_by(self) -> None:
         """Until everything that was asked before has been done."""

@@ -9,6 +9,7 @@ from python_tests.amqp_programs.program import DROP, Op, Step, octets_of, pieces
 from python_tests.amqp_programs.transcript import Confirmed
 
 ALIVE, SIGN_CHANNEL = "zz.alive", 2000
+"""A queue and a channel of the connection's own, beside those of the program."""
 NOBODY = "zz.nobody"
 """A consumer that is not there: its end is told behind whatever the channel has asked before, and changes nothing."""
 
@@ -32,11 +33,13 @@ class Link:
         self._unconfirmed: dict[int, int] = {}
         self._committing: set[int] = set()
         self._consuming: dict[int, int] = {}
+        self._unasked = False
 
     def send(self, step: Step) -> None:
         """Open what is not open, send the operations, and know which channels may be asked afterwards."""
         self.open(step)
         sent = [op for op in map(self._resolved, step.ops) if op is not None]
+        self._unasked = True
         for piece in pieces(octets_of(sent, step.order), step.writes):
             self.client.send_bytes(piece)
         for op in sent:
@@ -54,13 +57,17 @@ class Link:
         return not self.client.ended and (not channel or channel in self._open)
 
     def drops(self, step: Step) -> str:
-        """The queue that will go when the broker has noticed that this step drops the socket; none if it does not."""
+        """The queue that will go when the broker has noticed that this step drops the socket; none if it does not, or
+        if the connection is over.
+        """
         if not any(op.name == DROP for op in step.ops):
             return ""
         self.client.send(SIGN_CHANNEL, "channel.open")
         self.client.send(SIGN_CHANNEL, "queue.declare", {"queue": self._alive, "exclusive": True})
         while (received := self.client.next()) is not None and received.channel != SIGN_CHANNEL:
             self._take(received)
+        if self.client.ended:
+            return ""
         self.client.until(("queue.declare-ok",))
         return self._alive
 
@@ -107,10 +114,17 @@ class Link:
             self._take(received)
 
     def ask_all(self) -> None:
-        """Send each open channel's barrier."""
+        """Send each open channel's barrier. Where none is open, and something has been sent, send the connection's: the
+        broker may be closing it.
+        """
         self._asked = set(self._open)
         for number in sorted(self._open):
             self.client.send(number, "basic.cancel", {"tag": NOBODY})
+        if not self._open and not self._leaving and self._unasked and not self.client.ended:
+            self._unasked = False
+            self._asked.add(SIGN_CHANNEL)
+            self.client.send(SIGN_CHANNEL, "channel.open")
+            self.client.send(SIGN_CHANNEL, "channel.close", {"code": 200, "text": ""})
 
     def read(self) -> None:
         """Until every barrier is answered, or its channel has ended, and whatever is being closed is closed.
@@ -126,6 +140,9 @@ class Link:
                 break
             if received.name == "basic.cancel-ok" and received.fields["tag"] == NOBODY:
                 self._asked.discard(received.channel)
+            elif received.channel == SIGN_CHANNEL:
+                if received.name == "channel.close-ok":
+                    self._asked.discard(SIGN_CHANNEL)
             else:
                 self._take(received)
         if self.client.ended:
@@ -135,8 +152,10 @@ class Link:
         return any(self._unconfirmed.values()) or any(self._consuming.values())
 
     def _take(self, received: Received) -> None:
-        self.received.append(received)
         number = received.channel
+        if received.name == "channel.close-ok" and number not in self._leaving:
+            return  # the broker had closed it before, which it has told; when this comes beside that is open
+        self.received.append(received)
         if received.name == "queue.declare-ok" and received.fields["queue"].startswith("amq.gen-"):
             self._named.append(received.fields["queue"])
         elif received.name in ("channel.close", "channel.close-ok"):
