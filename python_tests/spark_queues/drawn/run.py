@@ -316,8 +316,12 @@ class Run:
         return True
 
     def _refuses(self) -> None:
-        """The driver that lives, or the next one, as soon as it is at the broker. Raises Broken if it goes on."""
+        """The next start of the query, or the one that lives, unless it ends without a word to the broker.
+
+        Raises Broken if it goes on.
+        """
         knows = any((self._checkpoint / "offsets").glob("[0-9]*"))
+        lives = not self._killed
         if self._killed:
             self._killed = False
             self._start_driver()
@@ -327,10 +331,11 @@ class Run:
             kind, what, _ = event
             if kind == FAILED and refusal(what, self._causes) == ANOTHER_HISTORY:
                 return
-            if kind == RAN:
+            if kind == RAN and not lives:
                 if knows:
                     raise Broken("the query went on with its checkpoint behind a loss that was accepted")
                 return
+            lives = lives and kind == AT
             self._go_on()
         raise Broken("the query does not refuse its checkpoint behind a loss that was accepted")
 
