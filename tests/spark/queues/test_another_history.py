@@ -149,3 +149,22 @@ def test_a_checkpoint_of_another_cluster(cluster: LocalCluster, channel: Blockin
         before_that_was_noted = {name: value for name, value in first.items() if name != "history"}
         assert driver.rows(begin, before_that_was_noted) == ["one", "two"]
         assert driver.plan(before_that_was_noted) == before_that_was_noted
+
+
+def test_what_a_checkpoint_of_another_history_names_is_forgotten(
+    cluster: LocalCluster, channel: BlockingChannel, queue: str
+) -> None:
+    """Not only by the driver that finds it so: nothing of it comes into its offsets, whatever it names is unread."""
+    bodies = ["one", "two", "three"]
+    for body in bodies:
+        channel.basic_publish("", queue, body, pika.BasicProperties(delivery_mode=2))
+    with Reader(cluster.urls[0], queue) as driver:
+        begin = driver.reader.initialOffset()
+        elsewhere = {**driver.plan(begin), "history": "0123456789abcdef0123456789abcdef/0"}
+    with Reader(cluster.urls[0], queue, tolerant=True) as driver:
+        assert driver.rows(begin, elsewhere) == [], "the batch that was planned there is empty"
+        first = driver.reader.latestOffset(elsewhere, ReadMaxRows(1))
+        driver.reader.commit(elsewhere)
+        assert driver.rows(elsewhere, first) == ["one"]
+    with Reader(cluster.urls[0], queue) as driver:
+        assert driver.rows(first, driver.plan(first)) == ["two", "three"]
