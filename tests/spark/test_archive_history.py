@@ -138,6 +138,14 @@ def test_the_longer_of_two_histories_was_given_up(tmp_path: Path, first: str) ->
     assert positions(lake) == of(*SHORT)
 
 
+def test_a_single_event_was_given_up(tmp_path: Path) -> None:
+    """Both histories are as long, and the names of the nodes say nothing about which of them counts."""
+    lake, counts = Lake(tmp_path / "lake"), ((1, 1, 19), (2, 20, 20))
+    archive(lake, node(tmp_path / "n1", counts))
+    archive(lake, node(tmp_path / "n2", BEFORE))
+    assert positions(lake) == of(*counts)
+
+
 @pytest.mark.parametrize("begin", [20, 21])
 def test_what_cannot_follow_is_an_error(tmp_path: Path, begin: int) -> None:
     """Another node's events, from the last one that was archived of the first on, or from the next."""

@@ -39,6 +39,7 @@ class Brokers:
     def __init__(self, directory: Path) -> None:
         self._cluster = LocalCluster(directory / "cluster", 3, *SETTINGS)
         self._hung: dict[str, int] = {}
+        self._down: list[str] = []
 
     def __enter__(self) -> Brokers:
         self._cluster.start()
@@ -79,8 +80,8 @@ class Brokers:
         return [name for name, state in self.states().items() if state["state"] == "ready"]
 
     def settled_down(self) -> None:
-        """Wait until one is primary and the others are ready. Raises TimeoutError."""
-        wanted = ["active", "ready", "ready"]
+        """Wait until one is primary and the others are ready, but those that stay down. Raises TimeoutError."""
+        wanted = sorted(["active"] + ["ready"] * (2 - len(self._down)) + ["down"] * len(self._down))
         wait_until(
             lambda: sorted(each["state"] for each in self.states().values()) == wanted, WELL, "a cluster that is well",
             every=0.05,
@@ -136,6 +137,37 @@ class Brokers:
             with contextlib.suppress(AdminError):
                 ask(entry.directory, "promote", {"accept_data_loss": False})
                 return True
+        return False
+
+    def leave_behind(self) -> None:
+        """SIGKILL of a backup, which stays down; the others go on without it. Raises TimeoutError."""
+        self.settled_down()
+        self._down = self.ready()[:1]
+        self._cluster.kill(self._down[0])
+        self.settled_down()
+        wait_until(lambda: len(self.states()[self.primary() or ""]["ready_set"]) == 2, WELL, "two members", every=0.05)
+
+    def accept_loss(self) -> None:
+        """What the others went on with is given up. As ``txha promote --accept-data-loss``; raises TimeoutError."""
+        (chosen,), others = self._down, [name for name in self.states() if name not in self._down]
+        for name in others:
+            self._cluster.kill(name)
+        self._cluster.start_node(chosen)
+        wait_until(lambda: self._forced(chosen), WELL, "the end of the lease", every=0.2)
+        wait_until(lambda: self.states()[chosen]["state"] == "active", WELL, "a primary", every=0.05)
+        for name in others:
+            self._cluster.start_node(name)
+        self._down = []
+        self.settled_down()
+
+    def _forced(self, name: str) -> bool:
+        said = self.states()[name]
+        if not said.get("record_version"):
+            return False
+        entry = next(each for each in read_cluster(self._cluster.directory) if each.name == name)
+        with contextlib.suppress(AdminError):
+            ask(entry.directory, "promote", {"accept_data_loss": True, "version": said["record_version"]})
+            return True
         return False
 
     def _expect(self, what: Callable[[], bool]) -> None:

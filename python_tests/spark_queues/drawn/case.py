@@ -21,6 +21,8 @@ LOOK_AT_MESSAGES = "look at messages"
 PUT_BACK = "put back"
 SETTLE_SPARK = "settle-spark"
 GIVE_UP = "settle-spark --give-up"
+LEAVE_BEHIND = "leave a backup behind"
+ACCEPT_LOSS = "accept the loss"
 
 DEEDS: dict[str, str] = {
     KILL_DRIVER: "SIGKILL of the driver; the next one has another number of partitions",
@@ -40,6 +42,8 @@ DEEDS: dict[str, str] = {
     PUT_BACK: "the operator puts back what was taken out",
     SETTLE_SPARK: "an operator runs `txha dtx settle-spark`",
     GIVE_UP: "the same with `--give-up`, though the query comes again",
+    LEAVE_BEHIND: "SIGKILL of a backup, which stays down; rows are published that it never gets",
+    ACCEPT_LOSS: "SIGKILL of the others, and `txha promote --accept-data-loss` of that backup; then they start again",
 }
 """What can be done at a point, and what it is."""
 
@@ -98,6 +102,8 @@ class Case(NamedTuple):
     ``partitions``: of a batch, of one driver after the other. ``doubled``: each partition is also written by an attempt
     of which Spark hears nothing. ``astray``: a row that no queue takes until an operator declares one; None for none.
     ``patience``: the option, in seconds. ``real``: by Spark itself, and not by an engine that calls what Spark calls.
+    ``tolerant``: of a case in which a loss of data is accepted: whether the query goes on behind it (failOnDataLoss is
+    false and newRecord true from then on), or refuses and gets a new checkpoint.
     """
 
     seed: int
@@ -109,14 +115,21 @@ class Case(NamedTuple):
     astray: int | None = None
     patience: float = 20.0
     real: bool = False
+    tolerant: bool = False
 
     @property
     def first_rows(self) -> int:
         """As many are there when the query starts; others come when it has run dry, or when everything is well."""
         return max(1, self.rows * 2 // 3)
 
+    @property
+    def accepts_loss(self) -> bool:
+        """Whether a loss of data is accepted on the way."""
+        return any(ACCEPT_LOSS in step.deeds for step in self.steps)
+
     def __str__(self) -> str:
         how = f"{self.rows} rows, {self.per_batch} a batch" + (", by Spark" if self.real else "")
         how += ", attempts doubled" if self.doubled else ""
         how += f", row {self.astray} astray" if self.astray is not None else ""
+        how += ", goes on behind the loss" if self.tolerant else ""
         return f"seed {self.seed}: {how}; " + "; ".join(map(str, self.steps))

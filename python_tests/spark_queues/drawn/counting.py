@@ -63,6 +63,11 @@ def _check(channel: BlockingChannel, names: Names, bodies: list[str], astray: in
             raise Broken(f"the queue in which a record is made is left: {MAKING}{queue}")
 
 
+def held(brokers: Brokers, queue: str) -> Counter[str]:
+    """What is in a queue that nobody consumes, as soon as nobody does."""
+    return brokers.insist(lambda channel: _held(channel, queue))
+
+
 def in_doubt(brokers: Brokers, query: str) -> list[Xid]:
     """Branches that are prepared: of this query, and settlements of sources."""
     with DtxConnection(*brokers.urls) as broker:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 
 from python_tests.spark_queues.drawn.case import (
+    ACCEPT_LOSS,
     ANSWERED,
     ANY,
     ANY_SENT,
@@ -18,6 +19,7 @@ from python_tests.spark_queues.drawn.case import (
     KILL_BROKERS,
     KILL_DRIVER,
     KILL_PRIMARY,
+    LEAVE_BEHIND,
     LOGGED,
     LOOK_AT_MESSAGES,
     LOOK_AT_SINK,
@@ -48,6 +50,9 @@ REAL_IN = 20
 TWO_DRIVERS = 0.06
 """Of the cases that are not Spark's own, so many have two drivers at once; drawn apart, so that the others stay."""
 
+LOSS_ACCEPTED = 0.05
+"""Of the cases that are neither, so many have an accepted loss of data; drawn apart for the same reason."""
+
 QUICK, PATIENT = 2.0, 20.0
 """Seconds of the option patience: of a driver that gives up while an operator looks, and of one that waits."""
 
@@ -73,6 +78,9 @@ def draw(seed: int) -> Case:
     apart = random.Random(f"two drivers at once, {seed}")
     if apart.random() < TWO_DRIVERS:
         return _two_drivers(apart, case)
+    apart = random.Random(f"an accepted loss, {seed}")
+    if apart.random() < LOSS_ACCEPTED:
+        return _loss_accepted(apart, case)
     return FAMILIES[family][1](by, case)
 
 
@@ -83,6 +91,16 @@ def _two_drivers(by: random.Random, case: Case) -> Case:
     with_it = () if by.random() < 0.4 else (by.choice((KILL_DRIVER, KILL_DRIVER, KILL_PRIMARY, TAKE_OVER)),)
     second = Step(by.choice((ANY, *POINTS)), by.randint(0, 3), (WAKE, *with_it))
     return case._replace(patience=by.choice((QUICK, PATIENT)), steps=(first, second))
+
+
+def _loss_accepted(by: random.Random, case: Case) -> Case:
+    """What a backup never got is given up, and it is promoted; something else happens behind that."""
+    tolerant = by.random() < 0.5
+    stops = (KILL_DRIVER,) if tolerant or by.random() < 0.5 else ()
+    behind = Step(by.choice(POINTS), by.randint(0, 2), (LEAVE_BEHIND,))
+    accepted = Step(by.choice((ANY, *POINTS)), by.randint(0, 3), (*stops, ACCEPT_LOSS))
+    case = case._replace(per_batch=by.randint(2, 8), patience=PATIENT, tolerant=tolerant)
+    return case._replace(steps=(behind, accepted, _step(by)))
 
 
 def _at_spark(by: random.Random) -> tuple[Step, ...]:

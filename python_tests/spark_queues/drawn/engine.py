@@ -32,7 +32,10 @@ ATTEMPTS = 3
 
 
 class Job(NamedTuple):
-    """What a driver is started with. ``astray``: the body of a row that goes to the queue ``elsewhere``."""
+    """What a driver is started with. ``astray``: the body of a row that goes to the queue ``elsewhere``.
+
+    ``tolerant``: failOnDataLoss is false, and newRecord true.
+    """
 
     urls: str
     query: str
@@ -45,6 +48,7 @@ class Job(NamedTuple):
     partitions: int
     doubled: bool
     patience: float
+    tolerant: bool
 
 
 class FasterDriver(Exception):
@@ -108,8 +112,9 @@ class Query:
         self._checkpoint = Checkpoint(job.checkpoint, job.query)
         options = {"url": job.urls, "patience": job.patience, "checkpointLocation": str(job.checkpoint)}
         source = {"queue": job.source, "maxMessagesPerBatch": job.per_batch, "partitions": job.partitions}
+        source["failOnDataLoss"] = not job.tolerant
         self._reader = QueueReader(SourceOptions.model_validate({**options, **source}))
-        self._sink_options = SinkOptions.model_validate({**options, "queue": job.target})
+        self._sink_options = SinkOptions.model_validate({**options, "queue": job.target, "newRecord": job.tolerant})
         self._sink = StreamSink(self._sink_options)
 
     def run(self) -> int:

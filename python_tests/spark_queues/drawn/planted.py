@@ -16,7 +16,7 @@ from recovery.dtx.errors import OperationalError, RolledBack
 from recovery.dtx.lost import LOST
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
-from recovery.pipeline.queues import settle, sink
+from recovery.pipeline.queues import intake, settle, sink
 from recovery.pipeline.queues.decisions import Decisions, RecordElsewhere, decided_by
 from recovery.pipeline.queues.intake import Intake
 from recovery.pipeline.queues.kept import Taken
@@ -108,12 +108,18 @@ def _anothers_is_ones_own() -> Any:
     return mock.patch.object(Decisions, "_change", change_and_believe)
 
 
+def _any_history_is_ones_own() -> Any:
+    """Places are taken for those of the same messages, though a loss of data was accepted since."""
+    return mock.patch.object(intake, "history_of", lambda told: "")
+
+
 FAULTS: dict[str, Callable[[], Any]] = {
     "undelivered-is-gone": _undelivered_is_gone,
     "returns-behind-prepare": _returns_behind_prepare,
     "elsewhere-is-none": _elsewhere_is_none,
     "empty-is-none": _empty_is_none,
     "anothers-is-ones-own": _anothers_is_ones_own,
+    "any-history-is-ones-own": _any_history_is_ones_own,
 }
 """By name."""
 

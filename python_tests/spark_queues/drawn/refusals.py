@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 
 from python_tests.spark_queues.drawn.case import (
+    ACCEPT_LOSS,
     DEEDS,
     GIVE_UP,
     HANG_BACKUP,
@@ -14,6 +15,7 @@ from python_tests.spark_queues.drawn.case import (
     KILL_BROKERS,
     KILL_DRIVER,
     KILL_PRIMARY,
+    LEAVE_BEHIND,
     LOOK_AT_MESSAGES,
     LOOK_AT_SINK,
     LOSE_ANSWER,
@@ -25,14 +27,21 @@ from python_tests.spark_queues.drawn.case import (
 ASTRAY = "a row astray"
 """A cause that is none of the deeds."""
 
-BROKER = {KILL_PRIMARY, KILL_BROKERS, TAKE_OVER, LOSE_ANSWER, HANG_BACKUP, HANG_BACKUPS, HANG_PRIMARY}
+BROKER = {
+    KILL_PRIMARY, KILL_BROKERS, TAKE_OVER, LOSE_ANSWER, HANG_BACKUP, HANG_BACKUPS, HANG_PRIMARY,
+    LEAVE_BEHIND, ACCEPT_LOSS,
+}
 ANY = {*DEEDS}
 
+ANOTHER_HISTORY = "another history"
+
 REFUSALS: dict[str, tuple[str, set[str]]] = {
+    ANOTHER_HISTORY: (r"is of cluster and accepted loss", {ACCEPT_LOSS}),
+    "the record is lost": (r"the broker has no record of query|broker's record of query .* is of batch", {ACCEPT_LOSS}),
     "the record is held": (r"somebody holds the record of query", {LOOK_AT_SINK}),
     "messages are gone": (r"messages of a batch that is to be read again have left", {LOOK_AT_MESSAGES}),
     "a row is taken by no queue": (r"rows were taken by no queue", {ASTRAY}),
-    "a branch was settled": (r"somebody else has settled it", {GIVE_UP, SUSPEND}),
+    "a branch was settled": (r"somebody else has settled it", {GIVE_UP, SUSPEND, ACCEPT_LOSS}),
     "a batch comes late": (r"comes late: batch \d+ has been decided", {SUSPEND}),
     "another driver writes the checkpoint": (r"another driver has written", {SUSPEND}),
     "the record is being changed": (r"is being changed, and that does not end", BROKER),

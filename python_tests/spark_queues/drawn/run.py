@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from python_tests.crash_table import Broken
 from python_tests.spark_queues.drawn import case as of
+from python_tests.spark_queues.drawn.accepted import Loss
 from python_tests.spark_queues.drawn.beside import Beside
 from python_tests.spark_queues.drawn.brokers import Brokers
 from python_tests.spark_queues.drawn.case import Case, Step
@@ -21,7 +22,7 @@ from python_tests.spark_queues.drawn.counting import Names, check, delete, is_dr
 from python_tests.spark_queues.drawn.engine import Job, drive
 from python_tests.spark_queues.drawn.operators import SOME, Operator
 from python_tests.spark_queues.drawn.points import AT, END, FAILED, GO, LOSE, RAN
-from python_tests.spark_queues.drawn.refusals import ASTRAY, refusal
+from python_tests.spark_queues.drawn.refusals import ANOTHER_HISTORY, ASTRAY, refusal
 from txobserver.outcomes import Outcome
 from txobserver.xid import Xid
 
@@ -84,6 +85,7 @@ class Run:
         self._refused: Counter[str] = Counter()
         self._trace: list[str] = []
         self._causes: set[str] = {ASTRAY} if case.astray is not None else set()
+        self._loss = Loss(brokers)
         self._answer = GO
         self._killed = False
         self._sent = False
@@ -104,7 +106,8 @@ class Run:
             self._heal()
             self._drain()
             self._stop_driver()
-            check(self._brokers, self._names, self._bodies(), self._case.astray)
+            wanted = self._loss.wanted(self._bodies())
+            check(self._brokers, self._names, wanted, self._case.astray)
         except Exception as broken:
             trace = "\n    ".join(self._trace[-40:])
             raise Broken(f"{broken}\n  done: {'; '.join(map(str, self._done))}\n  the driver:\n    {trace}") from broken
@@ -115,7 +118,7 @@ class Run:
             self._operator.put_back()
             self._brokers.resume()
         delete(self._brokers, self._names)
-        return Found(tuple(self._done), dict(self._refused), self._drivers, self._points, self._case.rows)
+        return Found(tuple(self._done), dict(self._refused), self._drivers, self._points, len(wanted))
 
     def _bodies(self) -> list[str]:
         return [f"row-{number}" for number in range(self._case.rows)]
@@ -144,7 +147,9 @@ class Run:
         partitions = case.partitions[self._drivers % len(case.partitions)]
         astray = None if case.astray is None else f"row-{case.astray}"
         names = (self._query, self._names.source, self._names.target, self._names.elsewhere, astray, self._checkpoint)
-        job = Job(",".join(self._brokers.urls), *names, case.per_batch, partitions, case.doubled, case.patience)
+        tolerant = case.tolerant and self._loss.accepted
+        how = case.per_batch, partitions, case.doubled, case.patience, tolerant
+        job = Job(",".join(self._brokers.urls), *names, *how)
         self._told, its = multiprocessing.Pipe()
         self._driver = multiprocessing.get_context("fork").Process(target=drive, args=(job, its))
         self._driver.start()
@@ -257,6 +262,8 @@ class Run:
             of.PUT_BACK: operator.put_back,
             of.SETTLE_SPARK: lambda: operator.settle_spark() or True,
             of.GIVE_UP: lambda: operator.settle_spark(self._query) or True,
+            of.LEAVE_BEHIND: self._leave_behind,
+            of.ACCEPT_LOSS: self._accept_loss,
         }
 
     def _kill(self) -> bool:
@@ -284,6 +291,53 @@ class Run:
         if self._sent:
             self._answer = LOSE
         return self._sent
+
+    # -- a loss of data that is accepted
+
+    def _leave_behind(self) -> bool:
+        self._loss.leave_behind(self._names, self._bodies()[: self._published])
+        return True
+
+    def _accept_loss(self) -> bool:
+        """The query goes on with its checkpoint, or refuses it and gets a new one."""
+        self._brokers.accept_loss()
+        given_up: tuple[str, ...] = ()
+        if not self._case.tolerant:
+            self._refuses()
+            self._kill()
+            given_up = (self._query,)
+        self._loss.settled(self._operator, *given_up)
+        self._loss.count(self._names, self._published)
+        if given_up:
+            self._brokers.insist(lambda channel: channel.queue_delete(self._names.sink_record))
+            self._query = str(uuid.uuid4())
+            self._names = self._names._replace(query=self._query)
+            self._checkpoint = self._checkpoint.with_name(f"checkpoint-{self._query}")
+        return True
+
+    def _refuses(self) -> None:
+        """The next start of the query, or the one that lives, unless it ends without a word to the broker.
+
+        Raises Broken if it goes on.
+        """
+        knows = any((self._checkpoint / "offsets").glob("[0-9]*"))
+        lives = not self._killed
+        if self._killed:
+            self._killed = False
+            self._start_driver()
+        else:
+            self._go_on()
+        while (event := self._next(PATIENCE)) is not None:
+            kind, what, _ = event
+            if kind == FAILED and refusal(what, self._causes) == ANOTHER_HISTORY:
+                return
+            if kind == RAN and not lives:
+                if knows:
+                    raise Broken("the query went on with its checkpoint behind a loss that was accepted")
+                return
+            lives = lives and kind == AT
+            self._go_on()
+        raise Broken("the query does not refuse its checkpoint behind a loss that was accepted")
 
     # -- the end
 

@@ -47,7 +47,7 @@ from recovery.dtx.lost import LOST
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.kept import Kept, Taken
-from recovery.pipeline.queues.names import Batch, batch_of, lock_queue, record_queue, record_xid
+from recovery.pipeline.queues.names import JOB, Batch, batch_of, lock_queue, record_queue, record_xid
 from recovery.pipeline.queues.record import Record, decoded
 from recovery.pipeline.queues.steps import reached
 from txobserver.outcomes import Outcome
@@ -55,6 +55,9 @@ from txobserver.xid import Global, Xid
 
 LEFT = (Outcome.PREPARED, Outcome.PENDING)
 GONE_WRONG = (Outcome.ROLLED_BACK, Outcome.HEURISTICALLY_ROLLED_BACK)
+
+NOTHING = "Nothing of the batch is committed; start the query again"
+MAYBE = "Its rows may be in their queues, and would come twice if they were written again: look there first"
 
 
 T = TypeVar("T")
@@ -244,8 +247,13 @@ class Decisions:
             if (outcome := known.get(wanted.decided.branch(name), Outcome.UNKNOWN)) is not Outcome.PREPARED:
                 raise PipelineError(
                     f"branch {wanted.decided.branch(name)} was prepared and is {outcome.name.lower()} now: somebody "
-                    "else has settled it. Nothing of the batch is committed; start the query again"
+                    f"else has settled it. {NOTHING if self._was_rolled_back(outcome) else MAYBE}"
                 )
+
+    def _was_rolled_back(self, outcome: Outcome) -> bool:
+        """What was not decided yet. Of a job that was decided and carried out nothing is known, either."""
+        gone = outcome in (Outcome.UNKNOWN, Outcome.EXPIRED) and not self.query.startswith(JOB)
+        return gone or outcome in GONE_WRONG
 
     # -- what follows from a decision
 

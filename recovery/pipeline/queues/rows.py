@@ -26,6 +26,13 @@ class Publish(NamedTuple):
     body: bytes
     properties: pika.BasicProperties
 
+    @property
+    def size(self) -> int:
+        """Bytes, as the broker counts them for a transaction: of body and properties."""
+        if self.properties is PLAIN:
+            return len(self.body) + len(_PLAIN)
+        return len(self.body) + sum(map(len, self.properties.encode()))
+
 
 def check_columns(names: Iterable[str], options: SinkOptions) -> None:
     """Raises PipelineError for columns that no message can be made of."""
@@ -60,6 +67,7 @@ def publishes(batch: pa.RecordBatch, options: SinkOptions) -> Iterator[Publish]:
 
 
 PLAIN = pika.BasicProperties(delivery_mode=2)
+_PLAIN = b"".join(PLAIN.encode())
 
 
 def _properties(given: Mapping[str, object]) -> pika.BasicProperties:

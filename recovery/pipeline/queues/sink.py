@@ -31,7 +31,7 @@ DECIDED = (Outcome.COMMITTED, Outcome.ROLLED_BACK, Outcome.PENDING)
 """What is known of a batch's global transaction once the batch is done: see ``Decisions.clean``."""
 
 BRANCH_BYTES = 64 << 20
-"""Of bodies: a branch that has so many is prepared, and the next row is in another one."""
+"""Of bodies and properties: a branch that has so many is prepared, and the next row is in another one."""
 
 Messages = Sequence[WriterCommitMessage | None]
 
@@ -80,10 +80,10 @@ def _publish_and_prepare(
     channel = broker.channel
     channel.add_on_return_callback(lambda channel, method, properties, body: returned.append(method))
     channel.basic_publish(*first, options.mandatory)
-    rows, size = 1, len(first.body)
+    rows, size = 1, first.size
     while rows < options.rows_per_branch and size < BRANCH_BYTES and (message := next(others, None)) is not None:
         channel.basic_publish(*message, options.mandatory)
-        rows, size = rows + 1, size + len(message.body)
+        rows, size = rows + 1, size + message.size
     reached("rows published")
     if options.mandatory:
         _hear_of_returns(broker)

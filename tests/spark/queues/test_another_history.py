@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from python_tests.pika_clients import parameters
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
 from recovery.pipeline.errors import PipelineError
+from recovery.pipeline.queues import intake
+from recovery.pipeline.queues.intake import Delivery, Intake
 from recovery.pipeline.queues.options import SourceOptions
 from recovery.pipeline.queues.source import QueueReader
 from tests.processes.crashed import status_of, txha
@@ -149,3 +152,46 @@ def test_a_checkpoint_of_another_cluster(cluster: LocalCluster, channel: Blockin
         before_that_was_noted = {name: value for name, value in first.items() if name != "history"}
         assert driver.rows(begin, before_that_was_noted) == ["one", "two"]
         assert driver.plan(before_that_was_noted) == before_that_was_noted
+
+
+def test_what_a_checkpoint_of_another_history_names_is_forgotten(
+    cluster: LocalCluster, channel: BlockingChannel, queue: str
+) -> None:
+    """Not only by the driver that finds it so: nothing of it comes into its offsets, whatever it names is unread."""
+    bodies = ["one", "two", "three"]
+    for body in bodies:
+        channel.basic_publish("", queue, body, pika.BasicProperties(delivery_mode=2))
+    with Reader(cluster.urls[0], queue) as driver:
+        begin = driver.reader.initialOffset()
+        elsewhere = {**driver.plan(begin), "history": "0123456789abcdef0123456789abcdef/0"}
+    with Reader(cluster.urls[0], queue, tolerant=True) as driver:
+        assert driver.rows(begin, elsewhere) == [], "the batch that was planned there is empty"
+        first = driver.reader.latestOffset(elsewhere, ReadMaxRows(1))
+        driver.reader.commit(elsewhere)
+        assert driver.rows(elsewhere, first) == ["one"]
+    with Reader(cluster.urls[0], queue) as driver:
+        assert driver.rows(first, driver.plan(first)) == ["two", "three"]
+
+
+def test_a_loss_is_accepted_while_a_batch_is_looked_for(
+    cluster: LocalCluster, channel: BlockingChannel, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was planned by an earlier driver; what stands at its places when the connection is there again is new."""
+    for body in ("one", "two"):
+        channel.basic_publish("", queue, body, pika.BasicProperties(delivery_mode=2))
+    with Reader(cluster.urls[0], queue) as driver:
+        begin = driver.reader.initialOffset()
+        first = driver.plan(begin)
+    bring = Intake.bring
+
+    def lose_and_bring(source: Intake, places: Iterable[int]) -> list[Delivery]:
+        monkeypatch.setattr(intake, "history_of", lambda told: "another history/0")
+        source._broker.connection._impl._transport._sock.shutdown(socket.SHUT_RDWR)
+        return bring(source, places)
+
+    monkeypatch.setattr(Intake, "bring", lose_and_bring)
+    with Reader(cluster.urls[0], queue, tolerant=True) as driver:
+        assert driver.rows(begin, first) == []
+        monkeypatch.setattr(Intake, "bring", bring)
+        second = driver.plan(first)
+        assert driver.rows(first, second) == ["one", "two"]

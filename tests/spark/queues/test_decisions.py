@@ -68,6 +68,18 @@ def test_a_driver_that_dies_behind_its_decision(
     assert not in_doubt(query)
 
 
+def test_a_decision_that_nobody_has_carried_out_when_the_next_comes(
+    query: Query, channel: BlockingChannel, queue: str
+) -> None:
+    """Its checkpoint says that the batch before is written, and its record names a branch that is prepared still."""
+    written = query.write(0, "a")
+    with decisions(query) as driver:
+        driver.decide(0, written.branches, first=True)
+    query.commit(query.write(1, "b"))
+    assert drained(channel, queue) == ["a", "b"]
+    assert not in_doubt(query)
+
+
 def test_the_second_decision_on_a_batch_is_the_first(query: Query) -> None:
     one, other = query.write(0, "a"), query.write(0, "a")
     with decisions(query) as driver:

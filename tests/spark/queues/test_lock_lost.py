@@ -10,9 +10,11 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from python_tests.spark_queues.drawn.planted import put_back
+from recovery.dtx.with_pika import DtxConnection
+from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues import settle
 from recovery.pipeline.queues.decisions import Decisions
-from recovery.pipeline.queues.names import Batch
+from recovery.pipeline.queues.names import JOB, Batch
 from recovery.pipeline.queues.record import Record
 from recovery.pipeline.queues.sink import Written
 from tests.spark.queues.conftest import Query, drained
@@ -115,3 +117,36 @@ def test_settle_spark_that_has_lost_its_lock(
     monkeypatch.undo()
     query.commit(*written(query))
     assert drained(channel, queue) == ["a", "b"]
+
+
+def test_a_job_that_settle_spark_has_carried_out(
+    query: Query, channel: BlockingChannel, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to its decision is lost, and with it the lock: nobody may be told that nothing is committed."""
+    query.id = f"{JOB}{query.id}"
+    names = [name for each in written(query) for name in each.branches]
+    with Decisions(query.options.hosts, query.id, 20) as driver:
+        broker = driver._broker
+        commit = broker.tpc_commit
+
+        def then(*xid: Xid) -> None:
+            commit(*xid)
+            broker.connection._impl._transport._sock.shutdown(socket.SHUT_RDWR)
+            settle.settle(query.options.hosts, [], 20)
+            broker.outcome(Batch(query.id, 0).branch(names[0]))  # it notices, and has the lock again
+
+        monkeypatch.setattr(broker, "tpc_commit", then)
+        with pytest.raises(PipelineError, match="may be in their queues") as refused:
+            driver.decide(0, names, first=True)
+    assert "Nothing of the batch" not in str(refused.value)
+    assert sorted(drained(channel, queue)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(("commit", "said"), [(True, "may be in their queues"), (False, "Nothing of the batch")])
+def test_a_branch_that_an_operator_has_settled(query: Query, commit: bool, said: str) -> None:
+    """Before the batch was decided, though he must not."""
+    (name,) = query.write(0, "a").branches
+    with DtxConnection(*query.options.hosts) as operator, Decisions(query.options.hosts, query.id, 20) as driver:
+        (operator.tpc_commit if commit else operator.tpc_rollback)(Batch(query.id, 0).branch(name))
+        with pytest.raises(PipelineError, match=said):
+            driver.decide(0, [name], first=True)

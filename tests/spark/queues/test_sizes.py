@@ -25,11 +25,23 @@ def test_rows_of_more_bytes_than_a_branch_may_have(
 ) -> None:
     """A partition of large rows would be rolled back whenever it is written, however often it is tried."""
     assert BRANCH_BYTES + (128 << 20) <= MAX_TRANSACTION_BYTES < MAX_OPEN_BYTES, "the last row may be as large as any"
-    monkeypatch.setattr(sink, "BRANCH_BYTES", 10)
-    found = written(query, "a" * 9, "b", "c" * 30, "d", "e" * 9, "f")
+    monkeypatch.setattr(sink, "BRANCH_BYTES", 100)
+    found = written(query, "a" * 96, "b", "c" * 300, "d", "e" * 96, "f")
     assert len(found.branches) == 4
     query.commit(found)
-    assert drained(channel, queue) == ["a" * 9, "b", "c" * 30, "d", "e" * 9, "f"]
+    assert drained(channel, queue) == ["a" * 96, "b", "c" * 300, "d", "e" * 96, "f"]
+
+
+def test_rows_whose_headers_are_larger_than_their_bodies(
+    query: Query, channel: BlockingChannel, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker counts them, too: a partition of such rows would be rolled back whenever it is written."""
+    monkeypatch.setattr(sink, "BRANCH_BYTES", 100)
+    rows = (pa.record_batch({"body": [body], "correlation_id": ["x" * 120]}) for body in "abcd")
+    found = write(rows, Batch(query.id, 0), 0, 0, query.options)
+    assert len(found.branches) == 4
+    query.commit(found)
+    assert drained(channel, queue) == [*"abcd"]
 
 
 def test_a_queue_that_is_not_durable(cluster: LocalCluster, channel: BlockingChannel) -> None:
