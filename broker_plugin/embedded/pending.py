@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 
 Answer = Callable[[], None]
@@ -13,7 +13,7 @@ class Pending:
 
     def __init__(self) -> None:
         self._last = 0
-        self._begun: dict[int, None] = {}
+        self._begun: OrderedDict[int, None] = OrderedDict()  # its first is found at once, however many have ended
         self._waiting: deque[tuple[int, Answer]] = deque()
 
     def begin(self) -> int:
