@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any, ParamSpec, TypeVar
 
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 log = logging.getLogger("txha.guard")
 BROKEN = "an unexpected error, see above; the node stops rather than answer from a wrong state"

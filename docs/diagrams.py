@@ -12,9 +12,9 @@ import re
 import sys
 from pathlib import Path
 
-from broker_plugin.amqp.handshake import CONNECTION_TABLE
-from broker_plugin.embedded.branch import BRANCH_TABLE
-from ha.node_state import NODE_TABLE
+from broker_plugin.amqp.protocol.handshake import CONNECTION_TABLE
+from broker_plugin.embedded.transactions.branch import BRANCH_TABLE
+from ha.membership.node_state import NODE_TABLE
 from recovery.dtx.two_phase import CLIENT_TABLE
 from txobserver.table import Table
 from txobserver.tx_buffer import TX_TABLE

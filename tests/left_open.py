@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from recovery.files import Files
+from recovery.store.files import Files
 
 MOST = 800
 """Open descriptors that tests may leave behind. From 1,024 on ``select`` fails, and with it the thread by which Spark

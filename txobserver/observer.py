@@ -15,8 +15,8 @@ from txobserver.ids import (
     generated_id,
     id_text,
 )
-from txobserver.ledger import Done, NameInUse
 from txobserver.outcomes import Name
+from txobserver.ports.ledger import Done, NameInUse
 from txobserver.xid import MAX_PART, Xid
 
 NO_ID_LEFT = "this generation has no id left for it; promote another node or restart this one, and do it again"
@@ -55,7 +55,7 @@ class BranchSink(Protocol):
 
 
 class WorkObserver(ABC):
-    """What transactions and branches have in common (``txobserver.ledger.Work``).
+    """What transactions and branches have in common (``txobserver.ports.ledger.Work``).
 
     The tx-queue is opened by the first event, so an empty one costs nothing. One that grows beyond a limit is aborted
     at once, since every node holds it in memory; its commit says why. So does that of one with the id 0, for which
@@ -141,7 +141,7 @@ class WorkObserver(ABC):
 
 
 class TransactionObserver(WorkObserver):
-    """One plain transaction at the primary (``txobserver.ledger.Observer``)."""
+    """One plain transaction at the primary (``txobserver.ports.ledger.Observer``)."""
 
     def __init__(self, tx: int, sink: TxSink, factory: TransactionObserverFactory) -> None:
         super().__init__(tx, sink, factory)
@@ -175,7 +175,7 @@ class TransactionObserver(WorkObserver):
 
 
 class DtxObserver(WorkObserver):
-    """One branch at the primary, until it is prepared (``txobserver.ledger.BranchObserver``)."""
+    """One branch at the primary, until it is prepared (``txobserver.ports.ledger.BranchObserver``)."""
 
     def __init__(
         self, tx: int, xid: Xid, sink: TxSink, branches: BranchSink, factory: TransactionObserverFactory

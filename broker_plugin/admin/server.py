@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from broker_plugin.guard import Guard
-from recovery.node_admin import FILE
+from recovery.reader.node_admin import FILE
 
 log = logging.getLogger("txha.admin")
 MAX_LINE = 1 << 20

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
-from broker_plugin.amqp.connection import Connection
-from broker_plugin.amqp.settings import AmqpSettings
-from broker_plugin.embedded.branches import DtxLimits
+from broker_plugin.amqp.protocol.connection import Connection
+from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.embedded.broker import Broker
-from broker_plugin.embedded.durable_queue import WindowLimits
+from broker_plugin.embedded.queues.durable_queue import WindowLimits
+from broker_plugin.embedded.transactions.branches import DtxLimits
 from broker_plugin.guard import Guard, GuardedProtocol
 
 __all__ = ["AmqpServer", "AmqpSettings", "embedded_broker", "unique_name"]

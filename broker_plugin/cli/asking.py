@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from broker_plugin.cli.layout import ClusterError, NodeEntry, read_cluster
-from recovery.node_admin import AdminError, ask
+from recovery.reader.node_admin import AdminError, ask
 
 Dir = Annotated[Path, typer.Option("--dir", help="Directory of the cluster (the one given to `txha cluster`).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]

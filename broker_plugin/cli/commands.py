@@ -9,21 +9,21 @@ from typing import Annotated
 
 import typer
 
-from broker_plugin.cli import dtx
-from broker_plugin.cli.archive import archive
 from broker_plugin.cli.asking import BadArgument, Dir, Json, best_node, node_entry, node_status
-from broker_plugin.cli.audit import audit
-from broker_plugin.cli.discard import discard
-from broker_plugin.cli.init import init
+from broker_plugin.cli.cluster.discard import discard
+from broker_plugin.cli.cluster.init import init
 from broker_plugin.cli.layout import ClusterError, read_cluster
-from broker_plugin.cli.rebuild import rebuild
-from broker_plugin.cli.recover import recover
-from broker_plugin.cli.spark_package import spark_package
-from broker_plugin.cli.stress import stress
+from broker_plugin.cli.pipeline.archive import archive
+from broker_plugin.cli.pipeline.audit import audit
+from broker_plugin.cli.pipeline.spark_package import spark_package
+from broker_plugin.cli.recovery.rebuild import rebuild
+from broker_plugin.cli.recovery.recover import recover
+from broker_plugin.cli.testing.stress import stress
+from broker_plugin.cli.transactions import dtx
 from broker_plugin.node.config import ConfigError, check_places, load_config, parse_settings
-from recovery.node_admin import AdminError, ask
-from recovery.parent import end_with
-from txobserver.store import StoreBusy
+from recovery.reader.node_admin import AdminError, ask
+from recovery.store.parent import end_with
+from txobserver.ports.store import StoreBusy
 
 app = typer.Typer(
     help="txha: broker transactions that no crash can halve. Runs AMQP 0-9-1 nodes that replicate transactions.",
@@ -81,7 +81,7 @@ def cluster(
 
     On a new directory the cluster is founded; an existing one is resumed, and never founded anew.
     """
-    from broker_plugin.cli.cluster import run_cluster
+    from broker_plugin.cli.cluster.cluster import run_cluster
 
     raise SystemExit(run_cluster(dir, nodes, base_port, restart, set_ or []))
 
@@ -117,7 +117,7 @@ def promote(
     With --accept-data-loss, what will be lost is said before, and the loss is accepted for the coordination record as
     it is then: if another node has become primary meanwhile, nothing is done.
     """
-    from broker_plugin.cli.promoting import accepted_version, say_accepted
+    from broker_plugin.cli.cluster.promoting import accepted_version, say_accepted
 
     directory = node_entry(dir, node).directory
     arguments: dict[str, object] = {"accept_data_loss": accept_data_loss}
@@ -157,7 +157,7 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Kill two primaries under transactional load, and prove from the clients' records that nothing was halved."""
-    from broker_plugin.cli.demo import run
+    from broker_plugin.cli.testing.demo import run
 
     raise SystemExit(run(dir, seconds, as_json))
 
@@ -176,7 +176,7 @@ def takeover(
 def command_line() -> None:
     """Carry out a command: errors are one sentence on stderr, exit status 2 for what the user can mend."""
     from recovery.pipeline.errors import PipelineError
-    from txobserver.store import StoreError
+    from txobserver.ports.store import StoreError
 
     try:
         app()

@@ -8,30 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from broker_plugin.embedded.binding_operations import BindingOperations
-from broker_plugin.embedded.branch_operations import BranchOperations
-from broker_plugin.embedded.branches import Branches, DtxLimits
-from broker_plugin.embedded.consumer_operations import ConsumerOperations
-from broker_plugin.embedded.durable_queue import DurableQueue, WindowLimits
+from broker_plugin.embedded.channels.session import Session
 from broker_plugin.embedded.errors import AmqpError
-from broker_plugin.embedded.exchange_operations import ExchangeOperations
-from broker_plugin.embedded.local_queue import LocalQueue
-from broker_plugin.embedded.name_locks import NameLocks
-from broker_plugin.embedded.outlet import ConnectionOutlet
-from broker_plugin.embedded.queue import Queue
-from broker_plugin.embedded.queue_operations import QueueOperations, check_access
-from broker_plugin.embedded.replicated import Replicated
-from broker_plugin.embedded.session import Session
-from broker_plugin.embedded.topology import Topology
-from broker_plugin.embedded.turn import Turn
+from broker_plugin.embedded.operations.binding_operations import BindingOperations
+from broker_plugin.embedded.operations.branch_operations import BranchOperations
+from broker_plugin.embedded.operations.consumer_operations import ConsumerOperations
+from broker_plugin.embedded.operations.exchange_operations import ExchangeOperations
+from broker_plugin.embedded.operations.queue_operations import QueueOperations, check_access
+from broker_plugin.embedded.operations.replicated import Replicated
+from broker_plugin.embedded.queues.durable_queue import DurableQueue, WindowLimits
+from broker_plugin.embedded.queues.local_queue import LocalQueue
+from broker_plugin.embedded.queues.outlet import ConnectionOutlet
+from broker_plugin.embedded.queues.queue import Queue
+from broker_plugin.embedded.queues.turn import Turn
+from broker_plugin.embedded.topology.name_locks import NameLocks
+from broker_plugin.embedded.topology.topology import Topology
+from broker_plugin.embedded.transactions.branches import Branches, DtxLimits
 from txobserver.configuration import Configured
 from txobserver.events import Configure, Message, Removal
-from txobserver.ledger import Content, Ledger
 from txobserver.outcomes import Outcome, PreparedBranch
+from txobserver.ports.ledger import Content, Ledger
 
 
 class Broker:
-    """Implements ``txobserver.ledger.Host``.
+    """Implements ``txobserver.ports.ledger.Host``.
 
     ``schedule`` is called when there is work for the end of the event loop's turn; ``end_of_turn`` must be called
     then. ``unique`` makes a text that is given once, for names of the broker's making.

@@ -11,9 +11,9 @@ from broker_plugin.admin.server import Handler, Refusal
 from broker_plugin.embedded.broker import Broker
 from broker_plugin.embedded.errors import AmqpError
 from broker_plugin.node.shell import Shell, wall_ms
-from ha.node_core import NodeCore
-from txobserver.ledger import Done
+from ha.core import NodeCore
 from txobserver.outcomes import Outcome, PreparedBranch
+from txobserver.ports.ledger import Done
 from txobserver.xid import Xid, parse_xid
 
 log = logging.getLogger("txha.dtx")

@@ -1,10 +1,10 @@
 """Connections between nodes: every node dials every other, and sends on the connection that it dialled.
 
-    message: length (4 bytes, big endian), then the msgpack array of ``ha.wire``
+    message: length (4 bytes, big endian), then the msgpack array of ``ha.messages.wire``
 
 The first message of each side is Hello; another wire version or cluster, one of the same name that was founded apart,
 and a node that is no peer of ours, is refused. A peer is *linked* while our connection to it stands and it has greeted
-us on it. Who greets with ReadHello only reads our log (``recovery.log_wire``): it is no peer, and is handed on.
+us on it. Who greets with ReadHello only reads our log (``recovery.reader.log_wire``): it is no peer, and is handed on.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import cast
 
 from broker_plugin.guard import Guard, GuardedProtocol
-from ha.wire import WIRE_VERSION, Entries, Hello, Peer, decode, encode
-from recovery.log_wire import ReadHello, decode_greeting
+from ha.messages.wire import WIRE_VERSION, Entries, Hello, Peer, decode, encode
+from recovery.reader.log_wire import ReadHello, decode_greeting
 
 log = logging.getLogger("txha.links")
 _LENGTH = struct.Struct(">I")

@@ -1,7 +1,7 @@
 """Serves the log of this node to readers elsewhere, up to the commit point, and disturbs the node little.
 
 One thread reads for all of them, a portion at a time, and each reader rests for twice as long as its portion took
-(``ha.pace``). A question is taken when the answer before it has left the process, so nothing gathers for a reader that
+(``ha.catchup.throttle``). A question is taken when the answer before it has left the process, so nothing gathers for a reader that
 is slow.
 
 Every question is answered, also when the read fails in a way that nobody has thought of: the thread changes nothing of
@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import cast
 
 from broker_plugin.guard import Guard, GuardedProtocol
-from ha.pace import LONGEST_REST, RESTS
-from recovery.landmarks import Landmarks, Mark
-from recovery.log import LogReclaimed
-from recovery.log_wire import (
+from ha.catchup.throttle import LONGEST_REST, RESTS
+from recovery.reader.landmarks import Landmarks, Mark
+from recovery.reader.log_wire import (
     LENGTH,
     MAX_QUESTION,
     READ_VERSION,
@@ -39,9 +38,10 @@ from recovery.log_wire import (
     decode_question,
     framed,
 )
-from recovery.node_log import NodeLog
-from recovery.segment import segment_path
-from txobserver.store import StoreError
+from recovery.reader.node_log import NodeLog
+from recovery.store.log import LogReclaimed
+from recovery.store.segment import segment_path
+from txobserver.ports.store import StoreError
 
 log = logging.getLogger("txha.readers")
 MAX_READERS = 64

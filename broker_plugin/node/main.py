@@ -17,29 +17,29 @@ from typing import Any, TypeVar
 import uvloop
 
 from broker_plugin.admin.server import AdminServer, Refusal
+from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.amqp.server import AmqpServer, embedded_broker
-from broker_plugin.amqp.settings import AmqpSettings
 from broker_plugin.compiled import running
-from broker_plugin.embedded.branches import DtxLimits
+from broker_plugin.coordination.coordination_process import ANSWER_SECONDS, CoordinationProcess
+from broker_plugin.coordination.record_thread import RecordThread
+from broker_plugin.embedded.transactions.branches import DtxLimits
 from broker_plugin.guard import Guard
 from broker_plugin.node.branch_admin import BranchAdmin
 from broker_plugin.node.config import ConfigError, NodeConfig
-from broker_plugin.node.coordination_process import ANSWER_SECONDS, CoordinationProcess
 from broker_plugin.node.descriptors import raise_limit, rooms
 from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.log_server import LogServer
 from broker_plugin.node.membership import cluster_identity
 from broker_plugin.node.proxy import FrontDoor, PassOn, Refuse, Serve, Verdict
 from broker_plugin.node.readiness import Readiness
-from broker_plugin.node.record_thread import RecordThread
 from broker_plugin.node.shell import Shell, wall_ms
 from broker_plugin.node.status import commit_point, queue_names, status, transactions
 from broker_plugin.node.wiring import FAREWELL, Parts, amqp_server, release, restored, wire
-from ha.node_core import NodeCore
-from ha.node_state import ACTIVE
-from ha.wire import WIRE_VERSION, Hello
-from recovery.store import CLOSE_SECONDS, Store, StoreHung, StoreSettings, open_store
-from txobserver.store import StoreBusy, StoreError
+from ha.core import NodeCore
+from ha.membership.node_state import ACTIVE
+from ha.messages.wire import WIRE_VERSION, Hello
+from recovery.store.store import CLOSE_SECONDS, Store, StoreHung, StoreSettings, open_store
+from txobserver.ports.store import StoreBusy, StoreError
 
 log = logging.getLogger("txha.node")
 T = TypeVar("T")

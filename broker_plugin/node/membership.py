@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable
 
 from broker_plugin.node.config import ConfigError, NodeConfig
-from ha.coordination import Coordination, CoordinationError
-from recovery.founding import holds_nothing, identity_in_record, make_empty
-from recovery.identity import Identity, check_identity, may_take, nobodys
+from ha.membership.record import Coordination, CoordinationError
+from recovery.planner.founding import holds_nothing, identity_in_record, make_empty
 from recovery.planner.lease import WATCH_SECONDS
-from txobserver.store import StoreError
+from recovery.store.identity import Identity, check_identity, may_take, nobodys
+from txobserver.ports.store import StoreError
 
 log = logging.getLogger("txha.node")
 AGAIN_SECONDS = 0.2

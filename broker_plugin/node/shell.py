@@ -13,15 +13,11 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.guard import Guard
 from broker_plugin.node.links import Links
-from broker_plugin.node.record_thread import RecordThread
-from ha.coordination import Record
-from ha.node_core import NodeCore
-from ha.wire import Ack, Peer
-from recovery.log import LogReclaimed
-from recovery.store import Store
-from txobserver.effects import (
+from ha.core import NodeCore
+from ha.effects import (
     Acknowledge,
     CompareAndSet,
     Effect,
@@ -36,9 +32,13 @@ from txobserver.effects import (
     Truncate,
     WriteCheckpoint,
 )
+from ha.membership.record import Record
+from ha.messages.wire import Ack, Peer
+from recovery.store.log import LogReclaimed
+from recovery.store.store import Store
 from txobserver.frames import Frame
 from txobserver.ids import Position
-from txobserver.store import Page, StoreDamaged, StoreError
+from txobserver.ports.store import Page, StoreDamaged, StoreError
 
 log = logging.getLogger("txha.node")
 TICK = 0.02

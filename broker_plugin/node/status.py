@@ -6,8 +6,8 @@ from typing import Any
 
 from broker_plugin.compiled import running
 from broker_plugin.node.readiness import Readiness
-from ha.node_core import NodeCore
-from ha.node_state import ACTIVE
+from ha.core import NodeCore
+from ha.membership.node_state import ACTIVE
 from txobserver.ids import Member, id_text
 from txobserver.tx_buffer import TxBuffer
 

@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
+from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.amqp.server import AmqpServer
-from broker_plugin.amqp.settings import AmqpSettings
+from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.embedded.broker import Broker
 from broker_plugin.guard import Guard
 from broker_plugin.node.links import Admit, Links, OnReader, PeerAddress, anybody
-from broker_plugin.node.record_thread import RecordThread
 from broker_plugin.node.shell import CLOCKS, Clocks, Shell
-from ha.node_core import NodeCore
-from ha.replica import Replica
+from ha.apply.replica import Replica
+from ha.core import NodeCore
+from ha.messages.wire import Hello
 from ha.settings import Settings
-from ha.wire import Hello
-from recovery.store import Store
-from txobserver.ledger import Host
+from recovery.store.store import Store
+from txobserver.ports.ledger import Host
 
 FAREWELL = 0.3
 """Seconds between a failure and the end of the node, for its last messages"""

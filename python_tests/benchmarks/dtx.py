@@ -24,7 +24,7 @@ from python_tests.benchmarks.compare import machine
 from python_tests.benchmarks.load import TX, Loader, LoadError, Shape, marshalled
 from python_tests.benchmarks.subject import Refused, Run, Subject, pause
 from python_tests.processes import end_on_sigterm
-from recovery.dtx import methods as dtx
+from txobserver import dtx_wire as dtx
 
 CONNECTIONS = (1, 8, 32)
 QUEUES = 4

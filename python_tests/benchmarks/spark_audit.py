@@ -15,15 +15,15 @@ import pyarrow.parquet as pq
 from python_tests.benchmarks.curves import write_curves
 from python_tests.benchmarks.spark import Part
 from python_tests.memory import MemoryWatch
-from recovery.identity import FORMAT_VERSION, Identity, create_identity
-from recovery.log import Log
 from recovery.pipeline.audit.audit import audit
 from recovery.pipeline.audit.inputs import read_rows
 from recovery.pipeline.rows.builder import QueueNames, RowBuilder
 from recovery.pipeline.rows.numbering import UNKNOWN
 from recovery.pipeline.schema import ARROW
 from recovery.pipeline.session import spark_session
-from recovery.segment import SegmentInfo
+from recovery.store.identity import FORMAT_VERSION, Identity, create_identity
+from recovery.store.log import Log
+from recovery.store.segment import SegmentInfo
 from txobserver.configuration import DECLARE_QUEUE
 from txobserver.events import (
     Configure,

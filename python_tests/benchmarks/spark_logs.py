@@ -1,4 +1,4 @@
-"""Logs to measure with: real frames, written by ``recovery.log.Log``, many with one sync."""
+"""Logs to measure with: real frames, written by ``recovery.store.log.Log``, many with one sync."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from recovery.identity import FORMAT_VERSION, Identity, create_identity
-from recovery.log import Log
-from recovery.segment import SegmentInfo
+from recovery.store.identity import FORMAT_VERSION, Identity, create_identity
+from recovery.store.log import Log
+from recovery.store.segment import SegmentInfo
 from txobserver.configuration import queue_step
 from txobserver.events import (
     Configure,

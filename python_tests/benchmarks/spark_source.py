@@ -24,11 +24,11 @@ from python_tests.benchmarks.curves import write_curves
 from python_tests.benchmarks.spark import Part
 from python_tests.benchmarks.spark_logs import MESSAGES, write_log
 from python_tests.memory import anonymous_bytes
-from recovery.node_log import NodeLog
 from recovery.pipeline.archive.files import write_rows
 from recovery.pipeline.node import END, rows_of
 from recovery.pipeline.schema import ARROW
 from recovery.pipeline.session import spark_session
+from recovery.reader.node_log import NodeLog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import lmdb
 
-from recovery.log import Log
-from recovery.segment import SegmentInfo
+from recovery.store.log import Log
+from recovery.store.segment import SegmentInfo
 from txobserver.events import Event, Message, Publish
 from txobserver.frames import encode_frame
 from txobserver.ids import Position

@@ -20,7 +20,7 @@ from python_tests.benchmarks.peers import declare
 from python_tests.memory import anonymous_bytes
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
-from recovery.node_admin import AdminError, ask
+from recovery.reader.node_admin import AdminError, ask
 
 FILL = 1000
 """Messages in a batch of those that only make a queue deep"""

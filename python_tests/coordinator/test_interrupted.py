@@ -19,7 +19,7 @@ from recovery.coordinator.decisions import DecisionUnknown
 from recovery.coordinator.log import DecisionLog
 from recovery.coordinator.postgresql import Postgresql
 from recovery.dtx import with_pika
-from recovery.dtx.methods import DtxMethod
+from txobserver.dtx_wire import DtxMethod
 
 
 class TimeOver(Exception):

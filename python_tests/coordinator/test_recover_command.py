@@ -22,7 +22,7 @@ from recovery.coordinator.log import DecisionLog
 from recovery.coordinator.names import branch_xid
 from recovery.coordinator.recover import BEGAN_A_MOMENT_AGO
 from recovery.coordinator.resources import Resource
-from recovery.node_admin import ask
+from recovery.reader.node_admin import ask
 
 
 class Killed(BaseException):

@@ -11,8 +11,8 @@ from python_tests.dtx.clients import Client
 from python_tests.dtx.conftest import Desk, Open
 from python_tests.dtx.cut import CuttingDoor
 from python_tests.processes import LocalCluster
-from recovery.dtx import methods as dtx
 from recovery.dtx.errors import OperationalError, RolledBack
+from txobserver import dtx_wire as dtx
 from txobserver.outcomes import Outcome
 from txobserver.xid import Xid
 

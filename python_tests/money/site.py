@@ -27,7 +27,7 @@ from python_tests.postgresql import PostgreSQL
 from python_tests.waiting import wait_until
 from recovery.coordinator.broker import Broker
 from recovery.coordinator.log import DecisionLog
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 ROLES = ("alice", "bob")
 ALIAS = "app"

@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from broker_plugin.cli.cluster import found_if_new
+from broker_plugin.cli.cluster.cluster import found_if_new
+from broker_plugin.cli.cluster.plan import plan_cluster
 from broker_plugin.cli.layout import COORDINATION_FILE, read_cluster
-from broker_plugin.cli.plan import plan_cluster
-from broker_plugin.node.sqlite_coordination import SqliteCoordination
-from ha.coordination import CoordinationError, Record
+from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
+from ha.membership.record import CoordinationError, Record
 from python_tests.processes import START_SECONDS, LocalCluster
 from python_tests.stress.clock import FakeClock
 from python_tests.stress.disk import SmallDisk
 from python_tests.stress.network import Network
 from python_tests.stress.syncs import Disks, together
 from python_tests.waiting import wait_until
-from recovery.node_admin import AdminError, ask
+from recovery.reader.node_admin import AdminError, ask
 
 PATIENCE = 0.5
 """Seconds within which a node that is well answers its administration"""

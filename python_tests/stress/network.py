@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from broker_plugin.cli.cluster.plan import Wiring
 from broker_plugin.cli.layout import free_ports
-from broker_plugin.cli.plan import Wiring
 from python_tests.stress.namespaces import Namespace, NetworkError, run
 from python_tests.stress.proxies import Link, Proxies
 

@@ -22,11 +22,11 @@ from python_tests.load import message_of
 from python_tests.stress.cluster import StressCluster
 from python_tests.stress.results import Result
 from python_tests.waiting import wait_until
-from recovery.log import LogReclaimed
-from recovery.log_reader import LogReader
-from recovery.node_log import LogCut
+from recovery.reader.log_reader import LogReader
+from recovery.reader.node_log import LogCut
+from recovery.store.log import LogReclaimed
 from txobserver.events import DtxDecision, Event, TxDecision, TxEnqueue
-from txobserver.store import StoreDamaged
+from txobserver.ports.store import StoreDamaged
 
 QUIET_SECONDS = 30.0
 ENOUGH = 20

@@ -45,8 +45,8 @@ from recovery.coordinator.log_lines import (
 from recovery.coordinator.names import GlobalName, new_id, our_name
 from recovery.coordinator.resources import Participant
 from recovery.coordinator.steps import Reached, unwatched
-from recovery.files import REAL_FILES, SCRATCH, Files, explain, renew_directory, sync_directories_above
-from txobserver.store import StoreDamaged, StoreError
+from recovery.store.files import REAL_FILES, SCRATCH, Files, explain, renew_directory, sync_directories_above
+from txobserver.ports.store import StoreDamaged, StoreError
 from txobserver.xid import Xid
 
 COMPACT_BYTES = 1 << 20

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from recovery.coordinator.decisions import ABORT_KEPT, ENDED_KEPT, Decision
 from recovery.coordinator.resources import Participant
-from txobserver.store import StoreDamaged, StoreError
+from txobserver.ports.store import StoreDamaged, StoreError
 
 VERSION = 1
 _CRC_DIGITS = 8

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recovery.dtx.errors import ProgrammingError
-from recovery.dtx.methods import XidFields
+from txobserver.dtx_wire import XidFields
 from txobserver.xid import MAX_PART, Global, Xid, checked_xid
 
 MAX_SECONDS = (1 << 32) - 1

@@ -14,7 +14,7 @@ from enum import Enum, auto
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from recovery.dtx.errors import OperationalError, OutcomeUnknown, refused
-from recovery.dtx.methods import DtxMethod
+from txobserver.dtx_wire import DtxMethod
 from txobserver.outcomes import Outcome
 
 PATIENCE = 30.0

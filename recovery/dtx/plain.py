@@ -7,8 +7,8 @@ import contextlib
 from recovery.dtx.arguments import check_token
 from recovery.dtx.conversation import Conversation, Lost, Plain, Refused, Steps
 from recovery.dtx.errors import DatabaseError, OutcomeUnknown, ProgrammingError, RolledBack
-from recovery.dtx.methods import BY_TOKEN, Token, XidFields
-from recovery.dtx.methods import Outcome as AskOutcome
+from txobserver.dtx_wire import BY_TOKEN, Token, XidFields
+from txobserver.dtx_wire import Outcome as AskOutcome
 from txobserver.outcomes import Outcome
 
 REFUSED_TOKEN = (530, 542)

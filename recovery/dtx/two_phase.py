@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 from typing import NamedTuple, TypeAlias
 
-from recovery.dtx import methods as dtx
 from recovery.dtx.arguments import check_timeout, checked_decision, checked_global, fields_of
 from recovery.dtx.conversation import Conversation, Lost, Patience, Refused, Steps
 from recovery.dtx.errors import (
@@ -36,6 +35,7 @@ from recovery.dtx.errors import (
     UnknownXid,
     heuristic,
 )
+from txobserver import dtx_wire as dtx
 from txobserver.outcomes import Outcome, Status
 from txobserver.table import Table
 from txobserver.xid import Global, Xid

@@ -30,9 +30,9 @@ from recovery.dtx.arguments import make_xid
 from recovery.dtx.conversation import PATIENCE, Conversation, Lost, Pause, Plain, Reconnect, Refused, Request, Steps
 from recovery.dtx.errors import CLOSED, NotSupportedError, ProgrammingError
 from recovery.dtx.hosts import checked_hosts
-from recovery.dtx.methods import DtxMethod, End, Select, register
 from recovery.dtx.plain import PlainTransactions
 from recovery.dtx.two_phase import GlobalState, TwoPhase
+from txobserver.dtx_wire import DtxMethod, End, Select, register
 from txobserver.outcomes import Outcome
 from txobserver.xid import Global, Xid
 

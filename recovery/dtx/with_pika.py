@@ -26,10 +26,10 @@ from recovery.dtx.conversation import PATIENCE, Conversation, Lost, Pause, Plain
 from recovery.dtx.errors import CLOSED, NotSupportedError, ProgrammingError, StaleDelivery
 from recovery.dtx.hosts import checked_hosts, without_password
 from recovery.dtx.lost import LOST, connected
-from recovery.dtx.methods import METHODS, DtxMethod, Select
 from recovery.dtx.plain import PlainTransactions
 from recovery.dtx.tagged import TaggedConnection, Tags
 from recovery.dtx.two_phase import GlobalState, TwoPhase
+from txobserver.dtx_wire import METHODS, DtxMethod, Select
 from txobserver.outcomes import Outcome
 from txobserver.xid import Global, Xid
 

@@ -11,21 +11,21 @@ from typing import Literal, Protocol
 import msgspec
 import pyarrow as pa
 
-from recovery.identity import read_identity
-from recovery.landmarks import Mark
-from recovery.lmdb_state import read_meta
-from recovery.log import LogReclaimed
-from recovery.node_admin import AdminError, ask
-from recovery.node_log import END, NodeLog
 from recovery.pipeline.rows.builder import QueueNames, RowBuilder
 from recovery.pipeline.rows.kinds import token_text
 from recovery.pipeline.rows.numbering import UNKNOWN, Begun
 from recovery.pipeline.schema import ARROW
 from recovery.pipeline.selection import Selection
+from recovery.reader.landmarks import Mark
+from recovery.reader.node_admin import AdminError, ask
+from recovery.reader.node_log import END, NodeLog
+from recovery.store.identity import read_identity
+from recovery.store.lmdb_state import read_meta
+from recovery.store.log import LogReclaimed
 from txobserver.events import DtxOpen, TxOpen, TxToken
 from txobserver.frames import Frame
 from txobserver.ids import generation_of
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 Until = Literal["commit", "log"]
 EVERYTHING = Selection()

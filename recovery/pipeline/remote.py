@@ -1,15 +1,15 @@
-"""RemoteLog: the log of a running node, read over its peer port (``recovery.log_wire``); blocking."""
+"""RemoteLog: the log of a running node, read over its peer port (``recovery.reader.log_wire``); blocking."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
 
-from ha.wire import WIRE_VERSION, Hello
-from recovery.declarations import declared_by
-from recovery.landmarks import Mark
-from recovery.log import LogReclaimed
-from recovery.log_wire import (
+from ha.messages.wire import WIRE_VERSION, Hello
+from recovery.pipeline.source.offsets import Cluster
+from recovery.reader.declarations import declared_by
+from recovery.reader.landmarks import Mark
+from recovery.reader.log_wire import (
     LENGTH,
     MAX_ANSWER,
     MAX_PORTION,
@@ -26,9 +26,9 @@ from recovery.log_wire import (
     decode_greeting,
     framed,
 )
-from recovery.pipeline.source.offsets import Cluster
+from recovery.store.log import LogReclaimed
 from txobserver.frames import Frame, FrameError, decode_frame
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 PATIENCE_SECONDS = 15.0
 FIRST_STEP, LAST_STEP = 256, 1 << 20

@@ -17,16 +17,16 @@ from typing import Any
 
 import msgspec
 
-from ha.coordination import CasConflict, Coordination, CoordinationError
-from recovery.aside import set_aside
-from recovery.crash_points import crash_point
-from recovery.durable import make_durable
-from recovery.files import REAL_FILES, explain
-from recovery.identity import lock_directory, read_identity
+from ha.membership.record import CasConflict, Coordination, CoordinationError
 from recovery.planner.plan import Action, SetAside, SetRecordAside, TakeOut, WriteRecord
 from recovery.planner.survey import is_damaged
+from recovery.store.aside import set_aside
+from recovery.store.crash_points import crash_point
+from recovery.store.durable import make_durable
+from recovery.store.files import REAL_FILES, explain
+from recovery.store.identity import lock_directory, read_identity
 from txobserver.ids import Member
-from txobserver.store import StoreBusy, StoreDamaged, StoreError
+from txobserver.ports.store import StoreBusy, StoreDamaged, StoreError
 
 JOURNAL = "unfinished-recovery.json"
 """Beside the coordination record, while a plan is being carried out"""

@@ -2,7 +2,7 @@
 
 Whatever was acknowledged was durable on every member of the ready set of that moment, and whoever is added to the set
 has it all. So each member of the *last* ready set that still has its disk holds everything that was ever acknowledged,
-and among them the greatest position wins, as it does without a plan (``ha.candidate``).
+and among them the greatest position wins, as it does without a plan (``ha.membership.candidate``).
 
 Without the record nobody knows who was in the set. The greatest position among all whole stores is then at least as
 good as any member among them: within one generation the longer log contains the shorter one, and the primary of a
@@ -25,7 +25,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ha.coordination import Record
+from ha.membership.record import Record
 from recovery.planner.facts import Condition, RecordState, Site, Store, Told
 from txobserver.ids import Position
 

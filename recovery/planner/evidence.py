@@ -15,7 +15,7 @@ from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.resources import Fate, ResourceLost, ResourceRefused
 from recovery.coordinator.table import TABLE, TableDecisions
 from recovery.planner.facts import DatabaseFacts, Evidence, LogFacts
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 from txobserver.xid import Xid
 
 

@@ -7,8 +7,8 @@ from enum import StrEnum
 
 import msgspec
 
-from ha.coordination import Record
-from ha.history import common_sequence
+from ha.catchup.history import common_sequence
+from ha.membership.record import Record
 from recovery.coordinator.resources import Fate
 from txobserver.ids import Member, Position
 from txobserver.xid import Global, Xid

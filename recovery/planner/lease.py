@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from recovery.files import explain
 from recovery.planner.facts import RecordState
 from recovery.planner.site import RecordFound
-from txobserver.store import StoreError
+from recovery.store.files import explain
+from txobserver.ports.store import StoreError
 
 WATCH_SECONDS = 1.0
 """Five renewals of a primary with the default settings; one that renews slower is watched for its ``lease_ttl``."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from ha.coordination import Record
+from ha.membership.record import Record
 from recovery.planner.apply import Journal, Progress
 from recovery.planner.facts import Condition, RecordState, Site, Store
 from recovery.planner.plan import SetAside, SetRecordAside, TakeOut, WriteRecord

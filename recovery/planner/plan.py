@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from ha.coordination import Record
+from ha.membership.record import Record
 from recovery.planner.branches import Outcome, Verdict, verdicts
 from recovery.planner.choice import Choice, choose, record_for, told
 from recovery.planner.facts import Condition, Contents, Evidence, Loss, RecordState, Site, Store, Told, Unnamed

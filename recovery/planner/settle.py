@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from recovery.coordinator.recover import Report
 from recovery.coordinator.resources import Fate, Resource, ResourceLost, ResourceRefused
-from recovery.crash_points import crash_point
 from recovery.planner.branches import BROKER, By, Outcome, Verdict
+from recovery.store.crash_points import crash_point
 from txobserver.xid import Global
 
 OTHERWISE = "somebody has ended it otherwise"

@@ -8,14 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
-from ha.coordination import Record
+from ha.membership.record import Record
 from recovery.planner.branches import Verdict
 from recovery.planner.choice import choose
 from recovery.planner.facts import Condition, Contents, Evidence, RecordState, Site
 from recovery.planner.plan import Plan, alternative, make_plan
 from recovery.planner.survey import Surveyed, contents_of, survey, whose
 from recovery.planner.unshared import unshared
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 from txobserver.xid import Xid
 
 RecordFound = tuple[Record | None, RecordState, str]

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import msgspec
 
-from ha.replica import Replica
-from recovery.identity import Identity, read_identity
-from recovery.lmdb_state import LmdbState, check
-from recovery.log import Log
+from ha.apply.replica import Replica
 from recovery.planner.facts import Branch, Condition, Contents, Store
-from recovery.segment import SegmentInfo, read_header, segment_firsts, segment_path
+from recovery.store.identity import Identity, read_identity
+from recovery.store.lmdb_state import LmdbState, check
+from recovery.store.log import Log
+from recovery.store.segment import SegmentInfo, read_header, segment_firsts, segment_path
 from txobserver.frames import Frame, TornFrame
 from txobserver.ids import Member, Position
-from txobserver.store import Loaded, StoreDamaged, StoreError
-from txobserver.transaction_table import described
+from txobserver.ports.store import Loaded, StoreDamaged, StoreError
+from txobserver.state.transaction_table import described
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from recovery.groups import behind_group_headers
 from recovery.planner.facts import Condition, Loss, Store, Unnamed
 from recovery.planner.losses import Located, losses
 from recovery.planner.survey import Surveyed
-from recovery.segment import HEADER_ROOM, decode_header, segment_firsts, segment_path
+from recovery.store.groups import behind_group_headers
+from recovery.store.segment import HEADER_ROOM, decode_header, segment_firsts, segment_path
 from txobserver.frames import Frame, FrameError, TornFrame, decode_frame
 from txobserver.ids import Position
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 Key = tuple[int, int]
 """Generation and first sequence of a frame, which is the same on every node that has it"""

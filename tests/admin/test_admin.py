@@ -16,7 +16,7 @@ import pytest
 from broker_plugin.admin import server as server_module
 from broker_plugin.admin.server import MAX_LINE, AdminServer, Refusal
 from broker_plugin.guard import Guard
-from recovery.node_admin import AdminError, ask
+from recovery.reader.node_admin import AdminError, ask
 from tests.guards import strict_guard
 
 

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.amqp.server import AmqpServer, embedded_broker
-from broker_plugin.amqp.settings import AmqpSettings
 from broker_plugin.embedded.broker import Broker
 from broker_plugin.guard import Guard
 from tests.amqp.dtx_client import DtxChannel

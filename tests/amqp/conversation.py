@@ -7,8 +7,8 @@ from typing import Any
 from pamqp import body, commands, frame, header, heartbeat
 from pamqp.commands import Basic, Channel, Confirm, Exchange, Queue, Tx
 
-from broker_plugin.amqp.codec import FRAME_END, FRAME_START, OVERHEAD, encode_open_ok
-from broker_plugin.amqp.handshake import CLOSING, OPEN
+from broker_plugin.amqp.protocol.codec import FRAME_END, FRAME_START, OVERHEAD, encode_open_ok
+from broker_plugin.amqp.protocol.handshake import CLOSING, OPEN
 from broker_plugin.embedded.errors import NAMES, SOFT
 from tests.amqp.peer import HEADER, Peer, publish
 from tests.amqp.raw_client import show

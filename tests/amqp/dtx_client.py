@@ -7,9 +7,9 @@ from typing import Any
 from pamqp import body, commands, header
 from pamqp.commands import Basic, Channel, Queue
 
-from recovery.dtx import methods as dtx
-from recovery.dtx.methods import XidFields
 from tests.amqp.raw_client import RawClient
+from txobserver import dtx_wire as dtx
+from txobserver.dtx_wire import XidFields
 
 dtx.register()
 

@@ -7,8 +7,8 @@ from typing import Any
 from pamqp import body, commands, frame, header
 from pamqp.commands import Basic, Channel
 
-from broker_plugin.amqp.connection import Connection
-from broker_plugin.amqp.settings import AmqpSettings
+from broker_plugin.amqp.protocol.connection import Connection
+from broker_plugin.amqp.protocol.settings import AmqpSettings
 from tests.amqp.raw_client import DEFAULT_PROPERTIES, show
 from tests.embedded.harness import Harness
 

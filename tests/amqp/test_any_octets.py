@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pamqp.commands import Basic, Channel, Exchange, Queue
 
-from broker_plugin.amqp.codec import CONTENT_START
+from broker_plugin.amqp.protocol.codec import CONTENT_START
 from tests.amqp.conversation import raw
 from tests.amqp.peer import Peer
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import body, commands, frame, header, heartbeat
 
-from broker_plugin.amqp import codec
-from broker_plugin.amqp.properties import PropertyCheck
+from broker_plugin.amqp.protocol import codec
+from broker_plugin.amqp.protocol.properties import PropertyCheck
 from broker_plugin.embedded.errors import AmqpError
-from broker_plugin.embedded.message_headers import PLACE, headers_of, with_place
+from broker_plugin.embedded.queues.message_headers import PLACE, headers_of, with_place
 from txobserver.octets import as_sent, octets_of, text_of
 
 NAMES = st.text("abcXYZ019-_.:@#,/+ ", max_size=127)

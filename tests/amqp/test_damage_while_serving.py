@@ -9,11 +9,11 @@ import pytest
 from pamqp import body, header
 from pamqp.commands import Basic, Channel, Connection, Queue
 
-from broker_plugin.amqp.settings import AmqpSettings
+from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.guard import Guard
 from tests.amqp.conftest import ServedByCore
 from tests.amqp.raw_client import RawClient
-from txobserver.store import StoreDamaged
+from txobserver.ports.store import StoreDamaged
 
 SENTENCE = "a checksum in the queue state does not match"
 

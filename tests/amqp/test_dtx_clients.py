@@ -8,7 +8,7 @@ from typing import Any
 import aio_pika
 import pytest
 
-from broker_plugin.amqp import handshake
+from broker_plugin.amqp.protocol import handshake
 from python_tests.dtx.clients import MAKES
 from recovery.dtx.errors import NotSupportedError, RolledBack
 from recovery.dtx.with_aio_pika import AioDtxConnection

@@ -8,10 +8,10 @@ import pytest
 from pamqp.commands import Basic, Channel, Tx
 
 from broker_plugin.embedded.errors import AmqpError
-from recovery.dtx import methods as dtx
-from recovery.dtx.methods import XidFields
 from tests.amqp.conftest import ServedByCore
 from tests.amqp.dtx_client import DtxChannel, Refused, xid
+from txobserver import dtx_wire as dtx
+from txobserver.dtx_wire import XidFields
 from txobserver.outcomes import Outcome
 from txobserver.xid import Xid
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import frame
 
-from broker_plugin.amqp.codec import decode_method, encode_method
+from broker_plugin.amqp.protocol.codec import decode_method, encode_method
 from broker_plugin.embedded.errors import AmqpError
-from recovery.dtx import methods as dtx
-from recovery.dtx.methods import XidFields
+from txobserver import dtx_wire as dtx
+from txobserver.dtx_wire import XidFields
 
 SHORT = st.binary(max_size=255)
 XIDS = st.builds(XidFields, st.integers(0, (1 << 32) - 1), SHORT, SHORT)

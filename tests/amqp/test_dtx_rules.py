@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic, Channel, Confirm, Tx
 
-from broker_plugin.amqp import handshake
+from broker_plugin.amqp.protocol import handshake
 from python_tests.waiting import wait_until
-from recovery.dtx import methods as dtx
-from recovery.dtx.methods import XidFields
 from tests.amqp.conftest import ServedByCore
 from tests.amqp.dtx_client import DtxChannel, Refused, xid
+from txobserver import dtx_wire as dtx
+from txobserver.dtx_wire import XidFields
 from txobserver.outcomes import Outcome
 from txobserver.xid import Xid
 

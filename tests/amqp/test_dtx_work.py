@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pamqp.commands import Basic, Queue
 
-from recovery.dtx import methods as dtx
 from tests.amqp.conftest import ServedByCore
 from tests.amqp.dtx_client import DtxChannel, Refused, xid
+from txobserver import dtx_wire as dtx
 from txobserver.xid import Xid
 
 X, Y = xid("x"), xid("y")

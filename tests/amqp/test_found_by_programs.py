@@ -8,7 +8,7 @@ import pytest
 from pamqp import body, header
 from pamqp.commands import Basic, Queue
 
-from broker_plugin.amqp.codec import BODY, METHOD
+from broker_plugin.amqp.protocol.codec import BODY, METHOD
 from tests.amqp.conversation import raw
 from tests.amqp.peer import Peer
 from tests.embedded.harness import Harness

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp.commands import Basic, Channel, Queue
 
-from broker_plugin.amqp.handshake import OPEN
-from broker_plugin.embedded.durable_queue import WindowLimits
-from recovery.dtx import methods as dtx
+from broker_plugin.amqp.protocol.handshake import OPEN
+from broker_plugin.embedded.queues.durable_queue import WindowLimits
 from tests.amqp.conversation import HANDSHAKE, finish, one, raw, sound
 from tests.amqp.dtx_client import xid
 from tests.amqp.peer import Peer, publish
 from tests.amqp.test_dtx_methods import METHODS, VALUES
 from tests.embedded.cluster_harness import ClusterHarness
 from tests.examples import examples
+from txobserver import dtx_wire as dtx
 
 pytestmark = pytest.mark.fuzz
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp.commands import Basic, Exchange, Queue
 
-from broker_plugin.amqp.sasl import read_credentials
+from broker_plugin.amqp.protocol.sasl import read_credentials
 from tests.amqp.conversation import HANDSHAKE, SESSION, finish, one, raw, sound
 from tests.amqp.peer import HEADER, Peer, Wire, publish
 from tests.examples import examples

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from broker_plugin.amqp.settings import AmqpSettings
+from broker_plugin.amqp.protocol.settings import AmqpSettings
 from python_tests.amqp_programs.address import Address
 from python_tests.amqp_programs.player import Player
 from python_tests.amqp_programs.program import DROP, Op, Step

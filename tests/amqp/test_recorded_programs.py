@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker_plugin.amqp.settings import AmqpSettings
+from broker_plugin.amqp.protocol.settings import AmqpSettings
 from python_tests.amqp_programs.address import Address
 from python_tests.amqp_programs.compare import explain, first_difference
 from python_tests.amqp_programs.player import Player

@@ -9,9 +9,9 @@ import pytest
 from pamqp import body, commands, frame, header
 from pamqp.commands import Basic, Channel, Queue
 
-from broker_plugin.amqp.connection import Connection
+from broker_plugin.amqp.protocol.connection import Connection
+from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.amqp.server import AmqpProtocol, AmqpServer, embedded_broker
-from broker_plugin.amqp.settings import AmqpSettings
 from tests.amqp.conftest import Served, ServedByCore
 from tests.amqp.raw_client import RawClient
 from tests.guards import strict_guard

@@ -15,7 +15,7 @@ from typing import Any
 from broker_plugin.admin.server import AdminServer
 from broker_plugin.guard import Guard
 from broker_plugin.node.config import NodeConfig, load_config, parse_settings
-from recovery.parent import end_with
+from recovery.store.parent import end_with
 
 
 async def run(config: NodeConfig) -> None:

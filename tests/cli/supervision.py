@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import broker_plugin.cli.cluster
-from broker_plugin.cli.cluster import run_cluster
+import broker_plugin.cli.cluster.cluster
+from broker_plugin.cli.cluster.cluster import run_cluster
 from python_tests.processes import free_base_port
 
 PATIENCE_SECONDS = 20.0
@@ -92,6 +92,6 @@ class Supervised:
 if __name__ == "__main__":
     node = (sys.executable, "-m", "tests.cli.fake_node")
     if "--impatient" in sys.argv:
-        broker_plugin.cli.cluster.GRACE_SECONDS = 0.3
+        broker_plugin.cli.cluster.cluster.GRACE_SECONDS = 0.3
     settings = [word.removeprefix("--set=") for word in sys.argv[3:] if word.startswith("--set=")]
     raise SystemExit(run_cluster(Path(sys.argv[1]), 2, int(sys.argv[2]), "--restart" in sys.argv, settings, node))

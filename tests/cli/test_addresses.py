@@ -9,7 +9,7 @@ import pytest
 from broker_plugin.cli.addresses import check_brokers, check_databases, shown
 from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.commands import app
-from broker_plugin.cli.dtx_recover import dtx_recover
+from broker_plugin.cli.transactions.dtx_recover import dtx_recover
 from recovery.coordinator.log import DecisionLog
 
 

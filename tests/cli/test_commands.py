@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_plugin.cli.cluster import REFUSED
+from broker_plugin.cli.cluster.cluster import REFUSED
 from python_tests.processes import LocalCluster, free_base_port
-from recovery.identity import lock_directory
+from recovery.store.identity import lock_directory
 
 TXHA = (sys.executable, "-m", "broker_plugin.cli.main")
 

@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from broker_plugin.cli.asking import BadArgument, node_entry
+from broker_plugin.cli.cluster.plan import plan_cluster
 from broker_plugin.cli.commands import app
-from broker_plugin.cli.crashed import Given, crashed_cluster
 from broker_plugin.cli.layout import ClusterError, read_cluster, read_nodes, write_cluster
-from broker_plugin.cli.plan import plan_cluster
-from broker_plugin.cli.settling import _urls
-from ha.coordination import Record
+from broker_plugin.cli.recovery.crashed import Given, crashed_cluster
+from broker_plugin.cli.recovery.settling import _urls
+from ha.membership.record import Record
 from python_tests.processes import free_base_port
 from tests.cli.test_recover_again import coordination, record_in
 from tests.recovery.planner.stores import beginning, make_store

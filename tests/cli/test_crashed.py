@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from broker_plugin.cli.asking import BadArgument
-from broker_plugin.cli.crashed import Given, crashed_cluster
-from broker_plugin.cli.recovering import Accepted, run
-from broker_plugin.node.sqlite_coordination import SqliteCoordination
+from broker_plugin.cli.recovery.crashed import Given, crashed_cluster
+from broker_plugin.cli.recovery.recovering import Accepted, run
+from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from recovery.planner import apply
-from recovery.segment import segment_firsts, segment_path
+from recovery.store.segment import segment_firsts, segment_path
 from tests.recovery.planner.stores import beginning, make_store
 
 NODES = frozenset({"a", "b"})

@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from broker_plugin.node.sqlite_coordination import SqliteCoordination
-from ha.coordination import CasConflict, CoordinationError, MemoryCoordination, Record
-from recovery import discarding
-from recovery.aside import PARTS
-from recovery.discarding import discard as set_store_aside
-from recovery.discarding import look
-from recovery.founding import holds_nothing, make_empty
-from recovery.identity import lock_directory, read_identity
+from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
+from ha.membership.record import CasConflict, CoordinationError, MemoryCoordination, Record
+from recovery.planner import discarding
+from recovery.planner.discarding import discard as set_store_aside
+from recovery.planner.discarding import look
+from recovery.planner.founding import holds_nothing, make_empty
+from recovery.store.aside import PARTS
+from recovery.store.identity import lock_directory, read_identity
 from tests.cli.test_commands import TXHA, refused
 from tests.cli.test_recover import has_identity
 from tests.recovery.helpers import Posts, open_store
 from tests.recovery.planner.stores import beginning, make_store, transaction
 from txobserver.ids import Member
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 A, B = Member("a", "incarnation"), Member("b", "incarnation")
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from broker_plugin.cli import cluster, plan
-from broker_plugin.cli.cluster import found_if_new
+from broker_plugin.cli.cluster import cluster, plan
+from broker_plugin.cli.cluster.cluster import found_if_new
+from broker_plugin.cli.cluster.plan import Plan, plan_cluster
 from broker_plugin.cli.layout import ClusterError, cluster_id, is_founded
-from broker_plugin.cli.plan import Plan, plan_cluster
-from broker_plugin.node.sqlite_coordination import SqliteCoordination
-from ha.coordination import Record
+from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
+from ha.membership.record import Record
 from python_tests.processes import free_base_port
-from recovery.founding import make_empty
-from recovery.identity import read_identity
+from recovery.planner.founding import make_empty
+from recovery.store.identity import read_identity
 
 
 class Killed(BaseException):

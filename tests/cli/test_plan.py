@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from broker_plugin.cli.cluster.plan import plan_cluster
 from broker_plugin.cli.layout import ClusterError, free_ports, read_cluster
-from broker_plugin.cli.plan import plan_cluster
 from broker_plugin.node.config import ConfigError, load_config, parse_settings
-from recovery.identity import Identity, create_identity
-from txobserver.store import StoreError
+from recovery.store.identity import Identity, create_identity
+from txobserver.ports.store import StoreError
 
 
 @pytest.fixture

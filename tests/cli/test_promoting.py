@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from broker_plugin.cli import commands
+from broker_plugin.cli.cluster.promoting import lost
 from broker_plugin.cli.layout import NodeEntry
-from broker_plugin.cli.promoting import lost
-from recovery.node_admin import AdminError
+from recovery.reader.node_admin import AdminError
 
 STATUS = {
     "name": "b",

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from broker_plugin.cli.asking import BadArgument
-from broker_plugin.cli.rebuilding import run
-from recovery.identity import FILE, GIVEN_LATER, adopt, read_identity
+from broker_plugin.cli.recovery.rebuilding import run
+from recovery.store.identity import FILE, GIVEN_LATER, adopt, read_identity
 from tests.recovery.helpers import Posts, open_store
 from tests.recovery.planner.stores import beginning, make_store
 from tests.recovery.test_store import as_format_1
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 OURS, THEIRS = "1" * 32, "2" * 32
 

@@ -12,16 +12,16 @@ import msgspec
 import pytest
 
 from broker_plugin.cli.asking import BadArgument
-from broker_plugin.cli.crashed import Given
-from broker_plugin.cli.recovering import Accepted, run
-from broker_plugin.node.sqlite_coordination import SqliteCoordination
-from ha.coordination import Record
-from recovery.founding import found
-from recovery.identity import adopt, read_identity
+from broker_plugin.cli.recovery.crashed import Given
+from broker_plugin.cli.recovery.recovering import Accepted, run
+from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
+from ha.membership.record import Record
+from recovery.planner.founding import found
+from recovery.store.identity import adopt, read_identity
 from tests.recovery.planner.stores import beginning, make_store
 from txobserver.events import GenerationStart
 from txobserver.ids import Member
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 A, B = Member("a", "incarnation"), Member("b", "incarnation")
 ID, ANOTHER = "0123456789abcdef" * 2, "fedcba9876543210" * 2

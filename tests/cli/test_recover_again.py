@@ -11,20 +11,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from broker_plugin.cli import recovering
-from broker_plugin.cli.crashed import Given
-from broker_plugin.cli.recovering import Accepted, run
-from broker_plugin.node.sqlite_coordination import SqliteCoordination
-from ha.coordination import Record
-from recovery import discarding
-from recovery.planner import apply
+from broker_plugin.cli.recovery import recovering
+from broker_plugin.cli.recovery.crashed import Given
+from broker_plugin.cli.recovery.recovering import Accepted, run
+from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
+from ha.membership.record import Record
+from recovery.planner import apply, discarding
 from recovery.planner.branches import BROKER, By, Outcome, Verdict
 from recovery.planner.plan import Plan
 from recovery.planner.site import plan_for
-from recovery.segment import segment_firsts, segment_path
+from recovery.store.segment import segment_firsts, segment_path
 from tests.recovery.planner.stores import beginning, make_store
 from txobserver.ids import Member
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 A, B = (Member(node, "incarnation") for node in "ab")
 NOTHING = Accepted()

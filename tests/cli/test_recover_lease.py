@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from broker_plugin.cli import recovering
-from broker_plugin.cli.recovering import read_record
-from broker_plugin.node.sqlite_coordination import SqliteCoordination
+from broker_plugin.cli.recovery import recovering
+from broker_plugin.cli.recovery.recovering import read_record
+from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from recovery.planner.facts import RecordState
 from recovery.planner.lease import LeaseWatch
 from recovery.planner.site import look
 from tests.cli.test_recover_again import DONE, MISSING_A, A, becomes, damage, directory, recover
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 __all__ = ["directory"]
 

@@ -11,18 +11,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from broker_plugin.cli import recovering
 from broker_plugin.cli.asking import BadArgument
-from broker_plugin.cli.crashed import Given, crashed_cluster
-from broker_plugin.cli.recovering import places_of, run
-from broker_plugin.cli.settling import _applied
-from broker_plugin.node.sqlite_coordination import SqliteCoordination
-from ha.coordination import Record
+from broker_plugin.cli.recovery import recovering
+from broker_plugin.cli.recovery.crashed import Given, crashed_cluster
+from broker_plugin.cli.recovery.recovering import places_of, run
+from broker_plugin.cli.recovery.settling import _applied
+from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
+from ha.membership.record import Record
 from recovery.planner.apply import Journal, Progress
 from recovery.planner.branches import BROKER, By, Outcome, Verdict
 from recovery.planner.plan import Plan
 from recovery.planner.site import plan_for
-from recovery.segment import segment_firsts, segment_path
+from recovery.store.segment import segment_firsts, segment_path
 from tests.cli.test_recover_again import (
     DONE,
     GIVEN_UP,
@@ -46,7 +46,7 @@ from tests.cli.test_recover_again import (
     recover,
 )
 from tests.recovery.planner.stores import beginning, make_store
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 __all__ = ["directory"]
 

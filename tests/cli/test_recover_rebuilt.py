@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from broker_plugin.cli.crashed import Given
-from broker_plugin.cli.rebuilding import run as rebuild
-from broker_plugin.cli.recovering import Accepted, run
-from broker_plugin.node.sqlite_coordination import SqliteCoordination
-from recovery.identity import adopt, read_identity
+from broker_plugin.cli.recovery.crashed import Given
+from broker_plugin.cli.recovery.rebuilding import run as rebuild
+from broker_plugin.cli.recovery.recovering import Accepted, run
+from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
+from recovery.store.identity import adopt, read_identity
 from tests.recovery.helpers import Posts, open_store
 from tests.recovery.planner.stores import beginning, make_store
 from txobserver.events import GenerationStart
 from txobserver.frames import encode_frame
 from txobserver.ids import Position
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 SHARED, ALONE = 5, 9
 """Events that both had acknowledged; and what b had, which acknowledged the rest alone"""

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from broker_plugin.cli.crashed import Given
-from broker_plugin.cli.recovering import run
-from recovery import discarding
+from broker_plugin.cli.recovery.crashed import Given
+from broker_plugin.cli.recovery.recovering import run
+from recovery.planner import discarding
 from tests.cli.test_recover_again import (
     DONE,
     JOURNAL,
@@ -31,7 +31,7 @@ from tests.cli.test_recover_again import (
     recover,
 )
 from txobserver.ids import Member
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 C = Member("c", "incarnation")
 __all__ = ["directory"]

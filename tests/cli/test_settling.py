@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from broker_plugin.cli.asking import BadArgument
-from broker_plugin.cli.recovery_report import show_settled
-from broker_plugin.cli.settling import _as_dict, _ours
+from broker_plugin.cli.recovery.recovery_report import show_settled
+from broker_plugin.cli.recovery.settling import _as_dict, _ours
 from recovery.coordinator.recover import NOT_KNOWN, Report, Row
 from recovery.coordinator.resources import Fate, ResourceLost
 from recovery.planner.branches import BROKER, By, Outcome, Verdict

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from broker_plugin.cli.cluster import Supervisor
-from broker_plugin.cli.plan import plan_cluster
+from broker_plugin.cli.cluster.cluster import Supervisor
+from broker_plugin.cli.cluster.plan import plan_cluster
 from python_tests.processes import free_base_port
 from tests.cli.supervision import Supervised, runs, until
 
@@ -220,7 +220,7 @@ def test_a_node_that_no_process_can_be_made_for_ends_no_other(
         started.append(real(command, **options))
         return started[-1]
 
-    monkeypatch.setattr("broker_plugin.cli.cluster.subprocess.Popen", popen)
+    monkeypatch.setattr("broker_plugin.cli.cluster.cluster.subprocess.Popen", popen)
     assert supervisor.run() == 0
     assert lived == [True] and "node-2" in str(started[0].args) and "node-1" in str(started[1].args)
     said = "txha: node-1 cannot be started: Resource temporarily unavailable; it is tried again"

@@ -16,7 +16,7 @@ from broker_plugin import compiled
 from python_tests.processes import LocalCluster
 from recovery.compiled import ROOT
 
-PLACES = "import broker_plugin.compiled as c; c.MODULES = ('txobserver.places', 'txobserver.digest'); c.APART = ()"
+PLACES = "import broker_plugin.compiled as c; c.MODULES = ('txobserver.state.offsets', 'txobserver.digest'); c.APART = ()"
 """Two small modules stand for all of them."""
 BUILDER = ("broker_plugin/compiled/__init__.py", "broker_plugin/compiled/build.py", "recovery/compiled.py")
 
@@ -39,7 +39,7 @@ def sources(tmp_path: Path) -> Path:
     """A project with nothing built."""
     for name in ("broker_plugin", "broker_plugin/compiled", "recovery", "txobserver"):
         (tmp_path / name).mkdir()
-    for source in (*BUILDER, "txobserver/places.py", "txobserver/digest.py"):
+    for source in (*BUILDER, "txobserver/state/offsets.py", "txobserver/digest.py"):
         (tmp_path / source).write_text((ROOT / source).read_text())
     for package in ("broker_plugin", "recovery", "txobserver"):
         (tmp_path / package / "__init__.py").write_text("")
@@ -47,7 +47,7 @@ def sources(tmp_path: Path) -> Path:
 
 
 BUILD = "from broker_plugin.compiled.build import main; main()"
-LOOK = "c.use(); import txobserver.places as p; print(c.running(), p.__file__)"
+LOOK = "c.use(); import txobserver.state.offsets as p; print(c.running(), p.__file__)"
 
 
 def test_what_is_built_is_used_until_the_sources_change(sources: Path) -> None:
@@ -70,8 +70,8 @@ def test_without_a_compiler_one_line_says_so_and_the_plain_modules_run(sources: 
 
 def test_it_is_too_late_once_a_plain_module_has_been_loaded(sources: Path) -> None:
     run(sources, BUILD)
-    late = "import txobserver.places\ntry:\n    c.use()\nexcept RuntimeError as error:\n    print(error)"
-    assert "txobserver.places" in run(sources, late)
+    late = "import txobserver.state.offsets\ntry:\n    c.use()\nexcept RuntimeError as error:\n    print(error)"
+    assert "txobserver.state.offsets" in run(sources, late)
 
 
 @pytest.mark.parametrize("switch", ["", "pure"])

@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 from pika.exceptions import ChannelClosedByBroker, ChannelWrongStateError, StreamLostError
 
 from recovery.dtx.conversation import Lost, Refused
-from recovery.dtx.methods import DtxMethod
 from recovery.dtx.tagged import TaggedChannel, Tags
 from recovery.dtx.with_pika import DtxConnection
 from tests.coordinator_model.brokers import Cluster, ServerChannel
 from tests.coordinator_model.pg_client import Broken, Way
+from txobserver.dtx_wire import DtxMethod
 
 Reach = Callable[[str], "tuple[Cluster, Way]"]
 """The cluster behind a host's name, and the way to it. Raises Broken."""

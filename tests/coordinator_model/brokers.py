@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from recovery.dtx import methods as dtx
 from recovery.dtx.conversation import Refused
+from txobserver import dtx_wire as dtx
 from txobserver.outcomes import Outcome, Status
 from txobserver.xid import Global, Xid
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from recovery.files import Files
+from recovery.store.files import Files
 
 Ranges = list[tuple[int, int]]
 

@@ -21,7 +21,7 @@ from tests.coordinator_model.truth import COMMITTED, BrokenPromise
 from tests.coordinator_model.with_log import WithLog
 from tests.coordinator_model.with_table import LOGGER, Told, WithTable
 from tests.coordinator_model.world import LOG_NAME, MACHINE, World
-from txobserver.store import StoreDamaged, StoreError
+from txobserver.ports.store import StoreDamaged, StoreError
 
 INPUTS = 6
 SHARED = "/dev/shm"

@@ -12,8 +12,8 @@ from typer.main import get_command
 from broker_plugin.cli.commands import app
 from broker_plugin.node.config import NodeConfig
 from python_tests.stress.faults import FAULTS
-from recovery.crash_points import CRASH_POINTS
 from recovery.pipeline.audit.names import BREACHES
+from recovery.store.crash_points import CRASH_POINTS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

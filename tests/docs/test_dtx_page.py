@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from broker_plugin.embedded.errors import NAMES
-from recovery.dtx import methods as dtx
+from txobserver import dtx_wire as dtx
 from txobserver.outcomes import Outcome, Status
 
 TEXT = (Path(__file__).parents[2] / "docs" / "dtx.md").read_text()

@@ -12,9 +12,9 @@ from typing import Any
 
 from hypothesis.stateful import RuleBasedStateMachine
 
-from broker_plugin.embedded.binding_operations import BindRequest
-from broker_plugin.embedded.durable_queue import WindowLimits
 from broker_plugin.embedded.errors import AmqpError
+from broker_plugin.embedded.operations.binding_operations import BindRequest
+from broker_plugin.embedded.queues.durable_queue import WindowLimits
 from tests.embedded.harness import Client, Connection, Delivery, Harness, properties
 from tests.embedded.model import Channel, Model
 from tests.embedded.model_routing import Binding, Refused

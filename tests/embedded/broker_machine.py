@@ -11,12 +11,12 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from broker_plugin.embedded.exchange_operations import ExchangeDeclare
-from broker_plugin.embedded.local_queue import LocalQueue
+from broker_plugin.embedded.operations.exchange_operations import ExchangeDeclare
+from broker_plugin.embedded.queues.local_queue import LocalQueue
 from tests.embedded.both_sides import BothSides, Recorder
 from tests.embedded.model import Channel
 from tests.embedded.model_routing import Exchange, Refused
-from txobserver.ledger import pages
+from txobserver.ports.ledger import pages
 
 SLOTS = st.integers(0, 3)
 QUEUES = st.sampled_from(["a", "b", "c", "d"])

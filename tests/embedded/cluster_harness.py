@@ -6,10 +6,10 @@ from itertools import count
 from typing import Any
 
 from broker_plugin.embedded.broker import Broker
-from broker_plugin.embedded.durable_queue import WindowLimits
+from broker_plugin.embedded.queues.durable_queue import WindowLimits
 from tests.embedded.harness import Harness
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
-from txobserver.ledger import Content
+from txobserver.ports.ledger import Content
 
 
 class BrokerCluster(MemoryCluster):

@@ -10,13 +10,13 @@ from typing import Any
 from pamqp import encode
 
 from broker_plugin.embedded.broker import Broker
-from broker_plugin.embedded.channel import Channel, Got
-from broker_plugin.embedded.durable_queue import DurableQueue, WindowLimits
+from broker_plugin.embedded.channels.channel import Channel, Got
 from broker_plugin.embedded.errors import AmqpError
-from broker_plugin.embedded.queue_operations import QueueDeclare, QueueState
+from broker_plugin.embedded.operations.queue_operations import QueueDeclare, QueueState
+from broker_plugin.embedded.queues.durable_queue import DurableQueue, WindowLimits
 from tests.embedded.local_ledger import LocalLedger
 from txobserver.events import Message
-from txobserver.ledger import Content
+from txobserver.ports.ledger import Content
 
 PROPERTIES = b"\x00\x00"
 """No property flags."""

@@ -6,10 +6,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ha.readings import Readings
-from ha.refusals import Refusals
-from txobserver.contents import Contents
-from txobserver.effects import ReadQueue
+from ha.effects import ReadQueue
+from ha.primary.readings import Readings
+from ha.primary.refusals import Refusals
 from txobserver.events import (
     Configure,
     Delivered,
@@ -27,10 +26,11 @@ from txobserver.events import (
     purge_of,
 )
 from txobserver.ids import generated_id, place_of
-from txobserver.ledger import Done, Found, Host
 from txobserver.observer import TransactionObserver, TransactionObserverFactory
 from txobserver.outcomes import Name
-from txobserver.store import Asked, Checkpoint, MemoryBase, Meta, Page
+from txobserver.ports.ledger import Done, Found, Host
+from txobserver.ports.store import Asked, Checkpoint, MemoryBase, Meta, Page
+from txobserver.state.contents import Contents
 from txobserver.tx_buffer import TxBuffer
 
 Pending = tuple[int, Event, Done | None]

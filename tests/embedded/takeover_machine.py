@@ -15,7 +15,7 @@ from hypothesis.stateful import rule
 from tests.embedded.both_sides import MODES
 from tests.embedded.broker_machine import BrokerMachine
 from tests.embedded.model import Copy
-from txobserver.ledger import pages
+from txobserver.ports.ledger import pages
 
 Place = tuple[str, bytes]
 """A message in a queue: the queue's name, the body."""

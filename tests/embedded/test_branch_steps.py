@@ -12,8 +12,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_plugin.embedded.durable_queue import DurableQueue, WindowLimits
 from broker_plugin.embedded.errors import AmqpError
+from broker_plugin.embedded.queues.durable_queue import DurableQueue, WindowLimits
 from tests.embedded.cluster_harness import ClusterHarness
 from tests.embedded.harness import Client
 from tests.examples import examples

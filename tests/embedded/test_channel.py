@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_plugin.embedded.confirms import Confirms
+from broker_plugin.embedded.channels.confirms import Confirms
 from broker_plugin.embedded.errors import AmqpError
-from broker_plugin.embedded.turn import Turn
+from broker_plugin.embedded.queues.turn import Turn
 from tests.embedded.harness import Client, Harness, properties
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker_plugin.embedded.binding_operations import BindRequest
-from broker_plugin.embedded.durable_queue import DurableQueue
-from broker_plugin.embedded.exchange_operations import ExchangeDeclare
-from broker_plugin.embedded.local_queue import LocalQueue
+from broker_plugin.embedded.operations.binding_operations import BindRequest
+from broker_plugin.embedded.operations.exchange_operations import ExchangeDeclare
+from broker_plugin.embedded.queues.durable_queue import DurableQueue
+from broker_plugin.embedded.queues.local_queue import LocalQueue
 from tests.embedded.harness import Client, Harness, properties
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_plugin.embedded.queue_operations import QueueState
+from broker_plugin.embedded.operations.queue_operations import QueueState
 from tests.embedded.harness import Client, Harness, got, queue_of
 from txobserver.events import Delivered, Removal, Settle
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_plugin.embedded.durable_queue import WindowLimits
+from broker_plugin.embedded.queues.durable_queue import WindowLimits
 from tests.embedded.cluster_harness import ClusterHarness
 from tests.embedded.harness import Client, Harness, got
 from tests.embedded.test_declarations import bind

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from broker_plugin.embedded.binding_operations import BindRequest
+from broker_plugin.embedded.operations.binding_operations import BindRequest
 from tests.embedded.harness import Client, Harness
 from tests.embedded.test_declarations import bind, declare_exchange
 from tests.embedded.test_judged_where_applied import NO_QUEUE, delete, refusals

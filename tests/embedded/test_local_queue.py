@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_plugin.embedded.binding_operations import BindRequest
+from broker_plugin.embedded.operations.binding_operations import BindRequest
 from tests.embedded.harness import Client, Harness
 
 

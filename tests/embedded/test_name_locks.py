@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_plugin.embedded.name_locks import NameLocks
+from broker_plugin.embedded.topology.name_locks import NameLocks
 
 
 @pytest.mark.parametrize(("first", "second"), [("q", "x"), ("x", "q")])

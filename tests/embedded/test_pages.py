@@ -10,11 +10,11 @@ from collections.abc import Callable, Container
 
 import pytest
 
-from broker_plugin.embedded.durable_queue import DurableQueue, WindowLimits
+from broker_plugin.embedded.queues.durable_queue import DurableQueue, WindowLimits
 from tests.embedded.harness import Client, Harness, got, properties, queue_of
 from tests.embedded.local_ledger import LocalLedger
 from txobserver.events import Message, Removal
-from txobserver.store import Above, Asked, At, Checkpoint, Entry, Ids, MemoryBase, Page, StoreDamaged
+from txobserver.ports.store import Above, Asked, At, Checkpoint, Entry, Ids, MemoryBase, Page, StoreDamaged
 
 PAGE = 1000
 LARGE = 48

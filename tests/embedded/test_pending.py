@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_plugin.embedded.pending import Pending
+from broker_plugin.embedded.operations.pending import Pending
 
 
 def test_an_answer_waits_for_every_step_that_began_before_it() -> None:

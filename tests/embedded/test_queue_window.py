@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker_plugin.embedded.durable_queue import WindowLimits
+from broker_plugin.embedded.queues.durable_queue import WindowLimits
 from tests.embedded.harness import Client, Harness, got, properties, queue_of
 from tests.embedded.local_ledger import LocalLedger
 from txobserver.events import Delivered
-from txobserver.store import Asked, MemoryBase, Page
+from txobserver.ports.store import Asked, MemoryBase, Page
 
 
 @pytest.fixture

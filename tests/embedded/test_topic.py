@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_plugin.embedded.topic import TopicTrie, words
+from broker_plugin.embedded.topology.topic import TopicTrie, words
 
 WORDS = st.sampled_from(["a", "b", ""])
 KEYS = st.lists(WORDS, max_size=5).map(".".join)

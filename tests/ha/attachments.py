@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from ha.backups import Backups
-from ha.recent_frames import RecentFrames
+from ha.effects import Send
+from ha.feed.recent_frames import RecentFrames
+from ha.messages.wire import Join
+from ha.primary.backups import Backups
 from ha.settings import Settings
-from ha.wire import Join
-from txobserver.effects import Send
 from txobserver.events import TxOpen
 from txobserver.frames import encode_frame
 from txobserver.ids import Member, Position

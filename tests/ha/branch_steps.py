@@ -6,8 +6,8 @@ from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.memory_host import text
 from tests.ha.steps import answered, declared
 from txobserver.events import Event
-from txobserver.ledger import BranchObserver, Content, Ledger, Observer
 from txobserver.outcomes import Outcome
+from txobserver.ports.ledger import BranchObserver, Content, Ledger, Observer
 from txobserver.xid import Global, Xid
 
 X = Xid(1, b"transfer", b"")

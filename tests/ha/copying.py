@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from ha.wire import encode
+from ha.effects import ResetLog
+from ha.messages.wire import encode
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.steps import backups_of, declared, publish
-from txobserver.effects import ResetLog
 from txobserver.events import Message
 
 KIB = 1 << 10

@@ -10,14 +10,9 @@ from collections.abc import Callable
 from itertools import takewhile
 from typing import Any
 
-from ha.coordination import CasConflict, MemoryCoordination, first_record
-from ha.node_core import NodeCore
-from ha.replica import Replica
-from ha.settings import Settings
-from ha.wire import Ack, Entries, decode, encode
-from tests.ha.memory_disk import CLUSTER_ID, MemoryDisk
-from tests.ha.memory_host import MemoryHost
-from txobserver.effects import (
+from ha.apply.replica import Replica
+from ha.core import NodeCore
+from ha.effects import (
     Acknowledge,
     CompareAndSet,
     LogLine,
@@ -31,11 +26,16 @@ from txobserver.effects import (
     Truncate,
     WriteCheckpoint,
 )
+from ha.membership.record import CasConflict, MemoryCoordination, first_record
+from ha.messages.wire import Ack, Entries, decode, encode
+from ha.settings import Settings
+from tests.ha.memory_disk import CLUSTER_ID, MemoryDisk
+from tests.ha.memory_host import MemoryHost
 from txobserver.frames import decode_frame
 from txobserver.ids import Member, Position
-from txobserver.ledger import Host
 from txobserver.outcomes import Outcomes
-from txobserver.store import Page, StoreError
+from txobserver.ports.ledger import Host
+from txobserver.ports.store import Page, StoreError
 
 TURN = 0.01
 

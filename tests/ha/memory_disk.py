@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recovery.log import Log
-from recovery.segment import SegmentInfo
+from ha.effects import ReadLog
+from recovery.store.log import Log
+from recovery.store.segment import SegmentInfo
 from tests.simulation.fake_files import FakeFiles
-from txobserver.effects import ReadLog
 from txobserver.frames import Frame
 from txobserver.ids import Position
-from txobserver.store import MemoryBase, StoreError
+from txobserver.ports.store import MemoryBase, StoreError
 
 CLUSTER_ID = "5eed" * 8
 

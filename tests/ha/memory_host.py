@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from txobserver.configuration import Configured, queue_step
 from txobserver.events import Configure, Message, Removal
-from txobserver.ledger import Content, Ledger, pages
 from txobserver.outcomes import PreparedBranch
+from txobserver.ports.ledger import Content, Ledger, pages
 from txobserver.xid import Xid
 
 

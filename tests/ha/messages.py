@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ha import wire
+from ha.messages import wire
 from txobserver.configuration import BindingSpec, Configuration, ExchangeSpec, QueueSpec
 from txobserver.events import Message, TxDecision, TxEnqueue, TxOpen, TxPrepare
 from txobserver.frames import encode_frame

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ha.wire import Entries
+from ha.messages.wire import Entries
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.memory_host import text
 from txobserver.events import Event
 from txobserver.frames import decode_frame
-from txobserver.ledger import Observer
+from txobserver.ports.ledger import Observer
 
 
 def declared(*queues: str, size: int = 3, **settings: Any) -> MemoryCluster:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ha.wire import Entries
+from ha.messages.wire import Entries
 from tests.ha.steps import backups_of, declared, publish, survivors_agree
 from tests.ha.test_schedules_record import behind, promote, published, ready
 

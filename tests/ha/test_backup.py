@@ -1,4 +1,4 @@
-"""The backup's end of an attachment: what it takes, answers and asks, one rule a test (``ha.backup``)."""
+"""The backup's end of an attachment: what it takes, answers and asks, one rule a test (``ha.backup.backup``)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,29 @@ from typing import Any
 
 import pytest
 
-from ha import backup as backup_module
-from ha import queue_replicator
-from ha.backup import Backup
-from ha.replica import Replica
+from ha.apply.replica import Replica
+from ha.backup import backup as backup_module
+from ha.backup.backup import Backup
+from ha.catchup import queue_replicator
+from ha.effects import Acknowledge, LogLine, Persist, Send, Truncate
+from ha.messages.wire import (
+    Commit,
+    Entries,
+    Follow,
+    ForwardTx,
+    Join,
+    Leave,
+    Missing,
+    Progress,
+    QueueSnapshot,
+    ResyncBegin,
+)
 from ha.settings import Settings
-from ha.wire import Commit, Entries, Follow, ForwardTx, Join, Leave, Missing, Progress, QueueSnapshot, ResyncBegin
 from tests.ha.memory_host import text
-from txobserver.effects import Acknowledge, LogLine, Persist, Send, Truncate
 from txobserver.events import TxOpen
 from txobserver.frames import encode_frame
 from txobserver.ids import Member, Position
-from txobserver.store import MemoryBase
+from txobserver.ports.store import MemoryBase
 
 SETTINGS = Settings(rejoin_every=0.5, heartbeat_every=1.0, silence=3.0)
 FRAMES = [encode_frame(1, sequence, [TxOpen(sequence)], 0) for sequence in range(1, 4)]

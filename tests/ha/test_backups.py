@@ -1,4 +1,4 @@
-"""The primary's side of all attachments, one rule a test, its neighbours played by the test (``ha.backups``)."""
+"""The primary's side of all attachments, one rule a test, its neighbours played by the test (``ha.primary.backups``)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from ha import backups
-from ha.recent_frames import RecentFrames
-from ha.wire import Ack, Cancel, Commit, Entries, Follow, Granted, Join, Leave, Missing, Progress, Refused
+from ha.effects import ReadLog
+from ha.feed.recent_frames import RecentFrames
+from ha.messages.wire import Ack, Cancel, Commit, Entries, Follow, Granted, Join, Leave, Missing, Progress, Refused
+from ha.primary import backups
 from tests.ha.attachments import FRAMES, HISTORY, SETTINGS, TAIL, A, B, C, Copy, Side
-from txobserver.effects import ReadLog
 from txobserver.ids import Member, Position
 
 pytestmark = pytest.mark.plain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ha.replica import Replica
+from ha.apply.replica import Replica
 from tests.ha.branch_steps import (
     X,
     alone,
@@ -36,9 +36,9 @@ from tests.ha.steps import (
 from txobserver.configuration import delete_queue_step
 from txobserver.events import DtxDecision, DtxOpen, DtxPrepare, TxOpen, TxToken
 from txobserver.ids import MAX_TRANSACTION_BYTES
-from txobserver.ledger import NameInUse
 from txobserver.outcomes import Outcome
-from txobserver.store import MemoryBase, Meta
+from txobserver.ports.ledger import NameInUse
+from txobserver.ports.store import MemoryBase, Meta
 from txobserver.xid import Xid
 
 

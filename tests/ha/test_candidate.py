@@ -1,4 +1,4 @@
-"""When a candidate asks, waits and stands, to the moment (``ha.candidate``)."""
+"""When a candidate asks, waits and stands, to the moment (``ha.membership.candidate``)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from ha.candidate import Candidate
-from ha.coordination import Record
+from ha.effects import CompareAndSet, LogLine, Send
+from ha.membership.candidate import Candidate
+from ha.membership.record import Record
+from ha.messages.wire import Probe, ProbeReply
 from ha.settings import Settings
-from ha.wire import Probe, ProbeReply
-from txobserver.effects import CompareAndSet, LogLine, Send
 from txobserver.ids import Member, Position
 
 A, B, C = (Member(name, f"{name}1") for name in "abc")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ha.wire import Ack, Entries
+from ha.messages.wire import Ack, Entries
 from tests.ha.copying import LARGE, joining
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.steps import publish

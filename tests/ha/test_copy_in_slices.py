@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from ha.queue_replicator import QueueReplicator
-from ha.replica import Replica
-from ha.replicating_subscription import ReplicatingSubscription
-from ha.wire import QueueChange, QueueSnapshot
+from ha.apply.replica import Replica
+from ha.catchup.queue_replicator import QueueReplicator
+from ha.catchup.replicating_subscription import ReplicatingSubscription
+from ha.messages.wire import QueueChange, QueueSnapshot
 from tests.ha.copying import HUGE, LARGE, PORTION, SLACK, Scales, joining, put
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.memory_host import text
 from tests.ha.steps import answered, begin, commit, declared, publish, survivors_agree
 from txobserver.configuration import queue_step
-from txobserver.contents import Contents
 from txobserver.events import Message, Removal, Settle
-from txobserver.store import IDS_BYTES, Entry, Ids, MemoryBase, Meta, QueueSummary
+from txobserver.ports.store import IDS_BYTES, Entry, Ids, MemoryBase, Meta, QueueSummary
+from txobserver.state.contents import Contents
 
 
 @pytest.mark.plain

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ha.wire import (
+from ha.messages.wire import (
     ForwardOutcomes,
     ForwardTx,
     QueueChange,

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from ha.queue_replicator import QueueReplicator
-from ha.replica import Replica
-from ha.replicating_subscription import PAGE
-from ha.resync import Resync
-from ha.wire import (
+from ha.apply.replica import Replica
+from ha.catchup.queue_replicator import QueueReplicator
+from ha.catchup.replicating_subscription import PAGE
+from ha.catchup.resync import Resync
+from ha.effects import Effect, Send
+from ha.messages.wire import (
     ForwardTx,
     Missing,
     QueueContent,
@@ -27,9 +28,8 @@ from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.memory_host import text
 from tests.ha.steps import answered, backups_of, declared, publish, survivors_agree
 from txobserver.configuration import delete_queue_step, queue_step
-from txobserver.effects import Effect, Send
 from txobserver.events import Configure, Delivered, Message, Publish, Purge, Settle, TxEnqueue, TxOpen
-from txobserver.store import MemoryBase, Meta
+from txobserver.ports.store import MemoryBase, Meta
 
 pytestmark = pytest.mark.plain
 

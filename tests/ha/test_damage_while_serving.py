@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from ha.wire import QueueSnapshot, decode
+from ha.messages.wire import QueueSnapshot, decode
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.steps import begin, commit
 from tests.ha.test_schedules_joiner import force_resync, without_one
-from txobserver.store import StoreDamaged
+from txobserver.ports.store import StoreDamaged
 
 SENTENCE = "a checksum in the queue state does not match"
 

@@ -8,18 +8,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ha.candidate import Candidate
-from ha.coordination import Record
-from ha.ends import END_OF_GENERATIONS, RESERVED_IDS, RESERVED_SEQUENCES
-from ha.replica import GapInStream, Replica
+from ha.apply.replica import GapInStream, Replica
+from ha.effects import CompareAndSet, Effect, LogLine
+from ha.membership.candidate import Candidate
+from ha.membership.record import Record
+from ha.messages.wire import Ack, QueueSnapshot, decode, encode
 from ha.settings import Settings
-from ha.wire import Ack, QueueSnapshot, decode, encode
-from recovery.lmdb_state import LmdbState
+from recovery.store.lmdb_state import LmdbState
 from tests.ha.branch_steps import X, branch_prepared, decide, in_doubt, ledger_of, outcome, prepare, refused, work_on
 from tests.ha.memory_cluster import MemoryCluster
 from tests.ha.steps import all_agree, answered, begin, begin_t, commit, declared, publish, survivors_agree
 from txobserver.configuration import DELETE_QUEUE, Configuration
-from txobserver.effects import CompareAndSet, Effect, LogLine
+from txobserver.ends import END_OF_GENERATIONS, RESERVED_IDS, RESERVED_SEQUENCES
 from txobserver.events import Configure, Delivered
 from txobserver.frames import encode_frame
 from txobserver.ids import (
@@ -35,7 +35,7 @@ from txobserver.ids import (
 )
 from txobserver.observer import TransactionObserverFactory
 from txobserver.outcomes import Outcome
-from txobserver.store import MemoryBase, Meta
+from txobserver.ports.store import MemoryBase, Meta
 from txobserver.xid import Xid
 
 SIGNED = 1 << 63

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from ha.effects import WriteCheckpoint
 from tests.ha.copying import LARGE, PORTION, WINDOW, put
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.memory_host import text
 from tests.ha.steps import all_agree, answered, backups_of, begin, commit, declared, publish
-from txobserver.effects import WriteCheckpoint
 from txobserver.xid import Xid
 
 SLOW = 0.3

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ha import wire
-from ha.wire import decode, encode
+from ha.messages import wire
+from ha.messages.wire import decode, encode
 from tests.examples import examples
 from tests.ha.memory_cluster import MemoryNode
 from tests.ha.messages import MESSAGES

@@ -1,4 +1,4 @@
-"""When a primary gives its lease up because its disk or its checkpoints hang, to the moment (``ha.handover``)."""
+"""When a primary gives its lease up because its disk or its checkpoints hang, to the moment (``ha.primary.handover``)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ha.handover import CHECKPOINT_PATIENCE, Handover
+from ha.primary.handover import CHECKPOINT_PATIENCE, Handover
 from ha.settings import Settings
 from txobserver.ids import Member, Position
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ha.effects import CompareAndSet
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.steps import backups_of, declared
-from txobserver.effects import CompareAndSet
 
 LATE = 0.4
 """Seconds between the sending and the answer, less than a lease."""

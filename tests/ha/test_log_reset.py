@@ -1,9 +1,9 @@
-"""A joiner's log is begun anew for the end of its snapshot: once, and for the attachment that asked (``ha.backup``)."""
+"""A joiner's log is begun anew for the end of its snapshot: once, and for the attachment that asked (``ha.backup.backup``)."""
 
 from __future__ import annotations
 
+from ha.effects import ResetLog
 from tests.ha.copying import asked_for_a_reset
-from txobserver.effects import ResetLog
 
 
 def test_it_is_asked_for_once() -> None:

@@ -1,28 +1,28 @@
-"""What one node does with what its shell and its operator tell it, one rule a test (``ha.node_core``)."""
+"""What one node does with what its shell and its operator tell it, one rule a test (``ha.core``)."""
 
 from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
 
-from ha.backlog import EVENT_OVERHEAD
-from ha.coordination import MemoryCoordination, first_record
-from ha.queue_guard import QueueGuard
-from ha.record_gate import NO_RECORD
-from ha.replicating_subscription import ReplicatingSubscription
-from ha.session import Session
-from ha.sizes import ENTRY, OVERHEAD, message_bytes
-from ha.wire import NO_ATTACHMENT, Ack, Granted, Handover, Join, Probe, Refused
+from ha.apply.record_gate import NO_RECORD
+from ha.catchup.queue_guard import QueueGuard
+from ha.catchup.replicating_subscription import ReplicatingSubscription
+from ha.effects import ReadQueue, Send
+from ha.membership.record import MemoryCoordination, first_record
+from ha.messages.sizes import ENTRY, OVERHEAD, message_bytes
+from ha.messages.wire import NO_ATTACHMENT, Ack, Granted, Handover, Join, Probe, Refused
+from ha.primary.backlog import EVENT_OVERHEAD
+from ha.primary.session import Session
 from tests.ha.branch_steps import decide_globally, work_on
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.memory_disk import CLUSTER_ID
 from tests.ha.memory_host import text
 from tests.ha.steps import backups_of, begin_t, declared, publish
-from txobserver.effects import ReadQueue, Send
 from txobserver.events import Removal, Settle
 from txobserver.ids import Member
-from txobserver.ledger import Found
-from txobserver.store import Above, Page
+from txobserver.ports.ledger import Found
+from txobserver.ports.store import Above, Page
 
 
 def test_a_node_without_a_record_stops_and_says_what_to_do() -> None:

@@ -35,8 +35,8 @@ from tests.ha.steps import (
     whole_or_absent,
 )
 from txobserver.events import DtxDecision, GlobalDecision, TxDecision
-from txobserver.ledger import NameInUse
 from txobserver.outcomes import Outcome
+from txobserver.ports.ledger import NameInUse
 from txobserver.xid import Xid
 
 

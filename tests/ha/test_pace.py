@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ha.pace import LONGEST_REST, Pace
-from ha.queue_guard import QueueGuard
-from ha.replicating_subscription import PAGE
-from ha.session import Session
-from ha.wire import Entries, Progress, QueueContent
+from ha.catchup.queue_guard import QueueGuard
+from ha.catchup.replicating_subscription import PAGE
+from ha.catchup.throttle import LONGEST_REST, Pace
+from ha.messages.wire import Entries, Progress, QueueContent
+from ha.primary.session import Session
 from tests.ha.memory_cluster import MemoryCluster
 from tests.ha.memory_host import text
 from tests.ha.steps import backups_of, declared

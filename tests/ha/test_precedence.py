@@ -1,11 +1,11 @@
-"""Who goes first among candidates, and when a candidate does not wait for it any more (``ha.candidate``)."""
+"""Who goes first among candidates, and when a candidate does not wait for it any more (``ha.membership.candidate``)."""
 
 from __future__ import annotations
 
 import msgspec
 
+from ha.effects import CompareAndSet, LogLine, Send
 from tests.ha.test_candidate import BOTH, RECORD, SETTINGS, TAIL, A, C, Watcher, probed, stood
-from txobserver.effects import CompareAndSet, LogLine, Send
 from txobserver.ids import Position
 
 EMPTY = Position(0, 0)

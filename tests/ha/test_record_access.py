@@ -1,10 +1,10 @@
-"""When a node has reason to think that it cannot change the record, to the moment (``ha.record_access``)."""
+"""When a node has reason to think that it cannot change the record, to the moment (``ha.membership.record_access``)."""
 
 from __future__ import annotations
 
 import math
 
-from ha.record_access import DOUBTED_LEASES, MOST_DOUBTED_LEASES, RecordAccess
+from ha.membership.record_access import DOUBTED_LEASES, MOST_DOUBTED_LEASES, RecordAccess
 
 LEASE = 0.5
 NOTHING = math.inf

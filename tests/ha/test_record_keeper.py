@@ -1,4 +1,4 @@
-"""The lease, and changes of the ready set, one at a time (``ha.record_keeper``)."""
+"""The lease, and changes of the ready set, one at a time (``ha.membership.record_keeper``)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from ha.coordination import Record
-from ha.record_keeper import RecordKeeper
+from ha.effects import CompareAndSet
+from ha.membership.record import Record
+from ha.membership.record_keeper import RecordKeeper
 from ha.settings import Settings
-from txobserver.effects import CompareAndSet
 from txobserver.ids import Member
 
 A, B, C, D = (Member(name, f"{name}1") for name in "abcd")

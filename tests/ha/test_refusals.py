@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ha.backup import Backup
-from ha.queue_replicator import QueueReplicator, SnapshotMismatch
-from ha.replica import Replica
-from ha.session import Session
-from ha.wire import (
+from ha.apply.replica import Replica
+from ha.backup.backup import Backup
+from ha.catchup.queue_replicator import QueueReplicator, SnapshotMismatch
+from ha.messages.wire import (
     Ack,
     Cancel,
     Entries,
@@ -30,6 +29,7 @@ from ha.wire import (
     decode,
     encode,
 )
+from ha.primary.session import Session
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.steps import answered, backups_of, begin_t, commit, declared, publish, survivors_agree, whole_or_absent
 from txobserver.configuration import QueueSpec
@@ -37,7 +37,7 @@ from txobserver.events import Event, TxDecision, TxEnqueue, TxEvent, TxOpen, TxP
 from txobserver.frames import Frame, encode_frame
 from txobserver.ids import Member, Position
 from txobserver.outcomes import Kind, Outcomes, OutcomesMeta, Remembered
-from txobserver.store import MemoryBase, Meta
+from txobserver.ports.store import MemoryBase, Meta
 
 
 class Overheard:

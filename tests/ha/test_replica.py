@@ -1,4 +1,4 @@
-"""What a replica's checkpoint holds, and which frames it takes (``ha.replica``)."""
+"""What a replica's checkpoint holds, and which frames it takes (``ha.apply.replica``)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from ha.applied import Applied
-from ha.replica import GapInStream, Replica
+from ha.apply.applied import Applied
+from ha.apply.replica import GapInStream, Replica
 from tests.ha.messages import TEXT
 from tests.txobserver.test_contents import Unread
 from txobserver.configuration import queue_step
@@ -29,7 +29,7 @@ from txobserver.events import (
 )
 from txobserver.frames import encode_frame
 from txobserver.ids import Position, place_of
-from txobserver.store import MemoryBase, Meta
+from txobserver.ports.store import MemoryBase, Meta
 from txobserver.xid import Xid
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ha.replicating_subscription import PAGE, ReplicatingSubscription
-from txobserver.contents import Contents
+from ha.catchup.replicating_subscription import PAGE, ReplicatingSubscription
 from txobserver.events import Message
-from txobserver.store import MemoryBase, Meta
+from txobserver.ports.store import MemoryBase, Meta
+from txobserver.state.contents import Contents
 
 
 def test_what_stood_at_the_cursor_itself_goes_live() -> None:

@@ -1,4 +1,4 @@
-"""The primary's end of a copy, queue by queue: what is sent when, and when it goes on (``ha.resync``)."""
+"""The primary's end of a copy, queue by queue: what is sent when, and when it goes on (``ha.catchup.resync``)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ha.replica import Replica
-from ha.replicating_subscription import PAGE
-from ha.resync import Resync
-from ha.wire import Missing, QueueChange, QueueContent, QueueSnapshot, ResyncBegin, SnapshotEnd
+from ha.apply.replica import Replica
+from ha.catchup.replicating_subscription import PAGE
+from ha.catchup.resync import Resync
+from ha.messages.wire import Missing, QueueChange, QueueContent, QueueSnapshot, ResyncBegin, SnapshotEnd
 from tests.ha.copying import KIB, PORTION, WINDOW
 from txobserver.configuration import queue_step
 from txobserver.events import Message, Publish, Removal
-from txobserver.store import MemoryBase
+from txobserver.ports.store import MemoryBase
 
 STEP = 0.01
 

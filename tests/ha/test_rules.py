@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ha.history import common_sequence
-from ha.node_state import ACTIVE, RECOVERING
-from ha.primary import Primary
-from ha.recent_frames import RecentFrames
-from ha.replicating_subscription import PAGE, ReplicatingSubscription
-from ha.wire import Ack, Commit, Handover, Refused, decode, encode
+from ha.catchup.history import common_sequence
+from ha.catchup.replicating_subscription import PAGE, ReplicatingSubscription
+from ha.feed.recent_frames import RecentFrames
+from ha.membership.node_state import ACTIVE, RECOVERING
+from ha.messages.wire import Ack, Commit, Handover, Refused, decode, encode
+from ha.primary.primary import Primary
 from tests.ha.memory_cluster import MemoryCluster
 from tests.ha.memory_host import text
 from tests.ha.steps import answered, backups_of, begin_t, commit, decided, declared, publish, whole_or_absent
-from txobserver.contents import Contents
 from txobserver.events import TxOpen
 from txobserver.frames import encode_frame
 from txobserver.ids import Position
-from txobserver.store import MemoryBase, Meta
+from txobserver.ports.store import MemoryBase, Meta
+from txobserver.state.contents import Contents
 
 P = Position
 

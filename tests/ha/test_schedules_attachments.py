@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ha.wire import Ack, Missing, Progress, Refused, decode
+from ha.effects import ResetLog
+from ha.messages.wire import Ack, Missing, Progress, Refused, decode
 from tests.ha.copying import LARGE, joining
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.steps import backups_of, declared, publish, survivors_agree
 from tests.ha.test_schedules_record import published, ready
 from tests.ha.test_slow_checkpoints import resyncs
-from txobserver.effects import ResetLog
 
 
 def sessions_of(node: MemoryNode) -> dict[str, Any]:

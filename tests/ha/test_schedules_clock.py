@@ -20,8 +20,8 @@ from tests.ha.branch_steps import (
 )
 from tests.ha.memory_cluster import MemoryCluster
 from tests.ha.steps import answered, commit, declared, survivors_agree
-from txobserver.ledger import NameInUse
 from txobserver.outcomes import Outcome
+from txobserver.ports.ledger import NameInUse
 from txobserver.xid import Xid
 
 DAYS = 3 * 86_400.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ha.wire import Cancel
+from ha.messages.wire import Cancel
 from tests.ha.branch_steps import (
     G,
     X,

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from ha.candidate import Candidate
-from ha.coordination import Record
-from ha.replica import Replica
-from ha.resync import Resync
+from ha.apply.replica import Replica
+from ha.catchup.resync import Resync
+from ha.effects import Effect, LogLine, Send
+from ha.membership.candidate import Candidate
+from ha.membership.record import Record
+from ha.messages.wire import Handover, Refused, SnapshotEnd
 from ha.settings import Settings
-from ha.wire import Handover, Refused, SnapshotEnd
 from tests.ha.copying import asked_for_a_reset
 from tests.ha.memory_cluster import MemoryCluster
 from tests.ha.steps import answered, backups_of, begin_t, commit, declared, publish
 from txobserver.configuration import queue_step
-from txobserver.effects import Effect, LogLine, Send
 from txobserver.events import Configure
 from txobserver.ids import Member, Position
-from txobserver.store import MemoryBase, Meta
+from txobserver.ports.store import MemoryBase, Meta
 
 
 def test_refusal_lost() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ha.wire import NO_ATTACHMENT, Handover, Refused
+from ha.messages.wire import NO_ATTACHMENT, Handover, Refused
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.steps import all_agree, answered, backups_of, declared, publish
 

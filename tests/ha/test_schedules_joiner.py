@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ha.wire import Ack, QueueContent, QueueSnapshot, SnapshotEnd, decode
+from ha.messages.wire import Ack, QueueContent, QueueSnapshot, SnapshotEnd, decode
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.memory_host import text
 from tests.ha.steps import (

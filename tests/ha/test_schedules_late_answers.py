@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from ha.node_state import RECOVERING
-from ha.wire import Granted, Progress, Refused
+from ha.effects import CompareAndSet, Persist
+from ha.membership.node_state import RECOVERING
+from ha.messages.wire import Granted, Progress, Refused
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.memory_disk import MemoryDisk
 from tests.ha.steps import all_agree, answered, backups_of, declared, publish
 from tests.ha.test_schedules_joiner import force_resync
-from txobserver.effects import CompareAndSet, Persist
 from txobserver.events import Delivered
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ha.candidate import Candidate
-from ha.coordination import Record
-from ha.node_core import NodeCore
+from ha.core import NodeCore
+from ha.effects import Send
+from ha.membership.candidate import Candidate
+from ha.membership.record import Record
 from ha.settings import Settings
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.steps import (
@@ -26,7 +27,6 @@ from tests.ha.steps import (
     survivors_agree,
     whole_or_absent,
 )
-from txobserver.effects import Send
 from txobserver.events import Delivered
 from txobserver.ids import Member, Position, generation_of
 

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ha.coordination import first_record
-from ha.replica import Replica
-from ha.wire import Entries, Probe, ProbeReply, decode
+from ha.apply.replica import Replica
+from ha.effects import WriteCheckpoint
+from ha.membership.record import first_record
+from ha.messages.wire import Entries, Probe, ProbeReply, decode
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.memory_disk import CLUSTER_ID
 from tests.ha.steps import answered, backups_of, declared, publish, survivors_agree
 from tests.ha.test_schedules_joiner import force_resync
-from txobserver.effects import WriteCheckpoint
 from txobserver.events import GenerationStart
 from txobserver.ids import Member, Position
-from txobserver.store import MemoryBase, Meta
+from txobserver.ports.store import MemoryBase, Meta
 
 
 def ready(cluster: MemoryCluster) -> list[str]:

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ha.coordination import CasConflict, MemoryCoordination, Record, first_record
-from ha.record_gate import RecordGate
-from ha.replica import Replica
-from ha.wire import ResyncBegin, decode
+from ha.apply.record_gate import RecordGate
+from ha.apply.replica import Replica
+from ha.effects import CompareAndSet, Effect, LogLine
+from ha.membership.record import CasConflict, MemoryCoordination, Record, first_record
+from ha.messages.wire import ResyncBegin, decode
 from tests.ha.steps import backups_of, declared, publish, survivors_agree
 from tests.ha.test_schedules_joiner import force_resync
 from tests.ha.test_schedules_record import promote, published, ready, two
-from txobserver.effects import CompareAndSet, Effect, LogLine
 from txobserver.ids import Member, Position
-from txobserver.store import MemoryBase, Meta
+from txobserver.ports.store import MemoryBase, Meta
 
 
 def test_a_node_that_refuses_a_record_does_not_change_it() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ha.wire import Ack, Entries, Follow, Join, Missing, Refused, ResyncBegin, SnapshotEnd, decode
+from ha.messages.wire import Ack, Entries, Follow, Join, Missing, Refused, ResyncBegin, SnapshotEnd, decode
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.steps import answered, backups_of, declared, publish, survivors_agree
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ha.wire import Ack, Cancel
+from ha.messages.wire import Ack, Cancel
 from tests.ha.steps import (
     T,
     answered,

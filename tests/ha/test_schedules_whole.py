@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from ha.replica import Replica
+from ha.apply.replica import Replica
 from tests.ha.messages import TEXT
 from tests.ha.test_schedules_record import copied_and_not_saved, promote
 from txobserver.events import GenerationStart, TxEnqueue, TxEvent, TxOpen
 from txobserver.ids import Position
-from txobserver.store import MemoryBase, Meta
+from txobserver.ports.store import MemoryBase, Meta
 
 
 def test_a_checkpoint_of_the_middle_of_a_copy_does_not_make_the_store_whole() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ha.recent_frames import RecentFrames
+from ha.feed.recent_frames import RecentFrames
 from tests.ha.steps import declared, publish, survivors_agree
 
 

@@ -1,15 +1,15 @@
-"""The primary's end of an attachment: what is sent when, what is owed, and how long (``ha.session``)."""
+"""The primary's end of an attachment: what is sent when, what is owed, and how long (``ha.primary.session``)."""
 
 from __future__ import annotations
 
 import pytest
 
-from ha.queue_guard import QueueGuard
-from ha.recent_frames import RecentFrames
-from ha.session import Session
+from ha.catchup.queue_guard import QueueGuard
+from ha.effects import ReadLog, Send
+from ha.feed.recent_frames import RecentFrames
+from ha.messages.wire import Commit, Entries
+from ha.primary.session import Session
 from ha.settings import Settings
-from ha.wire import Commit, Entries
-from txobserver.effects import ReadLog, Send
 from txobserver.events import TxOpen
 from txobserver.frames import Frame, encode_frame
 from txobserver.ids import Member

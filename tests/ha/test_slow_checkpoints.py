@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from ha.checkpointing import LAYERS
-from ha.handover import CHECKPOINT_PATIENCE
-from ha.wire import QueueContent
+from ha.apply.checkpointing import LAYERS
+from ha.effects import WriteCheckpoint
+from ha.messages.wire import QueueContent
+from ha.primary.handover import CHECKPOINT_PATIENCE
 from tests.ha.copying import KIB, LARGE, Scales, joining, put
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.steps import answered, backups_of, declared, publish, survivors_agree
-from txobserver.effects import WriteCheckpoint
 
 CHECKPOINT = 100 * KIB
 BOUND = LAYERS * CHECKPOINT

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from ha.backlog import EVENT_OVERHEAD, Backlog
-from ha.checkpointing import LAYERS, Checkpointing, behind
-from ha.pace import Pace
-from ha.recent_frames import RecentFrames
+from ha.apply.checkpointing import LAYERS, Checkpointing, behind
+from ha.catchup.throttle import Pace
+from ha.effects import Acknowledge, WriteCheckpoint
+from ha.feed.recent_frames import RecentFrames
+from ha.messages.sizes import ENTRY, OVERHEAD, event_bytes, message_bytes, slices
+from ha.primary.backlog import EVENT_OVERHEAD, Backlog
 from ha.settings import Settings
-from ha.sizes import ENTRY, OVERHEAD, event_bytes, message_bytes, slices
-from txobserver.effects import Acknowledge, WriteCheckpoint
 from txobserver.events import (
     Configure,
     Event,

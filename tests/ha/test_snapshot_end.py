@@ -1,16 +1,16 @@
-"""The end of a snapshot: what belongs to it, and in which slices it goes (``ha.snapshot_end``)."""
+"""The end of a snapshot: what belongs to it, and in which slices it goes (``ha.catchup.snapshot_end``)."""
 
 from __future__ import annotations
 
 import pytest
 
-from ha.replica import Replica
-from ha.sizes import OVERHEAD
-from ha.snapshot_end import Ending
-from ha.wire import ForwardOutcomes, ForwardTx, SnapshotEnd, encode
+from ha.apply.replica import Replica
+from ha.catchup.snapshot_end import Ending
+from ha.messages.sizes import OVERHEAD
+from ha.messages.wire import ForwardOutcomes, ForwardTx, SnapshotEnd, encode
 from txobserver.events import GenerationStart, TxOpen
 from txobserver.outcomes import Kind, Remembered
-from txobserver.store import MemoryBase
+from txobserver.ports.store import MemoryBase
 
 LIMIT = 1000
 

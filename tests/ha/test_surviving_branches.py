@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ha.replica import Replica
+from ha.apply.replica import Replica
 from tests.ha.branch_steps import (
     X,
     answered,
@@ -27,7 +27,7 @@ from txobserver.configuration import queue_step
 from txobserver.events import Configure, DtxOpen, DtxPrepare, Publish, Purge, TxDequeue, TxOpen
 from txobserver.ids import place_of
 from txobserver.outcomes import Outcome
-from txobserver.store import MemoryBase, Meta
+from txobserver.ports.store import MemoryBase, Meta
 from txobserver.xid import Xid
 
 Y = Xid(2, b"another", b"")

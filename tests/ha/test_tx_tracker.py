@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ha.tx_tracker import TxTrackers
+from ha.primary.tx_tracker import TxTrackers
 from tests.operations import lines_of
 
 TX = 7

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ha.replica import Replica
+from ha.apply.replica import Replica
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.memory_disk import MemoryDisk
 from tests.ha.steps import declared, survivors_agree

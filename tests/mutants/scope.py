@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("ha", "txobserver", "broker_plugin/node")
-STORE = "recovery.store"
+STORE = "recovery.store.store"
 """The module that stands for a node's store: mutated is all of ``recovery`` that it leads to."""
 
 JUDGES = (

@@ -9,10 +9,10 @@ import pytest
 from broker_plugin.node.config import SHORTEST, ConfigError, Timing, load_config
 from broker_plugin.node.main import Node
 from broker_plugin.node.shell import TICK
-from ha.candidate import Candidate
-from ha.coordination import Record
+from ha.effects import CompareAndSet, Effect
+from ha.membership.candidate import Candidate
+from ha.membership.record import Record
 from ha.settings import Settings
-from txobserver.effects import CompareAndSet, Effect
 from txobserver.ids import Member, Position
 
 GOOD = """

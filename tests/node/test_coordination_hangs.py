@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from broker_plugin.node import coordination_process
+from broker_plugin.coordination import coordination_process
+from broker_plugin.coordination.coordination_process import CoordinationProcess
+from broker_plugin.coordination.record_thread import RecordThread
+from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from broker_plugin.node.config import Address, NodeConfig
-from broker_plugin.node.coordination_process import CoordinationProcess
 from broker_plugin.node.main import Node
-from broker_plugin.node.record_thread import RecordThread
-from broker_plugin.node.sqlite_coordination import SqliteCoordination
-from ha.coordination import CasConflict, CoordinationError, Record
+from ha.membership.record import CasConflict, CoordinationError, Record
 from tests.guards import strict_guard
 from tests.node.test_sqlite_coordination import A, B, record
 

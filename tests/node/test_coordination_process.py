@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from broker_plugin.node.coordination_process import ANSWER_SECONDS, START_SECONDS, CoordinationProcess, Request
-from broker_plugin.node.sqlite_coordination import BUSY_SECONDS, SqliteCoordination
-from ha.coordination import CasConflict, CoordinationError, Record
+from broker_plugin.coordination.coordination_process import ANSWER_SECONDS, START_SECONDS, CoordinationProcess, Request
+from broker_plugin.coordination.sqlite_coordination import BUSY_SECONDS, SqliteCoordination
+from ha.membership.record import CasConflict, CoordinationError, Record
 from tests.node.test_sqlite_coordination import ROOT, A, B, record
 
 
@@ -56,7 +56,7 @@ def test_it_ends_with_its_node_and_is_started_again_when_it_ends_alone(tmp_path:
 
 def test_it_says_nothing_when_its_node_has_died_before_the_answer(tmp_path: Path) -> None:
     """Else its complaint would be the last line of the log of a node that was killed."""
-    command = [sys.executable, "-m", "broker_plugin.node.coordination_process", str(tmp_path / "r"), "c"]
+    command = [sys.executable, "-m", "broker_plugin.coordination.coordination_process", str(tmp_path / "r"), "c"]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert child.stdin is not None and child.stdout is not None and child.stderr is not None
     child.stdout.close()

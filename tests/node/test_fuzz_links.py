@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from broker_plugin.node import links as links_module
 from broker_plugin.node.links import MAX_HELLO, MAX_MESSAGE, Links, PeerAddress, PeerProtocol, framed
-from ha.wire import WIRE_VERSION, Commit, Hello, Probe, Promoted
+from ha.messages.wire import WIRE_VERSION, Commit, Hello, Probe, Promoted
 from tests.examples import examples
 from tests.guards import strict_guard
 from tests.ha.messages import MESSAGES

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker_plugin.guard import BROKEN, Guard, GuardedProtocol
-from txobserver.store import StoreDamaged, StoreError
+from txobserver.ports.store import StoreDamaged, StoreError
 
 
 class Heard:

@@ -24,7 +24,7 @@ from broker_plugin.node.links import (
     framed,
     parts,
 )
-from ha.wire import WIRE_VERSION, Commit, Entries, Hello
+from ha.messages.wire import WIRE_VERSION, Commit, Entries, Hello
 from tests.guards import StrictGuard
 
 OURS = Hello(WIRE_VERSION, "cluster", "a", "127.0.0.1", 1)

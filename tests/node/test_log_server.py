@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from broker_plugin.node import log_server
 from broker_plugin.node.links import MAX_HELLO, PeerProtocol
 from broker_plugin.node.log_server import LogServer
-from ha.wire import WIRE_VERSION, Commit, Hello
-from recovery import landmarks as landmarks_module
-from recovery.landmarks import Landmarks, Mark
-from recovery.log import LogReclaimed
-from recovery.log_wire import (
+from ha.messages.wire import WIRE_VERSION, Commit, Hello
+from recovery.pipeline.node import node_table, rows_of
+from recovery.pipeline.remote import RemoteLog
+from recovery.reader import landmarks as landmarks_module
+from recovery.reader.landmarks import Landmarks, Mark
+from recovery.reader.log_wire import (
     MAX_PORTION,
     MAX_QUESTION,
     READ_VERSION,
@@ -33,10 +34,9 @@ from recovery.log_wire import (
     decode_answer,
     framed,
 )
-from recovery.node_log import NodeLog
-from recovery.pipeline.node import node_table, rows_of
-from recovery.pipeline.remote import RemoteLog
-from recovery.segment import segment_path
+from recovery.reader.node_log import NodeLog
+from recovery.store.log import LogReclaimed
+from recovery.store.segment import segment_path
 from tests.examples import examples
 from tests.guards import strict_guard
 from tests.node.served_log import END, OURS, Node, one_message
@@ -44,7 +44,7 @@ from tests.node.served_log import running_node as running_node
 from tests.spark.events import STORY, message, write_node
 from txobserver.events import Delivered, Event, Publish
 from txobserver.frames import encode_frame
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 READER = framed(ReadHello(READ_VERSION, "c"))
 QUESTIONS = st.sampled_from([AskExtent(), AskFrames(1, 9, 1), AskFrames(4, 9, MAX_PORTION), AskFrames(0, 0, 1)])

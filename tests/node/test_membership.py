@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from broker_plugin.node.config import ConfigError, NodeConfig, parse_config
 from broker_plugin.node.membership import cluster_identity
-from broker_plugin.node.sqlite_coordination import SqliteCoordination
-from ha.coordination import Record
-from recovery.founding import found, make_empty
-from recovery.identity import GIVEN_LATER, read_identity
+from ha.membership.record import Record
+from recovery.planner.founding import found, make_empty
+from recovery.store.identity import GIVEN_LATER, read_identity
 from tests.recovery.helpers import Posts, frame, open_store
 from tests.recovery.test_store import ANOTHER, ID, as_format_1
 from txobserver.ids import Member

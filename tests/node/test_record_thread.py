@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from broker_plugin.coordination.record_thread import STOP_SECONDS, RecordThread
 from broker_plugin.guard import Guard
-from broker_plugin.node.record_thread import STOP_SECONDS, RecordThread
-from ha.coordination import CasConflict, CoordinationError, MemoryCoordination, Record
+from ha.membership.record import CasConflict, CoordinationError, MemoryCoordination, Record
 from tests.guards import strict_guard
 
 RECORD = Record("c", 1, 1, None, ())

@@ -10,7 +10,7 @@ import pytest
 
 from broker_plugin.node import main as main_module
 from broker_plugin.node import wiring
-from ha.wire import Commit, decode, encode
+from ha.messages.wire import Commit, decode, encode
 from tests.node.starting import Reached, started_until_reached
 
 STARTS = 8

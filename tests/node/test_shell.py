@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.guard import Guard
-from broker_plugin.node.record_thread import RecordThread
 from broker_plugin.node.shell import PATIENCE, Clocks, Shell
-from ha.wire import Probe
+from ha.effects import CompareAndSet, LogLine
+from ha.messages.wire import Probe
 from tests.guards import strict_guard
-from txobserver.effects import CompareAndSet, LogLine
 
 
 class BrokenCore:

@@ -16,11 +16,7 @@ import pytest
 from broker_plugin.guard import BROKEN, Guard
 from broker_plugin.node import shell as shell_module
 from broker_plugin.node.shell import READ_ATTEMPTS, Shell
-from ha.wire import Ack
-from recovery.log import LogReclaimed
-from tests.guards import strict_guard
-from tests.recovery.helpers import frame, open_log
-from txobserver.effects import (
+from ha.effects import (
     Acknowledge,
     Effect,
     Persist,
@@ -31,10 +27,14 @@ from txobserver.effects import (
     Truncate,
     WriteCheckpoint,
 )
+from ha.messages.wire import Ack
+from recovery.store.log import LogReclaimed
+from tests.guards import strict_guard
+from tests.recovery.helpers import frame, open_log
 from txobserver.events import Delivered
 from txobserver.frames import encode_frame
 from txobserver.ids import Position
-from txobserver.store import Above, Asked, Checkpoint, Meta, Page, StoreDamaged, StoreError, StoreFull
+from txobserver.ports.store import Above, Asked, Checkpoint, Meta, Page, StoreDamaged, StoreError, StoreFull
 
 ACK = Acknowledge("a", 3, 7, 5)
 FRAME = encode_frame(3, 5, [Delivered(1, 1)], 0)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from recovery.log_wire import MAX_PORTION, AskFrames, LogFrames, decode_answer, framed
+from recovery.reader.log_wire import MAX_PORTION, AskFrames, LogFrames, decode_answer, framed
 from tests.node.test_log_server import READER, Node
 from tests.spark.events import write_node
 from txobserver.events import Event, Message, Publish

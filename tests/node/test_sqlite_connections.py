@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from broker_plugin.node.sqlite_coordination import BUSY_SECONDS, SqliteCoordination
-from ha.coordination import CoordinationError
+from broker_plugin.coordination.sqlite_coordination import BUSY_SECONDS, SqliteCoordination
+from ha.membership.record import CoordinationError
 from tests.node.test_sqlite_coordination import record
 
 
@@ -19,7 +19,7 @@ def test_a_new_file_is_durable_in_its_directory_before_anything_is_recorded(
     synced: list[tuple[Path, bool]] = []
     store = SqliteCoordination(tmp_path / "r", "c", create=True)
     monkeypatch.setattr(
-        "recovery.files.Files.sync_directory", lambda files, path: synced.append((path, store.read() is None))
+        "recovery.store.files.Files.sync_directory", lambda files, path: synced.append((path, store.read() is None))
     )
     store.compare_and_set(0, record())
     assert synced == [(tmp_path, True)]
@@ -31,7 +31,7 @@ def test_a_directory_that_cannot_be_synced_is_said_in_a_sentence(
     def fails(files: object, path: Path) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("recovery.files.Files.sync_directory", fails)
+    monkeypatch.setattr("recovery.store.files.Files.sync_directory", fails)
     store = SqliteCoordination(tmp_path / "r", "c", create=True)
     with pytest.raises(CoordinationError, match=r"^.* cannot be synced: Input/output error$"):
         store.compare_and_set(0, record())

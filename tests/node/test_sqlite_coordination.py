@@ -13,9 +13,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from broker_plugin.node import sqlite_coordination
-from broker_plugin.node.sqlite_coordination import SqliteCoordination
-from ha.coordination import CasConflict, CoordinationError, Record
+from broker_plugin.coordination import sqlite_coordination
+from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
+from ha.membership.record import CasConflict, CoordinationError, Record
 from txobserver.ids import Member
 
 ROOT = Path(__file__).parents[2]
@@ -302,7 +302,7 @@ def test_the_process_that_a_node_asks_confirms_what_it_finds(tmp_path: Path) -> 
     SqliteCoordination(tmp_path / "r", "c", create=True).compare_and_set(0, record(1, A, B))
     steps = steps_of(
         tmp_path,
-        "from broker_plugin.node.coordination_process import CoordinationProcess\n"
+        "from broker_plugin.coordination.coordination_process import CoordinationProcess\n"
         "store = CoordinationProcess(Path(sys.argv[1]), 'c'); store.read(); os.write(1, b'REPORTED'); store.close()\n",
     )
     assert steps[steps.index("written") :] == DURABLY

@@ -14,20 +14,20 @@ import pytest
 from pamqp import commands, frame
 from pamqp.commands import Basic, Queue
 
-import recovery.store as store_module
+import recovery.store.store as store_module
 from broker_plugin.admin.server import AdminServer
-from broker_plugin.amqp.settings import AmqpSettings
+from broker_plugin.amqp.protocol.settings import AmqpSettings
+from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.node.branch_admin import BranchAdmin
-from broker_plugin.node.record_thread import RecordThread
 from broker_plugin.node.shell import Clocks, wall_ms
 from broker_plugin.node.wiring import amqp_server, restored, wire
-from ha.coordination import MemoryCoordination, first_record
+from ha.membership.record import MemoryCoordination, first_record
+from ha.messages.wire import WIRE_VERSION, Hello
 from ha.settings import Settings
-from ha.wire import WIRE_VERSION, Hello
-from recovery.dtx import methods as dtx
-from recovery.store import StoreSettings
+from recovery.store.store import StoreSettings
 from tests.amqp.conftest import Served
 from tests.amqp.dtx_client import DtxChannel, xid
+from txobserver import dtx_wire as dtx
 
 X = xid("x")
 Asked = tuple[Any, ...]

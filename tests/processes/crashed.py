@@ -25,9 +25,9 @@ from python_tests.waiting import wait_until
 from recovery.coordinator.log import DecisionLog
 from recovery.coordinator.names import GlobalName, branch_xid
 from recovery.coordinator.resources import Participant
-from recovery.dtx.methods import XidFields
 from tests.amqp.dtx_client import DtxChannel
 from tests.processes.many_branches import port_of
+from txobserver.dtx_wire import XidFields
 from txobserver.xid import Xid
 
 NODES = ("node-1", "node-2", "node-3")

@@ -18,9 +18,9 @@ from pamqp.commands import Basic
 from python_tests.memory import anonymous_bytes
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
-from recovery.dtx import methods as dtx
-from recovery.dtx.methods import XidFields
 from tests.amqp.dtx_client import DtxChannel
+from txobserver import dtx_wire as dtx
+from txobserver.dtx_wire import XidFields
 
 TOGETHER = 100
 """Channels of one connection that each have a branch on its way."""

@@ -21,8 +21,8 @@ from python_tests.load import Load
 from python_tests.pika_clients import parameters
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
-from recovery.crash_points import CRASH_POINTS
-from recovery.segment import segment_firsts
+from recovery.store.crash_points import CRASH_POINTS
+from recovery.store.segment import segment_firsts
 
 SETTINGS = (
     *("store.segment_bytes=40000", "store.checkpoint_seconds=0.3", "store.retention_seconds=1"),

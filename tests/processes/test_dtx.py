@@ -15,9 +15,9 @@ from pamqp.commands import Basic, Queue
 
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
-from recovery.dtx.methods import XidFields
 from tests.amqp.dtx_client import DtxChannel, Refused, xid
 from tests.processes.many_branches import measure, port_of
+from txobserver.dtx_wire import XidFields
 
 X, Y = xid("x"), xid("y")
 OK, HEURISTICALLY_COMMITTED = 0, 4

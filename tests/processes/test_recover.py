@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 
 from broker_plugin.cli.layout import cluster_id
-from broker_plugin.node.sqlite_coordination import SqliteCoordination
+from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
-from recovery.dtx.methods import XidFields
-from recovery.segment import segment_firsts, segment_path
+from recovery.store.segment import segment_firsts, segment_path
 from tests.amqp.dtx_client import DtxChannel
 from tests.processes.crashed import (
     ABORTED,
@@ -38,6 +37,7 @@ from tests.processes.crashed import (
     txha,
 )
 from tests.processes.many_branches import port_of
+from txobserver.dtx_wire import XidFields
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,8 @@ from python_tests.stress.cluster import StressCluster
 from python_tests.stress.network import Impairment, Proxied
 from python_tests.stress.syncs import Disks, Kind
 from python_tests.waiting import wait_until
-from recovery.lmdb_state import read_meta
-from recovery.segment import segment_firsts
+from recovery.store.lmdb_state import read_meta
+from recovery.store.segment import segment_firsts
 
 SETTINGS = ("store.segment_bytes=40000", "store.checkpoint_seconds=0.3", "store.retention_seconds=0.5")
 """Whoever comes with an empty store finds the beginning of the log gone, and is sent a snapshot"""

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import msgspec
 
-from recovery import store as store_module
-from recovery.files import REAL_FILES, Files
-from recovery.groups import encode_group_header
-from recovery.log import Log
-from recovery.segment import SegmentInfo
-from recovery.store import Store, StoreSettings
+from recovery.store import store as store_module
+from recovery.store.files import REAL_FILES, Files
+from recovery.store.groups import encode_group_header
+from recovery.store.log import Log
+from recovery.store.segment import SegmentInfo
+from recovery.store.store import Store, StoreSettings
 from txobserver.events import Message, Publish
 from txobserver.frames import Frame, encode_frame
 from txobserver.ids import Position
-from txobserver.store import Changes, Meta, QueueSummary, StoreError
+from txobserver.ports.store import Changes, Meta, QueueSummary, StoreError
 
 
 def message(body: str) -> Message:

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Sequence
 from pathlib import Path
 
-from recovery.files import Files
+from recovery.store.files import Files
 
 
 class LinuxFiles(Files):

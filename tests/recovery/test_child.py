@@ -1,4 +1,4 @@
-"""A store is looked at in a child process: what becomes of each of its ends (``recovery.child``)."""
+"""A store is looked at in a child process: what becomes of each of its ends (``recovery.store.child``)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from recovery.child import in_a_child
 from recovery.compiled import SWITCH
-from recovery.identity import lock_directory
+from recovery.store.child import in_a_child
+from recovery.store.identity import lock_directory
 from tests.recovery.helpers import Posts, open_store
-from txobserver.store import StoreBusy, StoreDamaged, StoreError
+from txobserver.ports.store import StoreBusy, StoreDamaged, StoreError
 
 
 def failing(error: Exception) -> Callable[[], None]:
@@ -137,14 +137,14 @@ def test_a_child_holds_no_descriptor_of_its_parent(tmp_path: Path) -> None:
 SLOW_CHECK = """
 import sys, time
 from pathlib import Path
-import recovery.lmdb_state
+import recovery.store.lmdb_state
 from tests.recovery.helpers import Posts, open_store
 
 def verify(self, meta):
     print("checking", flush=True)
     time.sleep(60)
 
-recovery.lmdb_state.LmdbState.verify = verify
+recovery.store.lmdb_state.LmdbState.verify = verify
 open_store(Path(sys.argv[1]), Posts())
 """
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from recovery.condemned import NAME
-from recovery.lmdb_state import LmdbState, check
+from recovery.store.condemned import NAME
+from recovery.store.lmdb_state import LmdbState, check
 from tests.recovery.test_lmdb_state import checkpoint, meta_of
 from txobserver.ids import Position
-from txobserver.store import Above, At, StoreBusy, StoreDamaged
+from txobserver.ports.store import Above, At, StoreBusy, StoreDamaged
 
 BODY = "a message that can be recognised"
 READS: dict[str, Callable[[LmdbState], object]] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PASSES = "from recovery.crash_points import crash_point; [crash_point('log.synced') for _ in range(3)]; print('alive')"
+PASSES = "from recovery.store.crash_points import crash_point; [crash_point('log.synced') for _ in range(3)]; print('alive')"
 
 
 @pytest.mark.parametrize(("asked", "dies"), [("log.synced", True), ("log.synced:3", True), ("log.synced:4", False)])

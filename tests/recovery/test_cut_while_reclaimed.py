@@ -8,9 +8,9 @@ from threading import Thread
 
 import pytest
 
-from recovery import log as log_module
-from recovery.log import INDEX_EVERY, Log
-from recovery.segment import segment_firsts, segment_path
+from recovery.store import log as log_module
+from recovery.store.log import INDEX_EVERY, Log
+from recovery.store.segment import segment_firsts, segment_path
 from tests.recovery.helpers import describe, frame, open_log
 from tests.recovery.test_read_while_written import ALL, CutMeanwhile
 from txobserver.frames import Frame

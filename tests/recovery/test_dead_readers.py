@@ -6,17 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-from recovery.lmdb_state import LmdbState
+from recovery.store.lmdb_state import LmdbState
 from tests.recovery.helpers import message, meta_of
 from txobserver.ids import Position
-from txobserver.store import Checkpoint, Entry
+from txobserver.ports.store import Checkpoint, Entry
 
 DIES_WHILE_IT_READS = """
 import os, signal, sys
 from pathlib import Path
-import recovery.lmdb_state
+import recovery.store.lmdb_state
 
-env = recovery.lmdb_state._reader(Path(sys.argv[1]))
+env = recovery.store.lmdb_state._reader(Path(sys.argv[1]))
 txn = env.begin()
 os.kill(os.getpid(), signal.SIGKILL)
 """

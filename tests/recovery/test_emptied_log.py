@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from recovery.identity import FORMAT_VERSION, Identity
-from recovery.lmdb_state import LmdbState
 from recovery.planner.facts import Condition
+from recovery.planner.rebuild import rebuild
 from recovery.planner.survey import survey
-from recovery.rebuild import rebuild
-from recovery.segment import segment_firsts, segment_path
-from recovery.store import Store
+from recovery.store.identity import FORMAT_VERSION, Identity
+from recovery.store.lmdb_state import LmdbState
+from recovery.store.segment import segment_firsts, segment_path
+from recovery.store.store import Store
 from tests.recovery.helpers import Posts, frame, open_store
 from tests.recovery.planner.stores import beginning, make_store
 from tests.recovery.test_store import meta_at
 from txobserver.ids import Position
-from txobserver.store import StoreDamaged
+from txobserver.ports.store import StoreDamaged
 
 SENTENCE = "holds no log, and there was one: what was acknowledged behind .* restore it or let the node rejoin"
 

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from recovery import files as files_module
-from recovery.files import REAL_FILES
-from recovery.log import Log
+from recovery.store import files as files_module
+from recovery.store.files import REAL_FILES
+from recovery.store.log import Log
 from tests.recovery.helpers import describe, frame
 from tests.simulation.fake_files import Crashed, FakeFiles
 from txobserver.ids import Position
-from txobserver.store import StoreDamaged, StoreError
+from txobserver.ports.store import StoreDamaged, StoreError
 
 LOG = Path("log")
 SEEDS = range(40)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from recovery.store import Store
+from recovery.store.store import Store
 from tests.fixtures.formats import CLUSTER, FORMATS, NODE, differences, everything
 from tests.recovery.helpers import Posts, frame, open_store
 from txobserver.ids import Position

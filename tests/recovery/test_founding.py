@@ -13,15 +13,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ha.coordination import CasConflict, CoordinationError, MemoryCoordination, Record
-from recovery import founding
-from recovery.founding import found, holds_nothing, identity_in_record, make_empty, new_cluster_id
-from recovery.identity import GIVEN_LATER, lock_directory, may_take, read_identity
-from recovery.lmdb_state import LmdbState
+from ha.membership.record import CasConflict, CoordinationError, MemoryCoordination, Record
+from recovery.planner import founding
+from recovery.planner.founding import found, holds_nothing, identity_in_record, make_empty, new_cluster_id
+from recovery.store.identity import GIVEN_LATER, lock_directory, may_take, read_identity
+from recovery.store.lmdb_state import LmdbState
 from tests.recovery.helpers import Posts, frame, open_store
 from tests.recovery.planner.stores import beginning, make_store
 from txobserver.ids import Member, Position
-from txobserver.store import Checkpoint, Meta, StoreError
+from txobserver.ports.store import Checkpoint, Meta, StoreError
 
 ROOT = Path(__file__).parents[2]
 
@@ -209,8 +209,8 @@ def test_a_store_that_cannot_be_read_is_not_founded_over(tmp_path: Path) -> None
 FOUNDER = """
 import sys
 from pathlib import Path
-from broker_plugin.node.sqlite_coordination import SqliteCoordination
-from recovery.founding import found
+from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
+from recovery.planner.founding import found
 found(Path(sys.argv[1]) / "a", "cluster", "a", SqliteCoordination(Path(sys.argv[1]) / "r", "cluster", create=True))
 """
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.log_reader import LogReader
-from recovery.segment import FORMAT_VERSION, encode_header, segment_path
+from recovery.reader.log_reader import LogReader
+from recovery.store.segment import FORMAT_VERSION, encode_header, segment_path
 from tests.examples import examples
 from tests.recovery.helpers import describe, frame, grouped, old_header, open_log
 from txobserver.frames import Frame
-from txobserver.store import StoreDamaged, StoreError
+from txobserver.ports.store import StoreDamaged, StoreError
 
 pytestmark = pytest.mark.fuzz
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from recovery.files import Files
-from recovery.log import Log
-from recovery.store import Store
-from recovery.worker import Report
+from recovery.store.files import Files
+from recovery.store.log import Log
+from recovery.store.store import Store
+from recovery.store.worker import Report
 from tests.recovery.helpers import describe, frame
 from txobserver.ids import Member, Position
-from txobserver.store import MemoryBase, StoreError
+from txobserver.ports.store import MemoryBase, StoreError
 
 
 class CountingFiles(Files):

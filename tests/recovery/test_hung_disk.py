@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from recovery import store as store_module
-from recovery.files import REAL_FILES
-from recovery.store import StoreHung
-from recovery.worker import Worker
+from recovery.store import store as store_module
+from recovery.store.files import REAL_FILES
+from recovery.store.store import StoreHung
+from recovery.store.worker import Worker
 from tests.recovery.helpers import Posts, frame, open_store
 from tests.recovery.test_store import meta_at
 from txobserver.ids import Position

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from recovery import lmdb_entries, lmdb_state
-from recovery.lmdb_state import LmdbState
+from recovery.store import lmdb_entries, lmdb_state
+from recovery.store.lmdb_state import LmdbState
 from tests.recovery.helpers import message
 from tests.recovery.test_lmdb_state import checkpoint
-from txobserver.contents import Contents
-from txobserver.store import Above, At, Checkpoint, Meta
+from txobserver.ports.store import Above, At, Checkpoint, Meta
+from txobserver.state.contents import Contents
 
 
 def test_a_page_that_is_read_is_bounded_by_bytes(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ from typing import Any
 import lmdb
 import pytest
 
-from recovery import lmdb_state
-from recovery.child import in_a_child
-from recovery.lmdb_errors import DAMAGE, SHORTAGE, explained
-from recovery.lmdb_state import LmdbState, check, read_meta
 from recovery.planner.survey import survey
+from recovery.store import lmdb_state
+from recovery.store.child import in_a_child
+from recovery.store.lmdb_errors import DAMAGE, SHORTAGE, explained
+from recovery.store.lmdb_state import LmdbState, check, read_meta
 from tests.recovery.planner.stores import beginning, make_store
-from txobserver.store import StoreBusy, StoreDamaged, StoreError, StoreFull
+from txobserver.ports.store import StoreBusy, StoreDamaged, StoreError, StoreFull
 
 FULL = (lmdb.DiskError, lmdb.MapFullError)
 LAST_PAGE = 136

@@ -12,17 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from recovery import lmdb_state
-from recovery.condemned import NAME
-from recovery.lmdb_entries import sealed
-from recovery.lmdb_errors import explained
-from recovery.lmdb_state import _META_KEY, LmdbState, _reader, check, read_meta
+from recovery.store import lmdb_state
+from recovery.store.condemned import NAME
+from recovery.store.lmdb_entries import sealed
+from recovery.store.lmdb_errors import explained
+from recovery.store.lmdb_state import _META_KEY, LmdbState, _reader, check, read_meta
 from tests.recovery.helpers import message, meta_of
-from txobserver.contents import Contents
 from txobserver.events import TxEnqueue, TxOpen
 from txobserver.ids import Position
 from txobserver.outcomes import Kind, Outcomes, OutcomesMeta, Remembered, name_of
-from txobserver.store import (
+from txobserver.ports.store import (
     Changes,
     Checkpoint,
     Dropped,
@@ -37,6 +36,7 @@ from txobserver.store import (
     StoreFull,
     mix,
 )
+from txobserver.state.contents import Contents
 
 
 def checkpoint(*puts: tuple[int, int, str], deletes: tuple[tuple[int, int], ...] = ()) -> Checkpoint:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from recovery.identity import lock_directory
 from recovery.planner.apply import nobody_runs
-from txobserver.store import StoreBusy, StoreError
+from recovery.store.identity import lock_directory
+from txobserver.ports.store import StoreBusy, StoreError
 
 
 @pytest.fixture

@@ -13,17 +13,17 @@ from typing import BinaryIO
 
 import pytest
 
-from recovery.files import Files
-from recovery.groups import GROUP_HEADER_SIZE
-from recovery.log import INDEX_EVERY, Log, LogReclaimed
-from recovery.log_reader import LogReader
-from recovery.segment import encode_header, segment_firsts, segment_path
+from recovery.reader.log_reader import LogReader
+from recovery.store.files import Files
+from recovery.store.groups import GROUP_HEADER_SIZE
+from recovery.store.log import INDEX_EVERY, Log, LogReclaimed
+from recovery.store.segment import encode_header, segment_firsts, segment_path
 from tests.recovery.helpers import describe, frame, grouped, open_log
 from tests.simulation.fake_files import FakeFiles
 from txobserver.events import Delivered
 from txobserver.frames import encode_frame
 from txobserver.ids import Position
-from txobserver.store import StoreDamaged, StoreError, StoreFull
+from txobserver.ports.store import StoreDamaged, StoreError, StoreFull
 
 
 def filled(directory: Path, frames: int = 4, segment_bytes: int = 1 << 20) -> Path:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from recovery.log import Log
-from recovery.segment import segment_path
+from recovery.store.log import Log
+from recovery.store.segment import segment_path
 from tests.recovery.helpers import frame, open_log
 from txobserver.frames import Frame
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from recovery.files import REWRITE_BYTES
-from recovery.log import Log
-from recovery.node_log import NodeLog
+from recovery.reader.node_log import NodeLog
+from recovery.store.files import REWRITE_BYTES
+from recovery.store.log import Log
 from tests.recovery.helpers import describe, frame, open_log
 from tests.recovery.test_log import FailingFiles, filled
 from tests.recovery.test_read_while_written import nothing, opened
 from tests.simulation.fake_files import Crashed, FakeFiles
 from txobserver.ids import Position
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 WITHIN = [1, 2, 4, 5, 7, 13, 26]
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from recovery.aside import PARTS, set_aside
-from recovery.condemned import condemn
-from recovery.files import FILE_MODE, Files
-from recovery.identity import FILE, FORMAT_VERSION, Identity, create_identity
-from recovery.lmdb_state import MAP_SIZE, MAX_READERS, LmdbState
-from recovery.store import make_store
+from recovery.store.aside import PARTS, set_aside
+from recovery.store.condemned import condemn
+from recovery.store.files import FILE_MODE, Files
+from recovery.store.identity import FILE, FORMAT_VERSION, Identity, create_identity
+from recovery.store.lmdb_state import MAP_SIZE, MAX_READERS, LmdbState
+from recovery.store.store import make_store
 from tests.recovery.helpers import Posts, frame, open_log, open_store
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 Step = tuple[Path, frozenset[str]]
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.recovery.helpers import Posts, message, meta_of, open_store
 from txobserver.ids import Position
-from txobserver.store import Above, Checkpoint, Entry, Page, StoreError
+from txobserver.ports.store import Above, Checkpoint, Entry, Page, StoreError
 
 
 def checkpoint_at(sequence: int) -> Checkpoint:

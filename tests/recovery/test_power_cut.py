@@ -8,17 +8,17 @@ from typing import NoReturn
 
 import pytest
 
-from recovery.files import REAL_FILES
-from recovery.groups import GROUP_HEADER_SIZE, SECTOR, encode_group_header, zero_sectors
-from recovery.log_reader import LogReader
-from recovery.node_log import NodeLog
 from recovery.pipeline.source.places import Directory
-from recovery.segment import encode_header, read_header, segment_firsts, segment_path
+from recovery.reader.log_reader import LogReader
+from recovery.reader.node_log import NodeLog
+from recovery.store.files import REAL_FILES
+from recovery.store.groups import GROUP_HEADER_SIZE, SECTOR, encode_group_header, zero_sectors
+from recovery.store.segment import encode_header, read_header, segment_firsts, segment_path
 from tests.recovery.helpers import describe, frame, old_header, open_log
 from txobserver.events import Message, Publish
 from txobserver.frames import Frame, TornFrame, encode_frame
 from txobserver.ids import Position
-from txobserver.store import StoreDamaged, StoreError
+from txobserver.ports.store import StoreDamaged, StoreError
 
 SYNCED = [frame(1), frame(4, size=300)]
 NEXT = 7

@@ -11,13 +11,13 @@ from typing import BinaryIO
 
 import pytest
 
-from recovery.files import Files
-from recovery.log import Log, LogReclaimed
-from recovery.segment import scan, segment_path
+from recovery.store.files import Files
+from recovery.store.log import Log, LogReclaimed
+from recovery.store.segment import scan, segment_path
 from tests.recovery.helpers import frame, open_log
 from txobserver.frames import HEADER_SIZE, Frame
 from txobserver.ids import Position
-from txobserver.store import StoreDamaged, StoreError
+from txobserver.ports.store import StoreDamaged, StoreError
 
 ALL = 1 << 20
 

@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from recovery import declarations
-from recovery.landmarks import Landmarks
-from recovery.log import Log, LogReclaimed
-from recovery.log_reader import LogReader
-from recovery.node_log import LogCut, NodeLog
-from recovery.segment import SegmentInfo, encode_header, scan, segment_path
+from recovery.reader import declarations
+from recovery.reader.landmarks import Landmarks
+from recovery.reader.log_reader import LogReader
+from recovery.reader.node_log import LogCut, NodeLog
+from recovery.store.log import Log, LogReclaimed
+from recovery.store.segment import SegmentInfo, encode_header, scan, segment_path
 from tests.recovery.helpers import describe, frame, open_log
 from tests.recovery.test_read_while_written import ALL, Watched, nothing, opened
 from txobserver.configuration import queue_step
 from txobserver.events import Configure
 from txobserver.frames import Frame, encode_frame
 from txobserver.ids import Position
-from txobserver.store import StoreDamaged
+from txobserver.ports.store import StoreDamaged
 
 FRAMES, LAST = 9, 12
 Place = tuple[int, int]

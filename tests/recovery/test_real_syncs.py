@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.lmdb_state import LmdbState
+from recovery.store.lmdb_state import LmdbState
 
 ROOT = Path(__file__).parents[2]
 CALLS = "openat,mkdir,rename,unlink,write,writev,pwrite64,pwritev,fdatasync,fsync,msync,ftruncate"
@@ -145,7 +145,7 @@ def test_a_checkpoint_is_on_the_disk_before_it_is_reported(tmp_path: Path) -> No
 
 
 CONDEMN = """
-from recovery.condemned import condemn
+from recovery.store.condemned import condemn
 say("FOUND")
 condemn(where / "state", "a checksum does not match")
 say("CONDEMNED")

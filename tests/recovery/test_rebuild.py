@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ha.replica import Replica
-from recovery import rebuild as module
-from recovery.identity import FORMAT_VERSION, Identity
-from recovery.log_reader import LogReader
-from recovery.rebuild import Located, Rebuilt, rebuild
-from recovery.segment import segment_firsts, segment_path
-from recovery.store import Store
+from ha.apply.replica import Replica
+from recovery.planner import rebuild as module
+from recovery.planner.rebuild import Located, Rebuilt, rebuild
+from recovery.reader.log_reader import LogReader
+from recovery.store.identity import FORMAT_VERSION, Identity
+from recovery.store.segment import segment_firsts, segment_path
+from recovery.store.store import Store
 from tests.recovery.helpers import Posts, message, open_store
 from tests.recovery.planner.stores import beginning, make_store, transaction
 from txobserver.events import (
@@ -30,7 +30,7 @@ from txobserver.events import (
     TxToken,
 )
 from txobserver.ids import Position, generated_id, place_of
-from txobserver.store import Loaded, StoreError
+from txobserver.ports.store import Loaded, StoreError
 from txobserver.xid import Xid
 
 IDENTITY = Identity(FORMAT_VERSION, "cluster", "new", "newborn")

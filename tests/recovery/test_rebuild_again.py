@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from ha.coordination import MemoryCoordination, Record
-from recovery import discarding
-from recovery import rebuild as module
-from recovery.aside import REBUILDING
-from recovery.identity import Identity, read_identity
-from recovery.rebuild import Rebuilt, rebuild
-from recovery.rebuild_note import NOTE, PARTS
+from ha.membership.record import MemoryCoordination, Record
+from recovery.planner import discarding
+from recovery.planner import rebuild as module
+from recovery.planner.rebuild import Rebuilt, rebuild
+from recovery.planner.rebuild_note import NOTE, PARTS
+from recovery.store.aside import REBUILDING
+from recovery.store.identity import Identity, read_identity
 from tests.recovery.planner.stores import beginning, make_store
 from tests.recovery.test_rebuild import IDENTITY, LAST, TAIL, Killed, archived, dies, loaded, made, opened, source
 from txobserver.events import GenerationStart
 from txobserver.frames import encode_frame
 from txobserver.ids import Member, Position
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 __all__ = ["source"]
 MOVED = [1, 2, 3]
@@ -220,7 +220,7 @@ def test_discard_is_killed_over_what_a_run_has_left(
             raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr("recovery.aside.crash_point", dies_at)
+        patched.setattr("recovery.store.aside.crash_point", dies_at)
         with pytest.raises(Killed):
             discarded(into)
     with pytest.raises(StoreError, match="holds a store already"):

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-import recovery.store as store_module
-from recovery.retention import NEVER, NOTE, SLACK, Retention, retention_of
-from recovery.segment import segment_firsts, segment_path
-from recovery.store import StoreSettings
+import recovery.store.store as store_module
+from recovery.store.retention import NEVER, NOTE, SLACK, Retention, retention_of
+from recovery.store.segment import segment_firsts, segment_path
+from recovery.store.store import StoreSettings
 from tests.recovery.helpers import Posts, frame
 from tests.simulation.fake_files import FakeFile, FakeFiles
 from txobserver.ids import Position
-from txobserver.store import Checkpoint, Meta, StoreError
+from txobserver.ports.store import Checkpoint, Meta, StoreError
 
 HOUR = 3600.0
 DAY = 24 * HOUR

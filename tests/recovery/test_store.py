@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from recovery.crash_points import CRASH_POINTS
-from recovery.identity import FORMAT_VERSION, GIVEN_LATER, lock_directory, read_identity
-from recovery.log_reader import LogReader
-from recovery.segment import segment_firsts
+from recovery.reader.log_reader import LogReader
+from recovery.store.crash_points import CRASH_POINTS
+from recovery.store.identity import FORMAT_VERSION, GIVEN_LATER, lock_directory, read_identity
+from recovery.store.segment import segment_firsts
 from tests.recovery.helpers import Posts, frame, message, meta_of, open_store
 from txobserver.ids import Position
-from txobserver.store import Checkpoint, Entry, StoreDamaged, StoreError, StoreFull
+from txobserver.ports.store import Checkpoint, Entry, StoreDamaged, StoreError, StoreFull
 
 ROOT = Path(__file__).parents[2]
 OF_OTHERS = ("init", "discard", "cas", "recover", "settle", "rebuild", "archive")
@@ -110,7 +110,7 @@ def test_a_store_that_is_set_aside_before_it_is_locked_is_not_opened_as_it_was(
             (directory / part).rename(tmp_path / part)
         return lock_directory(directory)
 
-    monkeypatch.setattr("recovery.store.lock_directory", lock_late)
+    monkeypatch.setattr("recovery.store.store.lock_directory", lock_late)
     if "identity.json" in parts:
         store = open_store(tmp_path / "n", posts, incarnation="after")
         assert store.member.incarnation == "after"
@@ -235,7 +235,7 @@ def test_another_process_reads_the_log_while_it_grows(tmp_path: Path) -> None:
         store.append(frame(first), posts.done)
         posts.wait()
         code = (
-            "import sys; from pathlib import Path; from recovery.log_reader import LogReader\n"
+            "import sys; from pathlib import Path; from recovery.reader.log_reader import LogReader\n"
             "print([p.sequence for p, _ in LogReader(Path(sys.argv[1])).events(int(sys.argv[2]))])"
         )
         if first % 15 == 1:

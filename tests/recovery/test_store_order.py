@@ -1,4 +1,4 @@
-"""What a store does to its state and its log, and in which order, its parts played by the test (``recovery.store``)."""
+"""What a store does to its state and its log, and in which order, its parts played by the test (``recovery.store.store``)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from recovery.files import Files
-from recovery.lmdb_state import LmdbState
-from recovery.log import Log
-from recovery.segment import segment_firsts
-from recovery.store import Store
+from recovery.store.files import Files
+from recovery.store.lmdb_state import LmdbState
+from recovery.store.log import Log
+from recovery.store.segment import segment_firsts
+from recovery.store.store import Store
 from tests.recovery.helpers import describe, frame, open_log
 from txobserver.ids import Member, Position
-from txobserver.store import Checkpoint, Meta, StoreDamaged, StoreError
+from txobserver.ports.store import Checkpoint, Meta, StoreDamaged, StoreError
 
 AT = Position(2, 7)
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from recovery.segment import SegmentInfo, decode_header, encode_header, read_header, scan, segment_path
+from recovery.store.segment import SegmentInfo, decode_header, encode_header, read_header, scan, segment_path
 from tests.recovery.helpers import describe, frame, old_header, open_log
 from txobserver.events import Delivered, Message, Publish
 from txobserver.frames import TornFrame, encode_frame
 from txobserver.ids import Position
-from txobserver.store import StoreDamaged
+from txobserver.ports.store import StoreDamaged
 
 
 @pytest.mark.parametrize("zeros", [0, 700])

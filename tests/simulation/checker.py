@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ha.coordination import Record
+from ha.membership.record import Record
 from tests.simulation.book import Attempt
 from tests.simulation.reference import Change, Deletions
 from tests.simulation.truth import Truth

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker_plugin.embedded.binding_operations import BindRequest
-from broker_plugin.embedded.branch_operations import BranchOperations, Reply
-from broker_plugin.embedded.channel import Got
+from broker_plugin.embedded.channels.channel import Got
 from broker_plugin.embedded.errors import AmqpError
-from broker_plugin.embedded.exchange_operations import ExchangeDeclare
-from broker_plugin.embedded.queue_operations import QueueDeclare, QueueState
+from broker_plugin.embedded.operations.binding_operations import BindRequest
+from broker_plugin.embedded.operations.branch_operations import BranchOperations, Reply
+from broker_plugin.embedded.operations.exchange_operations import ExchangeDeclare
+from broker_plugin.embedded.operations.queue_operations import QueueDeclare, QueueState
 from tests.simulation.book import FAILED, OK, SENT, Attempt
 from tests.simulation.reference import Deletions
 from txobserver.events import Message

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from ha.coordination import first_record
-from ha.node_state import ACTIVE
+from ha.membership.node_state import ACTIVE
+from ha.membership.record import first_record
 from ha.settings import Settings
 from tests.simulation.book import Book
 from tests.simulation.checkers import CHECKERS
@@ -18,7 +18,7 @@ from tests.simulation.network import Network
 from tests.simulation.process import CLUSTER_ID, Process
 from tests.simulation.truth import Truth
 from tests.simulation.world import World
-from txobserver.store import StoreDamaged, StoreError
+from txobserver.ports.store import StoreDamaged, StoreError
 
 if TYPE_CHECKING:
     from tests.simulation.client_link import ClientLink

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ha.coordination import CoordinationError, MemoryCoordination, Record
+from ha.membership.record import CoordinationError, MemoryCoordination, Record
 from tests.simulation.calls import Plan
 from tests.simulation.world import World
 

@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker_plugin.guard import Guard
-from recovery.groups import encode_group_header
-from recovery.log import Log
-from recovery.retention import retention_of
-from recovery.segment import SegmentInfo
-from recovery.store import Store
-from recovery.worker import Job, Report, carry_out
+from recovery.store.groups import encode_group_header
+from recovery.store.log import Log
+from recovery.store.retention import retention_of
+from recovery.store.segment import SegmentInfo
+from recovery.store.store import Store
+from recovery.store.worker import Job, Report, carry_out
 from tests.simulation.fake_files import Crashed, FakeFiles
 from tests.simulation.fake_state import FakeState
 from tests.simulation.loop import MachineClock, SimLoop
 from tests.simulation.world import World
 from txobserver.ids import Member, Position
-from txobserver.store import Checkpoint, StoreError
+from txobserver.ports.store import Checkpoint, StoreError
 
 DIRECTORY = Path("log")
 STEPS = 0, 1, 1, 1, 2, 3, 4, 5, 6
@@ -141,7 +141,7 @@ class Task(NamedTuple):
 
 
 class Writer:
-    """Carries jobs out in order, each in its own time, as the thread of ``recovery.worker`` does."""
+    """Carries jobs out in order, each in its own time, as the thread of ``recovery.store.worker`` does."""
 
     def __init__(self, loop: SimLoop, guard: Guard, disk: Disk, latency: Callable[[], float]) -> None:
         self._loop = loop

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from recovery.files import Files
-from recovery.groups import SECTOR
+from recovery.store.files import Files
+from recovery.store.groups import SECTOR
 
 _FRAME = struct.Struct(">16xQQI")
 """Of a frame's header (txobserver.frames): generation, first sequence, number of events"""

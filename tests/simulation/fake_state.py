@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator
 
 from tests.simulation.fake_files import Crashed
-from txobserver.store import Asked, Checkpoint, Entry, MemoryBase, Page, StoreDamaged, StoreError
+from txobserver.ports.store import Asked, Checkpoint, Entry, MemoryBase, Page, StoreDamaged, StoreError
 
 
 class FakeState(MemoryBase):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from recovery.groups import SECTOR
+from recovery.store.groups import SECTOR
 from tests.simulation.cluster import Cluster
 from tests.simulation.lasting import Ending
-from txobserver.store import StoreDamaged
+from txobserver.ports.store import StoreDamaged
 
 LOOK, SOON = 0.0003, 0.4
 """Seconds between two looks at what a node writes, and how long is waited for that"""

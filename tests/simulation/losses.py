@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ha.coordination import Record
+from ha.membership.record import Record
 from txobserver.events import Event
 from txobserver.ids import Member, Position
 

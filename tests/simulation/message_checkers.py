@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ha.node_state import ACTIVE
+from ha.membership.node_state import ACTIVE
 from tests.simulation.book import OK, Attempt
 from tests.simulation.checker import Checker
 from tests.simulation.reference import Change

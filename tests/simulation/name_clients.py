@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker_plugin.embedded.binding_operations import BindRequest
-from broker_plugin.embedded.exchange_operations import ExchangeDeclare
-from broker_plugin.embedded.queue_operations import QueueDeclare
+from broker_plugin.embedded.operations.binding_operations import BindRequest
+from broker_plugin.embedded.operations.exchange_operations import ExchangeDeclare
+from broker_plugin.embedded.operations.queue_operations import QueueDeclare
 from tests.simulation.client_link import ClientLink
 from tests.simulation.clients import Client, Feeder
 

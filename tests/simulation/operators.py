@@ -5,17 +5,17 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ha.coordination import Record
-from recovery.durable import make_log_durable
-from recovery.log import Log
+from ha.membership.record import Record
 from recovery.planner.choice import Choice, choose, record_for
 from recovery.planner.facts import Condition, RecordState, Site, Store
-from recovery.segment import SegmentInfo
+from recovery.store.durable import make_log_durable
+from recovery.store.log import Log
+from recovery.store.segment import SegmentInfo
 from tests.simulation.cluster import Cluster
 from tests.simulation.disk import DIRECTORY, SEGMENT_BYTES, Disk
 from tests.simulation.process import CLUSTER_ID
 from txobserver.ids import Position
-from txobserver.store import StoreDamaged, StoreError
+from txobserver.ports.store import StoreDamaged, StoreError
 
 AGAIN = 0.2
 """Seconds after which an operator looks again at what cannot be decided yet"""
@@ -67,7 +67,7 @@ def discard_store(cluster: Cluster, name: str) -> None:
     """``txha discard`` of a node that is down: its member is taken out of the ready set, and its disk is a new one.
 
     The version of the record is another then, in any case: a change that is on its way comes to nothing, such as one
-    that adds the member (``recovery.discarding``).
+    that adds the member (``recovery.planner.discarding``).
     """
     record, member = cluster.coordination.record, cluster.disks[name].member
     assert record is not None
@@ -147,7 +147,7 @@ def _only_empty(site: Site, choice: Choice) -> bool:
 
 
 def _durable(cluster: Cluster, chosen: Store) -> bool:
-    """As ``recovery.durable``: what the record is about to name is on its disk; False if that takes nothing now."""
+    """As ``recovery.store.durable``: what the record is about to name is on its disk; False if that takes nothing now."""
     disk = cluster.disks[chosen.node]
     try:
         make_log_durable(DIRECTORY, disk.files)

@@ -11,17 +11,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.embedded.broker import Broker
-from broker_plugin.embedded.durable_queue import WindowLimits
+from broker_plugin.embedded.queues.durable_queue import WindowLimits
 from broker_plugin.guard import Guard
 from broker_plugin.node.links import Links, PeerAddress
-from broker_plugin.node.record_thread import RecordThread
 from broker_plugin.node.shell import Clocks
 from broker_plugin.node.wiring import FAREWELL, Parts, release, restored, wire
-from ha.coordination import Coordination, Record
-from ha.node_core import NodeCore
-from ha.replica import Replica
-from ha.wire import WIRE_VERSION, Ack, Entries, Hello, Peer
+from ha.apply.replica import Replica
+from ha.core import NodeCore
+from ha.membership.record import Coordination, Record
+from ha.messages.wire import WIRE_VERSION, Ack, Entries, Hello, Peer
 from tests.simulation.calls import Plan, SimCalls
 from tests.simulation.disk import Disk, SimStore
 from tests.simulation.loop import MachineClock, SimLoop

@@ -33,7 +33,7 @@ _MASK = (1 << 64) - 1
 
 
 def fingerprint(place: int, rid: int) -> int:
-    """The product's digest of one message (``txobserver.store.mix``), written down a second time."""
+    """The product's digest of one message (``txobserver.ports.store.mix``), written down a second time."""
     value = (place * 0x9E3779B97F4A7C15 ^ rid * 0xC2B2AE3D27D4EB4F) & _MASK
     value = ((value ^ (value >> 29)) * 0xBF58476D1CE4E5B9) & _MASK
     return value ^ (value >> 32)

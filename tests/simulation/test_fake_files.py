@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from recovery.files import Files, renew_directory
-from recovery.groups import GROUP_HEADER_SIZE
-from recovery.log import Log
-from recovery.store import StoreError
+from recovery.store.files import Files, renew_directory
+from recovery.store.groups import GROUP_HEADER_SIZE
+from recovery.store.log import Log
+from recovery.store.store import StoreError
 from tests.recovery.helpers import describe, frame
 from tests.simulation.fake_files import Crashed, FakeFiles
 from txobserver.ids import Position

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from recovery.log import Log
-from recovery.store import Store
+from recovery.store.log import Log
+from recovery.store.store import Store
 from tests.recovery.helpers import describe
 from tests.simulation.fake_files import Crashed, FakeFiles
 from tests.simulation.fake_state import FakeState
 from tests.simulation.test_models import checkpoints, seen
 from txobserver.ids import Member, Position
-from txobserver.store import MemoryBase, StoreError
+from txobserver.ports.store import MemoryBase, StoreError
 
 NUMBER = 8
 """Checkpoints that are durable before the one that is in doubt"""

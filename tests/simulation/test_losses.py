@@ -6,9 +6,9 @@ from unittest.mock import patch
 
 import pytest
 
-from ha.coordination import Record
-from recovery import segment
+from ha.membership.record import Record
 from recovery.planner.facts import Condition, Store
+from recovery.store import segment
 from tests.simulation import operators
 from tests.simulation.losses import Loss, Losses
 from tests.simulation.run import Run

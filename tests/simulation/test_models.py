@@ -18,17 +18,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker_plugin.node.coordination_process import CoordinationProcess
-from broker_plugin.node.sqlite_coordination import SqliteCoordination
-from ha.coordination import CasConflict, Coordination, MemoryCoordination, Record
-from recovery.files import Files, renew_directory
-from recovery.lmdb_state import LmdbState, check
+from broker_plugin.coordination.coordination_process import CoordinationProcess
+from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
+from ha.membership.record import CasConflict, Coordination, MemoryCoordination, Record
+from recovery.store.files import Files, renew_directory
+from recovery.store.lmdb_state import LmdbState, check
 from tests.recovery.helpers import message
 from tests.simulation.fake_files import FakeFiles
 from txobserver.events import TxEnqueue, TxEvent, TxOpen
 from txobserver.ids import Member, Position
 from txobserver.outcomes import Kind, Outcomes, OutcomesMeta, Remembered
-from txobserver.store import Above, At, Checkpoint, Dropped, Entry, MemoryBase, Meta, QueueSummary
+from txobserver.ports.store import Above, At, Checkpoint, Dropped, Entry, MemoryBase, Meta, QueueSummary
 from txobserver.xid import Xid
 
 ROOT = Path(__file__).parents[2]
@@ -247,7 +247,7 @@ WRITER = """
 import sys
 from itertools import islice
 from pathlib import Path
-from recovery.lmdb_state import LmdbState
+from recovery.store.lmdb_state import LmdbState
 from tests.simulation.test_models import checkpoints
 state = LmdbState(Path(sys.argv[1]))
 for checkpoint in islice(checkpoints(int(sys.argv[2])), 20):
@@ -330,7 +330,7 @@ CHANGES = {"cas.before": 0, "cas.committed": 1}
 CHANGER = """
 import random, sys
 from pathlib import Path
-from broker_plugin.node.coordination_process import CoordinationProcess
+from broker_plugin.coordination.coordination_process import CoordinationProcess
 from tests.simulation.test_models import drawn
 store, chance = CoordinationProcess(Path(sys.argv[1]), "c"), random.Random(int(sys.argv[2]))
 for version in range(1, 20):

@@ -13,7 +13,7 @@ from itertools import combinations, product
 import msgspec
 import pytest
 
-from ha.coordination import Record
+from ha.membership.record import Record
 from recovery.planner.choice import choose, told
 from recovery.planner.facts import Condition, RecordState, Site, Store, Told
 from tests.simulation.cluster import Cluster

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ha.node_state import ACTIVE
+from ha.membership.node_state import ACTIVE
 from ha.settings import Settings
 from tests.simulation.cluster import Cluster
 from tests.simulation.run import serves_beside

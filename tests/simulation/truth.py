@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-from ha.coordination import Record
+from ha.membership.record import Record
 from tests.simulation.book import Attempt, Book
 from tests.simulation.losses import Losses
 from tests.simulation.reference import Change, Reference

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from recovery.identity import FORMAT_VERSION, Identity, create_identity
-from recovery.lmdb_state import LmdbState
-from recovery.log import Log
-from recovery.segment import SegmentInfo
+from recovery.store.identity import FORMAT_VERSION, Identity, create_identity
+from recovery.store.lmdb_state import LmdbState
+from recovery.store.log import Log
+from recovery.store.segment import SegmentInfo
 from txobserver import events as e
 from txobserver.frames import encode_frame
 from txobserver.ids import Position, generated_id, place_of
-from txobserver.store import Checkpoint, Meta
+from txobserver.ports.store import Checkpoint, Meta
 from txobserver.xid import Xid
 
 ID = st.integers(0, (1 << 63) - 1)

@@ -22,7 +22,7 @@ from tests.guards import strict_guard
 from tests.node.test_log_server import OURS, Node
 from tests.spark.events import write_node
 from txobserver.events import Delivered
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 END = 10
 Row = tuple[str, int, int]

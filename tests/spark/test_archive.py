@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from msgspec import structs
 from pyspark.sql import datasource as s
 
-from recovery.identity import adopt, read_identity
 from recovery.pipeline.archive import files as files_module
 from recovery.pipeline.archive import job as job_module
 from recovery.pipeline.archive import lake as lake_module
@@ -28,6 +27,7 @@ from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.node import node_table
 from recovery.pipeline.rows.events import events_of
 from recovery.pipeline.source.offsets import Cluster
+from recovery.store.identity import adopt, read_identity
 from tests.examples import examples
 from tests.spark.events import STORY, apply_up_to, write_node
 from tests.spark.test_source import FILTERS, read_with

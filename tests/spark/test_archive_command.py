@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from recovery.crash_points import CRASH_POINTS
 from recovery.pipeline.archive.lake import Lake
 from recovery.pipeline.archive.reading import archive_rows
 from recovery.pipeline.rows.events import events_of
+from recovery.store.crash_points import CRASH_POINTS
 from tests.spark.events import STORY, apply_up_to, write_node
 from txobserver.ids import Position
 

@@ -21,7 +21,7 @@ from recovery.pipeline.source.places import Directory
 from tests.spark.events import write_node
 from txobserver.events import Delivered, Event, GenerationStart
 from txobserver.ids import Position
-from txobserver.store import StoreDamaged
+from txobserver.ports.store import StoreDamaged
 
 Generation = tuple[int, int, int]
 """Its number, and its first and last event"""

@@ -9,10 +9,10 @@ import pytest
 
 from python_tests.processes import LocalCluster
 from python_tests.waiting import wait_until
-from recovery.aside import PARTS
-from recovery.identity import read_identity
 from recovery.pipeline.archive.lake import Lake
-from recovery.segment import segment_firsts
+from recovery.store.aside import PARTS
+from recovery.store.identity import read_identity
+from recovery.store.segment import segment_firsts
 from tests.amqp.dtx_client import DtxChannel
 from tests.processes.crashed import status_of, txha
 from tests.processes.many_branches import port_of

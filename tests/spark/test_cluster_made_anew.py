@@ -13,7 +13,6 @@ from msgspec import structs
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from broker_plugin.node.links import Links, PeerAddress
-from recovery.identity import FORMAT_VERSION, Identity, create_identity
 from recovery.pipeline.archive.job import ArchiveJob
 from recovery.pipeline.archive.lake import Lake, Manifest
 from recovery.pipeline.errors import PipelineError
@@ -21,12 +20,13 @@ from recovery.pipeline.source.batch import BatchReader
 from recovery.pipeline.source.offsets import Cluster
 from recovery.pipeline.source.options import parse_options
 from recovery.pipeline.source.stream import StreamReader
+from recovery.store.identity import FORMAT_VERSION, Identity, create_identity
 from tests.guards import strict_guard
 from tests.node.test_log_server import OURS, Node
 from tests.spark.events import apply_up_to, write_node
 from txobserver.events import Delivered
 from txobserver.ids import Position
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 LAST, LONGER = 10, 15
 OLD, NEW = "a1", "b2"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recovery import declarations
-from recovery.node_log import NodeLog
 from recovery.pipeline.node import rows_of
-from recovery.segment import segment_path
+from recovery.reader import declarations
+from recovery.reader.node_log import NodeLog
+from recovery.store.segment import segment_path
 from tests.spark.events import message, write_node
 from txobserver.configuration import delete_queue_step, queue_step
 from txobserver.events import Configure, Event, Publish

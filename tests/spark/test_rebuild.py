@@ -9,18 +9,18 @@ import msgspec
 import pytest
 
 from broker_plugin.cli.asking import BadArgument
-from broker_plugin.cli.rebuilding import run
-from recovery.identity import adopt, check_identity, read_identity
+from broker_plugin.cli.recovery.rebuilding import run
 from recovery.pipeline.archive.files import write_rows
 from recovery.pipeline.archive.job import add_files
 from recovery.pipeline.archive.lake import Lake
 from recovery.pipeline.archive.stream import archived_events, cluster_of_archive, furthest
 from recovery.pipeline.node import node_table
-from recovery.rebuild import Located
+from recovery.planner.rebuild import Located
+from recovery.store.identity import adopt, check_identity, read_identity
 from tests.recovery.helpers import Posts, open_store
 from tests.recovery.planner.stores import make_store
 from tests.recovery.test_rebuild import FIRST, LAST, SECOND, TAIL, archived, cut, loaded, made
-from txobserver.store import StoreDamaged, StoreError
+from txobserver.ports.store import StoreDamaged, StoreError
 
 
 def node(directory: Path) -> Path:

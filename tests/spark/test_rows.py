@@ -13,8 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recovery.lmdb_state import LmdbState
-from recovery.node_log import NodeLog
 from recovery.pipeline import node
 from recovery.pipeline.node import commit_point, node_table, rows_of
 from recovery.pipeline.rows.builder import QueueNames, RowBuilder
@@ -23,6 +21,8 @@ from recovery.pipeline.rows.message_ids import message_ids
 from recovery.pipeline.rows.numbering import UNKNOWN
 from recovery.pipeline.schema import ARROW, KINDS
 from recovery.pipeline.selection import Condition, Selection
+from recovery.reader.node_log import NodeLog
+from recovery.store.lmdb_state import LmdbState
 from tests.examples import examples
 from tests.spark.events import BRANCH, EACH, EVENT, NAMED, PLAIN, STORY, message, write_node
 from txobserver.configuration import Configuration, QueueSpec
@@ -36,7 +36,7 @@ from txobserver.events import (
 )
 from txobserver.frames import Frame, encode_frame
 from txobserver.ids import Position
-from txobserver.store import Checkpoint, Meta
+from txobserver.ports.store import Checkpoint, Meta
 
 
 def built(frames: list[list[Event]]) -> list[pa.RecordBatch]:

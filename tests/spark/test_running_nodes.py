@@ -12,10 +12,6 @@ from msgspec.structs import replace
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from broker_plugin.node.log_server import LogReaderProtocol
-from recovery.groups import encode_group_header
-from recovery.landmarks import Mark
-from recovery.log import LogReclaimed
-from recovery.node_log import LogCut, NodeLog
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.remote import RemoteLog
 from recovery.pipeline.selection import Selection
@@ -23,14 +19,18 @@ from recovery.pipeline.source.options import parse_options
 from recovery.pipeline.source.places import Directory, RunningNode
 from recovery.pipeline.source.ranges import LogRange, log_ranges
 from recovery.pipeline.source.stream import StreamReader
-from recovery.segment import segment_firsts, segment_path
+from recovery.reader.landmarks import Mark
+from recovery.reader.node_log import LogCut, NodeLog
+from recovery.store.groups import encode_group_header
+from recovery.store.log import LogReclaimed
+from recovery.store.segment import segment_firsts, segment_path
 from tests.node.served_log import END, Node
 from tests.node.served_log import running_node as running_node
 from tests.recovery.test_readers_meet_a_cut import damage_header
 from tests.spark.events import STORY, apply_up_to, message, write_node
 from txobserver.events import Event, Publish, TxEnqueue, TxOpen
 from txobserver.frames import Frame, encode_frame
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 EVERYTHING = Selection()
 

@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import datasource as s
 from pyspark.sql.functions import expr
 
-from recovery.log_reader import LogReader
 from recovery.pipeline.archive.files import write_rows
 from recovery.pipeline.archive.job import add_files
 from recovery.pipeline.archive.lake import Lake
@@ -21,9 +20,10 @@ from recovery.pipeline.selection import Selection
 from recovery.pipeline.source.batch import BatchReader, condition_of
 from recovery.pipeline.source.options import parse_options
 from recovery.pipeline.source.ranges import LogRange
-from recovery.segment import segment_path
+from recovery.reader.log_reader import LogReader
+from recovery.store.segment import segment_path
 from tests.spark.events import BRANCH, NAMED, PLAIN, STORY, write_node
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from recovery.log import LogReclaimed
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.node import node_table
 from recovery.pipeline.selection import Selection
@@ -18,6 +17,7 @@ from recovery.pipeline.source.options import parse_options
 from recovery.pipeline.source.places import Directory
 from recovery.pipeline.source.ranges import LogRange
 from recovery.pipeline.source.stream import StreamReader
+from recovery.store.log import LogReclaimed
 from tests.spark.events import STORY, apply_up_to, write_node
 from txobserver.events import Delivered
 

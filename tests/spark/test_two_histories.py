@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 from pyspark.sql.datasource import InputPartition
 
-from recovery.landmarks import Mark
-from recovery.log import Log, LogReclaimed
-from recovery.node_log import LogCut, NodeLog
 from recovery.pipeline.selection import Selection
 from recovery.pipeline.source.batch import BatchReader
 from recovery.pipeline.source.options import parse_options
 from recovery.pipeline.source.places import Directory
 from recovery.pipeline.source.ranges import LogRange, log_ranges
-from recovery.segment import SegmentInfo, segment_firsts, segment_path
+from recovery.reader.landmarks import Mark
+from recovery.reader.node_log import LogCut, NodeLog
+from recovery.store.log import Log, LogReclaimed
+from recovery.store.segment import SegmentInfo, segment_firsts, segment_path
 from tests.spark.events import write_node
 from txobserver.events import Delivered, Event
 from txobserver.frames import Frame, encode_frame
 from txobserver.ids import Position
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 END = 20
 

@@ -24,7 +24,7 @@ PROGRAM = """
 import json, os, sys, time
 from pathlib import Path
 import lmdb
-from recovery.files import Files
+from recovery.store.files import Files
 home, files = Path(sys.argv[1]), Files()
 (home / "log").mkdir()
 log = files.create(home / "log" / "1.log")

@@ -14,9 +14,9 @@ from python_tests.history import FAILED, OK, ROLLED_BACK, UNKNOWN, Attempt, Hist
 from python_tests.stress import stores
 from python_tests.stress.results import Result
 from python_tests.stress.stores import ClusterStores, NodeLog, different_digests, different_logs, told_otherwise
-from recovery.log import Log
-from recovery.log_reader import LogReader
-from recovery.segment import SegmentInfo, segment_firsts, segment_path
+from recovery.reader.log_reader import LogReader
+from recovery.store.log import Log
+from recovery.store.segment import SegmentInfo, segment_firsts, segment_path
 from tests.recovery.helpers import frame, open_log
 from txobserver.events import Event
 from txobserver.ids import Position

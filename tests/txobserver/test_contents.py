@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 
-from txobserver.contents import Contents
 from txobserver.events import Message
-from txobserver.places import Places
-from txobserver.store import PAGE, Checkpoint, Dropped, Entry, Ids, MemoryBase, Meta
+from txobserver.ports.store import PAGE, Checkpoint, Dropped, Entry, Ids, MemoryBase, Meta
+from txobserver.state.contents import Contents
+from txobserver.state.offsets import Places
 
 
 def test_a_purge_while_a_checkpoint_is_written_shows_nothing_of_before() -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from tests.operations import lines_of
 from txobserver.configuration import BindingSpec, Configuration, binding_step, queue_step
-from txobserver.contents import Contents
 from txobserver.events import Configure, Message
 from txobserver.ids import Position
-from txobserver.store import Checkpoint, MemoryBase, Meta
+from txobserver.ports.store import Checkpoint, MemoryBase, Meta
+from txobserver.state.contents import Contents
 
 MESSAGE = Message("", "q", b"", b"m")
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from txobserver.contents import Contents
 from txobserver.events import Message
 from txobserver.ids import Position
-from txobserver.reading import Reading
-from txobserver.store import Above, At, Checkpoint, Entry, MemoryBase, Meta, Page
+from txobserver.ports.store import Above, At, Checkpoint, Entry, MemoryBase, Meta, Page
+from txobserver.state.contents import Contents
+from txobserver.state.reading import Reading
 
 STEPS = st.lists(
     st.tuples(

@@ -20,7 +20,7 @@ from recovery.dtx.conversation import Patience
 from recovery.dtx.errors import Error, RolledBack
 from recovery.dtx.lost import LOST
 from recovery.dtx.with_pika import DtxConnection, TxConnection
-from recovery.node_admin import AdminError, ask
+from recovery.reader.node_admin import AdminError, ask
 from txobserver.outcomes import Outcome
 from txobserver.xid import Xid
 

@@ -20,10 +20,10 @@ from python_tests.spark_queues.drawn.case import (
     UNSENT,
     request,
 )
-from recovery.dtx import methods as dtx
 from recovery.dtx import with_pika
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.queues import decisions, names, sink, source
+from txobserver import dtx_wire as dtx
 from txobserver.xid import Xid
 
 GO, LOSE, END = "go", "lose", "end"

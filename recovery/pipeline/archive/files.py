@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from recovery.files import REAL_FILES
 from recovery.pipeline.archive.history import BEGINNING
 from recovery.pipeline.archive.lake import FileEntry
 from recovery.pipeline.schema import ARROW
+from recovery.store.files import REAL_FILES
 from txobserver.ids import Position
 
 FILE_BYTES = 256 << 20

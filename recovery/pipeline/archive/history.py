@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from recovery.pipeline.archive.lake import FileEntry, Gap, Manifest
 from txobserver.ids import Position
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 if TYPE_CHECKING:
     from recovery.pipeline.source.places import Place

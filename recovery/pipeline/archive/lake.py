@@ -19,10 +19,10 @@ from pathlib import Path
 
 import msgspec
 
-from recovery.crash_points import crash_point
-from recovery.files import REAL_FILES, make_directory, renew_directory
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.source.offsets import Cluster
+from recovery.store.crash_points import crash_point
+from recovery.store.files import REAL_FILES, make_directory, renew_directory
 from txobserver.ids import Position
 
 FORMAT_VERSION = 1

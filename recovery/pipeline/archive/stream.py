@@ -21,7 +21,7 @@ from recovery.pipeline.rows.events import Recorded, events_of
 from recovery.pipeline.source.offsets import Cluster
 from txobserver.events import Event, GenerationStart
 from txobserver.ids import Position
-from txobserver.store import StoreDamaged
+from txobserver.ports.store import StoreDamaged
 
 
 def cluster_of_archive(archive: Path) -> Cluster:

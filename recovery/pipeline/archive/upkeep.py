@@ -12,9 +12,9 @@ from itertools import groupby
 
 import msgspec
 
-from recovery.crash_points import crash_point
 from recovery.pipeline.archive.files import rows_of_files, write_rows
 from recovery.pipeline.archive.lake import FileEntry, Lake, Manifest
+from recovery.store.crash_points import crash_point
 
 FULL_ROWS = 500_000
 """A file with so many rows is left as it is."""

@@ -18,7 +18,7 @@ from recovery.pipeline.audit.branches import Word
 from recovery.pipeline.audit.clients import COLUMNS
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.schema import ARROW
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 from txobserver.xid import Global
 
 

@@ -9,11 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from recovery.identity import FILE as IDENTITY
-from recovery.identity import read_identity
-from recovery.landmarks import Mark
-from recovery.log import LogReclaimed
-from recovery.node_log import NodeLog
 from recovery.pipeline.archive.lake import Lake
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.node import ReadableLog, Until, commit_point, node_name
@@ -21,8 +16,13 @@ from recovery.pipeline.remote import RemoteLog
 from recovery.pipeline.selection import Selection
 from recovery.pipeline.source.offsets import Cluster
 from recovery.pipeline.source.options import SourceOptions
+from recovery.reader.landmarks import Mark
+from recovery.reader.node_log import NodeLog
+from recovery.store.identity import FILE as IDENTITY
+from recovery.store.identity import read_identity
+from recovery.store.log import LogReclaimed
 from txobserver.ids import Position
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 
 class Extent(NamedTuple):

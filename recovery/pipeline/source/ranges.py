@@ -10,14 +10,14 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from recovery.landmarks import Mark
-from recovery.log import LogReclaimed
-from recovery.node_log import LogCut
 from recovery.pipeline.archive.lake import FileEntry
 from recovery.pipeline.archive.reading import file_rows, wanted_files
 from recovery.pipeline.node import ReadableLog, rows_of
 from recovery.pipeline.selection import Selection
 from recovery.pipeline.source.places import Place
+from recovery.reader.landmarks import Mark
+from recovery.reader.node_log import LogCut
+from recovery.store.log import LogReclaimed
 from txobserver.frames import Frame
 from txobserver.ids import Position
 

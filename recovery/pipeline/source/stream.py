@@ -16,15 +16,15 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from recovery.log import LogReclaimed
-from recovery.node_log import READINGS, LogCut
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.source.offsets import Cluster, Offset, cluster_in, offset_at, position_of
 from recovery.pipeline.source.options import SourceOptions
 from recovery.pipeline.source.places import Extent, Place, places_of
 from recovery.pipeline.source.ranges import LogRange, log_ranges
+from recovery.reader.node_log import READINGS, LogCut
+from recovery.store.log import LogReclaimed
 from txobserver.ids import Position
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 log = logging.getLogger("txha.pipeline")
 

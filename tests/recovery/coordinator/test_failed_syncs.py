@@ -11,7 +11,7 @@ import pytest
 
 from recovery.coordinator.decisions import DecisionRefused, DecisionUnknown
 from recovery.coordinator.log import DecisionLog, read_decisions
-from recovery.files import Files, renew_directory
+from recovery.store.files import Files, renew_directory
 from tests.recovery.linux_files import LinuxFiles
 
 

@@ -14,9 +14,9 @@ from recovery.coordinator.decisions import DecisionUnknown
 from recovery.coordinator.log import DecisionLog, read_decisions
 from recovery.coordinator.log_lines import encode_lines
 from recovery.coordinator.resources import Participant
-from recovery.files import Files
+from recovery.store.files import Files
 from tests.recovery.linux_files import LinuxFiles
-from txobserver.store import StoreDamaged
+from txobserver.ports.store import StoreDamaged
 
 WHO = [Participant("postgresql:1/bank", "database", "77"), Participant("amqp:c", "broker")]
 NAMES = ("t1", "t2", "t3")

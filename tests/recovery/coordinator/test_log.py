@@ -16,8 +16,8 @@ from recovery.coordinator.decisions import ABORT_KEPT, ENDED_KEPT, Decision, Dec
 from recovery.coordinator.log import DecisionLog, read_decisions
 from recovery.coordinator.log_lines import decode_lines, encode_line, encode_lines
 from recovery.coordinator.resources import Participant
-from recovery.files import Files
-from txobserver.store import StoreDamaged, StoreError
+from recovery.store.files import Files
+from txobserver.ports.store import StoreDamaged, StoreError
 
 WHO = [Participant("postgresql:1/bank", "database", "77"), Participant("amqp:c", "broker")]
 

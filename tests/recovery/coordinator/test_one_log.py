@@ -17,8 +17,8 @@ from recovery.coordinator import log_lines
 from recovery.coordinator.decisions import DecisionRefused
 from recovery.coordinator.log import DecisionLog, read_decisions
 from recovery.coordinator.resources import Participant
-from recovery.files import Files
-from txobserver.store import StoreError
+from recovery.store.files import Files
+from txobserver.ports.store import StoreError
 
 WHO = [Participant("postgresql:1/bank", "database", "77"), Participant("amqp:c", "broker")]
 NOBODY = 65534

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from recovery.dtx import methods as dtx
 from recovery.dtx.conversation import Lost, Pause, Plain, Reconnect, Refused, Steps
+from txobserver import dtx_wire as dtx
 from txobserver.outcomes import Outcome, Status
 from txobserver.xid import Xid
 

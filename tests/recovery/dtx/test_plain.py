@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from recovery.dtx import methods as dtx
 from recovery.dtx.conversation import Plain
 from recovery.dtx.errors import OutcomeUnknown, ProgrammingError, RolledBack
 from recovery.dtx.plain import PlainTransactions
 from tests.recovery.dtx.script import LOST, Answer, play, refused
+from txobserver import dtx_wire as dtx
 from txobserver.outcomes import Outcome
 
 TOKEN = (dtx.Token(b"t"), dtx.TokenOk(7))

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from recovery.dtx import methods as dtx
 from recovery.dtx.arguments import make_xid
 from recovery.dtx.conversation import Steps
 from recovery.dtx.errors import (
@@ -39,6 +38,7 @@ from tests.recovery.dtx.script import (
     play,
     refused,
 )
+from txobserver import dtx_wire as dtx
 from txobserver.outcomes import Outcome, Status
 from txobserver.xid import Xid
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from recovery.dtx import methods as dtx
 from recovery.dtx.arguments import make_xid
 from recovery.dtx.conversation import Plain
 from recovery.dtx.errors import ProgrammingError
 from recovery.dtx.plain import PlainTransactions
 from recovery.dtx.two_phase import TwoPhase
 from tests.recovery.dtx.script import START, Status, X, play
+from txobserver import dtx_wire as dtx
 
 
 @pytest.mark.parametrize("parts", [("1", "x"), (True, "x"), (1.0, "x"), (1, 17), (1, None), (1, "x", 2)])

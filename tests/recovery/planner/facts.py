@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ha.coordination import Record
+from ha.membership.record import Record
 from recovery.planner.facts import Condition, RecordState, Site, Store
 from txobserver.ids import Member, Position
 

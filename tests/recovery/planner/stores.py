@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ha.replica import Replica
+from ha.apply.replica import Replica
 from tests.recovery.helpers import Posts, message, open_store
 from txobserver.configuration import queue_step
 from txobserver.events import Event, GenerationStart, Publish, TxDecision, TxEnqueue, TxOpen, TxPrepare

@@ -11,23 +11,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from broker_plugin.cli.recovering import read_record
-from broker_plugin.node.sqlite_coordination import SqliteCoordination
-from ha.coordination import CoordinationError, MemoryCoordination, Record
-from recovery import aside
-from recovery.crash_points import CRASH_POINTS
-from recovery.files import Files
-from recovery.lmdb_state import LmdbState
+from broker_plugin.cli.recovery.recovering import read_record
+from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
+from ha.membership.record import CoordinationError, MemoryCoordination, Record
 from recovery.planner import apply
 from recovery.planner.apply import JOURNAL, Journal, Places, Progress, carry_out, finished, nobody_runs, unfinished
 from recovery.planner.facts import Condition, Contents, Evidence, RecordState
 from recovery.planner.plan import SetAside, SetRecordAside, make_plan
 from recovery.planner.site import look
-from recovery.segment import segment_firsts, segment_path
+from recovery.store import aside
+from recovery.store.crash_points import CRASH_POINTS
+from recovery.store.files import Files
+from recovery.store.lmdb_state import LmdbState
+from recovery.store.segment import segment_firsts, segment_path
 from tests.recovery.helpers import Posts, open_store
 from tests.recovery.planner.stores import beginning, make_store
 from txobserver.ids import Member
-from txobserver.store import StoreError
+from txobserver.ports.store import StoreError
 
 POINTS = [point for point in CRASH_POINTS if point.startswith("recover.")]
 NODES = frozenset("ab")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ha.coordination import Record, first_record
+from ha.membership.record import Record, first_record
 from recovery.planner.choice import HEADROOM, choose, record_for, told
 from recovery.planner.facts import Contents, Evidence, Site, Store
 from recovery.planner.plan import Plan, WriteRecord, make_plan

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from recovery.condemned import condemn
-from recovery.founding import make_empty
-from recovery.identity import FILE, adopt, read_identity
 from recovery.planner.facts import Condition, RecordState, Store
+from recovery.planner.founding import make_empty
 from recovery.planner.site import cluster_of, look
 from recovery.planner.survey import contents_of, survey
 from recovery.planner.unshared import unshared
-from recovery.segment import segment_firsts, segment_path
+from recovery.store.condemned import condemn
+from recovery.store.identity import FILE, adopt, read_identity
+from recovery.store.segment import segment_firsts, segment_path
 from tests.recovery.helpers import Posts, open_store
 from tests.recovery.planner.stores import beginning, make_store, transaction
 from txobserver.events import GenerationStart, Publish
 from txobserver.ids import Position, generated_id
-from txobserver.store import Meta, StoreError
+from txobserver.ports.store import Meta, StoreError
 
 EVENTS = [*beginning(10), *transaction(1), *transaction(2)]
 TAIL = Position(1, len(EVENTS))
@@ -124,7 +124,7 @@ def test_being_overwritten(a: Path) -> None:
 
 
 def checkpoint_of(meta: Meta) -> object:
-    from txobserver.store import Checkpoint, Dropped
+    from txobserver.ports.store import Checkpoint, Dropped
 
     return Checkpoint(meta, {}, [Dropped(1)], [], [])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recovery.planner.unshared import salvaged
-from recovery.segment import segment_path
+from recovery.store.segment import segment_path
 from tests.recovery.helpers import frame, open_log
 from txobserver.ids import Position
 

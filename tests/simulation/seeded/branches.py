@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from broker_plugin.embedded.branch_operations import BranchOperations
-from broker_plugin.embedded.durable_queue import DurableQueue
-from ha.branches import Branches
-from ha.primary import Primary
+from broker_plugin.embedded.operations.branch_operations import BranchOperations
+from broker_plugin.embedded.queues.durable_queue import DurableQueue
+from ha.primary.branches import Branches
+from ha.primary.primary import Primary
 from tests.simulation.seeded.planting import replace, seeded
-from txobserver.contents import Contents
 from txobserver.outcomes import Outcomes
+from txobserver.state.contents import Contents
 from txobserver.tx_buffer import DtxBuffer
 
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from ha.backup import Backup
-from ha.backups import Backups
-from ha.primary import Primary
-from ha.record_keeper import RecordKeeper
-from ha.wire import Ack
-from recovery import segment
-from recovery.log import Log
-from recovery.torn import is_torn_without_groups
+from ha.backup.backup import Backup
+from ha.effects import Persist, Send
+from ha.membership.record_keeper import RecordKeeper
+from ha.messages.wire import Ack
+from ha.primary.backups import Backups
+from ha.primary.primary import Primary
+from recovery.store import segment
+from recovery.store.log import Log
+from recovery.store.torn import is_torn_without_groups
 from tests.simulation.fake_files import FakeFiles
 from tests.simulation.fake_state import FakeState
 from tests.simulation.seeded.planting import replace, seeded
-from txobserver.effects import Persist, Send
 from txobserver.frames import DamagedFrame, TornFrame, decode_frame
-from txobserver.store import MemoryBase
+from txobserver.ports.store import MemoryBase
 
 
 @seeded("P11")

@@ -7,15 +7,15 @@ from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
-from ha.backup import Backup
-from ha.queue_replicator import QueueReplicator
-from ha.resync import Resync
-from ha.snapshot_end import Ending
-from ha.wire import SnapshotConfiguration, SnapshotEnd, SnapshotPart
+from ha.backup.backup import Backup
+from ha.catchup.queue_replicator import QueueReplicator
+from ha.catchup.resync import Resync
+from ha.catchup.snapshot_end import Ending
+from ha.messages.wire import SnapshotConfiguration, SnapshotEnd, SnapshotPart
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.configuration import Configuration
-from txobserver.contents import Contents
 from txobserver.ids import Position
+from txobserver.state.contents import Contents
 
 
 @seeded("P6", "P7")

@@ -7,14 +7,14 @@ from typing import Any
 from unittest.mock import patch
 
 from broker_plugin.guard import Guard
-from ha.backup import Backup
-from ha.backups import Backups
-from ha.candidate import Candidate
-from ha.primary import Primary
-from ha.record_access import RecordAccess
-from ha.replica import Replica
+from ha.apply.replica import Replica
+from ha.backup.backup import Backup
+from ha.membership.candidate import Candidate
+from ha.membership.record_access import RecordAccess
+from ha.primary.backups import Backups
+from ha.primary.primary import Primary
 from tests.simulation.seeded.planting import replace, seeded
-from txobserver.store import StoreDamaged
+from txobserver.ports.store import StoreDamaged
 
 
 @seeded("P12")

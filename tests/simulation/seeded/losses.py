@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from ha.backup import Backup
+from ha.backup.backup import Backup
 from tests.simulation.seeded.planting import replace, seeded
 
 

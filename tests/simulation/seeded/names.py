@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from broker_plugin.embedded.exchange_operations import ExchangeOperations
-from broker_plugin.embedded.queue_operations import QueueOperations
-from ha.primary import Primary
+from broker_plugin.embedded.operations.exchange_operations import ExchangeOperations
+from broker_plugin.embedded.operations.queue_operations import QueueOperations
+from ha.primary.primary import Primary
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.configuration import UNBIND, delete_exchange_step
 from txobserver.events import Configure, Terms

@@ -7,17 +7,17 @@ from typing import Any
 
 import msgspec
 
-from ha import backups as backups_module
-from ha.backups import Backups
-from ha.candidate import Candidate
-from ha.coordination import MemoryCoordination
-from ha.primary import Primary
-from ha.record_keeper import RecordKeeper
+from ha.effects import CompareAndSet
+from ha.membership.candidate import Candidate
+from ha.membership.record import MemoryCoordination
+from ha.membership.record_keeper import RecordKeeper
+from ha.primary import backups as backups_module
+from ha.primary.backups import Backups
+from ha.primary.primary import Primary
+from ha.primary.transactions import Transactions
+from ha.primary.tx_tracker import TxTrackers
 from ha.settings import Settings
-from ha.transactions import Transactions
-from ha.tx_tracker import TxTrackers
 from tests.simulation.seeded.planting import replace, seeded
-from txobserver.effects import CompareAndSet
 from txobserver.events import TxPrepare
 
 

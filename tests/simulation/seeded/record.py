@@ -5,19 +5,19 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
-from ha.backups import NEVER, Backups
-from ha.candidate import Candidate
-from ha.coordination import Record
-from ha.node_core import NodeCore
-from ha.queue_guard import QueueGuard
-from ha.queue_replicator import QueueReplicator
-from ha.record_gate import RecordGate
-from ha.tx_tracker import TxTrackers
+from ha.apply.record_gate import RecordGate
+from ha.catchup.queue_guard import QueueGuard
+from ha.catchup.queue_replicator import QueueReplicator
+from ha.core import NodeCore
+from ha.effects import CompareAndSet
+from ha.membership.candidate import Candidate
+from ha.membership.record import Record
+from ha.primary.backups import NEVER, Backups
+from ha.primary.tx_tracker import TxTrackers
 from tests.simulation.cluster import Cluster
 from tests.simulation.seeded.planting import replace, seeded
-from txobserver.contents import Contents
-from txobserver.effects import CompareAndSet
 from txobserver.outcomes import Outcomes
+from txobserver.state.contents import Contents
 
 
 @seeded("P2", "P6", "P9", "P10", "P11", rare=True)

@@ -7,13 +7,13 @@ from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
+from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.node import shell as shell_module
-from broker_plugin.node.record_thread import RecordThread
 from broker_plugin.node.shell import Shell
-from ha.node_core import NodeCore
-from ha.replica import Replica
+from ha.apply.replica import Replica
+from ha.core import NodeCore
+from ha.effects import Persist, Truncate, WriteCheckpoint
 from tests.simulation.seeded.planting import replace, seeded
-from txobserver.effects import Persist, Truncate, WriteCheckpoint
 
 
 def _acknowledge_first(stack: ExitStack, effect: type, name: str) -> None:

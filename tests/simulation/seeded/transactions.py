@@ -6,15 +6,15 @@ from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
-from broker_plugin.embedded.durable_queue import DurableQueue
-from broker_plugin.embedded.topology import Route, Topology
-from broker_plugin.embedded.transaction import Transaction
-from broker_plugin.embedded.unit_of_work import UnitOfWork
-from ha.ends import ReplicationIds
-from ha.replica import Replica
+from broker_plugin.embedded.queues.durable_queue import DurableQueue
+from broker_plugin.embedded.topology.topology import Route, Topology
+from broker_plugin.embedded.transactions.transaction import Transaction
+from broker_plugin.embedded.transactions.unit_of_work import UnitOfWork
+from ha.apply.replica import Replica
 from tests.simulation.seeded.planting import replace, seeded
-from txobserver.contents import Contents
+from txobserver.ends import ReplicationIds
 from txobserver.events import TxDequeue, TxEnqueue
+from txobserver.state.contents import Contents
 from txobserver.tx_buffer import TxBuffer
 
 
@@ -159,7 +159,7 @@ def the_last_of_the_window_goes_first(stack: ExitStack) -> None:
 
 def _reapply(stack: ExitStack) -> None:
     """The table of what applies an event names functions: let it name the present ones."""
-    from ha import replica
+    from ha.apply import replica
 
     table = {event: getattr(Replica, function.__name__) for event, function in replica._APPLY.items()}
     stack.enter_context(patch.object(replica, "_APPLY", table))

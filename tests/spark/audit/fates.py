@@ -13,7 +13,7 @@ from tests.ha.branch_steps import decide, decide_globally, in_log, ledger_of, pr
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.steps import answered
 from txobserver.events import DtxDecision, DtxPrepare, GlobalDecision
-from txobserver.ledger import BranchObserver
+from txobserver.ports.ledger import BranchObserver
 from txobserver.xid import Global, Xid
 
 QUEUES = ("left", "right")

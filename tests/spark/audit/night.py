@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from python_tests.history import OK, ROLLED_BACK, Attempt, History
 from python_tests.stress.record import Recorder
-from recovery.identity import FORMAT_VERSION, Identity, create_identity
-from recovery.log import Log
 from recovery.pipeline.rows.builder import QueueNames, RowBuilder
 from recovery.pipeline.rows.numbering import UNKNOWN
-from recovery.segment import SegmentInfo
+from recovery.store.identity import FORMAT_VERSION, Identity, create_identity
+from recovery.store.log import Log
+from recovery.store.segment import SegmentInfo
 from tests.ha.branch_steps import ledger_of, take_over
 from tests.ha.memory_cluster import MemoryCluster, MemoryNode
 from tests.ha.memory_host import text

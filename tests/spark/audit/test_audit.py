@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from broker_plugin.cli.audit_tables import show
 from broker_plugin.cli.commands import app
+from broker_plugin.cli.pipeline.audit_tables import show
 from python_tests.history import UNKNOWN
 from recovery.pipeline.audit.audit import audit
 from recovery.pipeline.audit.names import BREACHES

@@ -1,0 +1,372 @@
+"""One AMQP channel without io: frames in, frames out, in front of the embedded broker's channel.
+
+Requests are answered one after the other: while one waits for the ledger, what the client sends behind it waits too.
+A soft error closes the channel: everything is then ignored until the client's close-ok (AMQP 0-9-1, 1.5.2.5).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from pamqp import base, commands
+
+from broker_plugin.amqp.protocol.codec import (
+    ACK,
+    BASIC,
+    BODY,
+    COMMIT,
+    CONTENT_START,
+    FRAME_END,
+    FRAME_START,
+    HEADER,
+    HEADER_FRAME,
+    HEARTBEAT,
+    METHOD,
+    PUBLISH,
+    PublishArguments,
+    Repeated,
+    decode_ack,
+    decode_method,
+    decode_publish,
+    deliver_prefix,
+    encode_close,
+    encode_confirm,
+    encode_content,
+    encode_delivery,
+    encode_method,
+    encode_return,
+    frame_problem,
+)
+from broker_plugin.amqp.protocol.methods import HANDLERS, commit
+from broker_plugin.embedded.errors import AmqpError, precondition
+from txobserver.events import Message
+
+if TYPE_CHECKING:
+    from broker_plugin.amqp.protocol.connection import Connection
+    from broker_plugin.embedded.channels.session import Session
+
+WAITING_OVERHEAD = 100
+"""Bytes that a frame that waits is counted for beside its payload."""
+
+PUBLISH_INDEX = 60 << 16 | 40
+ACK_INDEX = 60 << 16 | 80
+COMMIT_INDEX = 90 << 16 | 20
+
+LONGEST_HEAD = 512
+"""Bytes of what is remembered of a repeated publish beside its arguments."""
+
+
+class AmqpChannel:
+    """Implements ``ChannelOutlet``. ``busy``: a request waits for its answer, and later frames wait for that.
+
+    ``listing``: what is left of the list of branches that the client is reading page by page, the next one last.
+    """
+
+    def __init__(self, connection: Connection, session: Session, number: int) -> None:
+        self.number = number
+        self.connection = connection
+        self.session = session
+        self.broker = session.broker
+        self.inner = session.open_channel(self)
+        self.busy = False
+        self.closing = False
+        self.last_queue = ""
+        self.listing: list[bytes] = []
+        self._backlog: deque[tuple[int, bytes]] = deque()
+        self._handling = False
+        self._method = 0
+        self._prefixes: dict[str, bytes] = {}
+        self._publishing: PublishArguments | None = None
+        self._properties: bytes | None = None
+        self._missing = 0
+        self._pieces: list[bytes] = []
+
+    # -- frames from the client
+
+    def frame(self, kind: int, payload: bytes) -> None:
+        """The next frame of this channel."""
+        if self.busy or self._backlog:
+            self._backlog.append((kind, payload))
+            self.connection.waiting_bytes += len(payload) + WAITING_OVERHEAD
+        else:
+            self._handle(kind, payload)
+
+    def _handle(self, kind: int, payload: bytes) -> None:
+        self._handling = True
+        try:
+            self._dispatch(kind, payload)
+        except AmqpError as error:
+            self.failed(error)
+        finally:
+            self._handling = False
+
+    def _dispatch(self, kind: int, payload: bytes) -> None:
+        if self.closing:
+            self._ignore_until_closed(kind, payload)
+        elif kind == METHOD:
+            if self._publishing is not None:
+                raise self._unexpected()
+            if payload.startswith(PUBLISH):
+                self._method = PUBLISH_INDEX
+                self._publishing = self._repeated(payload).arguments
+            elif payload.startswith(ACK):
+                self._method = ACK_INDEX
+                self.inner.ack(*decode_ack(payload))
+            elif payload == COMMIT:
+                self._method = COMMIT_INDEX
+                commit(self)
+            else:
+                self._method = int.from_bytes(payload[:4], "big")
+                self._call(decode_method(payload))
+        elif kind == HEADER:
+            self._content_header(payload)
+        elif kind == BODY:
+            self._content_body(payload)
+        else:
+            self._method = 0
+            problem = frame_problem(kind, payload)
+            raise AmqpError(505, problem) if kind == HEARTBEAT else AmqpError(501, f"{problem}: unknown_frame")
+
+    def _call(self, method: base.Frame) -> None:
+        handler = HANDLERS.get(method.index)
+        if handler is None:
+            raise AmqpError(503, "unimplemented method")
+        handler(self, method)
+
+    def _ignore_until_closed(self, kind: int, payload: bytes) -> None:
+        if kind != METHOD:
+            return
+        if payload.startswith(b"\x00\x14\x00\x29"):
+            self.connection.forget_channel(self)
+        elif payload.startswith(b"\x00\x14\x00\x28"):
+            self.send(encode_method(commands.Channel.CloseOk(), self.number))
+            self.connection.forget_channel(self)
+
+    # -- content
+
+    def whole_publish(self, data: bytes, start: int, stop: int) -> int:
+        """basic.publish at ``data[start:stop]`` with all of its content behind it, if it is there in one body frame.
+
+        Returns the offset behind the content, or 0 if it has to be read frame by frame.
+        """
+        if self.busy or self._backlog or self.closing or self._publishing is not None:
+            return 0
+        at, end, number = stop + 1, len(data), self.number
+        repeated = self.connection.published.get(data[start:stop])
+        if repeated is not None and repeated.size and repeated.channel == number:
+            body_start = at + len(repeated.head)
+            after = body_start + repeated.size + 1
+            if after <= end and data[at:body_start] == repeated.head and data[after - 1] == FRAME_END:
+                self._publish_whole(repeated, repeated.properties, data[body_start : after - 1])
+                return after
+        if end - at < 20:
+            return 0
+        size: int
+        length: int
+        kind, channel, size, class_id, _, length = HEADER_FRAME.unpack_from(data, at)
+        header_stop = at + 7 + size
+        after = header_stop + 1
+        if kind != HEADER or channel != number or class_id != BASIC or after > end or data[header_stop] != FRAME_END:
+            return 0
+        body = b""
+        body_start = 0
+        if length:
+            body_start = after + 7
+            after = body_start + length + 1
+            if after > end or length > self.connection.max_payload:
+                return 0
+            kind, channel, size = FRAME_START.unpack_from(data, body_start - 7)
+            if kind != BODY or channel != number or size != length or data[after - 1] != FRAME_END:
+                return 0
+            body = data[body_start : after - 1]
+        properties = data[at + 19 : header_stop]
+        try:
+            repeated = self._repeated(data[start:stop])
+        except AmqpError as error:
+            self._method = PUBLISH_INDEX
+            self.failed(error)
+            return after
+        if self._publish_whole(repeated, properties, body) and length and body_start - at <= LONGEST_HEAD:
+            repeated.head, repeated.properties, repeated.size = data[at:body_start], properties, length
+            repeated.channel = number
+        return after
+
+    def _publish_whole(self, repeated: Repeated, properties: bytes, body: bytes) -> bool:
+        """Publish what came in one piece; whether that went well."""
+        self._method = PUBLISH_INDEX
+        self._handling = True
+        try:
+            self._publish(repeated.arguments, properties, body)
+        except AmqpError as error:
+            self.failed(error)
+            return False
+        finally:
+            self._handling = False
+        return True
+
+    def _repeated(self, payload: bytes) -> Repeated:
+        """What a publish says, remembered per connection: publishers repeat themselves."""
+        known = self.connection.published
+        repeated = known.get(payload)
+        if repeated is None:
+            arguments = decode_publish(payload)
+            if arguments.immediate:
+                raise AmqpError(540, "immediate=true")
+            if len(known) >= 1024:
+                known.clear()
+            repeated = known[payload] = Repeated(arguments)
+        return repeated
+
+    def _content_header(self, payload: bytes) -> None:
+        if self._publishing is None or self._properties is not None:
+            raise self._unexpected()
+        if len(payload) < 14:
+            raise AmqpError(502, "content header is cut short")
+        class_id, _, size = CONTENT_START.unpack_from(payload)
+        if class_id != BASIC:
+            raise AmqpError(
+                505, f"expected content header for class 60, got one for class {class_id} instead", hard=True
+            )
+        if size > self.connection.settings.max_message_bytes:
+            limit = self.connection.settings.max_message_bytes
+            raise precondition(f"message size {size} is larger than configured max size {limit}")
+        self._properties = payload[12:]
+        self._missing = size
+        if not size:
+            self._complete()
+
+    def _content_body(self, payload: bytes) -> None:
+        if self._properties is None:
+            raise self._unexpected()
+        self._missing -= len(payload)
+        if self._missing < 0:
+            raise self._unexpected()
+        if payload:
+            self._pieces.append(payload)
+        if not self._missing:
+            self._complete()
+
+    def _unexpected(self) -> AmqpError:
+        """505 for a frame of another kind than the one that must come now."""
+        if self._publishing is None:
+            self._method = 0
+            return AmqpError(505, "expected method frame, got non method frame instead")
+        if self._properties is None:
+            return AmqpError(505, "expected content header for class 60, got non content header frame instead")
+        return AmqpError(505, "expected content body, got non content body frame instead")
+
+    def _complete(self) -> None:
+        arguments, properties = self._publishing, self._properties
+        assert arguments is not None and properties is not None
+        body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self._drop_content()
+        self._publish(arguments, properties, body)
+
+    def _drop_content(self) -> None:
+        self._publishing = self._properties = None
+        self._pieces = []
+        self._missing = 0
+
+    def _publish(self, arguments: PublishArguments, properties: bytes, body: bytes) -> None:
+        connection = self.connection
+        if properties not in connection.passed_properties:
+            connection.check_properties(properties)
+        self.inner.publish(arguments[0], arguments[1], arguments[2], properties, body)
+
+    # -- answers
+
+    def wait(self) -> None:
+        """A request begins that ``answer`` ends."""
+        self.busy = True
+
+    def answer(self, frame: bytes | None) -> None:
+        """The answer to the request that is waited for (None: it asked for no answer); go on with what waits."""
+        self.busy = False
+        if frame is not None:
+            self.send(frame)
+        if not self._handling:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Carry out what waits, as long as the client takes the answers."""
+        backlog, connection = self._backlog, self.connection
+        while backlog and not self.busy and connection.writable:
+            kind, payload = backlog.popleft()
+            connection.waiting_bytes -= len(payload) + WAITING_OVERHEAD
+            self._handle(kind, payload)
+        if not backlog and not self.busy:
+            connection.last_requests.carried_out(self)
+        connection.relieved()
+
+    def send(self, frame: bytes) -> None:
+        """A frame to the client."""
+        self.connection.send(frame)
+
+    def expect_deliveries(self, consumer_tag: str) -> None:
+        """A consumer begins."""
+        self._prefixes[consumer_tag] = deliver_prefix(consumer_tag)
+
+    def expect_no_deliveries(self, consumer_tag: str) -> None:
+        """A consumer has ended."""
+        self._prefixes.pop(consumer_tag, None)
+
+    def close(self) -> None:
+        """The client closes the channel."""
+        self.inner.close()
+        self.leave()
+
+    def leave(self) -> None:
+        """The connection closes, or this channel: what has come and was not carried out is forgotten."""
+        self.closing = True
+        self._drop_content()
+        self.connection.waiting_bytes -= sum(len(payload) + WAITING_OVERHEAD for _, payload in self._backlog)
+        self._backlog.clear()
+
+    # -- ChannelOutlet
+
+    def deliver(self, consumer_tag: str, delivery_tag: int, redelivered: bool, message: Message) -> None:
+        """basic.deliver."""
+        connection = self.connection
+        connection.send(
+            encode_delivery(
+                self.number,
+                self._prefixes[consumer_tag],
+                delivery_tag,
+                redelivered,
+                connection.origin(message.exchange, message.routing_key),
+                (message.properties, message.body),
+                connection.frame_max,
+            )
+        )
+
+    def returned(self, code: int, text: str, message: Message) -> None:
+        """basic.return."""
+        origin = self.connection.origin(message.exchange, message.routing_key)
+        self.send(encode_return(self.number, code, text, origin))
+        self.send(encode_content(self.number, message.properties, message.body, self.connection.frame_max))
+
+    def confirmed(self, delivery_tag: int, multiple: bool, accepted: bool) -> None:
+        """basic.ack or basic.nack."""
+        self.send(encode_confirm(self.number, delivery_tag, multiple, accepted))
+
+    def cancelled(self, consumer_tag: str) -> None:
+        """basic.cancel, if the client said that it understands it."""
+        self.expect_no_deliveries(consumer_tag)
+        if self.connection.client_can("consumer_cancel_notify"):
+            self.send(encode_method(commands.Basic.Cancel(consumer_tag, True), self.number))
+
+    def failed(self, error: AmqpError) -> None:
+        """Close the channel, or for a hard error the connection."""
+        if error.hard:
+            self.connection.fail(error, self._method)
+            return
+        if self.closing:
+            return
+        self.closing = True
+        self.busy = False
+        self.inner.close()
+        self._drop_content()
+        self.send(encode_close(commands.Channel.Close, error, self._method, self.number))
+        if not self._handling:
+            self.go_on()

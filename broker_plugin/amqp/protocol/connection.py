@@ -1,0 +1,398 @@
+"""One AMQP connection without io: bytes in by ``receive``, bytes out by ``take_output``, time by ``tick``.
+
+The wire is told when there is something to send and when reading may go on. A hard error sends connection.close and
+ignores all but its close-ok from then on (AMQP 0-9-1, 1.4.1.3 and 1.5.2.5). The client's own connection.close is
+answered when what came before it has been carried out. After bytes that are no frames nothing is read any more, since
+nobody can say where the next frame begins; the client's end or the time ends the connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from pamqp import base, commands
+
+from broker_plugin.amqp.protocol import handshake
+from broker_plugin.amqp.protocol.channel import AmqpChannel
+from broker_plugin.amqp.protocol.codec import (
+    BODY,
+    FRAME_END,
+    FRAME_START,
+    HEADER,
+    HEARTBEAT,
+    HEARTBEAT_FRAME,
+    METHOD,
+    OVERHEAD,
+    PROTOCOL_HEADER,
+    PUBLISH,
+    Repeated,
+    decode_method,
+    encode_close,
+    encode_method,
+    encode_open_ok,
+    encode_origin,
+    frame_problem,
+)
+from broker_plugin.amqp.protocol.handshake import CLOSED, CLOSING, CONNECTION_TABLE, LEAVING, OPEN, LoginRefused
+from broker_plugin.amqp.protocol.heartbeats import Heartbeats
+from broker_plugin.amqp.protocol.last_requests import LastRequests
+from broker_plugin.amqp.protocol.properties import PropertyCheck
+from broker_plugin.amqp.protocol.settings import FRAME_MIN_SIZE, AmqpSettings
+from broker_plugin.embedded.broker import Broker
+from broker_plugin.embedded.channels.session import Session
+from broker_plugin.embedded.errors import AmqpError
+
+CHANNEL_OPEN = b"\x00\x14\x00\x0a"
+
+
+class Wire(Protocol):
+    """What carries the bytes."""
+
+    def wake(self) -> None:
+        """There is something to send, or the connection has ended."""
+        ...
+
+    def read_on(self) -> None:
+        """The connection may have ceased to be congested."""
+        ...
+
+
+class Connection:
+    """Implements ``ConnectionOutlet``. ``peer`` names the client in logs; ``ended``: drop it once all is sent.
+
+    ``writable``: the client takes what is sent to it.
+    """
+
+    def __init__(self, broker: Broker, settings: AmqpSettings, wire: Wire, peer: str = "") -> None:
+        self.settings = settings
+        self.peer = peer
+        self.state = CONNECTION_TABLE.start
+        self.frame_max = FRAME_MIN_SIZE
+        self.max_payload = FRAME_MIN_SIZE - OVERHEAD
+        self.waiting_bytes = 0
+        self.published: dict[bytes, Repeated] = {}
+        self.check_properties = PropertyCheck("")
+        self.passed_properties = self.check_properties.passed
+        self.heartbeats = Heartbeats(settings.handshake_timeout)
+        self.last_requests = LastRequests(self._close_ok)
+        self._broker = broker
+        self._wire = wire
+        self._session: Session | None = None
+        self._channels: dict[int, AmqpChannel] = {}
+        self._capabilities: Mapping[str, Any] = {}
+        self._partial = b""
+        self._deaf = False
+        self._current = 0
+        self._channel_max = settings.channel_max
+        self._output: list[bytes] = []
+        self._output_bytes = 0
+        self._forced = False
+        self.writable = True
+        self._blocked: str | None = None
+        self._origins: dict[tuple[str, str], bytes] = {}
+
+    # -- in
+
+    def receive(self, data: bytes) -> None:
+        """Bytes from the client."""
+        self.heartbeats.received = True
+        if self._partial:
+            data = self._partial + data
+            self._partial = b""
+        if self.state == CLOSED or self._deaf:
+            return
+        try:
+            at = self._read_header(data) if self.state == handshake.AWAIT_HEADER else 0
+            if self.state not in (CLOSED, handshake.AWAIT_HEADER):
+                at = self._read_frames(data, at)
+        except AmqpError as error:
+            self._deaf = True
+            self.fail(error, 0)
+            return
+        self._partial = data[at:]
+
+    def _read_header(self, data: bytes) -> int:
+        """The protocol header; another one is answered with ours and the end (AMQP 0-9-1, 4.2.2)."""
+        if len(data) < len(PROTOCOL_HEADER) and PROTOCOL_HEADER.startswith(data):
+            return 0
+        if not data.startswith(PROTOCOL_HEADER):
+            self.send(PROTOCOL_HEADER)
+            self.end()
+            return len(data)
+        self._move("header")
+        said = self.settings
+        self.send(encode_method(handshake.start(said.cluster, said.cluster_id, said.loss_accepted), 0))
+        return len(PROTOCOL_HEADER)
+
+    def _read_frames(self, data: bytes, at: int) -> int:
+        """Every whole frame from ``at`` on; returns where the rest begins. 501 if the bytes are no frames."""
+        end, unpack, channels = len(data), FRAME_START.unpack_from, self._channels
+        kind: int
+        number: int
+        size: int
+        while end - at >= OVERHEAD:
+            kind, number, size = unpack(data, at)
+            start = at + 7
+            stop = start + size
+            if size > self.max_payload:
+                raise AmqpError(501, f"a frame of {size + OVERHEAD} bytes is larger than frame_max {self.frame_max}")
+            if stop >= end:
+                break
+            if data[stop] != FRAME_END:
+                problem = frame_problem(kind, data[start:stop])
+                raise AmqpError(501, f"{problem}: {{invalid_frame_end_marker,{data[stop]}}}")
+            at = stop + 1
+            channel = channels.get(number)
+            if channel is not None:
+                if kind == METHOD and data[start : start + 4] == PUBLISH:
+                    after = channel.whole_publish(data, start, stop)
+                    if after:
+                        at = after
+                        continue
+                channel.frame(kind, data[start:stop])
+            else:
+                try:
+                    self._frame(kind, number, data[start:stop])
+                except AmqpError as error:
+                    self.fail(error, self._current)
+            if self.state == CLOSED:
+                return end
+        return at
+
+    def _frame(self, kind: int, number: int, payload: bytes) -> None:
+        """A frame of the connection itself, or of a channel that is not open."""
+        if self.state == LEAVING:
+            return
+        self._current = int.from_bytes(payload[:4], "big") if kind == METHOD else 0
+        if kind == HEARTBEAT:
+            if number:
+                raise AmqpError(505, frame_problem(kind, payload))
+        elif kind not in (METHOD, HEADER, BODY):
+            raise AmqpError(501, f"{frame_problem(kind, payload)}: unknown_frame")
+        elif number == 0:
+            if kind != METHOD:
+                raise AmqpError(505, frame_problem(kind, payload))
+            self._method(decode_method(payload))
+        elif self.state == OPEN:
+            self._open_channel(kind, number, payload)
+        elif self.state != CLOSING:
+            raise AmqpError(503, f"a frame for channel {number} before the connection is open")
+
+    def _open_channel(self, kind: int, number: int, payload: bytes) -> None:
+        if kind != METHOD or not payload.startswith(CHANNEL_OPEN):
+            if payload.startswith(b"\x00\x14\x00\x29"):
+                return
+            raise AmqpError(504, "expected 'channel.open'")
+        limit = self._channel_max
+        if len(self._channels) >= limit:
+            raise AmqpError(
+                530,
+                f"number of channels opened ({len(self._channels)}) has reached the negotiated channel_max ({limit})",
+            )
+        assert self._session is not None
+        self._channels[number] = AmqpChannel(self, self._session, number)
+        self.send(encode_open_ok(number))
+
+    # -- channel 0
+
+    def _method(self, method: base.Frame) -> None:
+        if isinstance(method, commands.Connection.CloseOk):
+            self.end()
+        elif isinstance(method, commands.Connection.Close):
+            self._close()
+        elif self.state == CLOSING:
+            return
+        elif isinstance(method, commands.Connection.StartOk) and self.state == handshake.AWAIT_START_OK:
+            self._start_ok(method)
+        elif isinstance(method, commands.Connection.TuneOk) and self.state == handshake.AWAIT_TUNE_OK:
+            self._tune_ok(method)
+        elif isinstance(method, commands.Connection.Open) and self.state == handshake.AWAIT_OPEN:
+            self._open(method)
+        elif isinstance(method, commands.Connection.UpdateSecret) and self.state == OPEN:
+            self.send(encode_method(commands.Connection.UpdateSecretOk(), 0))
+        else:
+            raise AmqpError(504, f"unexpected method in connection state {handshake.SHOWN[self.state]}")
+
+    def _start_ok(self, method: commands.Connection.StartOk) -> None:
+        self._capabilities = handshake.capabilities(method)
+        try:
+            user = handshake.login(method, self.settings.users)
+        except LoginRefused:
+            self._current = 0
+            if not self.client_can("authentication_failure_close"):
+                self.end()
+                return
+            raise
+        self.check_properties = PropertyCheck(user)
+        self.passed_properties = self.check_properties.passed
+        self._move("start-ok")
+        self.send(encode_method(handshake.tune(self.settings), 0))
+
+    def _tune_ok(self, method: commands.Connection.TuneOk) -> None:
+        handshake.check_tune(method, self.settings)
+        self.frame_max = method.frame_max
+        self.max_payload = method.frame_max - OVERHEAD if method.frame_max else 0xFFFFFFFF
+        self.heartbeats.interval = method.heartbeat
+        self._channel_max = method.channel_max
+        self._move("tune-ok")
+
+    def _open(self, method: commands.Connection.Open) -> None:
+        if method.virtual_host != "/":
+            raise AmqpError(530, f"vhost {method.virtual_host} not found")
+        self._session = self._broker.connect(self)
+        self._move("open")
+        self.heartbeats.opened = True
+        self.send(encode_method(commands.Connection.OpenOk(), 0))
+
+    def client_can(self, capability: str) -> bool:
+        """Whether the client said so."""
+        return self._capabilities.get(capability) is True
+
+    # -- out
+
+    def send(self, data: bytes) -> None:
+        """Bytes for the client, to be written when the turn ends."""
+        output = self._output
+        output.append(data)
+        self._output_bytes += len(data)
+        if len(output) == 1:
+            self._wire.wake()
+        if self._output_bytes > self.settings.output_bytes and self.writable:
+            self.set_writable(False)
+
+    def take_output(self) -> bytes:
+        """Everything that waits to be sent."""
+        data = b"".join(self._output)
+        if data:
+            self.heartbeats.sent = True
+            self._output = []
+            self._output_bytes = 0
+        return data
+
+    def forget_output(self) -> None:
+        """What waits to be sent is sent no more, but for the last word. Only at the end: a client misses answers."""
+        self._output = self._output[-1:] if self._forced else []
+        self._output_bytes = sum(map(len, self._output))
+
+    def set_writable(self, writable: bool) -> None:
+        """Whether the client takes what is sent to it; if not, it gets no deliveries, and is not read either."""
+        if writable != self.writable:
+            self.writable = writable
+            if self._session is not None:
+                self._session.set_flowing(writable)
+            if writable:
+                for channel in [*self._channels.values(), *self.last_requests.channels]:
+                    channel.go_on()
+                self._wire.read_on()
+
+    def origin(self, exchange: str, routing_key: str) -> bytes:
+        """Exchange and routing key as they stand in deliveries."""
+        origins = self._origins
+        origin = origins.get((exchange, routing_key))
+        if origin is None:
+            if len(origins) >= 1024:
+                origins.clear()
+            origin = origins[exchange, routing_key] = encode_origin(exchange, routing_key)
+        return origin
+
+    @property
+    def congested(self) -> bool:
+        """Whether nothing more should be read from the client for now."""
+        session = self._session
+        if session is None:
+            return False
+        if session.in_flight > self.settings.in_flight_bytes:
+            session.relief_at = self.settings.in_flight_bytes // 2
+            return True
+        if self._blocked is not None and self.published:
+            return True
+        return not self.writable or self.waiting_bytes > self.settings.waiting_bytes
+
+    def block(self, reason: str | None) -> None:
+        """Publishers are not read for this reason (None: no more); clients are told if they understand it."""
+        before, self._blocked = self._blocked, reason
+        if self.state == OPEN and self.client_can("connection.blocked") and (before is None) != (reason is None):
+            told = commands.Connection.Unblocked() if reason is None else commands.Connection.Blocked(reason)
+            self.send(encode_method(told, 0))
+        self._wire.read_on()
+
+    # -- time
+
+    def tick(self, now: float, reading: bool = True) -> None:
+        """Time passes: heartbeats, and the end of clients that are silent although they are read."""
+        if self.state == CLOSED:
+            return
+        if self.heartbeats.is_late(now, reading):
+            self.end()
+        elif self.heartbeats.is_due(now):
+            self.send(HEARTBEAT_FRAME)
+
+    # -- the end
+
+    @property
+    def ended(self) -> bool:
+        """Whether the connection is over; what is left to send is sent and the wire is closed."""
+        return self.state == CLOSED
+
+    def _close(self) -> None:
+        """The client closes the connection: each channel ends when it has carried out what came before that."""
+        channels = list(self._channels.values())
+        self._channels.clear()
+        if self.state == OPEN:
+            self._move("close received")
+        self.last_requests.begin(channels)
+
+    def _close_ok(self) -> None:
+        self.send(encode_method(commands.Connection.CloseOk(), 0))
+        self.end()
+
+    def fail(self, error: AmqpError, method: int) -> None:
+        """Close the connection with this error; from now on only its close-ok counts."""
+        if self.state in (CLOSING, CLOSED):
+            return
+        if self.state == handshake.AWAIT_HEADER:
+            self.end()
+            return
+        self._move("close sent")
+        self._leave()
+        self.heartbeats.closing = True
+        self.send(encode_close(commands.Connection.Close, error, method))
+
+    def force_close(self, error: AmqpError) -> None:
+        """This node does not serve clients any more: say so, and drop the connection."""
+        if self.state in (OPEN, LEAVING):
+            self.send(encode_close(commands.Connection.Close, error, 0))
+            self._forced = True
+        self._session = None
+        self._channels.clear()
+        self.last_requests.channels.clear()
+        self.end()
+
+    def relieved(self) -> None:
+        """What was in flight has landed, or what waited behind a request has been carried out."""
+        self._wire.read_on()
+
+    def end(self) -> None:
+        """The connection is over, for whatever reason; what is outstanding goes back to its queues."""
+        if self.state != CLOSED:
+            self._move("ended")
+            self._leave()
+            self._wire.wake()
+
+    def forget_channel(self, channel: AmqpChannel) -> None:
+        """The channel is closed on both sides; its number may be used again."""
+        self._channels.pop(channel.number, None)
+
+    def _leave(self) -> None:
+        session, self._session = self._session, None
+        channels = [*self._channels.values(), *self.last_requests.channels]
+        self._channels.clear()
+        self.last_requests.channels.clear()
+        for channel in channels:
+            channel.leave()
+        if session is not None:
+            session.close()
+
+    def _move(self, event: str) -> None:
+        self.state = CONNECTION_TABLE.next(self.state, event)

@@ -1,0 +1,111 @@
+"""What client and broker agree on before a connection is open (AMQP 0-9-1, 2.2.4; texts and limits as RabbitMQ)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pamqp.commands import Connection
+
+from broker_plugin.amqp.protocol.sasl import MECHANISMS, Credentials, allowed, read_credentials
+from broker_plugin.amqp.protocol.settings import FRAME_MIN_SIZE, AmqpSettings
+from broker_plugin.embedded.errors import AmqpError
+from txobserver.table import Table
+
+AWAIT_HEADER, AWAIT_START_OK, AWAIT_TUNE_OK = "await header", "await start-ok", "await tune-ok"
+AWAIT_OPEN, OPEN, LEAVING, CLOSING, CLOSED = "await open", "open", "leaving", "closing", "closed"
+
+CONNECTION_TABLE: Table[str, str] = Table(
+    "connection",
+    AWAIT_HEADER,
+    {
+        (AWAIT_HEADER, "header"): AWAIT_START_OK,
+        (AWAIT_START_OK, "start-ok"): AWAIT_TUNE_OK,
+        (AWAIT_TUNE_OK, "tune-ok"): AWAIT_OPEN,
+        (AWAIT_OPEN, "open"): OPEN,
+        (OPEN, "close received"): LEAVING,
+        **{(state, "close sent"): CLOSING for state in (AWAIT_START_OK, AWAIT_TUNE_OK, AWAIT_OPEN, OPEN, LEAVING)},
+        **{
+            (state, "ended"): CLOSED
+            for state in (AWAIT_HEADER, AWAIT_START_OK, AWAIT_TUNE_OK, AWAIT_OPEN, OPEN, LEAVING, CLOSING, CLOSED)
+        },
+    },
+)
+
+SHOWN = {AWAIT_START_OK: "starting", AWAIT_TUNE_OK: "tuning", AWAIT_OPEN: "opening", OPEN: "running"}
+"""What RabbitMQ calls these states in its texts."""
+
+SERVER_PROPERTIES: Mapping[str, Any] = {
+    "product": "txha",
+    "version": "0.1.0",
+    "platform": "Python",
+    "copyright": "The txha authors",
+    "information": "Licensed under Apache-2.0",
+    "capabilities": {
+        "authentication_failure_close": True,
+        "basic.nack": True,
+        "connection.blocked": True,
+        "consumer_cancel_notify": True,
+        "dtx": True,
+        "exchange_exchange_bindings": True,
+        "per_consumer_qos": True,
+        "publisher_confirms": True,
+    },
+}
+
+
+class LoginRefused(AmqpError):
+    """403 for a wrong user or password."""
+
+
+def start(cluster: str = "", cluster_id: str = "", loss_accepted: int = 0) -> Connection.Start:
+    """connection.start. ``cluster`` is told as RabbitMQ tells it, so that a client knows two ways to one broker.
+
+    An operator may have given the name twice: ``cluster_id``, which is this broker's own, tells two clusters apart.
+    ``loss_accepted`` tells two histories of one cluster apart.
+    """
+    known = (("cluster_name", cluster), ("cluster_id", cluster_id), ("loss_accepted", loss_accepted))
+    named = {name: told for name, told in known if told}
+    return Connection.Start(0, 9, {**SERVER_PROPERTIES, **named}, MECHANISMS, "en_US")
+
+
+def capabilities(start_ok: Connection.StartOk) -> Mapping[str, Any]:
+    """What the client says that it can do."""
+    table = start_ok.client_properties.get("capabilities")
+    return table if isinstance(table, dict) else {}
+
+
+def login(start_ok: Connection.StartOk, users: Mapping[str, str]) -> str:
+    """The user. 503 for an unknown mechanism, LoginRefused for wrong credentials."""
+    mechanism = start_ok.mechanism
+    if mechanism not in MECHANISMS.split():
+        raise AmqpError(503, f"unknown authentication mechanism '{mechanism}'")
+    response = start_ok.response
+    data = response.encode() if isinstance(response, str) else bytes(response)
+    credentials: Credentials | None = read_credentials(mechanism, data)
+    if credentials is None or not allowed(users, credentials):
+        raise LoginRefused(
+            403,
+            f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile.",
+            hard=True,
+        )
+    return credentials.user
+
+
+def tune(settings: AmqpSettings) -> Connection.Tune:
+    """connection.tune."""
+    return Connection.Tune(settings.channel_max, settings.frame_max, settings.heartbeat)
+
+
+def check_tune(tune_ok: Connection.TuneOk, settings: AmqpSettings) -> None:
+    """530 for limits beyond those that were offered."""
+    _check_limit("frame_max", tune_ok.frame_max, FRAME_MIN_SIZE, settings.frame_max)
+    _check_limit("channel_max", tune_ok.channel_max, 1, settings.channel_max)
+
+
+def _check_limit(what: str, value: int, least: int, most: int) -> None:
+    if value and value < least:
+        raise AmqpError(530, f"negotiated {what} = {value} is lower than the minimum allowed value ({least})")
+    if most and (not value or value > most):
+        shown = f"{value} (no limit)" if not value else str(value)
+        raise AmqpError(530, f"negotiated {what} = {shown} is higher than the maximum allowed value ({most})")

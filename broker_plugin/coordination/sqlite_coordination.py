@@ -1,0 +1,240 @@
+"""The coordination record in SQLite, for several processes on one host.
+
+The rollback journal with synchronous=EXTRA syncs the database *and* the directory entry of the removed journal before a
+commit returns; in WAL mode synchronous=FULL syncs the log at each commit as well, but readers and writers of several
+processes then share memory, which does not survive on every file system. Either way a removal that was reported is
+still there after a power cut (``store_forgets_removal``); the record is one row, so speed does not matter.
+
+The file is made when a cluster is founded, and when ``txha recover`` writes a record, and never by a node. A file that
+is not there holds no record.
+
+SQLite does not check what its pages hold, so the row carries a checksum, and it is there from the start (version 0, no
+record yet): a flipped bit can neither change the record nor make it look as if there had never been one.
+
+A record that knows the identity of its cluster is of format 3. One of format 2 is raised when it gets one: a process of
+an earlier version would write the record back without it. Its column of checksums gets another name with that, so that
+such a process, which looks at the format only when it opens the file, must open it again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import zlib
+from pathlib import Path
+
+import msgspec
+
+from ha.membership.record import CasConflict, CoordinationError, Record, may_follow
+from recovery.store.files import REAL_FILES
+
+FORMAT_VERSION = 3
+READABLE = (2, 3)
+WAY_OUT = "stop all nodes and write a new one with `txha recover`"
+DAMAGED = f"is damaged, its record is missing or changed: {WAY_OUT}"
+_DAMAGE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+"""What SQLite says of a file that something else has written to"""
+BUSY_SECONDS = 0.5
+FAILURES = (sqlite3.Error, UnicodeDecodeError)
+"""The second: sqlite3 decodes its error messages, and a damaged file may put anything into them"""
+
+
+class ForeignRecord(CoordinationError):
+    """The file holds the record of a cluster of another name. Whatever its state, it is not ours to change."""
+
+
+class SqliteCoordination:
+    """A coordination store in one SQLite file. Calls block for at most about half a second; use it from one thread.
+
+    ``create``: make the file, and its directory entry durable, at the first compare-and-set that expects no record.
+    ``confirm``: what is found when the file is opened, also after a failure, is made durable before it is told. Its
+    writer may never have seen its last sync succeed, and a power cut would take back what was acted upon.
+    """
+
+    def __init__(self, path: Path, cluster: str, create: bool = False, confirm: bool = False) -> None:
+        self._path = path
+        self._cluster = cluster
+        self._create = create
+        self._confirm = confirm
+        self._connection: sqlite3.Connection | None = None
+        self._opened: tuple[int, int] = (0, 0)
+        """Device and inode of the file that is open"""
+
+    def read(self) -> Record | None:
+        """The record, or None where there is none. Raises CoordinationError."""
+        try:
+            connection = self._open()
+            return None if connection is None else self._read(connection)
+        except FAILURES as error:
+            raise self._failed(error) from error
+
+    def compare_and_set(self, expected: int, record: Record) -> Record:
+        """Store the record as the version after ``expected``. Raises CasConflict, CoordinationError."""
+        try:
+            connection = self._open() or (self._found() if self._create and expected == 0 else None)
+            if connection is None:
+                raise CasConflict(None)
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                current = self._read(connection)
+                if (current.version if current else 0) != expected or not may_follow(record, current):
+                    raise CasConflict(current)
+                stored = msgspec.structs.replace(record, version=expected + 1)
+                body = msgspec.json.encode(stored)
+                if stored.cluster_id:
+                    _raise_format(connection)
+                checksum = _checksum(stored.version, body)
+                connection.execute("REPLACE INTO record VALUES (1, ?, ?, ?)", (stored.version, checksum, body))
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            self._check_still_there()  # if it is not, nobody else will read what was stored
+        except FAILURES as error:
+            raise self._failed(error) from error
+        return stored
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _open(self) -> sqlite3.Connection | None:
+        """The open file; None where there is none, or an empty one: nothing was ever recorded there, or it is lost."""
+        if self._connection is not None:
+            self._check_still_there()
+            return self._connection
+        there = self._inode()
+        try:
+            connection = self._connect("rw")
+        except sqlite3.OperationalError:
+            if self._path.exists():
+                raise
+            return None
+        try:
+            found = _format_version(connection)
+            if found == 0 and _is_empty(connection):
+                connection.close()
+                return None
+            if found not in READABLE:
+                raise CoordinationError(
+                    f"{self._path} has format version {found}; this version of txha reads 2 to {FORMAT_VERSION}"
+                )
+            if self._confirm:
+                _write_unchanged(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection, self._opened = connection, there
+        self._check_still_there()
+        return connection
+
+    def _found(self) -> sqlite3.Connection:
+        """Make the file, durable in its directory before anything is recorded in it."""
+        connection = self._connect("rwc")
+        try:
+            _format(connection)
+            REAL_FILES.sync_directory(self._path.parent)
+        except OSError as error:
+            raise CoordinationError(f"{self._path.parent} cannot be synced: {error.strerror}") from error
+        finally:
+            connection.close()
+        opened = self._open()
+        if opened is None:
+            raise CoordinationError(f"{self._path} was removed while it was made")
+        return opened
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        """``mode``: rw, or rwc to make the file if there is none."""
+        connection = sqlite3.connect(
+            f"{self._path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            connection.execute("PRAGMA journal_mode=DELETE")
+            connection.execute("PRAGMA synchronous=EXTRA")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _check_still_there(self) -> None:
+        """An open file goes on working when it is removed or replaced, and then others go by another record."""
+        if self._inode() != self._opened:
+            self.close()
+            raise CoordinationError(f"the coordination store {self._path} was removed or replaced while it was in use")
+
+    def _inode(self) -> tuple[int, int]:
+        """Device and inode of the file that has our name now; zeros if none has."""
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return 0, 0
+        return found.st_dev, found.st_ino
+
+    def _read(self, connection: sqlite3.Connection) -> Record | None:
+        row = connection.execute("SELECT * FROM record WHERE id = 1").fetchone()
+        if row is None or len(row) != 4 or row[2] != _checksum(row[1], row[3]):
+            raise CoordinationError(f"the coordination store {self._path} {DAMAGED}")
+        if row[1] == 0:
+            return None
+        record = msgspec.json.decode(row[3], type=Record)
+        if record.cluster != self._cluster:
+            raise ForeignRecord(
+                f"{self._path} belongs to cluster {record.cluster}, not to cluster {self._cluster}: name the right "
+                "coordination file, or move this one away and write a new record with `txha recover`"
+            )
+        return record
+
+    def _failed(self, error: Exception) -> CoordinationError:
+        self.close()
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says where it was found
+        if code in _DAMAGE or isinstance(error, UnicodeDecodeError):
+            return CoordinationError(f"the coordination store {self._path} is damaged ({error}): {WAY_OUT}")
+        return CoordinationError(f"the coordination store {self._path} failed: {error}")
+
+
+def _format_version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _write_unchanged(connection: sqlite3.Connection) -> None:
+    """A transaction that changes nothing, and is synced like any other: with it, so is all before it.
+
+    SQLite writes the page of the version even if that stays what it is. The journal that comes and goes makes the
+    directory dirty, so that the removal of the last one is synced with it.
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute(f"PRAGMA user_version={_format_version(connection)}")
+    connection.execute("COMMIT")
+
+
+def _raise_format(connection: sqlite3.Connection) -> None:
+    """To the format of today, within the transaction that is open."""
+    if _format_version(connection) == 2:
+        connection.execute("ALTER TABLE record RENAME COLUMN crc TO checksum")
+        connection.execute(f"PRAGMA user_version={FORMAT_VERSION}")
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0)
+
+
+def _format(connection: sqlite3.Connection) -> None:
+    """Make the table with its one row, all in one transaction, if the file is still empty."""
+    connection.execute("BEGIN IMMEDIATE")
+    if _is_empty(connection):
+        connection.execute("CREATE TABLE record (id INTEGER PRIMARY KEY, version INTEGER, checksum INTEGER, body BLOB)")
+        connection.execute("INSERT INTO record VALUES (1, 0, ?, ?)", (_checksum(0, b""), b""))
+        connection.execute(f"PRAGMA user_version={FORMAT_VERSION}")
+    connection.execute("COMMIT")
+
+
+def _checksum(version: object, body: object) -> int:
+    """Of a row; its columns may hold anything once the file is damaged."""
+    return zlib.crc32(repr((version, body)).encode())

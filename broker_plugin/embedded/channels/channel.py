@@ -1,0 +1,398 @@
+"""A channel: publishes, deliveries and their acknowledgements, transactions, confirms. No bytes and no frames.
+
+A channel may be in one of three modes: confirm, tx, dtx. In the last two there is a unit of work, always or now and
+then, that publishes and acknowledgements belong to.
+
+An operation that must wait for the ledger answers through ``reply``; the caller asks nothing more of the channel
+until then, so that a client sees its own requests carried out in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker_plugin.embedded.channels.confirms import Confirms
+from broker_plugin.embedded.errors import AmqpError, dtx_error, not_found, precondition
+from broker_plugin.embedded.operations.consumer_operations import ConsumeRequest
+from broker_plugin.embedded.queues.consumer import Consumer
+from broker_plugin.embedded.queues.outlet import ChannelOutlet
+from broker_plugin.embedded.queues.queue import UNLIMITED, Getter, Queue, Taken
+from broker_plugin.embedded.transactions.branch import Association
+from broker_plugin.embedded.transactions.dtx_mode import DtxMode
+from broker_plugin.embedded.transactions.transaction import Transaction
+from broker_plugin.embedded.transactions.unit_of_work import Held
+from txobserver.events import Message, Removal
+from txobserver.outcomes import Status
+from txobserver.ports.ledger import NameInUse
+from txobserver.xid import Xid
+
+if TYPE_CHECKING:
+    from broker_plugin.embedded.broker import Broker
+    from broker_plugin.embedded.channels.session import Session
+
+PUBLISH_OVERHEAD = 200
+"""Bytes that a message on its way is counted for beside its properties and body."""
+
+Tagged = Callable[[str], None]
+"""Told a consumer tag."""
+
+
+def _unheard(tag: str) -> None:
+    """Nobody waits for the answer."""
+
+
+class Got(NamedTuple):
+    """The answer to basic.get: ``remaining`` messages are left in the queue."""
+
+    delivery_tag: int
+    redelivered: bool
+    message: Message
+    remaining: int
+
+
+class Channel:
+    """``prefetch`` is the limit over all consumers of the channel, ``held`` what counts for it."""
+
+    def __init__(self, broker: Broker, session: Session, outlet: ChannelOutlet) -> None:
+        self.session = session
+        self.outlet = outlet
+        self.closed = False
+        self.flowing = session.flowing
+        self.consumers: dict[str, Consumer] = {}
+        self.unacked: dict[int, Held] = {}
+        self.last_tag = 0
+        self.prefetch = UNLIMITED
+        self.held = 0
+        self._broker = broker
+        self._ledger = broker.ledger
+        self._topology = broker.topology
+        self._routes = broker.topology.routes
+        self.consumer_prefetch = 0
+        self._confirms: Confirms | None = None
+        self._work: Transaction | Association | None = None
+        self._dtx: DtxMode | None = None
+        self._publishing = 0
+        self._when_quiet: Callable[[], None] | None = None
+        self._getting: tuple[Queue, Getter] | None = None
+        self._gone: list[str] = []
+
+    # -- publishing
+
+    def publish(self, exchange: str, routing_key: str, mandatory: bool, properties: bytes, body: bytes) -> None:
+        """basic.publish. 404 for a missing exchange, 403 for an internal one."""
+        route = self._routes.get((exchange, routing_key))
+        if route is None:
+            route = self._topology.route(exchange, routing_key, properties)
+        message = Message(exchange, routing_key, properties, body)
+        if self._work is not None:
+            self._work.publish(route, message, mandatory)
+            return
+        durable, local = route
+        tag = self._confirms.begin() if self._confirms is not None else 0
+        for queue in local:
+            queue.enqueue(message)
+        if durable:
+            size = len(body) + len(properties) + PUBLISH_OVERHEAD
+            self.session.in_flight += size
+            self._publishing += 1
+            self._ledger.publish(durable, message, partial(self._landed, tag, size))
+            return
+        if mandatory and not local:
+            self.outlet.returned(312, "NO_ROUTE", message)
+        if self._confirms is not None:
+            self._confirms.settle(tag, True)
+
+    def _landed(self, tag: int, size: int, error: str | None) -> None:
+        """The outcome of a publish is known."""
+        self._publishing -= 1
+        self.session.landed(size)
+        if self.closed:
+            return
+        if self._confirms is not None and tag:
+            self._confirms.settle(tag, error is None)
+        elif error is not None:
+            self.fail(precondition(error))
+            return
+        if not self._publishing and self._when_quiet is not None:
+            waiting, self._when_quiet = self._when_quiet, None
+            waiting()
+
+    def when_quiet(self, operation: Callable[[], None]) -> None:
+        """Do this when every publish of this channel has its outcome: a client finds what it published itself."""
+        if self._publishing:
+            self._when_quiet = partial(self.attempt, operation)
+        else:
+            operation()
+
+    # -- consuming
+
+    def consume(
+        self, name: str, tag: str, no_ack: bool, exclusive: bool, arguments: Mapping[str, Any], reply: Tagged = _unheard
+    ) -> None:
+        """basic.consume; answers the consumer tag. Deliveries begin when the turn ends, after the answer."""
+        request = ConsumeRequest(name, tag, no_ack, exclusive, arguments)
+        self._broker.consumer_operations.consume(self, request, reply)
+
+    def cancel(self, tag: str) -> None:
+        """basic.cancel. What the consumer holds stays with the channel; an unknown tag is no error."""
+        self.tell_cancelled()
+        consumer = self.consumers.pop(tag, None)
+        if consumer is not None:
+            consumer.queue.remove_consumer(consumer)
+            self._broker.consumer_left(consumer.queue)
+
+    def consumer_gone(self, consumer: Consumer) -> None:
+        """Its queue was deleted. The client is told when the turn ends, or before it uses a tag again: what is told
+        of a tag is taken for the consumer that has it (``consumer_tag_reused_behind_a_delete``).
+        """
+        del self.consumers[consumer.tag]
+        self._gone.append(consumer.tag)
+        self._broker.turn.later(self.tell_cancelled)
+
+    def tell_cancelled(self) -> None:
+        """Tell the client of its consumers whose queues were deleted."""
+        while self._gone and not self.closed:
+            self.outlet.cancelled(self._gone.pop(0))
+
+    def get(self, name: str, no_ack: bool, reply: Callable[[Got | None], None]) -> None:
+        """basic.get; None if the queue is empty. 404 if it is deleted meanwhile, as if that had been asked first."""
+        self.when_quiet(partial(self._get, name, no_ack, reply))
+
+    def _get(self, name: str, no_ack: bool, reply: Callable[[Got | None], None]) -> None:
+        queue = self._broker.accessible_queue(name, self.session)
+        getter = partial(self._got, queue, no_ack, reply)
+        self._getting = queue, getter
+        queue.get(getter)
+
+    def _got(self, queue: Queue, no_ack: bool, reply: Callable[[Got | None], None], taken: Taken | None) -> None:
+        self._getting = None
+        if taken is None:
+            answer = partial(self.fail, not_found("queue", queue.name)) if queue.deleted else partial(reply, None)
+            answer()
+            return
+        place, redelivered, message = taken
+        self.last_tag += 1
+        if no_ack:
+            queue.settle((place,), Removal.ACKED)
+        else:
+            self.unacked[self.last_tag] = (queue, place, None)
+        reply(Got(self.last_tag, redelivered, message, queue.ready))
+
+    def qos(self, prefetch: int, whole_channel: bool) -> None:
+        """basic.qos with RabbitMQ's meaning of ``global``: off, each consumer from now on; on, the whole channel."""
+        if not whole_channel:
+            self.consumer_prefetch = prefetch
+            return
+        self.prefetch = prefetch or UNLIMITED
+        self.wake_queues()
+
+    def set_flowing(self, flowing: bool) -> None:
+        """Whether the client takes what is sent to it."""
+        self.flowing = flowing
+        if flowing:
+            self.wake_queues()
+
+    def wake_queues(self) -> None:
+        """The channel's consumers can take more."""
+        for consumer in self.consumers.values():
+            consumer.queue.wake()
+
+    # -- acknowledging
+
+    def ack(self, tag: int, multiple: bool) -> None:
+        """basic.ack. 406 for a tag that is not outstanding."""
+        self._settle(tag, multiple, Removal.ACKED)
+
+    def reject(self, tag: int, multiple: bool, requeue: bool) -> None:
+        """basic.reject and basic.nack."""
+        self._settle(tag, multiple, None if requeue else Removal.REJECTED)
+
+    def recover(self) -> None:
+        """basic.recover with requeue: everything outstanding goes back to its queue."""
+        held, self.unacked = self.unacked, {}
+        self._apply(list(held.items()), None)
+
+    def _settle(self, tag: int, multiple: bool, reason: Removal | None) -> None:
+        if multiple:
+            settled = self._up_to(tag)
+        else:
+            held = self.unacked.pop(tag, None)
+            if held is None:
+                raise precondition(f"unknown delivery tag {tag}")
+            if self._work is None and reason is Removal.ACKED:
+                held[0].settle((held[1],), reason)
+                if held[2] is not None:
+                    held[2].restore()
+                return
+            settled = [(tag, held)]
+        if self._work is not None:
+            self._work.settle(settled, reason)
+        else:
+            self._apply(settled, reason)
+
+    def _up_to(self, tag: int) -> list[tuple[int, Held]]:
+        """Take everything outstanding up to ``tag``, which must be outstanding itself; 0 means everything."""
+        unacked = self.unacked
+        if tag and tag not in unacked:
+            raise precondition(f"unknown delivery tag {tag}")
+        if not tag:
+            settled = list(unacked.items())
+            unacked.clear()
+            return settled
+        return [(each, unacked.pop(each)) for each in list(takewhile(tag.__ge__, unacked))]
+
+    def _apply(self, settled: list[tuple[int, Held]], reason: Removal | None) -> None:
+        by_queue: dict[Queue, list[int]] = {}
+        for _, (queue, place, consumer) in settled:
+            by_queue.setdefault(queue, []).append(place)
+            if consumer is not None:
+                consumer.restore()
+        for queue, places in by_queue.items():
+            if reason is None:
+                queue.give_back(places)
+            else:
+                queue.settle(places, reason)
+
+    # -- confirms and transactions
+
+    def select_confirms(self) -> None:
+        """confirm.select."""
+        self._check_mode("confirm")
+        if self._confirms is None:
+            self._confirms = Confirms(self._broker.turn, self._confirm)
+
+    def _confirm(self, tag: int, multiple: bool, accepted: bool) -> None:
+        if not self.closed:
+            self.outlet.confirmed(tag, multiple, accepted)
+
+    def select_tx(self) -> None:
+        """tx.select."""
+        self._check_mode("tx")
+        if self._work is None:
+            self._work = Transaction(self._ledger.begin)
+
+    def select_dtx(self) -> None:
+        """dtx.select."""
+        self._check_mode("dtx")
+        if self._dtx is None:
+            self._dtx = DtxMode(self, self._broker.branches)
+
+    def check_dtx(self) -> DtxMode:
+        """503 if dtx was not selected."""
+        if self._dtx is None:
+            raise dtx_error(503, "dtx was not selected on this channel")
+        return self._dtx
+
+    def start_branch(self, xid: Xid, join: bool, resume: bool) -> Status:
+        """dtx.start, as ``DtxMode.start``: from now on the channel's work belongs to the branch."""
+        mode = self.check_dtx()
+        status = mode.start(xid, join, resume)
+        self._work = mode.current
+        return status
+
+    def end_branch(self, xid: Xid, fail: bool, suspend: bool) -> Status:
+        """dtx.end, as ``DtxMode.end``."""
+        mode = self.check_dtx()
+        status = mode.end(xid, fail, suspend)
+        self._work = mode.current
+        return status
+
+    def _check_mode(self, wanted: str) -> None:
+        """406 if the channel is in another mode."""
+        modes = {"confirm": self._confirms is not None, "dtx": self._dtx is not None}
+        modes["tx"] = isinstance(self._work, Transaction)
+        for mode, selected in modes.items():
+            if selected and mode != wanted:
+                raise precondition(f"cannot switch from {mode} to {wanted} mode")
+
+    def name_transaction(self, token: bytes) -> None:
+        """dtx.token: the outcome of the transaction is remembered under this token. 406, 530 and 542."""
+        try:
+            self._transaction().name(token)
+        except NameInUse as error:
+            raise dtx_error(530, str(error)) from None
+        except ValueError as error:
+            raise dtx_error(542, str(error)) from None
+
+    def commit(self, reply: Callable[[], None]) -> None:
+        """tx.commit; a commit that fails has rolled back and closes the channel with 406."""
+        tx = self._transaction()
+        self._work = Transaction(self._ledger.begin)
+        tx.commit(partial(self._committed, tx, reply))
+
+    def _committed(self, tx: Transaction, reply: Callable[[], None], error: str | None) -> None:
+        if error is None:
+            tx.apply_local()
+            if not self.closed:
+                for message in tx.returns:
+                    self.outlet.returned(312, "NO_ROUTE", message)
+                reply()
+        elif self.closed:
+            self._apply([(tag, held) for tag, held, _ in tx.settled], None)
+        else:
+            self._take_back(tx)
+            self.fail(precondition(error))
+
+    def rollback(self) -> None:
+        """tx.rollback: publishes are forgotten, acknowledged messages are outstanding again."""
+        tx = self._transaction()
+        self._work = Transaction(self._ledger.begin)
+        tx.rollback()
+        self._take_back(tx)
+
+    def _transaction(self) -> Transaction:
+        if not isinstance(self._work, Transaction):
+            raise precondition("channel is not transactional")
+        return self._work
+
+    def _take_back(self, tx: Transaction) -> None:
+        if tx.settled:
+            back = [(tag, held) for tag, held, _ in tx.settled]
+            self.unacked = dict(sorted([*self.unacked.items(), *back], key=lambda entry: entry[0]))
+
+    # -- the end
+
+    def attempt(self, operation: Callable[[], None]) -> None:
+        """Carry out something that waited; its error ends the channel as if it had not waited."""
+        if self.closed:
+            return
+        try:
+            operation()
+        except AmqpError as error:
+            self.fail(error)
+
+    def fail(self, error: AmqpError) -> None:
+        """Something that the client asked for before cannot be done."""
+        if not self.closed:
+            self.outlet.failed(error)
+
+    def close(self) -> None:
+        """The channel has ended: roll back, and give back what is outstanding.
+
+        A commit that is on its way keeps its acknowledgements until its outcome is known.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        self.session.forget(self)
+        if self._getting is not None:
+            self._getting[0].forget_getter(self._getting[1])
+        consumers = list(self.consumers.values())
+        self.consumers.clear()
+        for consumer in consumers:
+            consumer.queue.remove_consumer(consumer)
+        if self._dtx is not None:
+            self._dtx.close()
+        elif isinstance(self._work, Transaction):
+            self._work.rollback()
+            self._take_back(self._work)
+        self.recover()
+        for consumer in consumers:
+            self._broker.consumer_left(consumer.queue)
+
+    def abandon(self) -> None:
+        """This node is no longer the primary: nothing may be told to anybody any more."""
+        self.closed = True

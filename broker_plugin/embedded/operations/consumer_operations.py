@@ -1,0 +1,89 @@
+"""basic.consume: under the names' locks, so that no consumer comes to a queue that is on its way out.
+
+The stream does not know of consumers. So a deletion that depends on there being none (if-unused, auto-delete) is judged
+by the queue's primary, and holds the queue's name until it is applied. What the stream must know, since another primary
+goes by it, is that an auto-delete queue has had a consumer: it goes with a primary at which it had its last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker_plugin.embedded.errors import AmqpError, located, not_configured, precondition, refused
+from broker_plugin.embedded.queues.consumer import Consumer, PlacedConsumer
+from broker_plugin.embedded.queues.message_headers import PLACE
+from broker_plugin.embedded.queues.queue import Queue
+from txobserver.configuration import use_queue_step
+
+if TYPE_CHECKING:
+    from broker_plugin.embedded.broker import Broker
+    from broker_plugin.embedded.channels.channel import Channel
+
+
+class ConsumeRequest(NamedTuple):
+    """``tag`` "" asks for a tag of the broker's making."""
+
+    queue: str
+    tag: str
+    no_ack: bool
+    exclusive: bool
+    arguments: Mapping[str, Any]
+
+
+Reply = Callable[[str], None]
+"""Told the consumer tag."""
+
+
+class ConsumerOperations:
+    """How consumers come to queues."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def consume(self, channel: Channel, request: ConsumeRequest, reply: Reply) -> None:
+        """basic.consume. Deliveries begin when the turn ends, after the answer."""
+        operation = partial(channel.attempt, partial(self._consume, channel, request, reply))
+        self._broker.locks.run(("queue", request.queue), operation)
+
+    def _consume(self, channel: Channel, request: ConsumeRequest, reply: Reply) -> None:
+        channel.tell_cancelled()
+        if request.tag in channel.consumers:
+            raise AmqpError(530, f"attempt to reuse consumer tag '{request.tag}'")
+        queue = self._broker.accessible_queue(request.queue, channel.session)
+        self._check(queue, request)
+        if queue.durable and queue.auto_delete and not self._broker.content.configuration.queues[queue.name].used:
+            self._use(channel, queue, request, reply)
+        else:
+            self._add(channel, queue, request, reply)
+
+    def _check(self, queue: Queue, request: ConsumeRequest) -> None:
+        if queue.exclusive_consumer or (request.exclusive and queue.consumers):
+            raise refused(f"{located('queue', queue.name)} in exclusive use")
+        if request.arguments.get(PLACE) and not queue.durable:
+            raise precondition(f"{located('queue', queue.name)} is not durable: its messages have no place that stays")
+
+    def _use(self, channel: Channel, queue: Queue, request: ConsumeRequest, reply: Reply) -> None:
+        """The queue's first consumer: from here on the queue goes with its last one, whoever is primary then."""
+        key = ("queue", queue.name)
+        self._broker.locks.hold(key)
+
+        def done(error: str | None) -> None:
+            if error is not None:
+                channel.fail(not_configured("queue", queue.name, error))
+            else:
+                channel.attempt(partial(self._add, channel, queue, request, reply))
+            self._broker.locks.release(key)
+            if error is None:
+                self._broker.consumer_left(queue)  # if the channel ended meanwhile
+
+        self._broker.ledger.configure(use_queue_step(queue.name), done)
+
+    def _add(self, channel: Channel, queue: Queue, request: ConsumeRequest, reply: Reply) -> None:
+        tag = request.tag or f"amq.ctag-{self._broker.unique_name()}"
+        kind = PlacedConsumer if request.arguments.get(PLACE) else Consumer
+        consumer = kind(channel, queue, tag, request.no_ack, channel.consumer_prefetch, request.arguments)
+        channel.consumers[tag] = consumer
+        queue.add_consumer(consumer, request.exclusive)
+        reply(tag)

@@ -1,0 +1,175 @@
+"""exchange.declare, exchange.delete, and auto-delete exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker_plugin.embedded.errors import AmqpError, located, not_configured, precondition, refused
+from broker_plugin.embedded.operations.equivalence import EXCHANGE_ARGUMENTS, check_arguments, check_flag
+from broker_plugin.embedded.operations.pending import Pending
+from broker_plugin.embedded.topology.exchange import KINDS, Exchange
+from txobserver.configuration import (
+    Configuration,
+    ExchangeSpec,
+    delete_exchange_step,
+    exchange_step,
+    leave_exchange_step,
+)
+
+if TYPE_CHECKING:
+    from broker_plugin.embedded.broker import Broker
+    from broker_plugin.embedded.channels.channel import Channel
+
+
+class ExchangeDeclare(NamedTuple):
+    """A declaration."""
+
+    name: str
+    kind: str
+    durable: bool = False
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: Mapping[str, Any] = {}
+
+
+Reply = Callable[[], None]
+
+
+def check_not_default(name: str) -> None:
+    """403 for the default exchange, which nobody declares, deletes or binds."""
+    if not name:
+        raise refused("operation not permitted on the default exchange")
+
+
+class ExchangeOperations:
+    """What clients do to exchanges as a whole."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._leaves = Pending()
+
+    def declare(self, channel: Channel, request: ExchangeDeclare, reply: Reply) -> None:
+        """exchange.declare."""
+        check_not_default(request.name)
+        if request.kind not in KINDS:
+            raise AmqpError(503, f"unknown exchange type '{request.kind}'")
+        operation = partial(channel.attempt, partial(self._declare, channel, request, reply))
+        self._broker.locks.run(("exchange", request.name), operation)
+
+    def declare_passive(self, name: str) -> None:
+        """exchange.declare with ``passive``: 404 if it is not there."""
+        check_not_default(name)
+        self._broker.topology.exchange(name)
+
+    def _declare(self, channel: Channel, request: ExchangeDeclare, reply: Reply) -> None:
+        name, kind, durable, auto_delete, internal, arguments = request
+        there = self._broker.topology.exchanges.get(name)
+        if there is not None:
+            self._check_equivalent(there, request)
+            reply()
+        elif name.startswith("amq."):
+            raise refused(f"exchange name '{name}' contains reserved prefix 'amq.*'")
+        elif durable:
+            step = exchange_step(ExchangeSpec(name, kind, auto_delete, internal, dict(arguments)))
+            self._configure(name, channel, reply, step)
+        else:
+            self._broker.topology.add_exchange(Exchange(name, kind, False, auto_delete, internal, arguments))
+            reply()
+
+    def _configure(self, name: str, channel: Channel, reply: Reply, step: Any) -> None:
+        key = ("exchange", name)
+        self._broker.locks.hold(key)
+
+        def done(error: str | None) -> None:
+            if error is not None:
+                channel.fail(not_configured("exchange", name, error))
+            elif not channel.closed:
+                reply()
+            self._broker.locks.release(key)
+
+        self._broker.ledger.configure(step, done)
+
+    def _check_equivalent(self, there: Exchange, request: ExchangeDeclare) -> None:
+        name = there.name
+        if there.kind != request.kind:
+            raise precondition(
+                f"inequivalent arg 'type' for {located('exchange', name)}:"
+                f" received '{request.kind}' but current is '{there.kind}'"
+            )
+        check_flag("exchange", name, "durable", request.durable, there.durable)
+        check_flag("exchange", name, "auto_delete", request.auto_delete, there.auto_delete)
+        check_flag("exchange", name, "internal", request.internal, there.internal)
+        check_arguments("exchange", name, request.arguments, there.arguments, EXCHANGE_ARGUMENTS)
+
+    def delete(self, channel: Channel, name: str, if_unused: bool, reply: Reply) -> None:
+        """exchange.delete. A missing exchange is deleted already."""
+        check_not_default(name)
+        if name.startswith("amq."):
+            raise refused(f"deletion of system {located('exchange', name)} not allowed")
+        operation = partial(channel.attempt, partial(self._delete, channel, name, if_unused, reply))
+        names = [("exchange", name)]
+        if if_unused:  # what is on its way for where it leads to may take its bindings
+            names += [("queue" if to.to_queue else "exchange", to.name) for to in self._broker.topology.reached(name)]
+        self._broker.locks.run_all(names, operation)
+
+    def _delete(self, channel: Channel, name: str, if_unused: bool, reply: Reply) -> None:
+        topology = self._broker.topology
+        there = topology.exchanges.get(name)
+        if there is None:
+            reply()
+        elif if_unused and (there.local_bindings if there.durable else topology.bindings_from(name)):
+            raise precondition(f"{located('exchange', name)} in use")
+        elif there.durable:
+            left = partial(self.when_left, channel, reply)
+            self._configure(name, channel, left, delete_exchange_step(name, if_unused))
+        else:
+            self.lost_bindings(topology.remove_exchange(name))
+            self.when_left(channel, reply)
+
+    def lost_bindings(self, sources: Iterable[str]) -> None:
+        """These exchanges lost a binding: an auto-delete exchange goes with its last one.
+
+        A durable one goes where the stream takes its last binding; here the stream is told that nothing but what it
+        holds is bound to the exchange any more.
+        """
+        topology = self._broker.topology
+        todo = list(sources)
+        while todo:
+            name = todo.pop()
+            there = topology.exchanges.get(name)
+            if there is None or not there.auto_delete:
+                continue
+            if there.durable:
+                self._broker.locks.run(("exchange", name), partial(self._leave, name, self._leaves.begin()))
+            elif not topology.bindings_from(name):
+                todo.extend(topology.remove_exchange(name))
+
+    def when_left(self, channel: Channel, reply: Reply) -> None:
+        """Answer what took a binding when the auto-delete exchanges have gone that went with it."""
+        self._leaves.then(partial(channel.attempt, reply))
+
+    def take_over(self, configuration: Configuration) -> None:
+        """This node becomes active: what was bound to exchanges at an earlier primary only has gone with it."""
+        self._leaves = Pending()
+        self.lost_bindings(list(configuration.exchanges))
+
+    def _leave(self, name: str, leave: int) -> None:
+        there = self._broker.topology.exchanges.get(name)
+        if there is None or there.local_bindings or not self._broker.active or not self.is_used(name):
+            self._leaves.end(leave)
+            return
+        key = ("exchange", name)
+        self._broker.locks.hold(key)
+
+        def done(error: str | None) -> None:
+            self._leaves.end(leave)
+            self._broker.locks.release(key)
+
+        self._broker.ledger.configure(leave_exchange_step(name), done)
+
+    def is_used(self, name: str) -> bool:
+        """Whether the stream knows that something is bound to this auto-delete exchange which it does not hold."""
+        spec = self._broker.content.configuration.exchanges.get(name)
+        return spec is not None and spec.used

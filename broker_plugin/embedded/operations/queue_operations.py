@@ -1,0 +1,227 @@
+"""queue.declare, queue.delete, queue.purge, and queues that go by themselves (exclusive, auto-delete)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker_plugin.embedded.errors import located, locked, not_configured, precondition, refused
+from broker_plugin.embedded.operations.equivalence import QUEUE_ARGUMENTS, check_arguments, check_flag
+from broker_plugin.embedded.operations.queue_arguments import check_queue_arguments
+from broker_plugin.embedded.queues.durable_queue import DurableQueue
+from broker_plugin.embedded.queues.local_queue import LocalQueue
+from broker_plugin.embedded.queues.queue import Queue
+from txobserver.configuration import Configuration, delete_queue_step, queue_step
+from txobserver.events import Terms
+
+if TYPE_CHECKING:
+    from broker_plugin.embedded.broker import Broker
+    from broker_plugin.embedded.channels.channel import Channel
+    from broker_plugin.embedded.channels.session import Session
+
+
+class QueueDeclare(NamedTuple):
+    """A declaration; ``name`` "" asks for a name of the broker's making. An exclusive queue is never durable."""
+
+    name: str
+    durable: bool = False
+    exclusive: bool = False
+    auto_delete: bool = False
+    arguments: Mapping[str, Any] = {}
+
+
+class QueueState(NamedTuple):
+    """The answer to a declaration."""
+
+    name: str
+    messages: int
+    consumers: int
+
+
+Declared = Callable[[QueueState], None]
+Counted = Callable[[int], None]
+
+
+def queue_state(queue: Queue) -> QueueState:
+    """What a declaration is told of a queue."""
+    return QueueState(queue.name, queue.ready, len(queue.consumers))
+
+
+def check_access(queue: Queue, session: Session) -> None:
+    """405 for an exclusive queue of another connection."""
+    if queue.owner is not None and queue.owner is not session:
+        raise locked(queue.name)
+
+
+class QueueOperations:
+    """What clients do to queues as a whole."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    # -- declare
+
+    def declare(self, channel: Channel, request: QueueDeclare, reply: Declared) -> None:
+        """queue.declare; the answer comes when the queue is durable wherever that counts."""
+        if request.name.startswith("amq."):
+            raise refused(f"queue name '{request.name}' contains reserved prefix 'amq.*'")
+        if request.exclusive:
+            request = request._replace(durable=False)
+        if not request.name:
+            request = request._replace(name=f"amq.gen-{self._broker.unique_name()}")
+        operation = partial(channel.attempt, partial(self._declare, channel, request, reply))
+        channel.when_quiet(partial(self._broker.locks.run, ("queue", request.name), operation))
+
+    def declare_passive(self, channel: Channel, name: str, reply: Declared) -> None:
+        """queue.declare with ``passive``: only look."""
+        channel.when_quiet(lambda: reply(queue_state(self._broker.accessible_queue(name, channel.session))))
+
+    def _declare(self, channel: Channel, request: QueueDeclare, reply: Declared) -> None:
+        queue = self._broker.topology.queues.get(request.name)
+        if queue is not None:
+            self._check_equivalent(queue, request, channel.session)
+            reply(queue_state(queue))
+            return
+        check_queue_arguments(request)
+        if request.durable and not request.exclusive:
+            key = ("queue", request.name)
+            self._broker.locks.hold(key)
+            step = queue_step(request.name, request.auto_delete, dict(request.arguments))
+            self._broker.ledger.configure(step, partial(self._declared, channel, key, reply))
+        else:
+            reply(queue_state(self._add_local(channel.session, request)))
+
+    def _declared(self, channel: Channel, key: tuple[str, str], reply: Declared, error: str | None) -> None:
+        if error is not None:
+            channel.fail(precondition(error))
+        elif not channel.closed:
+            reply(queue_state(self._broker.topology.queues[key[1]]))
+        self._broker.locks.release(key)
+
+    def _add_local(self, session: Session, request: QueueDeclare) -> LocalQueue:
+        name, _, exclusive, auto_delete, arguments = request
+        owner = session if exclusive else None
+        queue = LocalQueue(name, auto_delete, arguments, self._broker.turn, owner)
+        self._broker.topology.add_queue(queue)
+        if owner is not None:
+            owner.exclusive[name] = queue
+        return queue
+
+    def _check_equivalent(self, queue: Queue, request: QueueDeclare, session: Session) -> None:
+        name = queue.name
+        if queue.owner is not (session if request.exclusive else None):
+            raise locked(name)
+        check_flag("queue", name, "durable", request.durable, queue.durable)
+        check_flag("queue", name, "auto_delete", request.auto_delete, queue.auto_delete)
+        check_arguments("queue", name, request.arguments, queue.arguments, QUEUE_ARGUMENTS)
+
+    # -- delete
+
+    def delete(self, channel: Channel, name: str, if_unused: bool, if_empty: bool, reply: Counted) -> None:
+        """queue.delete; answers how many ready messages went with it. A missing queue is deleted already."""
+        operation = partial(channel.attempt, partial(self._delete, channel, name, if_unused, if_empty, reply))
+        channel.when_quiet(partial(self._broker.locks.run, ("queue", name), operation))
+
+    def _delete(self, channel: Channel, name: str, if_unused: bool, if_empty: bool, reply: Counted) -> None:
+        queue = self._broker.topology.queues.get(name)
+        if queue is None:
+            reply(0)
+            return
+        check_access(queue, channel.session)
+        if if_unused and queue.consumers:
+            raise precondition(f"{located('queue', name)} in use")
+        if if_empty and queue.ready:
+            raise precondition(f"{located('queue', name)} not empty")
+        if isinstance(queue, DurableQueue):
+            terms = Terms(if_empty, self._in_hands(queue) if if_empty else [])
+            self._delete_durable(queue, terms, partial(self._deleted, channel, queue, reply))
+        elif isinstance(queue, LocalQueue):
+            count = queue.ready
+            self.drop_local(queue)
+            self._answer_deleted(channel, reply, count)
+
+    def _deleted(self, channel: Channel, queue: DurableQueue, reply: Counted, error: str | None) -> None:
+        if error is not None:
+            channel.fail(not_configured("queue", queue.name, error))
+        else:
+            self._answer_deleted(channel, reply, queue.removed_count)
+
+    def _answer_deleted(self, channel: Channel, reply: Counted, count: int) -> None:
+        """The auto-delete exchanges that went with the queue's bindings have gone when it is told."""
+        self._broker.exchange_operations.when_left(channel, partial(reply, count))
+
+    def _in_hands(self, queue: DurableQueue) -> list[int]:
+        """What clients hold of a queue: unless the stream itself locks it, or is about to, and lets it go again."""
+        locked = self._broker.branches.locked(queue)
+        return [place for place in queue.places_out() if place not in locked]
+
+    def _delete_durable(self, queue: DurableQueue, terms: Terms, told: Callable[[str | None], None]) -> None:
+        """Nothing is handed out from here on, so that what is counted is what goes. No consumer can come meanwhile."""
+        key = ("queue", queue.name)
+        self._broker.locks.hold(key)
+        queue.hold()
+
+        def done(error: str | None) -> None:
+            if error is not None:
+                queue.release()
+            told(error)
+            self._broker.locks.release(key)
+
+        self._broker.ledger.configure(delete_queue_step(queue.name, terms), done)
+
+    def drop_local(self, queue: LocalQueue) -> None:
+        """A queue of this node's memory goes."""
+        if queue.owner is not None:
+            queue.owner.exclusive.pop(queue.name, None)
+        self.forget(queue)
+
+    def forget(self, queue: Queue) -> None:
+        """A queue is gone: its bindings go, its consumers are told."""
+        sources = self._broker.topology.remove_queue(queue.name)
+        for consumer in list(queue.consumers):
+            consumer.channel.consumer_gone(consumer)
+        queue.drop()
+        self._broker.exchange_operations.lost_bindings(sources)
+
+    def consumer_left(self, queue: Queue) -> None:
+        """A consumer was cancelled or has gone: an auto-delete queue goes with its last one."""
+        if queue.auto_delete and not queue.consumers and not queue.deleted:
+            self._broker.locks.run(("queue", queue.name), partial(self._delete_unused, queue))
+
+    def _delete_unused(self, queue: Queue) -> None:
+        if queue.deleted or queue.consumers or not self._broker.active:
+            return
+        if isinstance(queue, DurableQueue):
+            self._delete_durable(queue, Terms(), lambda error: None)
+        elif isinstance(queue, LocalQueue):
+            self.drop_local(queue)
+
+    def take_over(self, configuration: Configuration) -> None:
+        """This node becomes active: the consumers of an earlier primary have gone with it."""
+        for name in [spec.name for spec in configuration.queues.values() if spec.used]:
+            self.consumer_left(self._broker.topology.queues[name])
+
+    # -- purge
+
+    def purge(self, channel: Channel, name: str, reply: Counted) -> None:
+        """queue.purge; answers how many messages were removed. What is in a client's hands stays."""
+        operation = partial(channel.attempt, partial(self._purge, channel, name, reply))
+        channel.when_quiet(partial(self._broker.locks.run, ("queue", name), operation))
+
+    def _purge(self, channel: Channel, name: str, reply: Counted) -> None:
+        queue = self._broker.accessible_queue(name, channel.session)
+        if isinstance(queue, LocalQueue):
+            reply(queue.purge())
+        elif isinstance(queue, DurableQueue):
+            self._broker.locks.hold(("queue", name))
+            queue.hold()
+            queue.purge(partial(self._purged, channel, queue, reply))
+
+    def _purged(self, channel: Channel, queue: DurableQueue, reply: Counted, error: str | None) -> None:
+        queue.release()
+        if error is not None:
+            channel.fail(precondition(error))
+        elif not channel.closed:
+            reply(queue.removed_count)
+        self._broker.locks.release(("queue", queue.name))

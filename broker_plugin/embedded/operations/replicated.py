@@ -1,0 +1,114 @@
+"""Brings the topology in line with the durable configuration: all of it at the start, then step by step.
+
+The rules are those of ``txobserver.configuration``: a step that says what is there already changes nothing, and a
+binding whose queue is gone is not made.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from broker_plugin.embedded.queues.durable_queue import DurableQueue, WindowLimits
+from broker_plugin.embedded.queues.local_queue import LocalQueue
+from broker_plugin.embedded.topology.exchange import Exchange
+from broker_plugin.embedded.topology.routers import Destination
+from broker_plugin.embedded.topology.topology import Binding, binding
+from txobserver.configuration import (
+    BIND,
+    DECLARE_EXCHANGE,
+    DECLARE_QUEUE,
+    DELETE_EXCHANGE,
+    DELETE_QUEUE,
+    UNBIND,
+    BindingSpec,
+    Configured,
+    ExchangeSpec,
+    QueueSpec,
+)
+from txobserver.events import Configure
+from txobserver.ports.ledger import Content, Ledger
+
+if TYPE_CHECKING:
+    from broker_plugin.embedded.broker import Broker
+
+
+class Replicated:
+    """The durable part of one broker's topology."""
+
+    def __init__(self, broker: Broker, ledger: Ledger, content: Content, limits: WindowLimits) -> None:
+        self._broker = broker
+        self._topology = broker.topology
+        self._ledger = ledger
+        self._content = content
+        self._limits = limits
+
+    def load(self) -> None:
+        """Everything that is configured when this node becomes active."""
+        configuration = self._content.configuration
+        for exchange in configuration.exchanges.values():
+            self._add_exchange(exchange)
+        for queue in configuration.queues.values():
+            self._add_queue(queue)
+        for each in configuration.bindings:
+            self._topology.bind(_binding(each))
+
+    def apply(self, step: Configure, done: Configured) -> None:
+        """One step that has been applied to the configuration, and what became of it."""
+        if done.refusal is None:
+            self._carry_out(step)
+        for exchange in done.lapsed:
+            self._drop_exchange(exchange)
+
+    def _carry_out(self, step: Configure) -> None:
+        configuration = self._content.configuration
+        if step.operation == DECLARE_QUEUE:
+            self._add_queue(configuration.queues[step.name])
+        elif step.operation == DELETE_QUEUE:
+            self._drop_queue(step)
+        elif step.operation == DECLARE_EXCHANGE:
+            self._add_exchange(configuration.exchanges[step.name])
+        elif step.operation == DELETE_EXCHANGE:
+            self._drop_exchange(step.name)
+        elif step.operation in (BIND, UNBIND):
+            self._bind(_binding(msgspec.msgpack.decode(step.arguments, type=BindingSpec)), step.operation == BIND)
+
+    def _add_queue(self, spec: QueueSpec) -> None:
+        there = self._topology.queues.get(spec.name)
+        if there is not None and there.number == spec.number:
+            return
+        if isinstance(there, LocalQueue):
+            self._broker.queue_operations.drop_local(there)
+        queue = DurableQueue(spec, self._broker.turn, self._ledger, self._content, self._limits)
+        self._broker.numbered[spec.number] = queue
+        self._topology.add_queue(queue)
+
+    def _drop_queue(self, step: Configure) -> None:
+        """What came back to an empty queue behind the deletion is not counted: it came too late to keep the queue."""
+        queue = self._topology.queues.get(step.name)
+        if isinstance(queue, DurableQueue):
+            queue.removed_count = 0 if step.terms is not None and step.terms.empty else queue.ready
+            del self._broker.numbered[queue.number]
+            self._broker.queue_operations.forget(queue)
+
+    def _add_exchange(self, spec: ExchangeSpec) -> None:
+        if spec.name not in self._topology.exchanges:
+            self._topology.add_exchange(
+                Exchange(spec.name, spec.kind, True, spec.auto_delete, spec.internal, spec.arguments)
+            )
+
+    def _drop_exchange(self, name: str) -> None:
+        exchange = self._topology.exchanges.get(name)
+        if exchange is not None and exchange.durable:
+            self._broker.exchange_operations.lost_bindings(self._topology.remove_exchange(name))
+
+    def _bind(self, each: Binding, bind: bool) -> None:
+        if bind:
+            self._topology.bind(each)
+        elif self._topology.unbind(each):
+            self._broker.exchange_operations.lost_bindings([each.source])
+
+
+def _binding(spec: BindingSpec) -> Binding:
+    return binding(spec.source, Destination(spec.to_queue, spec.destination), spec.routing_key, spec.arguments)

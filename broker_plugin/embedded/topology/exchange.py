@@ -1,0 +1,51 @@
+"""One exchange: what was declared, and its bindings indexed for its type."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker_plugin.embedded.topology.routers import ROUTERS, Router
+
+KINDS = tuple(ROUTERS)
+
+PREDECLARED = {
+    "amq.direct": "direct",
+    "amq.fanout": "fanout",
+    "amq.topic": "topic",
+    "amq.headers": "headers",
+    "amq.match": "headers",
+    "amq.rabbitmq.trace": "topic",
+}
+"""Exchanges that are always there, beside the default exchange ""."""
+
+
+class Exchange:
+    """``durable``: the stream knows it; ``local_bindings`` counts those from it that the stream does not know."""
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        durable: bool = True,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.durable = durable
+        self.auto_delete = auto_delete
+        self.internal = internal
+        self.arguments = dict(arguments or {})
+        self.local_bindings = 0
+        self.router: Router = ROUTERS[kind]()
+        alternate = self.arguments.get("alternate-exchange")
+        self.alternate: str | None = alternate if isinstance(alternate, str) else None
+
+
+def predeclared() -> dict[str, Exchange]:
+    """The exchanges that are there before anybody declares one."""
+    exchanges = {name: Exchange(name, kind, internal=name.endswith(".trace")) for name, kind in PREDECLARED.items()}
+    exchanges[""] = Exchange("", "direct")
+    return exchanges

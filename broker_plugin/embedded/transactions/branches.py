@@ -1,0 +1,181 @@
+"""Every branch that the broker knows of: those that clients work on, and those that are prepared, whoever did that.
+
+Timeouts: a branch that is not prepared in time becomes rollback-only. The time comes by ``tick``, and a timeout begins
+to run at the first tick after it was given, so that it never ends early. A branch that is rollback-only is remembered
+for ``max_timeout`` in which nobody asked for it, so that forgotten ones are not kept for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from broker_plugin.embedded.errors import AmqpError, dtx_error
+from broker_plugin.embedded.queues.durable_queue import DurableQueue
+from broker_plugin.embedded.transactions.branch import (
+    DECIDING,
+    ENDED,
+    PREPARED,
+    PREPARING,
+    ROLLBACK_ONLY,
+    UNPREPARED,
+    Branch,
+)
+from txobserver.events import Removal
+from txobserver.outcomes import Outcome, PreparedBranch, Status
+from txobserver.ports.ledger import Content, Ledger, NameInUse
+from txobserver.xid import Xid
+
+HEURISTIC = (Outcome.HEURISTICALLY_COMMITTED, Outcome.HEURISTICALLY_ROLLED_BACK, Outcome.MIXED)
+"""Their numbers are those of the statuses of the same names."""
+
+
+class DtxLimits(NamedTuple):
+    """Seconds: the timeout of a branch that is given none, and the longest that can be asked for."""
+
+    default_timeout: int = 60
+    max_timeout: int = 3600
+
+
+class Branches:
+    """``numbered``: the replicated queues by their numbers."""
+
+    def __init__(
+        self, ledger: Ledger, content: Content, numbered: Mapping[int, DurableQueue], limits: DtxLimits
+    ) -> None:
+        self._ledger = ledger
+        self._content = content
+        self._numbered = numbered
+        self._limits = limits
+        self._known: dict[Xid, Branch] = {}
+        self._unprepared: dict[Xid, Branch] = {}
+
+    def load(self) -> None:
+        """This node becomes active: take over what is prepared, and lock what that dequeues."""
+        for prepared in self._content.branches():
+            branch = self._known[prepared.xid] = Branch(prepared.xid, None, 0)
+            for number, entries in prepared.locked.items():
+                queue = self._numbered.get(number)
+                if queue is not None:
+                    queue.lock(entries)
+                    branch.settled += [(0, (queue, place, None), Removal.ACKED) for place, _ in entries]
+
+    # -- asked by channels
+
+    def check_new(self, xid: Xid) -> None:
+        """530 if the broker has a branch of this name."""
+        if xid in self._known:
+            raise dtx_error(530, f"branch {xid} is known already: it is {self._known[xid].state}")
+
+    def begin(self, xid: Xid) -> Branch:
+        """A new branch. 530 if its name is in use."""
+        self.check_new(xid)
+        try:
+            observer = self._ledger.begin_branch(xid)
+        except NameInUse as error:
+            raise dtx_error(530, str(error)) from None
+        branch = self._known[xid] = self._unprepared[xid] = Branch(xid, observer, self._limits.default_timeout)
+        return branch
+
+    def find(self, xid: Xid) -> Branch:
+        """A branch that has not ended. 404."""
+        branch = self._known.get(xid)
+        if branch is None:
+            raise self.unknown(xid)
+        return branch
+
+    def find_idle(self, xid: Xid) -> Branch:
+        """One that nobody works on. 404, 409."""
+        branch = self.find(xid)
+        if branch.associations:
+            raise dtx_error(409, f"branch {xid} is being worked on: end it first")
+        return branch
+
+    def completed(self, xid: Xid) -> Status | None:
+        """How a branch was decided by an operator, None if it was not."""
+        if xid in self._known:
+            return None
+        outcome = self._content.outcome(xid)
+        return Status(outcome) if outcome in HEURISTIC else None
+
+    def unknown(self, xid: Xid) -> AmqpError:
+        """404 for a branch that is not there (any more)."""
+        outcome = self._content.outcome(xid)
+        more = "" if outcome is Outcome.UNKNOWN else f", its outcome is: {outcome.name.lower().replace('_', ' ')}"
+        return dtx_error(404, f"there is no branch {xid}{more}")
+
+    def outcome(self, xid: Xid, since: int = 0) -> Outcome:
+        """What became of a branch, or is becoming of it. ``since`` as for ``Content.outcome``."""
+        branch = self._known.get(xid)
+        if branch is not None and branch.state in UNPREPARED:
+            return Outcome.ROLLED_BACK if branch.state == ROLLBACK_ONLY else Outcome.ACTIVE
+        return self._content.outcome(xid, since)
+
+    def recover(self) -> list[Xid]:
+        """Every branch that is prepared, or was decided by an operator and is not forgotten."""
+        prepared = [xid for xid, branch in self._known.items() if branch.state in (PREPARED, DECIDING)]
+        return prepared + self._content.heuristic_branches()
+
+    def locked(self, queue: DurableQueue) -> set[int]:
+        """The places that the stream locks for prepared branches, or will when it comes to their prepares."""
+        ours = [branch for branch in self._known.values() if branch.state in (PREPARING, PREPARED, DECIDING)]
+        settled = (held for branch in ours for _, held, reason in branch.settled if reason is not None)
+        return {place for of, place, _ in settled if of is queue}
+
+    # -- the end of branches
+
+    def leave(self, branch: Branch, event: str) -> None:
+        """A branch ends by this event of the table."""
+        branch.move(event)
+        assert branch.state == ENDED
+        self._known.pop(branch.xid, None)
+        self._unprepared.pop(branch.xid, None)
+
+    def prepared(self, prepared: PreparedBranch) -> None:
+        """The ledger: a branch has been prepared everywhere."""
+        branch = self._unprepared.pop(prepared.xid)
+        branch.move("prepared")
+        branch.free_consumers()
+
+    def ended(self, prepared: PreparedBranch, committed: bool) -> None:
+        """The ledger: a prepared branch has ended, whoever decided it."""
+        branch = self._known[prepared.xid]
+        self.leave(branch, "decided")
+        if committed:
+            branch.apply_local()
+        else:
+            branch.give_back()
+
+    # -- time
+
+    def timeout(self, xid: Xid) -> int:
+        """Seconds, 0 for none: a prepared branch has none. 404."""
+        branch = self.find(xid)
+        return branch.timeout if branch.state in UNPREPARED else 0
+
+    def set_timeout(self, xid: Xid, seconds: int) -> None:
+        """From now on; 0 for none. 542 for more than the limit, 404, 409 for a branch that no timeout can touch."""
+        if seconds > self._limits.max_timeout:
+            raise dtx_error(542, f"a timeout of {seconds} s is more than the limit of {self._limits.max_timeout} s")
+        branch = self.find(xid)
+        if branch.state not in UNPREPARED:
+            raise dtx_error(409, f"branch {xid} cannot time out: it is {branch.state}")
+        branch.timeout, branch.deadline = seconds, None
+
+    def tick(self, now: float) -> None:
+        """It is ``now``, in seconds."""
+        for branch in list(self._unprepared.values()):
+            timeout = self._limits.max_timeout if branch.state == ROLLBACK_ONLY else branch.timeout
+            if not timeout:
+                continue
+            if branch.deadline is None:
+                branch.deadline = now + timeout
+            elif now >= branch.deadline:
+                self._expire(branch)
+
+    def _expire(self, branch: Branch) -> None:
+        if branch.state != ROLLBACK_ONLY:
+            if branch.state in UNPREPARED:
+                branch.fail("timed out", Status.TIMED_OUT)
+        elif not branch.associations:
+            self.leave(branch, "forgotten")

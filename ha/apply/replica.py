@@ -1,0 +1,356 @@
+"""Replica: one node's copy of the stream, what of it may be applied, and what it leads to.
+
+Events are taken in as they arrive (``receive``) or are made (``append``): they build TxBuffers at once, so that a
+node can vote on a prepare, but touch no queue. Only what has passed the commit point is applied, in stream order, on
+the primary and on backups by the same code; so queues agree wherever positions do (P7), nothing of an undecided
+transaction ever reaches a queue (P9), and a log suffix that must be thrown away was never applied.
+
+Most events are parts of transactions. They wait in their TxBuffer for the decision, and only there: to apply one of
+them means to go past it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from ha.apply.applied import Applied
+from txobserver.configuration import Configuration
+from txobserver.events import (
+    Configure,
+    Delivered,
+    DtxDecision,
+    DtxOpen,
+    DtxPrepare,
+    Event,
+    Forget,
+    GenerationStart,
+    GlobalDecision,
+    GlobalForget,
+    Publish,
+    Purge,
+    Removal,
+    Settle,
+    TxDecision,
+    TxDequeue,
+    TxEnqueue,
+    TxEvent,
+    TxOpen,
+    TxPrepare,
+    TxToken,
+)
+from txobserver.frames import Frame
+from txobserver.ids import LAST_CONFIG_ID, LAST_SEQUENCE, Position, place_of
+from txobserver.outcomes import OutcomesMeta, Remembered
+from txobserver.ports.store import Base, Checkpoint, Meta
+from txobserver.state.contents import Contents
+from txobserver.table import IllegalTransition
+from txobserver.tx_buffer import DtxBuffer, TxBuffer, opened_by
+from txobserver.xid import Global
+
+_WAITS: dict[type, bool] = {DtxOpen: True, TxToken: True, DtxPrepare: False, DtxDecision: False}
+"""Parts of transactions that are seldom, and whether they only wait in their TxBuffer."""
+
+
+class GapInStream(Exception):
+    """A frame does not continue the log, or its events do not follow from what is there."""
+
+
+class Replica:
+    """The stream as this node holds it. Sequences up to ``durable`` are on this node's disk."""
+
+    def __init__(
+        self,
+        base: Base,
+        meta: Meta,
+        transactions: dict[int, list[tuple[int, TxEvent]]],
+        remembered: Iterable[Remembered] = (),
+    ) -> None:
+        self.contents = Contents(base, meta, remembered)
+        self.history: list[Position] = list(meta.history)
+        self._generation, self._sequence = meta.applied
+        self.durable = meta.applied.sequence
+        self.resyncing = meta.resyncing
+        self._whole = not meta.resyncing
+        self._snapshots = 0
+        self._saved_snapshots = 0
+        self.buffers: dict[int, TxBuffer] = {}
+        self.listener: Applied = Applied()
+        self._unapplied: deque[tuple[int, int, Event]] = deque()
+        self._ended: list[int] = []
+        self._saved_to = meta.applied.sequence
+        self._rebuild(transactions)
+
+    @property
+    def applied(self) -> Position:
+        """The last applied event."""
+        return self.contents.applied
+
+    @property
+    def whole(self) -> bool:
+        """Whether this node's disk holds what a prefix of the stream leads to.
+
+        It does not from the beginning of a resync until the checkpoint that holds the whole snapshot is durable.
+        """
+        return self._whole
+
+    @property
+    def tail(self) -> Position:
+        """The last event that is here."""
+        return Position(self._generation, self._sequence)
+
+    def append(self, generation: int, event: Event) -> int:
+        """Take an event made here; returns its sequence."""
+        sequence = self._sequence + 1
+        self._take(generation, sequence, event)
+        return sequence
+
+    def receive(self, frame: Frame) -> list[Event]:
+        """Take the next frame of the stream; returns its events. Raises GapInStream, and has taken nothing then."""
+        before = self.tail
+        if frame.first != before.sequence + 1 or frame.generation < before.generation:
+            raise GapInStream(f"frame {frame.generation}.{frame.first} does not continue {before}")
+        try:
+            events = frame.events()
+            if not events or len(events) != frame.count:
+                raise ValueError(f"it holds {len(events)} events")
+            if frame.last > LAST_SEQUENCE:
+                raise ValueError(f"its events go beyond {LAST_SEQUENCE}, the last sequence")
+            generation, sequence = frame.generation, frame.first
+            for event in events:
+                self._take(generation, sequence, event)
+                sequence += 1
+        except (ValueError, IllegalTransition) as error:
+            self.truncate(before.sequence)
+            raise GapInStream(f"frame {frame.generation}.{frame.first} cannot be: {error}") from None
+        return events
+
+    def restore(self, frame: Frame) -> None:
+        """Take a frame that the log held at the start; it may begin within what is applied already."""
+        for offset, event in enumerate(frame.events()):
+            if frame.first + offset > self._sequence:
+                self._take(frame.generation, frame.first + offset, event)
+        self.durable = self._sequence
+
+    def truncate(self, last: int) -> None:
+        """Forget everything after sequence ``last``, none of which is applied."""
+        assert last >= self.applied.sequence, "what is applied has passed the commit point and is never cut"
+        while self._unapplied and self._unapplied[-1][0] > last:
+            self._unapplied.pop()
+        self.history = [start for start in self.history if start.sequence <= last]
+        self._generation, self._sequence = self.position_of(last)
+        self.durable = min(self.durable, last)
+        self.buffers = {tx: buffer for tx, buffer in self.buffers.items() if buffer.truncate(last)}
+        self.contents.table.rebuilt(self.buffers.values(), self.applied.sequence)
+
+    def position_of(self, sequence: int) -> Position:
+        """The position of an event of this log."""
+        if self.history and sequence >= self.history[-1].sequence:
+            return Position(self.history[-1].generation, sequence)
+        generation = max((s.generation for s in self.history if s.sequence <= sequence), default=0)
+        return Position(generation, sequence)
+
+    def apply(self, commit: int) -> None:
+        """Carry out everything up to sequence ``commit``, in order. In a resync there is nothing to carry out."""
+        if self.resyncing:
+            return
+        queue, contents = self._unapplied, self.contents
+        while queue and queue[0][0] <= commit:
+            sequence, generation, event = queue.popleft()
+            contents.applied = Position(generation, sequence)
+            _APPLY[type(event)](self, sequence, event)
+        if commit > contents.applied.sequence:
+            contents.applied = self.position_of(commit)
+
+    def begin_resync(self) -> None:
+        """A primary's snapshot will overwrite this node: its prepared branches and unapplied events are dropped."""
+        self.resyncing = True
+        self._whole = False
+        self._snapshots += 1
+        self._unapplied.clear()
+        self._ended.extend(self.buffers)
+        self.buffers.clear()
+        self._rebuild({})
+
+    def end_resync(
+        self,
+        position: Position,
+        history: list[Position],
+        configuration: Configuration,
+        transactions: dict[int, list[tuple[int, TxEvent]]],
+        outcomes: OutcomesMeta,
+        remembered: Iterable[Remembered],
+    ) -> None:
+        """The snapshot is whole as of ``position``: nothing of the former log counts any more."""
+        contents = self.contents
+        for gone in contents.known_queues() - configuration.numbers():
+            contents.drop_queue(gone)
+        contents.configuration = configuration
+        contents.applied = position
+        self._generation, self._sequence = position
+        self.history = list(history)
+        self.durable = position.sequence
+        self.resyncing = False
+        self._snapshots += 1
+        self._saved_to = 0
+        contents.table.outcomes.replace(outcomes, remembered)
+        self._rebuild(transactions)
+
+    def undecided(self) -> list[TxBuffer]:
+        """Transactions without a decision in this log."""
+        return [buffer for buffer in self.buffers.values() if buffer.decided is None]
+
+    def decisions_ahead(self) -> list[GlobalDecision]:
+        """Global decisions that have not passed the commit point."""
+        return [event for _, _, event in self._unapplied if isinstance(event, GlobalDecision)]
+
+    def checkpoint(self) -> Checkpoint:
+        """Everything since the last checkpoint, as of ``applied``. Ends with ``checkpoint_written``."""
+        changes, dropped = self.contents.freeze()
+        last = self.applied.sequence
+        events = [
+            (buffer.tx, sequence, event)
+            for buffer in self.buffers.values()
+            for sequence, event in buffer.since(self._saved_to)
+            if sequence <= last
+        ]
+        self._saved_to = last
+        self._saved_snapshots = self._snapshots
+        ended, self._ended = self._ended, []
+        history = [start for start in self.history if start.sequence <= last]
+        meta = self.contents.meta(history, self.resyncing)
+        return Checkpoint(meta, changes, dropped, events, ended, *self.contents.table.outcomes.take_changes())
+
+    def checkpoint_written(self) -> None:
+        """The base shows the last checkpoint now."""
+        self.contents.thaw()
+        if not self.resyncing and self._saved_snapshots == self._snapshots:
+            self._whole = True
+
+    def _take(self, generation: int, sequence: int, event: Event) -> None:
+        if generation != self._generation or not self.history:
+            self._begin(generation, sequence)
+        self._sequence = sequence
+        if type(event) is TxEnqueue or type(event) is TxOpen or type(event) is TxDequeue:
+            self._buffer(event.tx, sequence, event)
+            return
+        if type(event) is TxPrepare or type(event) is TxDecision:
+            self._buffer(event.tx, sequence, event)
+        elif (waits := _WAITS.get(type(event))) is not None:
+            self._buffer(event.tx, sequence, event)  # type: ignore[union-attr,arg-type]
+            if waits:
+                return
+        elif type(event) is Configure and event.config_id > LAST_CONFIG_ID:
+            raise ValueError(f"step {event.config_id} of the configuration is behind the last one")
+        self._unapplied.append((sequence, generation, event))
+
+    def _begin(self, generation: int, sequence: int) -> None:
+        """The first event of a generation, or the first of all."""
+        if not self.history or generation > self.history[-1].generation:
+            self.history.append(Position(generation, sequence))
+        self._generation = generation
+
+    def _rebuild(self, transactions: dict[int, list[tuple[int, TxEvent]]]) -> None:
+        """These are the transactions that have not ended."""
+        for tx, events in transactions.items():
+            for sequence, event in events:
+                self._buffer(tx, sequence, event)
+        self.contents.table.rebuilt(self.buffers.values(), self.applied.sequence)
+
+    def _buffer(self, tx: int, sequence: int, event: TxEvent) -> None:
+        buffer = self.buffers.get(tx)
+        if buffer is not None:
+            buffer.add(sequence, event)
+            if isinstance(event, TxToken):
+                self.contents.table.named(buffer)
+        else:
+            buffer = self.buffers[tx] = opened_by(event, sequence)
+            if isinstance(event, DtxOpen):
+                self.contents.table.named(buffer)
+
+    def _apply_start(self, sequence: int, event: GenerationStart) -> None:
+        """Nothing to do: the generation is in the position."""
+
+    def _apply_configure(self, sequence: int, event: Configure) -> None:
+        done = self.contents.configure(event)
+        if done.deleted is not None:
+            self.listener.queue_deleted(done.deleted)
+        self.listener.configured(event, done)
+
+    def _apply_publish(self, sequence: int, event: Publish) -> None:
+        self._insert(place_of(sequence), event)
+
+    def _insert(self, place: int, event: Publish | TxEnqueue) -> None:
+        rid, message = event.rid, event.message
+        for queue in event.queues:
+            if self.contents.insert(queue, place, rid, message):
+                self.listener.enqueued(queue, place, rid, message)
+
+    def _apply_settle(self, sequence: int, event: Settle) -> None:
+        self._remove(event)
+
+    def _remove(self, event: Settle | TxDequeue) -> None:
+        remove, queue = self.contents.remove, event.queue
+        gone = [entry for entry in event.entries if remove(queue, *entry)]
+        if gone:
+            self.listener.removed(queue, gone, Removal(event.reason))
+
+    def _apply_delivered(self, sequence: int, event: Delivered) -> None:
+        self.contents.mark(event.queue, event.place)
+        self.listener.marked(event.queue, event.place)
+
+    def _apply_purge(self, sequence: int, event: Purge) -> None:
+        spared, rids = event.spared, dict(zip(event.spared, event.rids, strict=False))
+        if locked := self.contents.table.locked(event.queue):
+            spared = sorted(locked.union(spared))
+        count = self.contents.purge(event.queue, event.place, spared, rids)
+        self.listener.purged(event.queue, event.place, spared, count)
+
+    def _apply_prepare(self, sequence: int, event: TxPrepare) -> None:
+        self.listener.prepared(event.tx)
+
+    def _apply_branch_prepare(self, sequence: int, event: DtxPrepare) -> None:
+        buffer = self.buffers[event.tx]
+        assert isinstance(buffer, DtxBuffer)
+        self.contents.table.branch_prepared(buffer)
+        self.listener.branch_prepared(buffer)
+
+    def _apply_decision(self, sequence: int, event: TxDecision | DtxDecision) -> None:
+        buffer = self.buffers.pop(event.tx)
+        if buffer.opened <= self._saved_to:  # else no checkpoint has ever heard of it
+            self._ended.append(event.tx)
+        if event.commit:
+            for place, part in buffer.placed():
+                if isinstance(part, TxEnqueue):
+                    self._insert(place, part)
+                else:
+                    self._remove(part)
+        if buffer.name is not None:
+            self.contents.table.ended(buffer, event, sequence)
+        self.listener.ended(buffer, event.commit)
+
+    def _apply_global_decision(self, sequence: int, event: GlobalDecision) -> None:
+        self.contents.table.globally_decided(event, sequence)
+
+    def _apply_forget(self, sequence: int, event: Forget) -> None:
+        self.contents.table.outcomes.forget(event.xid)
+
+    def _apply_global_forget(self, sequence: int, event: GlobalForget) -> None:
+        self.contents.table.outcomes.forget(Global(event.format_id, event.gtrid))
+
+
+_APPLY: dict[type, Callable[..., None]] = {
+    GenerationStart: Replica._apply_start,
+    Configure: Replica._apply_configure,
+    Publish: Replica._apply_publish,
+    Settle: Replica._apply_settle,
+    Delivered: Replica._apply_delivered,
+    Purge: Replica._apply_purge,
+    TxPrepare: Replica._apply_prepare,
+    TxDecision: Replica._apply_decision,
+    DtxPrepare: Replica._apply_branch_prepare,
+    DtxDecision: Replica._apply_decision,
+    GlobalDecision: Replica._apply_global_decision,
+    Forget: Replica._apply_forget,
+    GlobalForget: Replica._apply_global_forget,
+}

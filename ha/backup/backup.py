@@ -1,0 +1,298 @@
+"""Backup: a node's end of the stream while another one is primary (seeds 001 and 003, PROTOCOL "A joiner").
+
+It asks to be attached, cuts what its log has and the primary's has not, persists every frame before it acknowledges
+it, votes on prepares, and applies what has passed the commit point.
+
+It refuses to be overwritten by a primary that lacks what this node knows to have passed the commit point, unless an
+operator has accepted the loss of data since; then it waits for an operator (``older_record_restored``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ha.apply.checkpointing import behind
+from ha.apply.replica import GapInStream, Replica
+from ha.catchup.history import common_sequence
+from ha.catchup.queue_replicator import QueueReplicator, SnapshotMismatch
+from ha.effects import Acknowledge, Effect, LogLine, Persist, ResetLog, Send, Truncate
+from ha.messages.wire import (
+    Cancel,
+    Commit,
+    Entries,
+    Follow,
+    Join,
+    Leave,
+    Peer,
+    Progress,
+    ResyncBegin,
+    SnapshotPart,
+)
+from ha.settings import Settings
+from txobserver.events import DtxPrepare, Event, TxPrepare
+from txobserver.frames import FrameError, decode_frame
+from txobserver.ids import Member
+
+
+class Backup:
+    """The backup's side of its attachment to one primary of one generation."""
+
+    def __init__(
+        self,
+        primary: str,
+        generation: int,
+        member: Member,
+        replica: Replica,
+        settings: Settings,
+        emit: Callable[[Effect], None],
+        checkpoint: Callable[[Acknowledge], None],
+        loss_accepted: int = 0,
+    ) -> None:
+        self.primary = primary
+        self.generation = generation
+        self.session = 0  # nothing has been asked
+        self.attached = False
+        self.refusal: str | None = None
+        self._member = member
+        self._replica = replica
+        self._settings = settings
+        self._emit = emit
+        self._asked_at: float | None = None
+        self._heard_at = 0.0
+        self._commit = 0
+        self._checkpoint = checkpoint
+        self._replicator: QueueReplicator | None = None
+        self._reset: ResetLog | None = None
+        self._taken = 0
+        self._told_full = False
+        self._told_at = 0.0
+        self._loss_accepted = loss_accepted
+
+    def take(self, message: Peer, now: float) -> None:
+        """A message of the primary; what it does not concern itself with is the node's business."""
+        if getattr(message, "session", None) == self.session:
+            self._heard_at = now
+        if isinstance(message, Entries):
+            self.entries(message)
+        elif isinstance(message, Commit):
+            if self._current(message.session):
+                self.commit(message.commit)
+        elif isinstance(message, Follow):
+            self.follow(message)
+        elif isinstance(message, ResyncBegin):
+            self.resync(message)
+        elif isinstance(message, SnapshotPart):
+            self.replicate(message)
+
+    def silent(self, now: float) -> bool:
+        """Whether the primary has been silent for so long that the attachment must have ended.
+
+        The word that it has ended may have been lost (``refusal_lost``).
+        """
+        return self.attached and now - self._heard_at > self._settings.silence
+
+    def tick(self, linked: bool, session: int, now: float) -> None:
+        """Ask to be attached, again and again until an answer comes; ``session`` is a number never used before.
+
+        A node whose snapshot is whole in memory, and not on its disk yet, is neither whole nor resynchronising: it
+        waits for its checkpoint (``ready_before_the_snapshot_is_durable``). So does one whose checkpoints are behind:
+        it would hold the commits up. Who is attached says once in a while that it is alive.
+        """
+        replica = self._replica
+        if self.attached:
+            self._work()
+            self._speak(now)
+            return
+        if self.refusal is not None or not linked or replica.durable != replica.tail.sequence:
+            return
+        if (not replica.resyncing and not replica.whole) or behind(replica, self._settings):
+            return
+        if self._asked_at is not None and now - self._asked_at < self._settings.rejoin_every:
+            return
+        self._asked_at = now
+        self.session = session
+        join = Join(
+            self.generation,
+            session,
+            self._member,
+            list(replica.history),
+            replica.tail,
+            replica.applied.sequence,
+            replica.resyncing,
+        )
+        self._emit(Send(self.primary, join))
+
+    def detach(self, retry_at_once: bool) -> None:
+        """The attachment has ended; ask for another."""
+        self.attached = False
+        self.session = self._taken = 0
+        self._told_full = False
+        self._replicator = None
+        self._reset = None
+        if retry_at_once:
+            self._asked_at = None
+
+    def follow(self, message: Follow) -> bool:
+        """Attached. Cuts the log where it leaves the primary's; False if this answers nothing that was asked."""
+        if not self.session or message.session != self.session or self.attached:
+            return False
+        replica = self._replica
+        if replica.resyncing or not replica.applied.sequence <= message.keep <= replica.tail.sequence:
+            self._give_up(f"a log that is applied up to {replica.applied} cannot be cut after {message.keep}")
+            return False
+        if message.keep < replica.tail.sequence:
+            self._emit(LogLine(f"discarding events after {message.keep}, which the primary does not have"))
+            replica.truncate(message.keep)
+        self.attached = True
+        self._emit(Truncate(message.keep, self._acknowledge(message.keep)))
+        self.commit(message.commit)
+        return True
+
+    def entries(self, message: Entries) -> None:
+        """The next frame of the stream: persist, then acknowledge."""
+        if not self._current(message.session):
+            return
+        try:
+            frame, _ = decode_frame(message.frame)
+            if frame.generation > self.generation:
+                raise GapInStream(f"generation {frame.generation} has not begun")
+            events = self._replica.receive(frame)
+        except (FrameError, GapInStream) as error:
+            self._give_up(str(error))
+            return
+        self._emit(Persist(frame, self._acknowledge(frame.last)))
+        self._vote(events)
+        self.commit(message.commit)
+
+    # -- queue by queue
+
+    def resync(self, message: ResyncBegin) -> bool:
+        """The primary's snapshot will overwrite this node; False if this answers nothing that was asked."""
+        if not self.session or message.session != self.session or self.attached:
+            return False
+        if self._lacks_what_has_passed(message):
+            self._refuse(message)
+            return False
+        self.attached = True
+        self._emit(LogLine("resynchronising queue by queue"))
+        self._replica.begin_resync()
+        self._replicator = QueueReplicator(self.primary, self.session, self._replica, self._emit)
+        self._checkpoint(self._acknowledge(0))
+        return True
+
+    def _lacks_what_has_passed(self, message: ResyncBegin) -> bool:
+        """Whether the primary's log lacks something that this node has applied, and nobody has accepted its loss."""
+        replica = self._replica
+        if not replica.whole or replica.applied.generation < self._loss_accepted:
+            return False
+        ours, theirs = replica.tail.sequence, message.tail.sequence
+        return common_sequence(message.history, theirs, replica.history, ours) < replica.applied.sequence
+
+    def _refuse(self, message: ResyncBegin) -> None:
+        """Stay out, untouched, until the record changes or an operator decides which of the two logs counts."""
+        self.refusal = (
+            f"this store holds events up to {self._replica.applied} that had passed the commit point, and the primary "
+            f"{self.primary} at {message.tail} lacks some of them: stop all nodes and choose with `txha recover`, "
+            "or discard this store with `txha discard`"
+        )
+        self._emit(LogLine(self.refusal, warning=True))
+        self._emit(Send(self.primary, Leave(self.generation, self.session, "it refuses to be overwritten")))
+        self.detach(retry_at_once=False)
+
+    def replicate(self, message: SnapshotPart) -> None:
+        """A part of the snapshot."""
+        replicator = self._replicator
+        if replicator is None or not self._current(message.session):
+            return
+        replicator.take(message)
+        self._work()
+
+    def _work(self) -> None:
+        """Do some of what a snapshot left to be done."""
+        replicator = self._replicator
+        if replicator is None or self._reset is not None:
+            return
+        try:
+            replicator.work()
+        except SnapshotMismatch as error:
+            self._give_up(f"the snapshot does not match, beginning anew: {error}")
+            return
+        end = replicator.ended
+        if end is not None:
+            self._reset = ResetLog(end.position.sequence + 1, tuple(end.history))
+            self._emit(self._reset)
+        if replicator.taken != self._taken:
+            self._taken = replicator.taken
+            self._report()
+
+    def log_reset(self, asked: ResetLog) -> int | None:
+        """The former log is gone: the snapshot may be made durable, and acknowledged. Returns its sequence.
+
+        None if an earlier attachment asked for it (``reset_of_an_earlier_attachment``).
+        """
+        if self._reset is not asked:
+            return None
+        assert self._replicator is not None
+        sequence = self._replicator.finish()
+        self._replicator = self._reset = None
+        self._checkpoint(self._acknowledge(sequence))
+        return sequence
+
+    # -- how far this node has got with what it was sent
+
+    def _speak(self, now: float) -> None:
+        """Once in a while, so that nobody takes a node for silent whose checkpoint takes long."""
+        if now - self._told_at >= self._settings.speak_every:
+            self._told_at = now
+            self._report()
+        else:
+            self._report_full()
+
+    def _report_full(self) -> None:
+        """Tell the primary when the checkpoints here fall behind, and when they have caught up."""
+        if self.attached and behind(self._replica, self._settings) != self._told_full:
+            self._report()
+
+    def _report(self) -> None:
+        self._told_full = behind(self._replica, self._settings)
+        self._emit(Send(self.primary, Progress(self.generation, self.session, self._taken, self._told_full)))
+
+    # -- the commit point
+
+    def commit(self, commit: int) -> None:
+        """The commit point has been told: apply what is also durable here."""
+        self._commit = max(self._commit, commit)
+        self._replica.apply(min(self._commit, self._replica.durable))
+        self._report_full()
+
+    def written(self, sequence: int) -> None:
+        """This node's log is durable up to there."""
+        self._replica.durable = max(self._replica.durable, min(sequence, self._replica.tail.sequence))
+        self.commit(self._commit)
+
+    def store_failed(self, reason: str) -> None:
+        """This node's store is the reason: vote against what is prepared and undecided, and leave the ready set."""
+        for buffer in self._replica.undecided():
+            if buffer.prepared is not None:
+                self._emit(Send(self.primary, Cancel(self.generation, self.session, buffer.tx, reason)))
+        self._emit(Send(self.primary, Leave(self.generation, self.session, reason)))
+
+    def _vote(self, events: list[Event]) -> None:
+        """The acknowledgement of a prepare is a vote for it; a node that lacks an event of it votes against."""
+        for event in events:
+            if (type(event) is TxPrepare or type(event) is DtxPrepare) and not self._replica.buffers[event.tx].complete:
+                held = len(self._replica.buffers[event.tx].events)
+                reason = f"{self._member.node} holds {held} of its {event.count} events"
+                self._emit(Send(self.primary, Cancel(self.generation, self.session, event.tx, reason)))
+
+    def _give_up(self, reason: str) -> None:
+        """What the primary sent cannot be: leave, say why, and ask to be attached anew after a while."""
+        self._emit(LogLine(f"detaching from {self.primary}: {reason}"))
+        self._emit(Send(self.primary, Leave(self.generation, self.session, reason)))
+        self.detach(retry_at_once=False)
+
+    def _current(self, session: int) -> bool:
+        return self.attached and session == self.session
+
+    def _acknowledge(self, sequence: int) -> Acknowledge:
+        return Acknowledge(self.primary, self.generation, self.session, sequence)

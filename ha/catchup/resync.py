@@ -1,0 +1,268 @@
+"""Resync: the primary's end of a catch-up queue by queue, for a joiner whose log does not lead to ours.
+
+Algorithm: the joiner marks its store, durably, as resyncing (from then on a crash leaves a store that may only resync).
+Its queues are made like ours one by one (``ha.catchup.replicating_subscription``) while load runs; what the primary applies
+is sent live to the queues walked so far. When all are live, the snapshot ends *at the primary's applied position E*:
+the joiner has what every event up to E leads to. Tx-queues that have not ended at E are sent from their first event,
+and the stream itself follows from E+1.
+
+What was there when the copy began is walked at a joiner's pace (``ha.catchup.throttle``), what came later without rest: load that
+goes on cannot keep the walk from its end.
+
+Everything is sent in slices of ``portion`` bytes, or of one message, and the joiner says how many it has taken
+(``Progress``). So no slice holds the event loop for long, and memory is bounded on both sides: no more than a portion
+of the walk and a window of live changes is on its way, and what waits beyond that is forgotten and walked again. A
+joiner whose checkpoints are behind says that it is full, and is sent nothing then (``one_page_of_huge_messages``).
+
+Why nothing comes twice or never: an event up to E reaches the joiner through its queues only, an event behind E through
+the stream only. A transaction is applied to all queues in one step, so E never lies within one. That cut does the work
+of seed 003's skip sets (docs/decisions/skip-sets.md).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+from ha.apply.applied import Applied
+from ha.apply.replica import Replica
+from ha.catchup.replicating_subscription import ReplicatingSubscription, content
+from ha.catchup.snapshot_end import Ending
+from ha.catchup.throttle import Pace
+from ha.effects import Effect, Send
+from ha.messages.sizes import ENTRY, OVERHEAD, message_bytes
+from ha.messages.wire import Missing, QueueChange, QueueContent, QueueSnapshot, ResyncBegin, SnapshotPart
+from txobserver.configuration import DECLARE_QUEUE, Configured
+from txobserver.events import Configure, Message, Removal
+from txobserver.ids import place_of
+
+
+class Resync(Applied):
+    """One joiner's snapshot in the making; it listens to what the primary applies.
+
+    ``portion``: bytes of a message, and of what may be under way without rest. ``window``: bytes of live changes that
+    may be under way, and that may wait.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        generation: int,
+        session: int,
+        replica: Replica,
+        emit: Callable[[Effect], None],
+        portion: int,
+        window: int,
+    ) -> None:
+        self.ended_at: int | None = None
+        self.full = False
+        self._node = node
+        self._generation = generation
+        self._session = session
+        self._replica = replica
+        self._emit = emit
+        self._portion = portion
+        self._window = window
+        self._subscriptions: dict[int, ReplicatingSubscription] = {}
+        self._changed: dict[int, ReplicatingSubscription] = {}
+        self._waiting = 0
+        self._to_walk: deque[int] = deque()
+        self._walking: ReplicatingSubscription | None = None
+        self._page_after = -1
+        self._asked = False
+        self._lacking: deque[int] = deque()
+        self._ending: Iterator[tuple[SnapshotPart, int]] | None = None
+        self._marked = False
+        self._pace = Pace()
+        self._portion_bytes = 0
+        self._portion_ends = 0
+        self._resting = False
+        self._began_at = place_of(replica.applied.sequence + 1)
+        self._under_way: deque[int] = deque()
+        self._bytes = 0
+        self._taken = 0
+        self._emit(Send(node, ResyncBegin(generation, session, list(replica.history), replica.tail)))
+
+    @property
+    def held(self) -> int:
+        """Bytes that are kept for the joiner: sent and not taken, or live changes that wait for room."""
+        return self._bytes + self._waiting
+
+    # -- what the joiner says
+
+    def store_marked(self, now: float) -> None:
+        """The joiner's store is marked: walk the queues."""
+        if self._marked:
+            return
+        self._marked = True
+        self._pace.begin(now)
+        for number in sorted(self._replica.contents.configuration.numbers()):
+            self._subscribe(number)
+        self.go_on(now)
+
+    def missing(self, message: Missing, now: float) -> None:
+        """The joiner says what it lacks of the last page."""
+        walking = self._walking
+        if walking is None or walking.queue != message.queue or not self._asked:
+            return
+        self._asked = False
+        self._lacking.extend(place for place in message.places if place <= walking.cursor)
+        self.go_on(now)
+
+    def progress(self, taken: int, full: bool, now: float) -> None:
+        """The joiner has taken so many parts; ``full``: it has no room for more."""
+        self.full = full
+        while self._taken < taken and self._under_way:
+            self._bytes -= self._under_way.popleft()
+            self._taken += 1
+        self.go_on(now)
+
+    # -- what is sent
+
+    def go_on(self, now: float) -> None:
+        """Send what can be sent now: live changes, then the walk, as far as the joiner has room."""
+        if not self._marked:
+            return
+        if not self.full and self._bytes < self._window:
+            self._flush()
+        elif self._waiting > self._window:
+            self._turn_back()
+        if not self.full and not self._rests(now):
+            while self._bytes < self._portion and self._step(now):
+                pass
+
+    def _step(self, now: float) -> bool:
+        """The next part of the snapshot; False if there is none for now."""
+        if self._ending is not None:
+            part = next(self._ending, None)
+            if part is not None:
+                self._send(*part)
+            return part is not None
+        if self._asked or (self._portion_bytes >= self._portion and not self._portion_arrived(now)):
+            return False
+        if self._lacking:
+            self._send_content()
+            return True
+        return self._next_page() or self._end()
+
+    def _portion_arrived(self, now: float) -> bool:
+        """Whether to go on after a whole portion. What was there at the beginning is followed by a rest."""
+        if self._page_after >= self._began_at:
+            self._portion_bytes = 0
+        elif self._taken >= self._portion_ends:
+            self._portion_bytes = 0
+            self._pace.rest(now)
+            self._resting = True
+        return not self._portion_bytes and not self._resting
+
+    def _rests(self, now: float) -> bool:
+        if self._resting and not self._pace.resting(now):
+            self._resting = False
+            self._pace.begin(now)
+        return self._resting
+
+    def _flush(self) -> None:
+        """Send what happened live since the last call."""
+        changed, self._changed, self._waiting = self._changed, {}, 0
+        for subscription in changed.values():
+            for added, removed in subscription.take_changes(self._portion):
+                size = sum(message_bytes(message) for _, _, message in added) + ENTRY * len(removed)
+                self._send(QueueChange(self._generation, self._session, subscription.queue, added, removed), size)
+
+    def _turn_back(self) -> None:
+        """Too much waits for the joiner: the walk will see it again (``ha.catchup.replicating_subscription``)."""
+        changed, self._changed, self._waiting = self._changed, {}, 0
+        for subscription in changed.values():
+            self._walk_again(subscription, None)
+
+    def _walk_again(self, subscription: ReplicatingSubscription, cursor: int | None) -> None:
+        subscription.turn_back(cursor)
+        if subscription is self._walking:
+            self._lacking = deque(place for place in self._lacking if place <= subscription.cursor)
+        else:
+            self._to_walk.append(subscription.queue)
+
+    def _next_page(self) -> bool:
+        """The next page of the queue at hand, or of the next; False after the last."""
+        contents = self._replica.contents
+        while self._walking is None or self._walking.live or not contents.knows(self._walking.queue):
+            if not self._to_walk:
+                return False
+            self._walking = self._subscriptions[self._to_walk.popleft()]
+        self._page_after, through, ids = self._walking.next_page(contents)
+        page = QueueSnapshot(self._generation, self._session, self._walking.queue, self._page_after, through, ids)
+        self._asked = bool(ids)
+        self._send(page, OVERHEAD + ENTRY * len(ids))
+        return True
+
+    def _send_content(self) -> None:
+        assert self._walking is not None
+        room = self._portion - self._portion_bytes
+        entries = content(self._replica.contents, self._walking.queue, self._lacking, room)
+        if entries:
+            size = sum(message_bytes(message) for _, _, message in entries)
+            self._portion_bytes = self._portion if self._lacking else self._portion_bytes + size
+            self._send(QueueContent(self._generation, self._session, self._walking.queue, entries), size)
+            self._portion_ends = self._taken + len(self._under_way)
+
+    def _end(self) -> bool:
+        """Everything is live: cut the snapshot here, unless live changes wait for room."""
+        if self._waiting:
+            return False
+        self.ended_at = self._replica.applied.sequence
+        self._ending = Ending(self._replica, self._generation, self._session, self._portion).parts()
+        self._subscriptions.clear()
+        self._walking = None
+        return True
+
+    def _send(self, part: SnapshotPart, size: int) -> None:
+        self._under_way.append(size)
+        self._bytes += size
+        self._emit(Send(self._node, part))
+
+    # -- what the primary applies
+
+    def configured(self, step: Configure, done: Configured) -> None:
+        """A new queue is walked like the others; one that is gone goes with the end of the snapshot."""
+        number = self._replica.contents.configuration.queue_number(step.name)
+        walks = self._marked and self._ending is None
+        if walks and step.operation == DECLARE_QUEUE and number is not None and number not in self._subscriptions:
+            self._subscribe(number)
+
+    def marked(self, queue: int, place: int) -> None:
+        """Marks go with the end of the snapshot."""
+
+    def enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:
+        """A message entered a queue."""
+        subscription = self._subscriptions.get(queue)
+        if subscription is not None:
+            before = subscription.waiting
+            subscription.enqueued(place, rid, message)
+            self._waits(subscription, before)
+
+    def removed(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
+        """Messages left a queue."""
+        subscription = self._subscriptions.get(queue)
+        if subscription is not None:
+            before = subscription.waiting
+            subscription.gone(entries)
+            self._waits(subscription, before)
+
+    def purged(self, queue: int, place: int, spared: Sequence[int], count: int) -> None:
+        """A queue was purged: little is left in it, so it is walked anew."""
+        subscription = self._subscriptions.get(queue)
+        if subscription is not None:
+            self._waiting -= subscription.waiting
+            self._changed.pop(queue, None)
+            self._walk_again(subscription, -1)
+
+    # -- inside
+
+    def _subscribe(self, queue: int) -> None:
+        self._subscriptions[queue] = ReplicatingSubscription(queue)
+        self._to_walk.append(queue)
+
+    def _waits(self, subscription: ReplicatingSubscription, before: int) -> None:
+        if subscription.waiting > before:
+            self._waiting += subscription.waiting - before
+            self._changed[subscription.queue] = subscription

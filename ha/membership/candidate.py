@@ -1,0 +1,302 @@
+"""Candidate: when a backup may become primary, and which one should (PROTOCOL, "Who is primary").
+
+A version of the record that stands still for a whole lease, timed on our own clock, has no primary. A step of the clock
+that is longer than ``Settings.longest_step`` does not count: nobody was watching, or the clock has jumped. A node whose
+steps are all that long never stands, and says so. Then every reachable member of its ready set is asked how far its log
+goes, and the greatest position wins, names breaking ties, so that what reached any survivor is kept. A member that has
+reason to think that it cannot stand gives its precedence up (``ha.membership.record_access``), so that among such members
+the name alone decides, and behind ``PATIENT_LEASES`` precedence ends altogether: what was acknowledged is on every
+candidate. The compare-and-set demands the very version that was judged: a promotion on a stale ready set cannot succeed
+(``promote_on_stale_ready_read``), and the loss of data that an operator accepted is accepted for the version that it
+was granted for, and for no other (``accept_data_loss_races_a_new_primary``).
+
+A node whose store is being overwritten by a snapshot never stands, whatever the record says: it holds no state that
+any prefix of the stream leads to (``ready_before_the_snapshot_is_durable``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+
+import msgspec
+
+from ha.effects import CompareAndSet, Effect, LogLine, Send
+from ha.membership.record import Record
+from ha.membership.record_access import RecordAccess
+from ha.messages.wire import Probe, ProbeReply
+from ha.settings import Settings
+from txobserver.ends import END_OF_GENERATIONS
+from txobserver.ids import LAST_GENERATION, Member, Position
+
+UNWATCHED_LEASES = 10
+"""After so many lease times in which a node could have stood, but for its own long steps, it says so."""
+
+PATIENT_LEASES = 4
+"""After so many lease times in which nobody has acted on a record without a primary, a candidate stands though another
+member's log goes further: that one may be unable to, and not know it."""
+TOLD_LEASES = 2
+"""After so many, a candidate says whom it waits for."""
+
+
+class Candidate:
+    """Watches the record while this node is no primary. Times are the shell's monotonic seconds."""
+
+    def __init__(self, me: Member, settings: Settings, emit: Callable[[Effect], None]) -> None:
+        self.record: Record | None = None
+        self.in_flight: CompareAndSet | None = None
+        self._unresolved = 0
+        self.sent_at = 0.0
+        self._me = me
+        self._settings = settings
+        self._emit = emit
+        self._stood = 0.0
+        self._seen_to_stand = 0.0
+        self._unwatched = 0.0
+        self._ticked_at: float | None = None
+        self._round = 0
+        self._asked_at: float | None = None
+        self._asked: set[str] = set()
+        self._replies: dict[str, Position] = {}
+        self._rest_until = 0.0
+        self._forcing_at: float | None = None
+        self._granted_for = 0
+        self._heard = 0
+        self._told_end = False
+        self._retired = False
+        self._told_waiting = self._told_impatient = False
+        self.access = RecordAccess(settings.lease_ttl)
+
+    def observe(self, record: Record, now: float) -> bool:
+        """A read of the record; returns whether it is another version than before."""
+        self.access.read(now)
+        if self.record is not None and record.version <= self.record.version:
+            return False
+        self.record = record
+        self._stood = self._seen_to_stand = self._unwatched = 0.0
+        self._ticked_at = now
+        self._asked_at = None
+        self._told_waiting = self._told_impatient = False
+        return True
+
+    def refuses(self, accept_data_loss: bool, version: int) -> str | None:
+        """Why an operator cannot have a promotion now, as far as the record says.
+
+        ``version``: for which the loss of data is accepted, or 0 for the one that is known.
+        """
+        assert self.record is not None
+        known = self.record.version
+        if self._retired:
+            return "this node is being stopped; choose another one"
+        if self.record.generation >= LAST_GENERATION:
+            return END_OF_GENERATIONS
+        if not accept_data_loss:
+            return None
+        if version not in (0, known):
+            return f"the record is at version {known} and not at {version}: look again what would be lost"
+        if not self.vacant(self.record):
+            return "the primary is alive; hand over with a ready backup instead of losing data"
+        return None
+
+    def cannot_succeed(self, now: float) -> str | None:
+        """Why a primary should not hand over to this node: it would close its clients, and nobody would serve them."""
+        if not self._doubts_itself(now):
+            return None
+        text = "this node has not read the coordination record lately, or not changed it in time"
+        return f"{text}; choose another one, or ask again later"
+
+    def force(self, linked: Collection[str], now: float) -> None:
+        """An operator accepts the loss of what only other nodes hold: ask whoever can be reached for its generation."""
+        assert self.record is not None
+        self._forcing_at = now
+        self._granted_for = self.record.version
+        self._heard = self.record.generation
+        for node in sorted(linked):
+            self._emit(Send(node, Probe(self.record.generation, self._round)))
+
+    def retire(self) -> None:
+        """This node is about to stop: it does not stand any more."""
+        self._retired = True
+
+    def heard(self, generation: int) -> None:
+        """Somebody knows this generation."""
+        self._heard = max(self._heard, generation)
+
+    def _force(self, tail: Position, now: float) -> None:
+        """ready = {self}, in a generation above every reachable one, on the version that it was granted for."""
+        assert self.record is not None
+        self._forcing_at = None
+        if self.record.version != self._granted_for:
+            text = f"the loss of data was accepted for version {self._granted_for} of the record, which is at version"
+            self._emit(LogLine(f"{text} {self.record.version} now: nothing is forced"))
+            return
+        generation = max(self.record.generation, tail.generation, self._heard)
+        if generation >= LAST_GENERATION:
+            self._emit(LogLine(END_OF_GENERATIONS))
+            return
+        record = msgspec.structs.replace(
+            self.record,
+            version=self.record.version + 1,
+            generation=generation + 1,
+            primary=self._me,
+            ready=(self._me,),
+            released=False,
+            preferred="",
+            loss_accepted=generation + 1,
+        )
+        self._propose(CompareAndSet(self.record.version, record), now)
+
+    def tick(self, tail: Position, linked: Collection[str], now: float, whole: bool = True) -> None:
+        """Ask, wait for replies, propose, as far as each may be done now; ``whole``: the store holds a state.
+
+        A primary that stops has given its lease up, and is vacant itself: it would be the next one
+        (``lone_primary_stands_again_while_it_stops``).
+        """
+        record = self.record
+        self._watch(now)
+        if not whole or self._retired:
+            self._asked_at = self._forcing_at = None
+            return
+        if (
+            self._forcing_at is not None
+            and not self.in_flight
+            and now - self._forcing_at >= self._settings.probe_timeout
+        ):
+            self._force(tail, now)
+        if record is None or self.in_flight or not self.vacant(record) or not self.may_stand(record):
+            return
+        if self._asked_at is None and now >= self._rest_until:
+            self._ask(record, linked, now)
+        if self._asked_at is None:
+            return
+        if self._asked <= self._replies.keys() or now - self._asked_at >= self._settings.probe_timeout:
+            self._asked_at = None
+            before = self._before(record, self.precedence(tail, True, now))
+            if not before or self._loses_patience(before, now):
+                self._stand(record, now)
+            else:
+                self._rest_until = now + self._settings.renew_every
+
+    def may_stand(self, record: Record) -> bool:
+        """Whether this node is a member of the ready set of that record, and there can be another generation."""
+        if self._me not in record.ready or record.generation < LAST_GENERATION:
+            return self._me in record.ready
+        if not self._told_end:
+            self._emit(LogLine(END_OF_GENERATIONS))
+        self._told_end = True
+        return False
+
+    def reply(self, message: ProbeReply) -> None:
+        """A ready member says how far its log goes."""
+        if message.round == self._round and self.record is not None and message.member in self.record.ready:
+            self._replies[message.member.node] = message.tail
+
+    @property
+    def proposing(self) -> bool:
+        """Whether a proposal of ours may still land: it was not answered, and no later version has been seen."""
+        return self.record is not None and self.record.version <= self._unresolved
+
+    def settled(self, now: float, unknown: bool = False, made: bool = False) -> None:
+        """The proposal on its way has been answered, since it was ``made`` or met another version, or is ``unknown``.
+
+        An answer that comes when the lease that it is about would be over is as good as none. By one that was made in
+        time, an operator who has accepted the loss of data meanwhile has a primary: that word must not be found again
+        when this node is a backup once more (``operator_s_word_behind_a_promotion``).
+        """
+        self.in_flight = None
+        if not unknown:
+            self._unresolved = 0
+        if unknown or now - self.sent_at >= self._settings.lease_seconds:
+            self.access.failed(now)
+        elif made:
+            self._forcing_at = None
+
+    def precedence(self, tail: Position, may_stand: bool, now: float) -> Position:
+        """The position that this node ranks with: ``tail``, or that of an empty log if it would not, or may not, stand.
+
+        ``may_stand``: as far as its store and its record go. In a role of its own it has no proposal on its way.
+        """
+        too_busy = self.record is not None and not self.vacant(self.record) and self._busy_for_a_lease
+        if not may_stand or self._retired or too_busy or self._doubts_itself(now):
+            return Position(0, 0)
+        return tail
+
+    def _doubts_itself(self, now: float) -> bool:
+        """Whether it has reason to think that it cannot change the record."""
+        return self.access.doubtful(self.sent_at if self.in_flight else math.inf, now)
+
+    @property
+    def _busy_for_a_lease(self) -> bool:
+        """Whether it would have timed a lease by now, but for its own long steps."""
+        return self._unwatched >= self._settings.lease_ttl
+
+    def _before(self, record: Record, ours: Position) -> list[str]:
+        """The reachable members that have precedence; between equals a handover's choice has it, then the name."""
+
+        def rank(node: str, position: Position) -> tuple[Position, bool, str]:
+            return position, record.released and node == record.preferred, node
+
+        mine = rank(self._me.node, ours)
+        return [node for node, position in sorted(self._replies.items()) if rank(node, position) > mine]
+
+    def _loses_patience(self, before: list[str], now: float) -> bool:
+        """Whether to stand all the same; says once for each version whom it waits for, and that it does so no more."""
+        leases, names = self._seen_to_stand / self._settings.lease_ttl, ", ".join(before)
+        if not self.access.reads(now) or leases < TOLD_LEASES:
+            return False
+        still = f"the record has stood still for {self._seen_to_stand:.1f} s and nobody has taken over: this node"
+        impatient = leases >= PATIENT_LEASES
+        if impatient > self._told_impatient or not self._told_waiting:
+            self._emit(LogLine(f"{still} {'stands, though it comes behind' if impatient else 'waits for'} {names}"))
+        self._told_waiting, self._told_impatient = True, impatient
+        return impatient
+
+    def _watch(self, now: float) -> None:
+        """The version has stood still for as long as this node was watching, ticking or not.
+
+        Readings are not asked for: a compare-and-set fails if the version has moved unseen. But that nobody has taken
+        over is known only of the time in which the record was read (``patience_without_readings``).
+        """
+        step = 0.0 if self._ticked_at is None else now - self._ticked_at
+        self._ticked_at = now
+        if step <= self._settings.longest_step:
+            self._stood += step
+            if self.access.reads(now):
+                self._seen_to_stand += step
+            return
+        limit = UNWATCHED_LEASES * self._settings.lease_ttl
+        if self._unwatched < limit <= self._unwatched + step and self._stood < self._settings.lease_ttl:
+            text = f"the record has stood still, but in steps of more than {self._settings.longest_step:g} s: this node"
+            self._emit(LogLine(f"{text} is too busy to time a lease, or its clock jumps, and cannot take over"))
+        self._unwatched += step
+
+    def vacant(self, record: Record) -> bool:
+        """Whether the record has certainly no primary any more."""
+        if record.released and record.preferred in ("", self._me.node):
+            return True
+        return self._stood >= self._settings.lease_ttl
+
+    def _ask(self, record: Record, linked: Collection[str], now: float) -> None:
+        self._round += 1
+        self._asked_at = now
+        self._replies = {}
+        self._asked = {m.node for m in record.ready if m != self._me and m.node in linked}
+        for node in sorted(self._asked):
+            self._emit(Send(node, Probe(record.generation, self._round)))
+
+    def _stand(self, record: Record, now: float) -> None:
+        promoted = msgspec.structs.replace(
+            record,
+            version=record.version + 1,
+            generation=record.generation + 1,
+            primary=self._me,
+            released=False,
+            preferred="",
+        )
+        self._propose(CompareAndSet(record.version, promoted), now)
+
+    def _propose(self, proposal: CompareAndSet, now: float) -> None:
+        self.in_flight = proposal
+        self._unresolved = proposal.expected
+        self.sent_at = now
+        self._emit(proposal)

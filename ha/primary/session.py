@@ -1,0 +1,185 @@
+"""Session: the primary's end of one backup's attachment (seed 003's ReplicatingSubscription, for the whole stream).
+
+It sends the stream from where the backup's log ends, keeps what is in flight bounded, and knows how far the backup
+has acknowledged. What stands on top of it: QueueGuard (does it count?), TxTrackers (may it be ready?).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from ha.catchup.queue_guard import QueueGuard
+from ha.catchup.resync import Resync
+from ha.catchup.throttle import Pace
+from ha.effects import Effect, ReadLog, Send
+from ha.feed.recent_frames import RecentFrames
+from ha.messages.wire import Commit, Entries
+from ha.primary.tx_tracker import TxTrackers
+from ha.settings import Settings
+from txobserver.frames import Frame
+from txobserver.ids import Member
+
+UNKNOWN = 1 << 62
+
+
+class Session:
+    """One attachment. ``acknowledged`` is the sequence up to which the backup is durable in this primary's stream."""
+
+    def __init__(self, member: Member, number: int, generation: int, keep: int, guard: QueueGuard, now: float) -> None:
+        self.member = member
+        self.number = number
+        self.generation = generation
+        self.acknowledged = keep
+        self.guard = guard
+        self.trackers = TxTrackers()
+        self.progress_at = now
+        self._next = keep + 1
+        self._in_flight: deque[tuple[int, int]] = deque()
+        self._bytes = 0
+        self._reading = False
+        self._told = 0
+        self._told_at = now
+        self.resync: Resync | None = None
+        self.full = False
+        self._pace = Pace()
+        self._portion_from = keep
+        self._portion_bytes = 0
+        self._missing = UNKNOWN
+
+    @property
+    def past_guard(self) -> bool:
+        """Whether the backup takes part: it is waited for before anything is acknowledged."""
+        return self.guard.passed(self.acknowledged)
+
+    @property
+    def sent(self) -> int:
+        """The last sequence that the backup can have."""
+        return self._next - 1
+
+    @property
+    def lag_bytes(self) -> int:
+        """Bytes that are sent and not acknowledged."""
+        return self._bytes
+
+    def stream_from(self, sequence: int, guard: QueueGuard) -> None:
+        """A snapshot as of ``sequence`` is durable at the joiner: the stream follows from there."""
+        self.resync = None
+        self.acknowledged = sequence
+        self.guard = guard
+        self._next = sequence + 1
+
+    def acknowledge(self, sequence: int, tail: int, now: float, small_lag: int = UNKNOWN) -> None:
+        """The backup's log is durable up to ``sequence``, the primary's ends at ``tail``.
+
+        ``small_lag``: one that nobody waits for yet, and that lacks more events than these, must go on catching up.
+        """
+        if not self.past_guard and self.guard.passed(sequence):
+            self._raise_guard(tail, tail - sequence, small_lag)
+        if sequence > self.acknowledged:
+            self.acknowledged = sequence
+            self.progress_at = now
+            while self._in_flight and self._in_flight[0][0] <= sequence:
+                self._bytes -= self._in_flight.popleft()[1]
+        self.trackers.acknowledged(self.acknowledged, self.past_guard)
+
+    def _raise_guard(self, tail: int, missing: int, small_lag: int) -> None:
+        """A joiner at its guard that still lacks much would hold all commits up if it counted now.
+
+        So the guard is set anew, as if it had attached only now. That ends: each time it must lack half as much.
+        """
+        if small_lag < missing <= self._missing // 2:
+            self._missing = missing
+            self.guard = QueueGuard(tail)
+
+    def progress(self, taken: int, full: bool, counts: bool, now: float) -> None:
+        """The backup is alive, and may be ``full``.
+
+        One that copies, or is full, may owe nothing else for as long as a checkpoint takes; but one that ``counts``
+        holds the commits up, and leaves the ready set when it owes an acknowledgement for too long.
+        """
+        if not counts and (self.resync is not None or self.full or full):
+            self.progress_at = now
+        self.full = full
+        if self.resync is not None:
+            self.resync.progress(taken, full, now)
+
+    def pass_over(self, seconds: float, now: float) -> None:
+        """So much of the time until now is not held against the backup (``ha.primary.watch``)."""
+        self.progress_at = min(self.progress_at + seconds, now)
+
+    def owes_since(self, tail: int, now: float, timeout: float) -> bool:
+        """Whether something up to ``tail`` has been owed for longer than ``timeout`` without any progress.
+
+        One that is full owes room: while the primary reads no clients for it, nothing new may ever come to be owed
+        (``full_member_owes_nothing``).
+        """
+        if self.acknowledged >= tail and not self.full:
+            self.progress_at = now
+            return False
+        return now - self.progress_at > timeout
+
+    def pump(
+        self, recent: RecentFrames, durable: int, commit: int, settings: Settings, now: float, awaited: bool
+    ) -> list[Effect]:
+        """What can be sent now: entries up to ``durable``, the primary's own durable tail (persist, then send).
+
+        ``awaited``: the commits wait for this backup, so it is served at full speed; others are served at their pace.
+        """
+        effects: list[Effect] = []
+        if self.resync is not None:
+            self.resync.go_on(now)
+            return effects
+        if self.full:
+            return effects
+        if not awaited and not self._next_portion(durable, settings.portion_bytes, now):
+            return effects
+        window = settings.window_bytes if awaited else settings.portion_bytes
+        while self._next <= durable and self._bytes < window and not self._reading:
+            frame = recent.starting_at(self._next)
+            if frame is None:
+                self._reading = True
+                effects.append(ReadLog(self.member.node, self.number, self._next, window))
+            else:
+                effects.append(self._entries(frame, commit))
+        return effects
+
+    def _next_portion(self, durable: int, size: int, now: float) -> bool:
+        """Whether a joiner may be sent something now: ``size`` bytes at a time, with rests (``ha.catchup.throttle``)."""
+        pace = self._pace
+        if pace.working:
+            if self._portion_bytes < size:
+                return True
+            if self._bytes or self._reading:
+                return False
+            pace.end(now, self.acknowledged - self._portion_from, durable - self.acknowledged)
+        if pace.resting(now) or self._next > durable:
+            return False
+        pace.begin(now)
+        self._portion_from, self._portion_bytes = self.acknowledged, 0
+        return True
+
+    def log_read(self, frames: Iterable[Frame], commit: int) -> list[Effect]:
+        """Frames read from the log for this session."""
+        self._reading = False
+        return [self._entries(frame, commit) for frame in frames if frame.first == self._next]
+
+    def tell_commit(self, commit: int, now: float, settings: Settings) -> list[Effect]:
+        """The commit point, if no entries carried it yet, and once in a while in any case.
+
+        A joiner in the middle of a snapshot is told of none, but that its attachment stands.
+        """
+        if self.resync is not None:
+            commit = 0
+        if commit <= self._told and now - self._told_at < settings.heartbeat_every:
+            return []
+        self._told, self._told_at = max(self._told, commit), now
+        return [Send(self.member.node, Commit(self.generation, self.number, commit))]
+
+    def _entries(self, frame: Frame, commit: int) -> Effect:
+        self._next = frame.last + 1
+        self._in_flight.append((frame.last, len(frame.data)))
+        self._bytes += len(frame.data)
+        self._portion_bytes += len(frame.data)
+        self._told = max(self._told, commit)
+        return Send(self.member.node, Entries(self.generation, self.number, commit, frame.data))
