@@ -18,7 +18,7 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
-$(COMPILED): $(STAMP) $(wildcard txobserver/*.py ha/*.py recovery/pipeline/rows/walker.py broker_plugin/*/*.py)
+$(COMPILED): $(STAMP) $(shell find txobserver ha broker_plugin recovery/pipeline/rows/walker.py -name '*.py')
 	@echo "== compiling the hot path (half a minute)"
 	@$(VENV)/bin/python -m broker_plugin.compiled.build
 	@touch $@
@@ -72,21 +72,21 @@ bench-spark: install ## The pipeline on Spark: source, growth, start, audit; 20 
 dtx-crashes: install ## SIGKILL of everything at every step of a distributed transaction; ten minutes; writes docs
 	@echo "== dtx-crashes: coordinator, brokers and PostgreSQL, killed in turn"
 	@bash tests/system_packages.sh
-	@$(VENV)/bin/python -m python_tests.coordinator.crash_table
+	@$(VENV)/bin/python -m python_tests.suites.coordinator.crash_table
 
 spark-crash-table: install ## SIGKILL of everything at every step of a Spark query over queues; 20 minutes; writes docs
 	@echo "== spark-crash-table: tasks, drivers and brokers, killed in turn"
-	@$(VENV)/bin/python -m python_tests.spark_queues.crash_table
+	@$(VENV)/bin/python -m python_tests.suites.spark_queues.crash_table
 
 CASES ?= 200
 spark-crashes: SEED := $(or $(SEED),1)
 spark-crashes: install ## Pairs of crashes of queues on Spark, drawn: make spark-crashes CASES=200 SEED=1 [OPTIONS=--json]
 	@echo "== spark-crashes: $(CASES) cases from seed $(SEED); drivers, brokers, operators; each row counted"
-	@$(VENV)/bin/python -m python_tests.spark_queues.drawn --cases $(CASES) --seed $(SEED) $(OPTIONS)
+	@$(VENV)/bin/python -m python_tests.suites.spark_queues.drawn --cases $(CASES) --seed $(SEED) $(OPTIONS)
 
 spark-cluster: install ## The pipeline by spark-submit on a standalone cluster; jobs killed at their steps; a node from an archive; ten minutes
 	@echo "== spark-cluster: a master and two workers on loopback; jobs killed at each step; a node made from an archive"
-	@$(VENV)/bin/python -m pytest -m standalone tests/spark
+	@$(VENV)/bin/python -m pytest -m standalone tests/recovery/pipeline
 
 SEEDS ?= 2000
 FIRST ?= 0
@@ -110,14 +110,14 @@ PROGRAMS ?= 2000
 PROGRAMS_SEED := $(or $(SEED),0)
 amqp-programs: $(STAMP) ## Random AMQP programs against txha and RabbitMQ: make amqp-programs PROGRAMS=2000 SEED=7 [OPTIONS=--races]
 	@echo "== amqp-programs: $(PROGRAMS) from seed $(PROGRAMS_SEED), answers and contents compared" >&2
-	@$(VENV)/bin/python -m python_tests.amqp_programs --programs $(PROGRAMS) --first $(PROGRAMS_SEED) $(OPTIONS)
+	@$(VENV)/bin/python -m python_tests.suites.amqp_programs --programs $(PROGRAMS) --first $(PROGRAMS_SEED) $(OPTIONS)
 
 MONEY_ROUNDS := $(or $(ROUNDS),20)
 MONEY_SEED := $(or $(SEED),1)
 money: install ## Money between two databases while everything is killed: make money ROUNDS=20 SEED=1 [OPTIONS=--json]
 	@echo "== money: $(MONEY_ROUNDS) rounds from seed $(MONEY_SEED); nodes, applications, pooler and PostgreSQL; each transfer counted" >&2
 	@bash tests/system_packages.sh >&2
-	@$(VENV)/bin/python -m python_tests.money --rounds $(MONEY_ROUNDS) --seed $(MONEY_SEED) $(OPTIONS)
+	@$(VENV)/bin/python -m python_tests.suites.money --rounds $(MONEY_ROUNDS) --seed $(MONEY_SEED) $(OPTIONS)
 
 EXAMPLES ?= 20000
 SEED := $(or $(SEED),$(shell date +%s))

@@ -62,6 +62,6 @@ class Settings:
 
     @property
     def longest_counted(self) -> float:
-        """The longest step of its clock, in seconds, that a primary holds against others whole (``ha.primary.watch``): in one
-        that is longer, everyone may have spoken and nothing has been read."""
+        """The longest step of its clock, in seconds, that a primary holds against others whole (``ha.primary.watch``):
+        in one that is longer, everyone may have spoken and nothing has been read."""
         return min(self.longest_step, self.speak_every)

@@ -11,10 +11,10 @@ import pika
 import pytest
 from pika.exceptions import AMQPError
 
-from python_tests.processes import LocalCluster
-from python_tests.waiting import wait_until
-from tests.interrupts import heed_interrupts
-from tests.left_open import close_what_is_left as close_what_is_left
+from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.waiting import wait_until
+from tests.support.interrupts import heed_interrupts
+from tests.support.left_open import close_what_is_left as close_what_is_left
 
 Start = Callable[..., LocalCluster]
 

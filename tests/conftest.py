@@ -11,9 +11,9 @@ if os.environ.get(SWITCH) == "compiled":  # before anything else is imported
 
 from hypothesis import HealthCheck, settings
 
-from tests.examples import EXAMPLES
-from tests.interrupts import heed_interrupts
-from tests.left_open import close_what_is_left as close_what_is_left
+from tests.support.examples import EXAMPLES
+from tests.support.interrupts import heed_interrupts
+from tests.support.left_open import close_what_is_left as close_what_is_left
 
 SLOW_MACHINE = [HealthCheck.too_slow]
 """How fast cases are made says nothing on a machine that others use too."""

@@ -3,8 +3,8 @@
 # compiled, from these sources, its own tests run once more on the compiled one. The exit status is 0 if everything passed.
 set -uo pipefail
 python=.venv/bin/python
-waits=(tests/processes tests/stress python_tests)
-core=(tests/amqp tests/embedded tests/ha tests/txobserver)
+waits=(tests/processes tests/python_tests/harness/stress python_tests)
+core=(tests/broker_plugin/amqp tests/broker_plugin/embedded tests/ha tests/txobserver)
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
 

@@ -21,9 +21,9 @@ from pamqp.commands import Queue, Tx
 
 from broker_plugin.embedded.queues.durable_queue import WindowLimits
 from python_tests.benchmarks.load import Shape, batch_bytes
-from tests.amqp.peer import Peer
-from tests.embedded.cluster_harness import ClusterHarness
-from tests.ha.memory_cluster import MemoryNode
+from tests.broker_plugin.amqp.peer import Peer
+from tests.broker_plugin.embedded.cluster_harness import ClusterHarness
+from tests.support.memory_cluster import MemoryNode
 
 CONNECTIONS = 32
 ROUNDS, TURNS = 12, 30

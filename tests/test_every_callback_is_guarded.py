@@ -30,7 +30,7 @@ ALLOWED = {
     ("node/main.py", "create_server"): "a look whether the port is free; what connects meanwhile is not served",
     ("node/main.py", "Protocol"): "the same",
     ("node/main.py", "Timer"): "it ends a process that does nothing any more but wait for its threads",
-    ("node/record_thread.py", "submit"): "the future goes to the guard; at the end nobody waits for an answer",
+    ("coordination/record_thread.py", "submit"): "the future goes to the guard; at the end nobody waits for an answer",
 }
 
 

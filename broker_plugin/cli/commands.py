@@ -168,7 +168,7 @@ def takeover(
     as_json: Json = False,
 ) -> None:
     """Measure how long clients wait for a survivor after SIGKILL of the primary."""
-    from python_tests.takeover import run
+    from python_tests.harness.takeover import run
 
     raise SystemExit(run(trials, as_json))
 

@@ -9,16 +9,24 @@ from recovery import compiled
 from recovery.compiled import SWITCH as SWITCH
 
 MODULES = (
-    *(f"txobserver.{name}" for name in ("contents", "digest", "observer", "places", "reading", "shown", "tx_buffer")),
-    *(f"ha.{name}" for name in ("applied", "backlog", "backup", "backups", "candidate", "checkpointing", "history")),
-    *(f"ha.{name}" for name in ("node_core", "pace", "primary", "queue_guard", "queue_replicator", "readings")),
-    *(f"ha.{name}" for name in ("additions", "ends", "recent_frames", "record_gate", "sizes", "snapshot_end")),
-    *(f"ha.{name}" for name in ("record_keeper", "replica", "replicating_subscription", "resync", "session")),
-    *(f"ha.{name}" for name in ("record_access", "transactions", "tx_tracker", "watch")),
-    *(f"broker_plugin.embedded.{name}" for name in ("broker", "channel", "confirms", "consumer", "durable_queue")),
-    *(f"broker_plugin.embedded.{name}" for name in ("local_queue", "queue", "session", "transaction", "turn")),
-    *(f"broker_plugin.embedded.{name}" for name in ("branch", "unit_of_work")),
-    *(f"broker_plugin.amqp.{name}" for name in ("channel", "codec", "connection")),
+    *(f"txobserver.{name}" for name in ("digest", "ends", "observer", "tx_buffer")),
+    *(f"txobserver.state.{name}" for name in ("contents", "offsets", "reading", "shown")),
+    "ha.core",
+    *(f"ha.apply.{name}" for name in ("applied", "checkpointing", "record_gate", "replica")),
+    "ha.backup.backup",
+    *(f"ha.catchup.{name}" for name in ("history", "queue_guard", "queue_replicator", "replicating_subscription")),
+    *(f"ha.catchup.{name}" for name in ("resync", "snapshot_end", "throttle")),
+    "ha.feed.recent_frames",
+    *(f"ha.membership.{name}" for name in ("candidate", "record_access", "record_keeper")),
+    "ha.messages.sizes",
+    *(f"ha.primary.{name}" for name in ("additions", "backlog", "backups", "primary", "readings", "session")),
+    *(f"ha.primary.{name}" for name in ("transactions", "tx_tracker", "watch")),
+    "broker_plugin.embedded.broker",
+    *(f"broker_plugin.embedded.channels.{name}" for name in ("channel", "confirms", "session")),
+    *(f"broker_plugin.embedded.transactions.{name}" for name in ("branch", "transaction", "unit_of_work")),
+    *(f"broker_plugin.embedded.queues.{name}" for name in ("consumer", "durable_queue", "local_queue", "queue")),
+    "broker_plugin.embedded.queues.turn",
+    *(f"broker_plugin.amqp.protocol.{name}" for name in ("channel", "codec", "connection")),
 )
 """What a message passes on its way, and whatever those classes inherit from."""
 

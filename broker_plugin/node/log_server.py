@@ -1,8 +1,8 @@
 """Serves the log of this node to readers elsewhere, up to the commit point, and disturbs the node little.
 
 One thread reads for all of them, a portion at a time, and each reader rests for twice as long as its portion took
-(``ha.catchup.throttle``). A question is taken when the answer before it has left the process, so nothing gathers for a reader that
-is slow.
+(``ha.catchup.throttle``). A question is taken when the answer before it has left the process, so nothing gathers for a
+reader that is slow.
 
 Every question is answered, also when the read fails in a way that nobody has thought of: the thread changes nothing of
 the node, so its error says nothing about the node, and is logged and told to the reader

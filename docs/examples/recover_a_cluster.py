@@ -21,8 +21,8 @@ from typing import Any
 
 import pika
 
-from python_tests.processes import LocalCluster
-from python_tests.waiting import wait_until
+from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.waiting import wait_until
 from recovery.coordinator.broker import Broker
 from recovery.coordinator.log import DecisionLog
 from recovery.coordinator.names import branch_xid, new_global_name

@@ -1,0 +1,1 @@
+"""The replica: what is taken in, voted on and applied, alike on primary and backup."""

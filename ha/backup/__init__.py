@@ -1,0 +1,1 @@
+"""A backup follows the primary."""

@@ -1,13 +1,13 @@
 """Resync: the primary's end of a catch-up queue by queue, for a joiner whose log does not lead to ours.
 
 Algorithm: the joiner marks its store, durably, as resyncing (from then on a crash leaves a store that may only resync).
-Its queues are made like ours one by one (``ha.catchup.replicating_subscription``) while load runs; what the primary applies
-is sent live to the queues walked so far. When all are live, the snapshot ends *at the primary's applied position E*:
-the joiner has what every event up to E leads to. Tx-queues that have not ended at E are sent from their first event,
-and the stream itself follows from E+1.
+Its queues are made like ours one by one (``ha.catchup.replicating_subscription``) while load runs; what the primary
+applies is sent live to the queues walked so far. When all are live, the snapshot ends *at the primary's applied
+position E*: the joiner has what every event up to E leads to. Tx-queues that have not ended at E are sent from their
+first event, and the stream itself follows from E+1.
 
-What was there when the copy began is walked at a joiner's pace (``ha.catchup.throttle``), what came later without rest: load that
-goes on cannot keep the walk from its end.
+What was there when the copy began is walked at a joiner's pace (``ha.catchup.throttle``), what came later without rest:
+load that goes on cannot keep the walk from its end.
 
 Everything is sent in slices of ``portion`` bytes, or of one message, and the joiner says how many it has taken
 (``Progress``). So no slice holds the event loop for long, and memory is bounded on both sides: no more than a portion

@@ -1,0 +1,1 @@
+"""What has passed the commit point, for those who follow it on this node."""

@@ -4,11 +4,11 @@ A version of the record that stands still for a whole lease, timed on our own cl
 that is longer than ``Settings.longest_step`` does not count: nobody was watching, or the clock has jumped. A node whose
 steps are all that long never stands, and says so. Then every reachable member of its ready set is asked how far its log
 goes, and the greatest position wins, names breaking ties, so that what reached any survivor is kept. A member that has
-reason to think that it cannot stand gives its precedence up (``ha.membership.record_access``), so that among such members
-the name alone decides, and behind ``PATIENT_LEASES`` precedence ends altogether: what was acknowledged is on every
-candidate. The compare-and-set demands the very version that was judged: a promotion on a stale ready set cannot succeed
-(``promote_on_stale_ready_read``), and the loss of data that an operator accepted is accepted for the version that it
-was granted for, and for no other (``accept_data_loss_races_a_new_primary``).
+reason to think that it cannot stand gives its precedence up (``ha.membership.record_access``), so that among such
+members the name alone decides, and behind ``PATIENT_LEASES`` precedence ends altogether: what was acknowledged is on
+every candidate. The compare-and-set demands the very version that was judged: a promotion on a stale ready set cannot
+succeed (``promote_on_stale_ready_read``), and the loss of data that an operator accepted is accepted for the version
+that it was granted for, and for no other (``accept_data_loss_races_a_new_primary``).
 
 A node whose store is being overwritten by a snapshot never stands, whatever the record says: it holds no state that
 any prefix of the stream leads to (``ready_before_the_snapshot_is_durable``).

@@ -1,0 +1,1 @@
+"""What nodes say to each other, and how large it is."""

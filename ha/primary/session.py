@@ -145,7 +145,7 @@ class Session:
         return effects
 
     def _next_portion(self, durable: int, size: int, now: float) -> bool:
-        """Whether a joiner may be sent something now: ``size`` bytes at a time, with rests (``ha.catchup.throttle``)."""
+        """Whether a joiner may be sent something now: ``size`` bytes at a time, with rests (``throttle``)."""
         pace = self._pace
         if pace.working:
             if self._portion_bytes < size:

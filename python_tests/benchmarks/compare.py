@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from python_tests.benchmarks.load import CONFIRM, TX, LoadError, Shape, run_load
-from python_tests.benchmarks.peers import RabbitMq, Txha, declare, purge, waiting
 from python_tests.benchmarks.report import write_report
-from python_tests.processes import end_on_sigterm
+from python_tests.harness.cluster import end_on_sigterm
+from python_tests.harness.peers import RabbitMq, Txha, declare, purge, waiting
 
 CONNECTIONS = (1, 8, 32)
 QUEUES = 4

@@ -21,8 +21,8 @@ from python_tests.benchmarks.load import (
     connected,
     run_load,
 )
-from python_tests.benchmarks.peers import RabbitMq, Txha, declare, purge, waiting
 from python_tests.benchmarks.subject import Refused, Run, Subject, pause
+from python_tests.harness.peers import RabbitMq, Txha, declare, purge, waiting
 
 QUEUES = [f"q{number}" for number in range(4)]
 SHAPE = Shape(queues=QUEUES)

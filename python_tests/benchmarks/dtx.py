@@ -23,7 +23,7 @@ from pamqp import commands
 from python_tests.benchmarks.compare import machine
 from python_tests.benchmarks.load import TX, Loader, LoadError, Shape, marshalled
 from python_tests.benchmarks.subject import Refused, Run, Subject, pause
-from python_tests.processes import end_on_sigterm
+from python_tests.harness.cluster import end_on_sigterm
 from txobserver import dtx_wire as dtx
 
 CONNECTIONS = (1, 8, 32)

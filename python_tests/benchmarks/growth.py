@@ -18,7 +18,7 @@ from typing import Any
 from python_tests.benchmarks.compare import machine
 from python_tests.benchmarks.curves import write_curves
 from python_tests.benchmarks.dimensions import DIMENSIONS, Dimension, Pace, Plot, Point
-from python_tests.processes import end_on_sigterm
+from python_tests.harness.cluster import end_on_sigterm
 
 RESULTS = "growth.json"
 PAGE = "growth.md"

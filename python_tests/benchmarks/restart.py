@@ -27,8 +27,8 @@ from python_tests.benchmarks.curves import write_curves, write_histogram
 from python_tests.benchmarks.dimensions import CONNECTIONS, QUEUES, SHAPE
 from python_tests.benchmarks.load import LoadError, Result, run_until
 from python_tests.benchmarks.subject import Refused, Subject
-from python_tests.processes import end_on_sigterm
-from python_tests.waiting import wait_until
+from python_tests.harness.cluster import end_on_sigterm
+from python_tests.harness.waiting import wait_until
 
 RESULTS = "restart.json"
 PAGE = "restart.md"

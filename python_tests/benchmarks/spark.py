@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from python_tests.benchmarks.compare import machine
-from python_tests.processes import end_on_sigterm
+from python_tests.harness.cluster import end_on_sigterm
 
 RESULTS, PAGE = "spark.json", "spark.md"
 INTRODUCTION = """# How fast the pipeline on Spark is

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from python_tests.benchmarks.curves import write_curves
 from python_tests.benchmarks.spark import Part
-from python_tests.memory import MemoryWatch
+from python_tests.harness.memory import MemoryWatch
 from recovery.pipeline.audit.audit import audit
 from recovery.pipeline.audit.inputs import read_rows
 from recovery.pipeline.rows.builder import QueueNames, RowBuilder

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pika
 
 from python_tests.benchmarks.spark import Part
-from python_tests.processes import LocalCluster
+from python_tests.harness.cluster import LocalCluster
 from recovery.pipeline.session import spark_session
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from pathlib import Path
 from types import TracebackType
 
 from python_tests.benchmarks.load import Loader, LoadError, Result, Shape, run_batches, run_load
-from python_tests.benchmarks.peers import declare
-from python_tests.memory import anonymous_bytes
-from python_tests.processes import LocalCluster
-from python_tests.waiting import wait_until
+from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.memory import anonymous_bytes
+from python_tests.harness.peers import declare
+from python_tests.harness.waiting import wait_until
 from recovery.reader.node_admin import AdminError, ask
 
 FILL = 1000

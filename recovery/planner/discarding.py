@@ -1,8 +1,8 @@
 """Giving a store up, so that its node comes back as a new member: what is given up, why it must not be, and doing it.
 
-Nothing is deleted: the store is renamed into ``discarded-<time>`` in its directory (``recovery.store.aside``). Before that,
-the member is taken out of the ready set by compare-and-set: a record that went on listing it would say of the next
-store that another one is left (PROTOCOL, "Who is primary").
+Nothing is deleted: the store is renamed into ``discarded-<time>`` in its directory (``recovery.store.aside``). Before
+that, the member is taken out of the ready set by compare-and-set: a record that went on listing it would say of the
+next store that another one is left (PROTOCOL, "Who is primary").
 """
 
 from __future__ import annotations

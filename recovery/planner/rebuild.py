@@ -1,7 +1,7 @@
 """A new node's store, made from the events of the stream instead of being copied from a primary.
 
-The events go through the code that nodes apply them with (``ha.apply.replica``), and reach the queue state in portions, as a
-node's checkpoints do: memory holds one portion and the open transactions, however long the stream is. What has not
+The events go through the code that nodes apply them with (``ha.apply.replica``), and reach the queue state in portions,
+as a node's checkpoints do: memory holds one portion and the open transactions, however long the stream is. What has not
 certainly passed the commit point is not applied; it becomes the log of the new store, and its node holds it back until
 a primary says that it counts.
 

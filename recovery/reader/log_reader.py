@@ -1,10 +1,10 @@
 """LogReader: the log of a node, live or not, read from another process (audits, recovery, the data pipeline).
 
 It takes no lock and writes nothing. The directory ``log/`` holds segments named by the sequence of their first event
-(``recovery.store.segment`` gives their layout, ``txobserver.frames`` that of the frames within). A reader may find the last
-segment in the middle of a write: it stops at the last whole frame, and can go on from there later. Note that the log of
-a node holds events that have not passed the commit point yet; a TxDecision or a plain event counts once a later frame,
-a status, or the reader's own patience says that it has.
+(``recovery.store.segment`` gives their layout, ``txobserver.frames`` that of the frames within). A reader may find the
+last segment in the middle of a write: it stops at the last whole frame, and can go on from there later. Note that the
+log of a node holds events that have not passed the commit point yet; a TxDecision or a plain event counts once a later
+frame, a status, or the reader's own patience says that it has.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     message: length (4 bytes, big endian), then a msgpack array
 
-The node greets as it greets a peer (``ha.messages.wire.Hello``). A reader greets with ReadHello and asks; each question has one
-answer, and the next question comes after it. Nothing that a reader can send changes anything.
+The node greets as it greets a peer (``ha.messages.wire.Hello``). A reader greets with ReadHello and asks; each question
+has one answer, and the next question comes after it. Nothing that a reader can send changes anything.
 """
 
 from __future__ import annotations

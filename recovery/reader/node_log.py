@@ -1,7 +1,8 @@
 """NodeLog: the log of one node's directory, by position: where each frame stands, any range of it, and backwards.
 
 It takes no lock and writes nothing. It knows offsets, so that a range is read without what stands before it: headers
-are looked at one by one, and only what is asked for is read and decoded. ``recovery.reader.log_reader`` gives the events.
+are looked at one by one, and only what is asked for is read and decoded. ``recovery.reader.log_reader`` gives the
+events.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Whose store a directory is: cluster, node, and the incarnation that is created with the store.
 
 A cluster has a name, which an operator chooses and may choose twice, and an identity, which is random and given once,
-when the cluster is founded (``recovery.planner.founding``). Format 1 knew only the name; such a store takes the identity of its
-cluster's record when its node starts, if that was given to a cluster of before (``docs/decisions/founding.md``).
+when the cluster is founded (``recovery.planner.founding``). Format 1 knew only the name; such a store takes the
+identity of its cluster's record when its node starts, if that was given to a cluster of before
+(``docs/decisions/founding.md``).
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
     8       4     crc32 of bytes 0 to 7 and the description
     12      …     msgpack map: cluster, node, incarnation, first (sequence of the first event), created (ms since 1970)
 
-In front of each group is its header (``recovery.store.groups``); in format version 1 frames stand alone. A segment is named
-by its first sequence. ``scan`` never yields a frame whose checksum does not match.
+In front of each group is its header (``recovery.store.groups``); in format version 1 frames stand alone. A segment is
+named by its first sequence. ``scan`` never yields a frame whose checksum does not match.
 """
 
 from __future__ import annotations

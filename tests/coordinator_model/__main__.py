@@ -13,7 +13,7 @@ from rich.table import Table
 from tests.coordinator_model.campaign import Totals, campaign
 from tests.coordinator_model.run import Run
 from tests.coordinator_model.seeded import SEEDED, find
-from tests.planted import chosen
+from tests.support.planted import chosen
 
 app = typer.Typer(help="Coordinators in a model of databases, brokers, disks and people.", no_args_is_help=True)
 console = Console(highlight=False)

@@ -26,7 +26,7 @@ from recovery.coordinator.resources import Fate
 from recovery.dtx.tagged import Tags
 from tests.coordinator_model.pg_client import FakeConnection
 from tests.coordinator_model.run import Result, Run
-from tests.planted import first_that_breaks
+from tests.support.planted import first_that_breaks
 from txobserver.xid import Xid
 
 

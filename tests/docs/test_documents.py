@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from broker_plugin.cli.commands import app
 from broker_plugin.node.config import NodeConfig
-from python_tests.stress.faults import FAULTS
+from python_tests.harness.stress.faults import FAULTS
 from recovery.pipeline.audit.names import BREACHES
 from recovery.store.crash_points import CRASH_POINTS
 

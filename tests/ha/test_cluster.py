@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.ha.memory_cluster import MemoryCluster, MemoryNode
-from tests.ha.steps import begin, commit, declared
+from tests.support.memory_cluster import MemoryCluster, MemoryNode
+from tests.support.steps import begin, commit, declared
 
 
 def test_founding_and_joining() -> None:

@@ -12,9 +12,9 @@ from ha.feed.recent_frames import RecentFrames
 from ha.membership.node_state import ACTIVE, RECOVERING
 from ha.messages.wire import Ack, Commit, Handover, Refused, decode, encode
 from ha.primary.primary import Primary
-from tests.ha.memory_cluster import MemoryCluster
-from tests.ha.memory_host import text
-from tests.ha.steps import answered, backups_of, begin_t, commit, decided, declared, publish, whole_or_absent
+from tests.support.memory_cluster import MemoryCluster
+from tests.support.memory_host import text
+from tests.support.steps import answered, backups_of, begin_t, commit, decided, declared, publish, whole_or_absent
 from txobserver.events import TxOpen
 from txobserver.frames import encode_frame
 from txobserver.ids import Position

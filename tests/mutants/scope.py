@@ -6,25 +6,26 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("ha", "txobserver", "broker_plugin/node")
+PACKAGES = ("ha", "txobserver", "broker_plugin/coordination", "broker_plugin/node")
 STORE = "recovery.store.store"
 """The module that stands for a node's store: mutated is all of ``recovery`` that it leads to."""
 
 JUDGES = (
     "tests/ha",
     "tests/txobserver",
-    "tests/embedded",
+    "tests/broker_plugin/embedded",
     "tests/recovery",
-    "tests/node",
-    "tests/cli",
-    "tests/admin",
+    "tests/broker_plugin/coordination",
+    "tests/broker_plugin/node",
+    "tests/broker_plugin/cli",
+    "tests/broker_plugin/admin",
     "tests/simulation",
     "tests/docs/test_documents.py",
 )
 """Folders and files whose tests judge. None needs PostgreSQL, Java or a cluster of processes."""
 
-NO_JUDGES = ("tests/simulation/test_simulation.py",)
-"""Campaigns over hundreds of seeds: the seeds of a mutant's own take their place."""
+NO_JUDGES = ("tests/simulation/test_simulation.py", "tests/recovery/pipeline")
+"""Campaigns over hundreds of seeds: the seeds of a mutant's own take their place; and what needs Java."""
 
 PACKAGES_COPIED = ("ha", "txobserver", "recovery", "broker_plugin", "python_tests", "tests", "docs")
 COPIED = (*PACKAGES_COPIED, "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md", "LICENSE")
@@ -37,7 +38,7 @@ def mutated_files(root: Path = ROOT) -> list[str]:
     """The files that are mutated, as paths from the root, in order."""
     found = {path for package in PACKAGES for path in (root / package).rglob("*.py")}
     found |= _leads_to(root, STORE)
-    return sorted(str(path.relative_to(root)) for path in found if path.name != "__init__.py")
+    return sorted(str(path.relative_to(root)) for path in found if path.name not in ("__init__.py", "dtx_wire.py"))
 
 
 def _leads_to(root: Path, module: str) -> set[Path]:

@@ -19,13 +19,13 @@ from typing import Any
 import pika
 
 from broker_plugin.cli.layout import cluster_id
-from python_tests.pika_clients import parameters
-from python_tests.processes import LocalCluster
-from python_tests.waiting import wait_until
+from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.pika_clients import parameters
+from python_tests.harness.waiting import wait_until
 from recovery.coordinator.log import DecisionLog
 from recovery.coordinator.names import GlobalName, branch_xid
 from recovery.coordinator.resources import Participant
-from tests.amqp.dtx_client import DtxChannel
+from tests.broker_plugin.amqp.dtx_client import DtxChannel
 from tests.processes.many_branches import port_of
 from txobserver.dtx_wire import XidFields
 from txobserver.xid import Xid

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pamqp import commands
 
 from python_tests.benchmarks.load import CONFIRM, TX, Shape, batch_bytes
-from tests.amqp.raw_client import RawClient
+from tests.broker_plugin.amqp.raw_client import RawClient
 
 MESSAGES = 10
 """In each batch"""

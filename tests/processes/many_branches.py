@@ -15,10 +15,10 @@ from pathlib import Path
 
 from pamqp.commands import Basic
 
-from python_tests.memory import anonymous_bytes
-from python_tests.processes import LocalCluster
-from python_tests.waiting import wait_until
-from tests.amqp.dtx_client import DtxChannel
+from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.memory import anonymous_bytes
+from python_tests.harness.waiting import wait_until
+from tests.broker_plugin.amqp.dtx_client import DtxChannel
 from txobserver import dtx_wire as dtx
 from txobserver.dtx_wire import XidFields
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pika
 
-from python_tests.pika_clients import parameters
-from python_tests.processes import LocalCluster
-from python_tests.waiting import wait_until
+from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.pika_clients import parameters
+from python_tests.harness.waiting import wait_until
 from tests.processes.crashed import status_of, txha
 
 

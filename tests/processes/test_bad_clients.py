@@ -19,7 +19,7 @@ import pika
 import pytest
 from pamqp import body, commands, frame, header
 
-from python_tests.processes import LocalCluster, free_base_port
+from python_tests.harness.cluster import LocalCluster, free_base_port
 
 HELLO = b"AMQP\x00\x00\x09\x01"
 RESET = struct.pack("ii", 1, 0)

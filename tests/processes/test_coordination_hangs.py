@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from python_tests.processes import LocalCluster
-from python_tests.waiting import wait_until
+from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.waiting import wait_until
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ from pathlib import Path
 import pika
 import pytest
 
-from python_tests.failover import Clients
-from python_tests.load import Load
-from python_tests.pika_clients import parameters
-from python_tests.processes import LocalCluster
-from python_tests.waiting import wait_until
+from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.failover import Clients
+from python_tests.harness.load import Load
+from python_tests.harness.pika_clients import parameters
+from python_tests.harness.waiting import wait_until
 from recovery.store.crash_points import CRASH_POINTS
 from recovery.store.segment import segment_firsts
 
@@ -207,6 +207,6 @@ def test_every_promise_was_kept(cluster: LocalCluster, clients: Clients) -> None
 
 
 def test_every_point_is_covered() -> None:
-    """But for those that no node passes: see tests/recovery, tests/cli, tests/spark."""
+    """But for those that no node passes: see tests/recovery, tests/broker_plugin/cli, tests/recovery/pipeline."""
     of_nodes = {point for point in CRASH_POINTS if point.split(".")[0] not in OF_COMMANDS}
     assert {*AT_START, *AS_BACKUP, *AS_PRIMARY, *WITH_A_NEW_STORE, *AS_FORMER_PRIMARY} == of_nodes

@@ -10,8 +10,8 @@ import pika
 import pytest
 from pika.exceptions import AMQPConnectionError
 
-from python_tests.processes import LocalCluster
-from python_tests.waiting import wait_until
+from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.waiting import wait_until
 
 COUNT = 40
 SIZE = 400_000

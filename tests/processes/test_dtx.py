@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic, Queue
 
-from python_tests.processes import LocalCluster
-from python_tests.waiting import wait_until
-from tests.amqp.dtx_client import DtxChannel, Refused, xid
+from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.waiting import wait_until
+from tests.broker_plugin.amqp.dtx_client import DtxChannel, Refused, xid
 from tests.processes.many_branches import measure, port_of
 from txobserver.dtx_wire import XidFields
 

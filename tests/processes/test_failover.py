@@ -10,11 +10,11 @@ import pika
 import pytest
 from pamqp.commands import Channel, Queue
 
-from python_tests.failover import Clients
-from python_tests.load import Load
-from python_tests.processes import LocalCluster
-from python_tests.waiting import wait_until
-from tests.amqp.raw_client import RawClient, show
+from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.failover import Clients
+from python_tests.harness.load import Load
+from python_tests.harness.waiting import wait_until
+from tests.broker_plugin.amqp.raw_client import RawClient, show
 
 LOAD = Load(pika_workers=6, aio_connections=2, aio_channels=4, think=0.02)
 

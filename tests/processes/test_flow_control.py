@@ -12,9 +12,9 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from python_tests.memory import MemoryWatch
-from python_tests.processes import LocalCluster
-from python_tests.waiting import wait_until
+from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.memory import MemoryWatch
+from python_tests.harness.waiting import wait_until
 from tests.processes.flood import COMMITTED, ENDLESS, PLAIN, Flood, deaf_consumer, flooding
 from txobserver.ids import MAX_TRANSACTION_BYTES
 

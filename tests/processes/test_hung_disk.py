@@ -9,11 +9,11 @@ from pathlib import Path
 import pika
 import pytest
 
-from python_tests.pika_clients import PERSISTENT, parameters
-from python_tests.stress.cluster import StressCluster
-from python_tests.stress.network import Proxied
-from python_tests.stress.syncs import Disks, Kind
-from python_tests.waiting import wait_until
+from python_tests.harness.pika_clients import PERSISTENT, parameters
+from python_tests.harness.stress.cluster import StressCluster
+from python_tests.harness.stress.network import Proxied
+from python_tests.harness.stress.syncs import Disks, Kind
+from python_tests.harness.waiting import wait_until
 
 SECONDS = 60.0
 HOURS = 36_000.0

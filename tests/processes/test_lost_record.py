@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from python_tests.processes import LocalCluster
-from python_tests.waiting import wait_until
+from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.waiting import wait_until
 from tests.processes.crashed import NODES, plan, txha
 from tests.processes.test_accepted_loss import confirmed
 

@@ -11,8 +11,8 @@ import pika
 import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from python_tests.processes import LocalCluster
-from python_tests.waiting import wait_until
+from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.waiting import wait_until
 from recovery.pipeline.node import commit_point, node_table
 from recovery.pipeline.source.options import parse_options
 from recovery.pipeline.source.stream import StreamReader

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from broker_plugin.cli.layout import cluster_id
-from python_tests.processes import LocalCluster
-from python_tests.waiting import wait_until
+from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.waiting import wait_until
 from recovery.pipeline.archive.lake import Lake
 from recovery.store.aside import PARTS
 from recovery.store.identity import FILE, read_identity
 from recovery.store.segment import segment_firsts, segment_path
-from tests.amqp.dtx_client import DtxChannel
+from tests.broker_plugin.amqp.dtx_client import DtxChannel
 from tests.processes.crashed import status_of, txha
 from tests.processes.many_branches import port_of
-from tests.spark.test_rebuild import archive
+from tests.recovery.pipeline.test_rebuild import archive
 from txobserver.dtx_wire import XidFields
 
 BRANCH = XidFields(1, b"in doubt", b"b")

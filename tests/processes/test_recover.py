@@ -17,10 +17,10 @@ import pytest
 
 from broker_plugin.cli.layout import cluster_id
 from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
-from python_tests.processes import LocalCluster
-from python_tests.waiting import wait_until
+from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.waiting import wait_until
 from recovery.store.segment import segment_firsts, segment_path
-from tests.amqp.dtx_client import DtxChannel
+from tests.broker_plugin.amqp.dtx_client import DtxChannel
 from tests.processes.crashed import (
     ABORTED,
     COMMITTED,

@@ -15,11 +15,11 @@ from typing import Any
 import pika
 import pytest
 
-from python_tests.pika_clients import PERSISTENT, parameters
-from python_tests.stress.cluster import StressCluster
-from python_tests.stress.network import Impairment, Proxied
-from python_tests.stress.syncs import Disks, Kind
-from python_tests.waiting import wait_until
+from python_tests.harness.pika_clients import PERSISTENT, parameters
+from python_tests.harness.stress.cluster import StressCluster
+from python_tests.harness.stress.network import Impairment, Proxied
+from python_tests.harness.stress.syncs import Disks, Kind
+from python_tests.harness.waiting import wait_until
 from recovery.store.lmdb_state import read_meta
 from recovery.store.segment import segment_firsts
 

@@ -10,10 +10,10 @@ import msgspec
 
 from broker_plugin.cli.layout import cluster_id
 from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
-from python_tests.processes import LocalCluster
-from python_tests.waiting import wait_until
+from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.waiting import wait_until
 from recovery.store.identity import GIVEN_LATER, read_identity
-from tests.node.test_sqlite_coordination import of_format_2
+from tests.broker_plugin.coordination.test_sqlite_coordination import of_format_2
 from tests.processes.crashed import NODES
 from tests.processes.test_accepted_loss import confirmed
 

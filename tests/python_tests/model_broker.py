@@ -12,7 +12,7 @@ from bisect import insort
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from python_tests.history import FAILED, OK, ROLLED_BACK, Attempt, History, Session
+from python_tests.harness.history import FAILED, OK, ROLLED_BACK, Attempt, History, Session
 
 INPUT = "in"
 OUTPUTS = ("a", "b", "c")

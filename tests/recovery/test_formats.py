@@ -16,7 +16,7 @@ import pytest
 
 from recovery.store.store import Store
 from tests.fixtures.formats import CLUSTER, FORMATS, NODE, differences, everything
-from tests.recovery.helpers import Posts, frame, open_store
+from tests.support.logs import Posts, frame, open_store
 from txobserver.ids import Position
 
 FIXTURES = sorted(path.name for path in FORMATS.iterdir())

@@ -11,11 +11,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tests.planted import chosen
 from tests.simulation.campaign import Totals, campaign
 from tests.simulation.run import Run
 from tests.simulation.seeded import SEEDED, find
 from tests.simulation.shrink import shrink
+from tests.support.planted import chosen
 
 app = typer.Typer(help="Deterministic simulation of whole clusters.", no_args_is_help=True, add_completion=False)
 console = Console(highlight=False)

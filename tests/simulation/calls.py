@@ -1,7 +1,7 @@
 """The threads of a simulated process that make calls which block: one call at a time, in order, each in its own time.
 
-Implements what the product asks of an executor (``broker_plugin.coordination.record_thread.Calls``). When a call does what it
-does, and when its answer comes, is for a plan to say: the two lie apart where a process lies between.
+Implements what the product asks of an executor (``broker_plugin.coordination.record_thread.Calls``). When a call does
+what it does, and when its answer comes, is for a plan to say: the two lie apart where a process lies between.
 """
 
 from __future__ import annotations

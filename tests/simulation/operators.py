@@ -147,7 +147,7 @@ def _only_empty(site: Site, choice: Choice) -> bool:
 
 
 def _durable(cluster: Cluster, chosen: Store) -> bool:
-    """As ``recovery.store.durable``: what the record is about to name is on its disk; False if that takes nothing now."""
+    """As ``durable`` of the store: what the record is about to name is on its disk; False if that takes nothing now."""
     disk = cluster.disks[chosen.node]
     try:
         make_log_durable(DIRECTORY, disk.files)

@@ -15,8 +15,8 @@ from recovery.store.files import Files, renew_directory
 from recovery.store.groups import GROUP_HEADER_SIZE
 from recovery.store.log import Log
 from recovery.store.store import StoreError
-from tests.recovery.helpers import describe, frame
 from tests.simulation.fake_files import Crashed, FakeFiles
+from tests.support.logs import describe, frame
 from txobserver.ids import Position
 
 DIRECTORY = Path("log")

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from recovery.store.log import Log
 from recovery.store.store import Store
-from tests.recovery.helpers import describe
 from tests.simulation.fake_files import Crashed, FakeFiles
 from tests.simulation.fake_state import FakeState
 from tests.simulation.test_models import checkpoints, seen
+from tests.support.logs import describe
 from txobserver.ids import Member, Position
 from txobserver.ports.store import MemoryBase, StoreError
 

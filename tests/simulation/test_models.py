@@ -23,8 +23,8 @@ from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from ha.membership.record import CasConflict, Coordination, MemoryCoordination, Record
 from recovery.store.files import Files, renew_directory
 from recovery.store.lmdb_state import LmdbState, check
-from tests.recovery.helpers import message
 from tests.simulation.fake_files import FakeFiles
+from tests.support.logs import message
 from txobserver.events import TxEnqueue, TxEvent, TxOpen
 from txobserver.ids import Member, Position
 from txobserver.outcomes import Kind, Outcomes, OutcomesMeta, Remembered

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.support.examples import examples
 from txobserver import digest
 from txobserver.digest import mix
 

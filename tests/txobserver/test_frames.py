@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.examples import examples
+from tests.support.examples import examples
 from tests.txobserver.test_xid import xids
 from txobserver import frames as frames_module
 from txobserver.events import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.limits import check
+from tests.support.limits import check
 
 
 def test_every_number_and_its_value() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tests.examples import examples
-from tests.operations import lines_of
+from tests.support.examples import examples
+from tests.support.operations import lines_of
 from txobserver.outcomes import Kind, Outcome, Outcomes, OutcomesMeta, Remembered, name_of, remembered_of
 from txobserver.xid import Global, Xid
 

@@ -1,0 +1,1 @@
+"""Commands that make, run and change a cluster."""

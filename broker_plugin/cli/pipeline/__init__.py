@@ -1,0 +1,1 @@
+"""Commands of the Spark pipeline: archive, audit."""

@@ -19,9 +19,9 @@ def run(directory: Path | None, seconds: float, as_json: bool) -> int:
 
     Returns 1 if a promise was broken, the scenario did not end, nobody took over, or a kill hit too little.
     """
-    from python_tests.failover import IN_FLIGHT, Failover
-    from python_tests.load import Load
-    from python_tests.processes import LocalCluster
+    from python_tests.harness.cluster import LocalCluster
+    from python_tests.harness.failover import IN_FLIGHT, Failover
+    from python_tests.harness.load import Load
 
     for library in ("pika", "aio_pika", "aiormq", "asyncio"):
         logging.getLogger(library).setLevel(logging.CRITICAL)  # they report every kill at length

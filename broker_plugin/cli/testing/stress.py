@@ -1,4 +1,4 @@
-"""``txha stress``: its options. The suite itself is ``python_tests.stress``."""
+"""``txha stress``: its options. The suite itself is ``python_tests.harness.stress``."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def stress(
     Exit status: 0 they held, 1 one was broken, 2 for what you can mend, 3 too little load or a fault that hit nothing.
     """
     _check_installed()
-    from python_tests.stress.command import BadInput, Options, run, run_judge
-    from python_tests.stress.namespaces import NetworkError
-    from python_tests.stress.scenario import Extent
-    from python_tests.stress.schedule import ScheduleError
+    from python_tests.harness.stress.command import BadInput, Options, run, run_judge
+    from python_tests.harness.stress.namespaces import NetworkError
+    from python_tests.harness.stress.scenario import Extent
+    from python_tests.harness.stress.schedule import ScheduleError
 
     if (fault_command or heal_command or queue_prefix or queue_argument) and not url:
         raise ConfigError("--fault-command, --heal-command, --queue-prefix and --queue-argument go with --url")

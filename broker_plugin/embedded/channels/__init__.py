@@ -1,0 +1,1 @@
+"""What a client has under way: its connection, its channels, their confirms."""

@@ -1,0 +1,1 @@
+"""Exchanges, bindings, routing, and the locks of names."""

@@ -1,0 +1,1 @@
+"""Transactions and branches: publishes and acknowledgements that take effect together, or not."""

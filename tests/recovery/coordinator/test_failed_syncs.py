@@ -12,7 +12,7 @@ import pytest
 from recovery.coordinator.decisions import DecisionRefused, DecisionUnknown
 from recovery.coordinator.log import DecisionLog, read_decisions
 from recovery.store.files import Files, renew_directory
-from tests.recovery.linux_files import LinuxFiles
+from tests.support.linux_files import LinuxFiles
 
 
 def failing(path: Path, files: LinuxFiles) -> DecisionLog:

@@ -15,7 +15,7 @@ from recovery.coordinator.log import DecisionLog, read_decisions
 from recovery.coordinator.log_lines import encode_lines
 from recovery.coordinator.resources import Participant
 from recovery.store.files import Files
-from tests.recovery.linux_files import LinuxFiles
+from tests.support.linux_files import LinuxFiles
 from txobserver.ports.store import StoreDamaged
 
 WHO = [Participant("postgresql:1/bank", "database", "77"), Participant("amqp:c", "broker")]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pika.adapters.utils import io_services_utils
 
-from python_tests.pika_clients import Client, parameters
-from python_tests.waiting import wait_until
+from python_tests.harness.pika_clients import Client, parameters
+from python_tests.harness.waiting import wait_until
 from recovery.dtx.errors import OperationalError
 from recovery.dtx.with_pika import DtxConnection
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ha.apply.replica import Replica
-from tests.recovery.helpers import Posts, message, open_store
+from tests.support.logs import Posts, message, open_store
 from txobserver.configuration import queue_step
 from txobserver.events import Event, GenerationStart, Publish, TxDecision, TxEnqueue, TxOpen, TxPrepare
 from txobserver.frames import encode_frame

@@ -24,8 +24,8 @@ from recovery.store.crash_points import CRASH_POINTS
 from recovery.store.files import Files
 from recovery.store.lmdb_state import LmdbState
 from recovery.store.segment import segment_firsts, segment_path
-from tests.recovery.helpers import Posts, open_store
 from tests.recovery.planner.stores import beginning, make_store
+from tests.support.logs import Posts, open_store
 from txobserver.ids import Member
 from txobserver.ports.store import StoreError
 

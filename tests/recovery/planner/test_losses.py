@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recovery.planner.losses import Located, losses
-from tests.recovery.helpers import message
+from tests.support.logs import message
 from txobserver.configuration import delete_queue_step, queue_step
 from txobserver.events import (
     Configure,

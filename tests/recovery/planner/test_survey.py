@@ -16,8 +16,8 @@ from recovery.planner.unshared import unshared
 from recovery.store.condemned import condemn
 from recovery.store.identity import FILE, adopt, read_identity
 from recovery.store.segment import segment_firsts, segment_path
-from tests.recovery.helpers import Posts, open_store
 from tests.recovery.planner.stores import beginning, make_store, transaction
+from tests.support.logs import Posts, open_store
 from txobserver.events import GenerationStart, Publish
 from txobserver.ids import Position, generated_id
 from txobserver.ports.store import Meta, StoreError

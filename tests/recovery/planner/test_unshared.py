@@ -8,7 +8,7 @@ import pytest
 
 from recovery.planner.unshared import salvaged
 from recovery.store.segment import segment_path
-from tests.recovery.helpers import frame, open_log
+from tests.support.logs import frame, open_log
 from txobserver.ids import Position
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from tests.planted import first_that_breaks
 from tests.simulation.run import Result, Run
+from tests.support.planted import first_that_breaks
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Clusters, load, history, judge and faults, for demo, stress test and suites."""

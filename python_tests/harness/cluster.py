@@ -1,0 +1,227 @@
+"""A local cluster as a user runs it: ``txha cluster`` and ``txha node`` as processes, seen from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from broker_plugin.cli.layout import LOWEST_PORT, ephemeral_range, port_is_free
+from python_tests.harness.waiting import wait_until
+
+START_SECONDS = 30.0
+
+
+def free_base_port(count: int) -> int:
+    """The first of ``count`` neighbouring loopback ports that nobody listens on at the moment.
+
+    They lie below the range of outgoing connections: a port of that range could be taken by any client between this
+    look and the start of the node that shall listen there. Raises RuntimeError if there are none.
+    """
+    candidates = list(range(LOWEST_PORT, ephemeral_range()[0] - count + 1))
+    random.shuffle(candidates)
+    for base in candidates:
+        if all(port_is_free(base + offset) for offset in range(count)):
+            return base
+    raise RuntimeError(f"there are no {count} free loopback ports from {LOWEST_PORT} up to the outgoing connections'")
+
+
+def end_on_sigterm() -> None:
+    """From now on SIGTERM leaves this process as an error would, so that it ends what it has started."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+
+class LocalCluster:
+    """Three nodes (by default) below ``directory``. A context manager: everything it started is ended with it."""
+
+    def __init__(
+        self, directory: Path, nodes: int = 3, *options: str, environment: dict[str, str] | None = None
+    ) -> None:
+        self.directory = directory
+        self.count = nodes
+        self.base_port = free_base_port(nodes)
+        self._options = options
+        self._environment = {**os.environ, **(environment or {})}
+        self._supervisor: subprocess.Popen[str] | None = None
+        self._extra: dict[str, subprocess.Popen[bytes]] = {}
+
+    @property
+    def ports(self) -> list[int]:
+        """The AMQP ports of all nodes."""
+        return [self.base_port + index for index in range(self.count)]
+
+    @property
+    def urls(self) -> list[str]:
+        """The same, as clients take them."""
+        return [f"amqp://guest:guest@127.0.0.1:{port}/" for port in self.ports]
+
+    def url(self, name: str) -> str:
+        """Where clients reach one node."""
+        return self.urls[int(name.removeprefix("node-")) - 1]
+
+    def __enter__(self) -> LocalCluster:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> LocalCluster:
+        """Start, and wait for ``cluster ready``. Raises RuntimeError if that does not come."""
+        self.directory.parent.mkdir(parents=True, exist_ok=True)
+        log = self.directory.with_name(self.directory.name + ".err")
+        with log.open("ab") as errors:
+            self._supervisor = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "broker_plugin.cli.main", "cluster", "--dir", str(self.directory)),
+                    *("--nodes", str(self.count), "--base-port", str(self.base_port), *self._options),
+                ],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=self._environment,
+            )
+        assert self._supervisor.stdout is not None
+        line = self._supervisor.stdout.readline()
+        if line.strip() != "cluster ready":
+            self.stop()
+            raise RuntimeError(f"the cluster did not start: {log.read_text()[-500:]}")
+        return self
+
+    def stop(self) -> None:
+        """End every process, cleanly if possible."""
+        processes = [p for p in (self._supervisor, *self._extra.values()) if p is not None]
+        for process in processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                process.send_signal(signal.SIGCONT)
+        for process in processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._supervisor, self._extra = None, {}
+
+    def status(self) -> list[dict[str, Any]]:
+        """What ``txha status --json`` says."""
+        answer = subprocess.run(
+            [sys.executable, "-m", "broker_plugin.cli.main", "status", "--dir", str(self.directory), "--json"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return list(json.loads(answer.stdout)) if answer.stdout.strip() else []
+
+    def primary(self) -> str | None:
+        """The name of the active primary."""
+        active = [node for node in self.status() if node["state"] == "active"]
+        return max(active, key=lambda node: node["generation"])["name"] if active else None
+
+    def backups(self) -> list[str]:
+        """The names of the backups that are ready."""
+        return [node["name"] for node in self.status() if node["state"] == "ready"]
+
+    def all_ready(self) -> bool:
+        """Whether there is a primary and everyone else is a ready backup."""
+        return sorted(node["state"] for node in self.status()) == ["active"] + ["ready"] * (self.count - 1)
+
+    def state(self, name: str) -> str:
+        """The state of one node."""
+        return next((node["state"] for node in self.status() if node["name"] == name), "down")
+
+    def pid(self, name: str) -> int:
+        """The process of a node. Raises LookupError if it does not run."""
+        extra = self._extra.get(name)
+        if extra is not None:
+            if extra.poll() is None:
+                return extra.pid
+            raise LookupError(f"{name} does not run")
+        for node in json.loads((self.directory / "cluster.json").read_text())["nodes"]:
+            if node["name"] == name and node["pid"] is not None:
+                return int(node["pid"])
+        raise LookupError(f"{name} does not run")
+
+    def runs(self, name: str) -> bool:
+        """Whether a node has a process; of one that has just ended that may be noticed a moment later."""
+        try:
+            self.pid(name)
+        except LookupError:
+            return False
+        return True
+
+    def runs_as(self, name: str, pid: int) -> bool:
+        """Whether a node has this very process."""
+        try:
+            return self.pid(name) == pid
+        except LookupError:
+            return False
+
+    @contextmanager
+    def frozen(self, name: str) -> Iterator[None]:
+        """SIGSTOP, and SIGCONT in the end if it lives by then."""
+        pid = self.pid(name)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            if self.runs_as(name, pid):
+                os.kill(pid, signal.SIGCONT)
+
+    def kill(self, name: str) -> float:
+        """SIGKILL; returns the monotonic time of it, when the end of the process has been noticed."""
+        pid = self.pid(name)
+        os.kill(pid, signal.SIGKILL)
+        killed = time.monotonic()
+        wait_until(lambda: not self.runs_as(name, pid), START_SECONDS, f"the end of {name}")
+        return killed
+
+    def exit_status(self, name: str) -> int | None:
+        """How a node that was started by itself has ended, negative for a signal; None while it runs."""
+        return self._extra[name].poll()
+
+    def promote(self, name: str) -> None:
+        """``txha promote`` of a ready backup. Raises CalledProcessError where that is refused."""
+        command = [sys.executable, "-m", "broker_plugin.cli.main", "promote", "--dir", str(self.directory), name]
+        subprocess.run(command, check=True)
+
+    def start_node(
+        self,
+        name: str,
+        environment: dict[str, str] | None = None,
+        settings: Sequence[str] = (),
+        log: Path | None = None,
+    ) -> None:
+        """Start a node anew, by itself, with ``settings`` as ``--set`` takes them; ``log`` gets what it says.
+
+        Raises TimeoutError if it has not ended.
+        """
+        wait_until(lambda: not self.runs(name), START_SECONDS, f"the end of {name}")
+        with (log or self.directory / name / "node.log").open("ab") as output:
+            self._extra[name] = subprocess.Popen(
+                self.node_command(name, settings),
+                stdout=output,
+                stderr=output,
+                env={**self._environment, **(environment or {})},
+                start_new_session=True,
+            )
+
+    def node_command(self, name: str, settings: Sequence[str] = ()) -> list[str]:
+        """How one node is run by itself."""
+        options = [word for setting in settings for word in ("--set", setting)]
+        config = self.directory / name / "node.toml"
+        return [sys.executable, "-m", "broker_plugin.cli.main", "node", "--config", str(config), *options]
+
+    def wait_state(self, name: str, state: str, seconds: float = START_SECONDS) -> None:
+        """Wait until a node is in this state. Raises TimeoutError."""
+        wait_until(lambda: self.state(name) == state, seconds, f"the state {state} of {name}", every=0.05)

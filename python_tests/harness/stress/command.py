@@ -1,0 +1,204 @@
+"""``txha stress`` from its options to its exit status."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from python_tests.harness.judge import judge
+from python_tests.harness.load import Load, Queues
+from python_tests.harness.pika_probes import delete
+from python_tests.harness.stress.clock import FakeClock
+from python_tests.harness.stress.cluster import StressCluster
+from python_tests.harness.stress.faults import FAULTS
+from python_tests.harness.stress.foreign import Foreign
+from python_tests.harness.stress.namespaces import own_surroundings
+from python_tests.harness.stress.network import Namespaces
+from python_tests.harness.stress.own import NETWORKS, ON_THE_CLOCK, ON_THE_DISK, Own, choose_network, impossible
+from python_tests.harness.stress.record import Recorder, read_history
+from python_tests.harness.stress.report import write_page
+from python_tests.harness.stress.results import BROKEN, HELD, Result
+from python_tests.harness.stress.scenario import Extent, Schedule, Stores, Stress
+from python_tests.harness.stress.schedule import RandomSchedule, read_schedule
+from python_tests.harness.stress.site import Site
+from python_tests.harness.stress.stores import ClusterStores
+from python_tests.harness.stress.syncs import Disks
+from python_tests.harness.stress.terminal import show
+
+LOAD = Load(think=0.05, single=0.15, several=0.2, large=0.002, largest=1000, ahead=200)
+"""One message to 3,000 in a transaction"""
+
+
+class BadInput(Exception):
+    """An option cannot be used so; one sentence says why."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for; docs/operations.md explains each."""
+
+    directory: Path
+    nodes: int = 3
+    extent: Extent = field(default_factory=Extent)
+    kinds: Sequence[str] | None = None
+    """None: every kind that is possible"""
+    schedule: Path | None = None
+    seed: int | None = None
+    min_rate: float = 20.0
+    report: Path | None = None
+    as_json: bool = False
+    network: str = "auto"
+    settings: Sequence[str] = ()
+    urls: Sequence[str] = ()
+    make: Mapping[str, str] = field(default_factory=dict)
+    """Kind -> the command that makes it, with brokers by URL"""
+    heal: Mapping[str, str] = field(default_factory=dict)
+    queue_prefix: str = ""
+    queue_arguments: Mapping[str, str] = field(default_factory=dict)
+
+
+def run(options: Options) -> int:
+    """Run it; returns the exit status. Raises BadInput, ScheduleError, NetworkError, and what a cluster raises."""
+    for library in ("pika", "aio_pika", "aiormq", "asyncio"):
+        logging.getLogger(library).setLevel(logging.CRITICAL)  # they report every fault at length
+    console = Console(stderr=options.as_json)
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        console.print(f"[dim]{time.monotonic() - began:6.1f} s[/]  {text}", highlight=False, soft_wrap=True)
+
+    seed = secrets.randbits(32) if options.seed is None else options.seed
+    say(f"seed {seed}; everything is kept in {options.directory}")
+    with ExitStack() as stack:
+        result = (_foreign if options.urls else _own)(options, seed, say, stack)
+        result.seed, result.min_rate = seed, options.min_rate
+    page = options.report or options.directory / "report.html"
+    write_page(page, result)
+    if options.as_json:
+        print(json.dumps(result.as_dict(), indent=2))
+    else:
+        show(console, result)
+    say(f"the report is in {page}")
+    return result.status
+
+
+def run_judge(path: Path) -> int:
+    """Judge a history that an earlier run has written; returns the exit status. Raises BadInput."""
+    if not path.is_file():
+        raise BadInput(f"there is no history {path}: name the history.parquet of an earlier run")
+    try:
+        history = read_history(path)
+    except (OSError, ValueError) as error:
+        raise BadInput(str(error)) from error
+    consumed = {source for attempt in history.attempts for source in attempt.consumed}
+    queues = {queue: message for attempt in history.attempts for message, queue in attempt.messages.items()}
+    sources = {attempt.messages[m] for attempt in history.attempts for m in attempt.messages if m in consumed}
+    result = Result(judge(history, sorted(set(queues) - sources)))
+    show(Console(), result)
+    return BROKEN if result.broken else HELD
+
+
+def _argument(value: str) -> str | int:
+    """Of a queue: a number where it looks like one."""
+    return int(value) if value.isdecimal() else value
+
+
+def _own(options: Options, seed: int, say: Callable[[str], None], stack: ExitStack) -> Result:
+    """Against a cluster that is started for it."""
+    place = options.directory / "cluster"
+    if place.exists():
+        raise BadInput(f"{place} exists already; choose another --dir")
+    chance = random.Random(seed)
+    names = [f"node-{index + 1}" for index in range(options.nodes)]
+    schedule: Schedule
+    if options.schedule is not None:
+        schedule = fixed = read_schedule(options.schedule, list(FAULTS), names)
+        kinds = _checked(fixed.kinds, options)
+    else:
+        kinds = _checked(options.kinds, options)
+        for kind, reason in impossible(FAULTS, options.network, options.nodes).items():
+            say(f"without {kind}: {reason}")
+        everyone = frozenset(kind for kind in kinds if FAULTS[kind].everyone)
+        schedule = RandomSchedule(seed, kinds, everyone, options.extent.seconds)
+    network = choose_network(options.network, kinds, options.nodes)
+    if isinstance(network, Namespaces):
+        own_surroundings()
+    options.directory.mkdir(parents=True, exist_ok=True)
+    tampered = ON_THE_DISK | ON_THE_CLOCK  # the library for disks also mends what libfaketime does to sleeps
+    cluster = StressCluster(
+        place,
+        options.nodes,
+        network,
+        options.settings,
+        small=options.nodes - 1 if "disk-full" in kinds else None,
+        clock=FakeClock(options.directory / "clocks") if ON_THE_CLOCK & set(kinds) else None,
+        disks=Disks(options.directory / "disks") if tampered & set(kinds) and Disks.why_not() is None else None,
+    )
+    say(f"starting {options.nodes} nodes; faults: {', '.join(kinds)}")
+    stack.enter_context(cluster)
+    return _run(options, Own(cluster), LOAD, schedule, chance, say, stack, ClusterStores(cluster))
+
+
+def _foreign(options: Options, seed: int, say: Callable[[str], None], stack: ExitStack) -> Result:
+    """Against brokers by URL."""
+    kinds = list(options.kinds or options.make)
+    for kind in kinds:
+        if kind not in options.make:
+            raise BadInput(f"there is no --fault-command for {kind}")
+    if not kinds:
+        raise BadInput("brokers by --url need a --fault-command kind=command for each kind of fault")
+    site = Foreign(options.urls, options.make, options.heal)
+    if not site.healthy():
+        raise BadInput("not all of the brokers let a client in; look at each --url")
+    prefix = f"{options.queue_prefix}txha-stress-{secrets.token_hex(3)}-"
+    arguments = {key: _argument(value) for key, value in options.queue_arguments.items()}
+    load = replace(LOAD, queues=Queues().with_prefix(prefix, arguments))
+    schedule: Schedule
+    if options.schedule is not None:
+        schedule = read_schedule(options.schedule, kinds, site.names)
+    else:
+        schedule = RandomSchedule(seed, kinds, site.everyone, options.extent.seconds)
+    options.directory.mkdir(parents=True, exist_ok=True)
+    say(f"{len(options.urls)} brokers; queues {prefix}…; faults: {', '.join(kinds)}")
+    result = _run(options, site, load, schedule, random.Random(seed), say, stack, None)
+    if not result.broken:  # else they are evidence
+        delete(options.urls, load.queues)
+    return result
+
+
+def _run(
+    options: Options,
+    site: Site,
+    load: Load,
+    schedule: Schedule,
+    chance: random.Random,
+    say: Callable[[str], None],
+    stack: ExitStack,
+    stores: Stores | None,
+) -> Result:
+    recorder = stack.enter_context(Recorder(options.directory / "history.parquet"))
+    return Stress(site, load, schedule, options.extent, recorder, chance, say, stores).run()
+
+
+def _checked(kinds: Sequence[str] | None, options: Options) -> list[str]:
+    """The kinds to use: all that are possible, or those that were asked for. Raises BadInput if one is not possible."""
+    if options.network not in NETWORKS:
+        raise BadInput(f"there is no network {options.network!r}; there are {', '.join(NETWORKS)}")
+    wanted = list(FAULTS) if kinds is None else list(kinds)
+    for kind in wanted:
+        if kind not in FAULTS:
+            raise BadInput(f"there is no fault {kind!r}; there are {', '.join(FAULTS)}")
+    missing = impossible(wanted, options.network, options.nodes)
+    if kinds is not None:
+        for kind, reason in missing.items():
+            raise BadInput(f"{kind} is not possible here: {reason}")
+    return [kind for kind in wanted if kind not in missing]

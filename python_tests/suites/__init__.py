@@ -1,0 +1,1 @@
+"""Suites and testers against running clusters."""

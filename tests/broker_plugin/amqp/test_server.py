@@ -1,0 +1,216 @@
+"""The listener: limits, slow readers, and being handed connections."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from pamqp import body, commands, frame, header
+from pamqp.commands import Basic, Channel, Queue
+
+from broker_plugin.amqp.protocol.connection import Connection
+from broker_plugin.amqp.protocol.settings import AmqpSettings
+from broker_plugin.amqp.server import AmqpProtocol, AmqpServer, embedded_broker
+from tests.broker_plugin.amqp.conftest import Served, ServedByCore
+from tests.broker_plugin.amqp.raw_client import RawClient
+from tests.support.guards import strict_guard
+
+
+def test_only_loopback() -> None:
+    async def start() -> None:
+        await AmqpServer(strict_guard(), embedded_broker(strict_guard()), AmqpSettings(host="0.0.0.0", port=0)).start()
+
+    with pytest.raises(ValueError, match="loopback"):
+        asyncio.run(start())
+
+
+def test_who_may_serve_no_more_notices_before_it_answers(core: ServedByCore) -> None:
+    client = RawClient(core.port)
+    client.send(1, Channel.Open(), Queue.Declare(queue="q", durable=True))
+    assert [type(client.next()[1]) for _ in range(2)] == [Channel.OpenOk, Queue.DeclareOk]  # type: ignore[index]
+    core.server.before_input = lambda: core.broker.on_inactive("overslept")
+    client.send(1, Queue.Declare(queue="q", passive=True))
+    answer = client.next()
+    assert answer is not None and isinstance(answer[1], commands.Connection.Close)
+
+
+def test_connection_limit(served: Served) -> None:
+    served.server.settings = replace(served.settings, max_connections=2)
+    first, second = RawClient(served.port), RawClient(served.port)
+    third = RawClient(served.port, open_now=False)
+    assert third.next() is None
+    first.close()
+    served.wait_for(lambda: served.server.connections == 1)
+    RawClient(served.port).close()
+    second.close()
+
+
+def test_a_slow_reader_costs_bounded_memory(served: Served) -> None:
+    """20 MiB wait for a consumer that does not read; what is buffered for it stays near the limit."""
+    served.server.settings = replace(served.settings, output_bytes=100_000)
+    client = RawClient(served.port)
+    client.send(1, Channel.Open(), Queue.Declare(queue="q", durable=True))
+    data = b"x" * 100_000
+    one = (Basic.Publish(0, "", "q"), header.ContentHeader(0, len(data), Basic.Properties()), body.ContentBody(data))
+    client.send(1, *(one * 200), Queue.Declare(queue="q", passive=True))
+    answers = [client.next() for _ in range(3)]
+    assert answers[2] is not None and answers[2][1].message_count == 200
+    client.send(1, Basic.Consume(queue="q", consumer_tag="c", no_ack=True))
+    served.wait_for(lambda: any(not each._reading for each in served.server._protocols))
+    (protocol,) = served.server._protocols
+    assert protocol._transport is not None and protocol.connection is not None
+    buffered = protocol._transport.get_write_buffer_size() + protocol.connection._output_bytes
+    assert buffered < 1_000_000
+    received = 0
+    while received < 200:
+        answer = client.next()
+        assert answer is not None
+        received += isinstance(answer[1], body.ContentBody)
+    client.send(2, Channel.Open())
+    answer = client.next()
+    assert answer is not None and isinstance(answer[1], Channel.OpenOk), "it is read again"
+    client.close()
+
+
+class FakeTransport(asyncio.Transport):
+    """Remembers whether it is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reading = True
+        self.written = b""
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.high = high
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+
+class TestReading:
+    """When the transport is read, and that the ledger is looked after."""
+
+    @pytest.fixture
+    def activities(self) -> list[str]:
+        return []
+
+    @pytest.fixture
+    def server(self, activities: list[str]) -> AmqpServer:
+        guard = strict_guard()
+        return AmqpServer(guard, embedded_broker(guard), AmqpSettings(), lambda: activities.append("asked"))
+
+    async def test_not_while_the_server_is_paused(self, server: AmqpServer) -> None:
+        protocol, transport = AmqpProtocol(server), FakeTransport()
+        protocol.connection_made(transport)
+        server.pause()
+        protocol.data_received(b"AMQP")
+        assert not transport.reading
+        server.resume()
+        assert transport.reading
+
+    async def test_not_while_the_connection_is_congested(
+        self, server: AmqpServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        protocol, transport = AmqpProtocol(server), FakeTransport()
+        protocol.connection_made(transport)
+        congested = [True]
+        monkeypatch.setattr(Connection, "congested", property(lambda connection: congested[0]))
+        protocol.data_received(b"AMQP")
+        assert not transport.reading
+        server.pause()
+        congested[0] = False
+        protocol.read_on()
+        assert not transport.reading, "the server is paused still"
+        server.resume()
+        assert transport.reading
+
+    async def test_the_ledger_is_looked_after(self, server: AmqpServer, activities: list[str]) -> None:
+        protocol = AmqpProtocol(server)
+        protocol.connection_made(FakeTransport())
+        protocol.data_received(b"AMQP")
+        assert activities == ["asked"]
+        protocol.connection_lost(None)
+        assert activities == ["asked", "asked"]
+
+
+def test_a_lost_client_gives_back_what_it_held(served: Served) -> None:
+    client, other = RawClient(served.port), RawClient(served.port)
+    one = (Basic.Publish(0, "", "q"), header.ContentHeader(0, 1, Basic.Properties()), body.ContentBody(b"m"))
+    client.send(1, Channel.Open(), Queue.Declare(queue="q", durable=True), *one, Basic.Get(queue="q"))
+    answers = [client.next() for _ in range(5)]
+    assert answers[2] is not None and isinstance(answers[2][1], Basic.GetOk)
+    client.close()
+    served.wait_for(lambda: served.server.connections == 1)
+    other.send(1, Channel.Open(), Basic.Get(queue="q"))
+    answers = [other.next() for _ in range(2)]
+    assert answers[1] is not None and answers[1][1].redelivered is True
+    other.close()
+
+
+def test_paused(served: Served) -> None:
+    client = RawClient(served.port)
+    client.send(1, Channel.Open())
+    client.next()
+    served.call(served.server.pause)
+    client.send(1, Basic.Qos(0, 1))
+    client.send(1, Basic.Qos(0, 2))
+    served.call(served.server.resume)
+    assert [client.next() for _ in range(2)] and not client.closed
+    client.close()
+
+
+def test_clients_are_dropped_at_the_end(served: Served) -> None:
+    client = RawClient(served.port)
+    asyncio.run_coroutine_threadsafe(served.server.stop(), served.loop).result(10)
+    assert client.next() is None
+
+
+def test_blocked_and_unblocked(served: Served) -> None:
+    client = RawClient(served.port)
+    served.call(served.server.block, "a disk is full")
+    answer = client.next()
+    assert answer is not None and answer[1].reason == "a disk is full"
+    served.call(served.server.block, None)
+    answer = client.next()
+    assert answer is not None and isinstance(answer[1], commands.Connection.Unblocked)
+    client.close()
+
+
+async def test_handed_over_connections() -> None:
+    """A node may accept a client, keep what it sends, and hand it over later with that."""
+    guard = strict_guard()
+    broker = embedded_broker(guard)
+    server = AmqpServer(guard, broker, AmqpSettings())
+
+    class Door(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.transport = transport
+
+        def data_received(self, data: bytes) -> None:
+            protocol = server.connection_factory()
+            assert isinstance(self.transport, asyncio.Transport)
+            self.transport.set_protocol(protocol)
+            protocol.connection_made(self.transport)
+            protocol.data_received(data)
+
+    listener = await asyncio.get_running_loop().create_server(Door, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", listener.sockets[0].getsockname()[1])
+    writer.write(b"AMQP\x00\x00\x09\x01")
+    _, _, value = frame.unmarshal(await reader.read(65536))
+    assert isinstance(value, commands.Connection.Start)
+    writer.close()
+    listener.close()
+    await server.stop()

@@ -1,0 +1,9 @@
+"""The page of limits is true for ``broker_plugin.coordination``."""
+
+from __future__ import annotations
+
+from tests.support.limits import check
+
+
+def test_every_number_and_its_value() -> None:
+    check("broker_plugin.coordination")

@@ -1,0 +1,29 @@
+"""The embedded broker against its model: at rest, through take-overs, and on the cores of a cluster of three."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_plugin.embedded.queues.durable_queue import WindowLimits
+from tests.broker_plugin.embedded.broker_machine import BrokerMachine
+from tests.broker_plugin.embedded.cluster_harness import ClusterHarness
+from tests.broker_plugin.embedded.harness import Harness
+from tests.broker_plugin.embedded.takeover_machine import TakeOverMachine
+from tests.support.examples import examples
+
+pytestmark = pytest.mark.fuzz
+
+
+class ClusterMachine(TakeOverMachine):
+    """The broker of the primary of a cluster; a take-over kills its node."""
+
+    def make_harness(self) -> Harness:
+        return ClusterHarness(WindowLimits(3, 8))
+
+
+BrokerMachine.TestCase.settings = examples(300, stateful_step_count=50)
+TakeOverMachine.TestCase.settings = examples(200, stateful_step_count=50)
+ClusterMachine.TestCase.settings = examples(120, stateful_step_count=40)
+TestBrokerLikeItsModel = BrokerMachine.TestCase
+TestTakeOverLikeTheModel = TakeOverMachine.TestCase
+TestClusterLikeTheModel = ClusterMachine.TestCase

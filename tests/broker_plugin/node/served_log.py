@@ -1,0 +1,73 @@
+"""A node's log server on loopback, and readers of it: for tests that read a running node by its address."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_plugin.node.links import Links, PeerAddress
+from broker_plugin.node.log_server import LogServer
+from ha.messages.wire import WIRE_VERSION, Hello
+from recovery.pipeline.remote import RemoteLog
+from tests.recovery.pipeline.events import STORY, write_node
+from tests.support.guards import strict_guard
+
+END = sum(map(len, STORY))
+OURS = Hello(WIRE_VERSION, "c", "n1", "127.0.0.1", 1)
+
+
+class Node:
+    """A node's peer port over a log of STORY; ``commit`` is where its commit point stands."""
+
+    def __init__(self, directory: Path, port: int) -> None:
+        self.directory = directory
+        self.address = f"127.0.0.1:{port}"
+        self.port = port
+        self.commit = END
+        self.got: list[Any] = []
+        self.server = LogServer(strict_guard(), directory, "c", lambda: self.commit, lambda: {1: "q"})
+        self.links = Links(
+            strict_guard(),
+            OURS,
+            [PeerAddress("n2", "127.0.0.1", 1)],
+            lambda peer, up: None,
+            lambda peer, message: self.got.append((peer, message)),
+            self.server.accept,
+        )
+
+    async def read(self, what: Callable[[RemoteLog], Any], cluster: str | None = None) -> Any:
+        """What a reader in a thread of its own gets."""
+
+        def read() -> Any:
+            log = RemoteLog(self.address, cluster)
+            try:
+                return what(log)
+            finally:
+                log.close()
+
+        return await asyncio.to_thread(read)
+
+    async def connect(self, *messages: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(b"".join(messages))
+        await one_message(reader)  # its greeting
+        return reader, writer
+
+
+async def one_message(reader: asyncio.StreamReader) -> bytes:
+    return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+
+
+@pytest.fixture(name="node")
+async def running_node(tmp_path: Path, unused_tcp_port: int) -> AsyncIterator[Node]:
+    """One, in segments of some frames; stopped in the end."""
+    write_node(tmp_path / "n1", STORY, segment_bytes=380)
+    node = Node(tmp_path / "n1", unused_tcp_port)
+    await node.links.start("127.0.0.1", unused_tcp_port)
+    yield node
+    node.server.stop()
+    await node.links.stop()

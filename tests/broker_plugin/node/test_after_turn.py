@@ -1,0 +1,102 @@
+"""What a node does after each turn of its core: clients that wait, and clients that fill the backlog."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker_plugin.node import main as main_module
+from broker_plugin.node.main import Node
+from broker_plugin.node.readiness import Readiness
+from tests.broker_plugin.node.starting import Reached, started_until_reached
+
+PRIMARY = SimpleNamespace(serving=True, congested=False)
+
+
+class Server:
+    """The AMQP server, as much of it as is told to stop reading and to go on."""
+
+    def __init__(self) -> None:
+        self.paused = False
+        self.said: list[str] = []
+
+    def pause(self) -> None:
+        self.paused = True
+        self.said.append("pause")
+
+    def resume(self) -> None:
+        self.paused = False
+        self.said.append("resume")
+
+
+class Door:
+    """A client that is not served here, and the generation in which it was last looked at."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.generation = 0
+
+    def look(self, generation: int) -> None:
+        self.looks += 1
+        self.generation = generation
+
+
+class Running:
+    """A node whose core is in the state that the test says."""
+
+    def __init__(self) -> None:
+        self.node: Any = Node.__new__(Node)
+        self.node._readiness = Readiness(1, 1)
+        self.node._verdict_state = None
+        self.door, self.server = Door(), Server()
+        self.node._doors, self.node.amqp = {self.door}, self.server
+        self.turn("joining", 1)
+
+    def turn(self, state: str, generation: int, primary: Any = None, backup: Any = None) -> int:
+        """How often clients that wait have been looked at in it."""
+        before = self.door.looks
+        keeper = SimpleNamespace(record=SimpleNamespace(ready=("a",))) if state == "active" else None
+        self.node.core = SimpleNamespace(
+            state=state, generation=generation, primary=primary, backup=backup, keeper=keeper
+        )
+        self.node._after_turn()
+        return self.door.looks - before
+
+
+def test_a_client_is_looked_at_again_whenever_another_answer_is_possible() -> None:
+    node = Running()
+    assert node.turn("joining", 1) == 0
+    assert node.turn("joining", 2) == 1 and node.door.generation == 2, "another generation"
+    attached = SimpleNamespace(attached=False)
+    node.turn("joining", 2, backup=attached)
+    attached.attached = True
+    assert node.turn("joining", 2, backup=attached) == 1, "there is a primary to be passed on to"
+    assert node.turn("joining", 2, backup=attached) == 0
+    assert node.turn("catchup", 2, backup=attached) == 1
+    assert node.turn("active", 2, primary=PRIMARY) == 1
+    assert node.turn("active", 2, primary=PRIMARY) == 0
+
+
+@pytest.mark.parametrize("ends", ["drains", "closes", "steps down"])
+def test_clients_are_read_no_further_while_the_backlog_is_full(ends: str) -> None:
+    node = Running()
+    primary = SimpleNamespace(serving=True, congested=True)
+    for _ in range(3):
+        node.turn("active", 1, primary=primary)
+    assert node.server.said == ["pause"], "once"
+    primary.congested, primary.serving = ends != "drains", ends != "closes"
+    for _ in range(3):
+        node.turn("active", 1, primary=None if ends == "steps down" else primary)
+    assert node.server.said == ["pause", "resume"]
+
+
+async def test_each_turn_is_followed_by_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def put_together(*parts: Any) -> None:
+        raise Reached
+
+    monkeypatch.setattr(main_module, "amqp_server", put_together)
+    node = await started_until_reached(tmp_path)
+    assert node.shell.on_turn == node._after_turn

@@ -1,0 +1,333 @@
+"""A node dials every other, again and again, and tells when a peer is linked and when it is no more."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from broker_plugin.node import links as links_module
+from broker_plugin.node.links import (
+    FIRST_DELAY,
+    LARGE,
+    LAST_DELAY,
+    MAX_HELLO,
+    MAX_MESSAGE,
+    Links,
+    PeerAddress,
+    PeerProtocol,
+    framed,
+    parts,
+)
+from ha.messages.wire import WIRE_VERSION, Commit, Entries, Hello
+from tests.support.guards import StrictGuard
+
+OURS = Hello(WIRE_VERSION, "cluster", "a", "127.0.0.1", 1)
+THEIRS = Hello(WIRE_VERSION, "cluster", "b", "127.0.0.1", 2)
+REFUSED, TAKEN = False, True
+
+
+class Transport:
+    """One end of a connection; ``lost`` ends it from the other side."""
+
+    def __init__(self, protocol: PeerProtocol) -> None:
+        self.protocol = protocol
+        self.written = b""
+        self.aborted = False
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def abort(self) -> None:
+        self.aborted = True
+        self.protocol.connection_lost(None)
+
+
+class Slow(Transport):
+    """The loop tells later that the connection has ended."""
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class Server:
+    closed = False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Network(StrictGuard):
+    """Refuses and takes connections as scripted, the last one for ever; ``made`` are those that were taken."""
+
+    def __init__(self, *script: bool) -> None:
+        super().__init__()
+        self.script = list(script)
+        self.dialled: list[tuple[str, int]] = []
+        self.made: list[Transport] = []
+        self.server = Server()
+        self.done = asyncio.Event()
+
+    async def create_server(self, factory: Any, host: str, port: int, **options: Any) -> Any:
+        self.factory = factory
+        return self.server
+
+    async def create_connection(self, factory: Callable[[], Any], host: str, port: int, **options: Any) -> Any:
+        self.dialled.append((host, port))
+        if self.script.pop(0) is REFUSED:
+            raise ConnectionRefusedError
+        protocol = factory()
+        self.made.append(Transport(protocol))
+        protocol.connection_made(self.made[-1])
+        if not self.script:
+            self.done.set()
+        else:
+            protocol.data_received(framed(THEIRS))
+            asyncio.get_running_loop().call_soon(protocol.connection_lost, None)
+
+
+class Dialling:
+    """The links of node a, whose one peer is b."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *script: bool) -> None:
+        self.network = Network(*script)
+        self.slept: list[float] = []
+        self.told: list[tuple[str, bool]] = []
+        self.got: list[tuple[str, Any]] = []
+        self.links = Links(
+            self.network,
+            OURS,
+            [PeerAddress("b", "host-b", 7)],
+            lambda peer, up: self.told.append((peer, up)),
+            lambda peer, message: self.got.append((peer, message)),
+        )
+        turn = asyncio.sleep
+
+        async def sleep(seconds: float) -> None:
+            self.slept.append(seconds)
+            await turn(0)
+
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+
+    async def until_the_last(self) -> Transport:
+        """The connection that stands in the end; it has not greeted yet."""
+        await self.links.start("", 0)
+        await asyncio.wait_for(self.network.done.wait(), 20)
+        return self.network.made[-1]
+
+
+async def test_a_peer_that_cannot_be_reached_is_dialled_again_and_ever_more_seldom(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours = Dialling(monkeypatch, *[REFUSED] * 6, TAKEN)
+    await ours.until_the_last()
+    assert ours.slept[:2] == [2 * FIRST_DELAY, 4 * FIRST_DELAY]
+    assert ours.slept == sorted(ours.slept) and ours.slept[-2:] == [LAST_DELAY, LAST_DELAY]
+    assert ours.network.dialled == [("host-b", 7)] * 7 and ours.told == [], "who has not greeted is not linked"
+    await ours.links.stop()
+
+
+async def test_a_connection_that_was_lost_is_made_anew_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long its peer could not be reached before."""
+    ours = Dialling(monkeypatch, REFUSED, REFUSED, TAKEN, TAKEN, REFUSED, TAKEN)
+    await ours.until_the_last()
+    assert ours.told == [("b", True), ("b", False)] * 2
+    assert ours.slept == [2 * FIRST_DELAY, 4 * FIRST_DELAY, FIRST_DELAY, FIRST_DELAY, 2 * FIRST_DELAY]
+    await ours.links.stop()
+
+
+async def test_what_is_sent_goes_out_on_the_connection_that_stands_and_else_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours = Dialling(monkeypatch, TAKEN, TAKEN)
+    last = await ours.until_the_last()
+    ours.links.send("b", Commit(1, 1, 1))
+    assert [each.written for each in ours.network.made] == [framed(OURS)] * 2, "nobody is linked"
+    last.protocol.data_received(framed(THEIRS))
+    assert ours.told[-1] == ("b", True) and ours.links.greetings["b"] == THEIRS
+    ours.links.send("b", Commit(1, 1, 2))
+    assert last.written == framed(OURS) + framed(Commit(1, 1, 2))
+    last.protocol.data_received(framed(Commit(1, 1, 3)))
+    assert ours.got == [], "messages come on the connection that the sender dialled"
+    await ours.links.stop()
+
+
+async def test_to_stop_ends_every_connection_and_tells_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = Dialling(monkeypatch, TAKEN)
+    last = await ours.until_the_last()
+    last.protocol.data_received(framed(THEIRS))
+    came = [Transport(ours.network.factory()) for _ in range(3)]
+    for each in came:
+        each.protocol.connection_made(each)  # type: ignore[arg-type]
+    came[1].protocol.data_received(framed(THEIRS) + framed(Commit(1, 1, 1)))
+    came[2].abort()
+    assert ours.got == [("b", Commit(1, 1, 1))]
+    await ours.links.stop()
+    assert last.aborted and all(each.aborted for each in came) and ours.network.server.closed
+    assert ours.told == [("b", True)], "nobody is to act on a link that it ends itself"
+    ours.links.send("b", Commit(1, 1, 2))
+    assert len(ours.network.dialled) == 1
+
+
+async def test_a_connection_that_has_ended_is_let_go_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node runs for years, and others come and go. For as long as one may greet it is remembered."""
+    monkeypatch.setattr(links_module, "GREETING_SECONDS", 0.0)
+    ours = Dialling(monkeypatch, TAKEN, TAKEN)
+    await ours.until_the_last()
+    came = Transport(ours.network.factory())
+    came.protocol.connection_made(came)  # type: ignore[arg-type]
+    came.protocol.connection_lost(None)
+    left = [weakref.ref(came.protocol), weakref.ref(ours.network.made[0].protocol)]
+    del came, ours.network.made[0]
+    for _ in range(20):
+        await asyncio.sleep(0)
+        gc.collect()
+    assert [each() for each in left] == [None, None]
+    await ours.links.stop()
+
+
+async def test_what_comes_on_a_connection_that_was_closed_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = Dialling(monkeypatch, TAKEN)
+    await ours.until_the_last()
+    protocol = ours.network.factory()
+    came = Slow(protocol)
+    protocol.connection_made(came)
+    protocol.data_received(b"\xff\xff\xff\xff")
+    assert came.aborted
+    protocol.data_received(framed(THEIRS) + framed(Commit(1, 1, 1)))
+    assert ours.got == [] and protocol.peer is None
+    await ours.links.stop()
+
+
+@pytest.mark.parametrize(("cluster_id", "greeted"), [("mine", ["b"]), ("other", []), ("", [])])
+def test_a_peer_of_a_cluster_that_was_founded_apart_is_refused(cluster_id: str, greeted: list[str]) -> None:
+    """Also one that does not say which cluster it is of."""
+    found: list[str] = []
+    protocol = PeerProtocol(
+        StrictGuard(),
+        replace(OURS, cluster_id="mine"),
+        ["b"],
+        lambda protocol, hello: found.append(hello.node),
+        lambda peer, message: None,
+        lambda protocol: None,
+    )
+    transport: Any = Transport(protocol)
+    protocol.connection_made(transport)
+    protocol.data_received(framed(replace(THEIRS, cluster_id=cluster_id)))
+    assert found == greeted and transport.aborted is not bool(greeted)
+
+
+@pytest.mark.parametrize("size", [0, 255, LARGE - 1, LARGE, LARGE + 1, 1 << 20])
+def test_a_large_frame_goes_to_each_backup_as_it_is(size: int) -> None:
+    """To the byte what is sent of a small one, and no copy of it: 128 MiB would hold the loop up for each backup."""
+    frame = bytes(size)
+    for numbers in ((1, 7, 0), (1 << 22, (1 << 63) - 1, 1 << 42)):
+        message = Entries(*numbers, frame)
+        sent = parts(message)
+        assert b"".join(sent) == framed(message)
+        assert any(part is frame for part in sent) == (size >= LARGE)
+    assert parts(Commit(1, 2, 3)) == [framed(Commit(1, 2, 3))]
+
+
+def nothing(*words: object) -> None:
+    """Not looked at."""
+
+
+@pytest.mark.parametrize(("greeted", "limit"), [(False, MAX_HELLO), (True, MAX_MESSAGE)])
+def test_a_message_is_as_long_as_may_be_and_no_longer(greeted: bool, limit: int) -> None:
+    """Who has not said who it is fills no memory."""
+    for length, closed in ((limit, False), (limit + 1, True)):
+        protocol = PeerProtocol(StrictGuard(), OURS, ["b"], nothing, nothing, nothing)
+        transport: Any = Transport(protocol)
+        protocol.connection_made(transport)
+        protocol.peer = "b" if greeted else None
+        protocol.data_received(length.to_bytes(4, "big") + b"begun")
+        assert transport.aborted == closed
+
+
+@pytest.mark.parametrize("greets", [True, False])
+async def test_who_connects_must_greet_in_time(greets: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[tuple[float, Any]] = []
+    ours = Dialling(monkeypatch, TAKEN)
+    await ours.until_the_last()
+    monkeypatch.setattr(ours.network, "call_later", lambda seconds, call: waited.append((seconds, call)))
+    came: Any = Transport(ours.network.factory())
+    came.protocol.connection_made(came)
+    if greets:
+        came.protocol.data_received(framed(THEIRS))
+    ((seconds, late),) = waited
+    assert seconds == links_module.GREETING_SECONDS and not came.aborted
+    late()
+    assert came.aborted != greets
+    await ours.links.stop()
+
+
+class Hanging(StrictGuard):
+    """The first dials are swallowed: nothing takes them, and nothing refuses them."""
+
+    def __init__(self, swallowed: int) -> None:
+        super().__init__()
+        self.swallowed = swallowed
+
+    async def create_connection(self, factory: Callable[[], Any], host: str, port: int) -> asyncio.Transport:
+        if self.swallowed:
+            self.swallowed -= 1
+            await asyncio.Event().wait()
+        return await super().create_connection(factory, host, port)
+
+
+@pytest.mark.parametrize(("swallowed", "silent"), [(0, 2), (2, 0), (1, 1)])
+async def test_dialled_and_never_greeted(swallowed: int, silent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``dialled_and_never_greeted``: a peer that was stopped, or its host, is linked as soon as it goes on."""
+    monkeypatch.setattr(links_module, "LINKING_SECONDS", 0.2)
+    came: list[asyncio.Transport] = []
+    ended: list[bool] = []
+    linked = asyncio.Event()
+
+    class Peer(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, asyncio.Transport)
+            came.append(transport)
+            if len(came) > silent:
+                transport.write(framed(THEIRS))
+
+        def connection_lost(self, error: Exception | None) -> None:
+            ended.append(True)
+
+    server = await asyncio.get_running_loop().create_server(Peer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    links = Links(
+        Hanging(swallowed), OURS, [PeerAddress("b", "127.0.0.1", port)], lambda peer, up: linked.set(), nothing
+    )
+    await links.start("127.0.0.1", 0)
+    async with asyncio.timeout(30):
+        await linked.wait()
+        while len(ended) < len(came) - 1:  # none of the silent ones is left standing
+            await asyncio.sleep(0.01)
+    dialled = len(came)
+    await asyncio.sleep(2 * links_module.LINKING_SECONDS)
+    assert len(came) == dialled > silent and links.greetings["b"] == THEIRS, "one that has greeted has no deadline"
+    await links.stop()
+    server.close()
+
+
+async def test_who_connects_when_only_the_node_s_own_descriptors_are_left_is_not_greeted() -> None:
+    """Who keeps silent stays for GREETING_SECONDS, and who reads the log for as long as it likes."""
+    asked: list[Any] = []
+
+    def nobody(transport: asyncio.BaseTransport) -> bool:
+        asked.append(transport)
+        return False
+
+    links = Links(StrictGuard(), OURS, [PeerAddress("b", "h", 7)], lambda *of: None, lambda *of: None, admit=nobody)
+    protocol = links._accepted()
+    transport: Any = Transport(protocol)
+    protocol.connection_made(transport)
+    assert asked == [transport] and transport.aborted and transport.written == b"" and not links._in
+    protocol.data_received(framed(THEIRS))
+    assert transport.written == b"" and protocol.peer is None

@@ -1,0 +1,54 @@
+"""Below ``min_ready`` nothing is confirmed; what nobody waits for is taken all the same, as from any client."""
+
+from __future__ import annotations
+
+from tests.ha.schedules.test_ready_set import hold_the_add
+from tests.support.memory_host import text
+from tests.support.steps import backups_of, declared
+from txobserver.events import TxOpen
+
+
+def test_what_is_confirmed_is_refused_and_what_is_not_is_taken() -> None:
+    cluster = declared("q", min_ready=2)
+    node = cluster.primary
+    primary, number = node.core.primary, node.host.number("q")
+    assert primary is not None and not primary.below_min_ready
+    for backup in backups_of(cluster):
+        cluster.kill(backup.name)
+    cluster.run(lambda: primary.below_min_ready)
+    answers: list[str | None] = []
+    tail = node.core.replica.tail.sequence
+    primary.publish([number], text("m"), answers.append)
+    assert len(answers) == 1 and answers[0] and node.core.replica.tail.sequence == tail
+    primary.publish([number], text("m"), None)
+    assert len(answers) == 1 and node.core.replica.tail.sequence == tail + 1
+
+
+def test_who_may_be_ready_is_not_counted_among_the_ready() -> None:
+    """Its addition may never have been made: then what is confirmed would be lost with the others."""
+    cluster = declared("q", size=2, min_ready=2)
+    node, (backup,) = cluster.primary, backups_of(cluster)
+    primary, keeper = node.core.primary, node.core.keeper
+    assert primary is not None and keeper is not None
+    cluster.kill(backup.name)
+    cluster.run(lambda: primary.below_min_ready)
+    joiner = cluster.start(backup.name)
+    hold_the_add(cluster, node, joiner)
+    cluster.pause(0.1)
+    assert keeper.counted() == {joiner.member} and primary.below_min_ready
+    cluster.cas_held.clear()
+    cluster.run(lambda: not primary.below_min_ready)
+    assert joiner.member in keeper.record.ready
+
+
+def test_a_primary_that_was_abandoned_takes_nothing() -> None:
+    """Late calls of clients that are being closed have no effect."""
+    cluster = declared("q")
+    node = cluster.primary
+    primary, number = node.core.primary, node.host.number("q")
+    assert primary is not None
+    primary.abandon()
+    assert primary.abandoned and primary.append(TxOpen(77)) == 0
+    tail = node.core.replica.tail.sequence
+    primary.publish([number], text("m"), None)
+    assert node.core.replica.tail.sequence == tail

@@ -1,0 +1,197 @@
+"""An operator accepts the loss of data: the same places are given to other messages, which nobody has read."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+from pyspark.sql.streaming.datasource import ReadMaxRows
+
+from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.pika_clients import parameters
+from python_tests.harness.waiting import wait_until
+from recovery.pipeline.errors import PipelineError
+from recovery.pipeline.queues import intake
+from recovery.pipeline.queues.intake import Delivery, Intake
+from recovery.pipeline.queues.options import SourceOptions
+from recovery.pipeline.queues.source import QueueReader
+from tests.processes.crashed import status_of, txha
+
+QUEUE = "orders"
+OLD, NEW = [f"old-{number}" for number in range(30)], [f"new-{number}" for number in range(10)]
+
+
+class Reader:
+    """A driver that reads what is in the queue. A context manager."""
+
+    def __init__(self, url: str, queue: str, tolerant: bool = False, now: bool = True) -> None:
+        options = SourceOptions(url=url, queue=queue, patience=20, fail_on_data_loss=not tolerant)
+        self.reader = QueueReader(options)
+        if now:
+            self.reader.prepareForTriggerAvailableNow()
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.reader.stop()
+
+    def plan(self, at: dict[str, Any]) -> dict[str, Any]:
+        """A batch of everything."""
+        return self.reader.latestOffset(at, ReadMaxRows(1000))
+
+    def rows(self, at: dict[str, Any], end: dict[str, Any]) -> list[str]:
+        """The bodies of a batch."""
+        parts = self.reader.partitions(at, end)
+        return [each.decode() for part in parts for rows in self.reader.read(part) for each in rows["body"].to_pylist()]
+
+
+def publish(url: str, bodies: list[str]) -> None:
+    """Confirmed."""
+    with pika.BlockingConnection(parameters(url)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare(QUEUE, durable=True)
+        for body in bodies:
+            channel.basic_publish("", QUEUE, body.encode(), pika.BasicProperties(delivery_mode=2))
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[LocalCluster]:
+    """Two nodes, of which one acknowledges alone."""
+    with LocalCluster(tmp_path / "pair", 2, "--set", "timing.lease_ttl=2") as cluster:
+        yield cluster
+
+
+def left_alone(cluster: LocalCluster) -> tuple[str, str]:
+    """The primary, which acknowledges alone, and the one that was killed."""
+    alone, (other,) = cluster.primary() or "", cluster.backups()
+    publish(cluster.url(alone), ["both"])
+    cluster.kill(other)
+    wait_until(lambda: status_of(cluster, alone)["ready_set"] == [alone], 60, "one member alone")
+    return alone, other
+
+
+def loss_accepted(cluster: LocalCluster, alone: str, other: str) -> None:
+    """What the one has acknowledged alone is given up; the other one goes on."""
+    cluster.kill(alone)
+    cluster.start_node(other)
+    cluster.wait_state(other, "joining")
+    words = ("promote", "--dir", cluster.directory, "--accept-data-loss", other)
+    wait_until(lambda: txha(*words).returncode == 0, 60, "the end of the lease")
+    cluster.wait_state(other, "active")
+
+
+@pytest.mark.timeout(300)
+def test_places_are_given_again_behind_an_accepted_loss(pair: LocalCluster) -> None:
+    """What was published behind the loss, and confirmed, is not taken for what Spark had committed in front of it."""
+    alone, other = left_alone(pair)
+    publish(pair.url(alone), OLD)
+    with Reader(pair.url(alone), QUEUE) as driver:
+        begin = driver.reader.initialOffset()
+        first = driver.plan(begin)
+        assert driver.rows(begin, first) == ["both", *OLD]
+    loss_accepted(pair, alone, other)
+    publish(pair.url(other), NEW)
+    with Reader(pair.url(other), QUEUE) as driver, pytest.raises(PipelineError, match="a new checkpoint"):
+        driver.plan(first)
+    with Reader(pair.url(other), QUEUE, tolerant=True) as driver:
+        second = driver.plan(first)
+        assert driver.rows(first, second) == ["both", *NEW]
+        driver.reader.commit(first)
+        driver.reader.commit(second)
+    with Reader(pair.url(other), QUEUE) as driver:
+        assert driver.plan(second) == second, "what is of this history is known as before"
+
+
+@pytest.mark.timeout(300)
+def test_a_loss_is_accepted_while_the_driver_lives(pair: LocalCluster) -> None:
+    """It had planned a batch, and has it in its memory: what it names is settled by nobody."""
+    alone, other = left_alone(pair)
+    publish(pair.url(alone), OLD)
+    with Reader(",".join(pair.urls), QUEUE, tolerant=True, now=False) as driver:
+        at, rows = driver.reader.initialOffset(), []
+
+        def read() -> int:
+            nonlocal at
+            end = driver.plan(at)
+            if end != at:
+                driver.reader.commit(at)
+                rows.extend(driver.rows(at, end))
+                at = end
+            return len(rows)
+
+        wait_until(lambda: read() == 1 + len(OLD), 60, "what there is")
+        loss_accepted(pair, alone, other)
+        publish(pair.url(other), NEW)
+        wait_until(lambda: read() == 2 + len(OLD) + len(NEW), 60, "what there is then")
+        assert rows[1 + len(OLD):] == ["both", *NEW], "the one that both had comes again"
+        driver.reader.commit(at)
+    with Reader(pair.url(other), QUEUE) as driver:
+        assert driver.plan(at) == at
+
+
+def test_a_checkpoint_of_another_cluster(cluster: LocalCluster, channel: BlockingChannel, queue: str) -> None:
+    """Places are the same in all of them."""
+    for body in ("one", "two"):
+        channel.basic_publish("", queue, body, pika.BasicProperties(delivery_mode=2))
+    with Reader(cluster.urls[0], queue) as driver:
+        begin = driver.reader.initialOffset()
+        first = driver.plan(begin)
+    elsewhere = {**first, "history": "0123456789abcdef0123456789abcdef/0"}
+    with Reader(cluster.urls[0], queue) as driver, pytest.raises(PipelineError, match="a new checkpoint"):
+        driver.plan(elsewhere)
+    with Reader(cluster.urls[0], queue) as driver, pytest.raises(PipelineError, match="a new checkpoint"):
+        driver.rows(begin, elsewhere)
+    with Reader(cluster.urls[0], queue) as driver:
+        before_that_was_noted = {name: value for name, value in first.items() if name != "history"}
+        assert driver.rows(begin, before_that_was_noted) == ["one", "two"]
+        assert driver.plan(before_that_was_noted) == before_that_was_noted
+
+
+def test_what_a_checkpoint_of_another_history_names_is_forgotten(
+    cluster: LocalCluster, channel: BlockingChannel, queue: str
+) -> None:
+    """Not only by the driver that finds it so: nothing of it comes into its offsets, whatever it names is unread."""
+    bodies = ["one", "two", "three"]
+    for body in bodies:
+        channel.basic_publish("", queue, body, pika.BasicProperties(delivery_mode=2))
+    with Reader(cluster.urls[0], queue) as driver:
+        begin = driver.reader.initialOffset()
+        elsewhere = {**driver.plan(begin), "history": "0123456789abcdef0123456789abcdef/0"}
+    with Reader(cluster.urls[0], queue, tolerant=True) as driver:
+        assert driver.rows(begin, elsewhere) == [], "the batch that was planned there is empty"
+        first = driver.reader.latestOffset(elsewhere, ReadMaxRows(1))
+        driver.reader.commit(elsewhere)
+        assert driver.rows(elsewhere, first) == ["one"]
+    with Reader(cluster.urls[0], queue) as driver:
+        assert driver.rows(first, driver.plan(first)) == ["two", "three"]
+
+
+def test_a_loss_is_accepted_while_a_batch_is_looked_for(
+    cluster: LocalCluster, channel: BlockingChannel, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was planned by an earlier driver; what stands at its places when the connection is there again is new."""
+    for body in ("one", "two"):
+        channel.basic_publish("", queue, body, pika.BasicProperties(delivery_mode=2))
+    with Reader(cluster.urls[0], queue) as driver:
+        begin = driver.reader.initialOffset()
+        first = driver.plan(begin)
+    bring = Intake.bring
+
+    def lose_and_bring(source: Intake, places: Iterable[int]) -> list[Delivery]:
+        monkeypatch.setattr(intake, "history_of", lambda told: "another history/0")
+        source._broker.connection._impl._transport._sock.shutdown(socket.SHUT_RDWR)
+        return bring(source, places)
+
+    monkeypatch.setattr(Intake, "bring", lose_and_bring)
+    with Reader(cluster.urls[0], queue, tolerant=True) as driver:
+        assert driver.rows(begin, first) == []
+        monkeypatch.setattr(Intake, "bring", bring)
+        second = driver.plan(first)
+        assert driver.rows(first, second) == ["one", "two"]

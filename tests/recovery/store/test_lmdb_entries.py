@@ -1,0 +1,98 @@
+"""Messages in LMDB: read in pages and written in slices that are bounded by bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recovery.store import lmdb_entries, lmdb_state
+from recovery.store.lmdb_state import LmdbState
+from tests.recovery.store.test_lmdb_state import checkpoint
+from tests.support.logs import message
+from txobserver.ports.store import Above, At, Checkpoint, Meta
+from txobserver.state.contents import Contents
+
+
+def test_a_page_that_is_read_is_bounded_by_bytes(tmp_path: Path) -> None:
+    """Or is one message. Whether there is more is said, also of the last page, which is just full."""
+    state = LmdbState(tmp_path)
+    state.write(checkpoint(*[(1, place, "x" * 1000) for place in (3, 5, 7)], (2, 4, "b")))
+    for asked, places, more in (
+        (Above(1, -1, 9, 4000), [3, 5, 7], False),
+        (Above(1, -1, 9, 2900), [3, 5], True),
+        (Above(1, -1, 9, 0), [3], True),
+        (Above(1, -1, 2, 4000), [3, 5], True),
+        (Above(1, 3, 2, 4000), [5, 7], False),
+        (Above(1, 5, 9, 0), [7], False),
+        (Above(1, 7, 9, 4000), [], False),
+        (At(1, (3, 4, 7), 4000), [3, 7], False),
+        (At(1, (5, 7), 1500), [5], True),
+        (At(2, (3, 4), 0), [4], False),
+    ):
+        page = state.read(asked)
+        assert ([place for place, _ in page.entries], page.more) == (places, more), asked
+        assert all(entry == state.get(asked.queue, place) for place, entry in page.entries)
+    assert [state.holds(1, place) for place in range(3, 6)] == [True, False, True] and not state.holds(3, 3)
+
+
+def test_a_checkpoint_is_written_in_slices_of_bytes() -> None:
+    """Forty-eight messages of 16 MiB were copied twice, and written in one call in which no other thread runs."""
+    body, slices = "x" * (300 << 10), list[int]()
+    changes = checkpoint(*[(1, place, body) for place in range(10)], deletes=((1, 3),)).changes[1]
+
+    class Cursor:
+        def putmulti(self, items: list[tuple[bytes, bytes]]) -> None:
+            slices.append(len(items))
+
+        def set_key(self, key: bytes) -> bool:
+            return False
+
+    cursor: Any = Cursor()
+    lmdb_entries.write_changes(cursor, 1, changes)
+    assert sum(slices) == 9 and max(slices) == lmdb_entries.SLICE_BYTES // len(body) + 1
+
+
+def test_ids_of_large_messages_come_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each value that is looked at is read whole (``one_joiner_topples_every_primary``)."""
+    monkeypatch.setattr(lmdb_entries, "IDS_BYTES", 5_000)
+    state = LmdbState(tmp_path)
+    state.write(checkpoint(*[(1, place, "x" * 2_000) for place in range(10)]))
+    assert state.ids_page(1, -1, 100) == ([(0, 1000), (1, 1001), (2, 1002)], True)
+    assert state.ids_page(1, 2, 100, {3, 5}) == ([(4, 1004), (6, 1006), (7, 1007)], True)
+    assert state.ids_page(1, 6, 100) == ([(7, 1007), (8, 1008), (9, 1009)], False)
+    monkeypatch.setattr(lmdb_entries, "IDS_BYTES", 1)
+    assert state.ids_page(1, -1, 100) == ([(0, 1000)], True), "one is looked at, however large it is"
+    assert list(state.ids(1)) == [(place, place + 1000) for place in range(10)]
+
+
+def test_a_purge_leaves_what_it_spared_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No value is looked at or written anew, by the purge or by the checkpoint behind it; other queues lose nothing."""
+    state = LmdbState(tmp_path)
+    contents = Contents(state, Meta())
+    for queue in (1, 2, 3):
+        contents.add_queue(queue)
+        for place in range(1, 9):
+            contents.insert(queue, place, queue * 100 + place, message("m"))
+
+    def write() -> None:
+        changes, dropped = contents.freeze()
+        state.write(Checkpoint(contents.meta([]), changes, dropped, [], []))
+        contents.thaw()
+
+    write()
+    with monkeypatch.context() as patched:
+        for name in ("value_at", "values", "page_of"):
+            patched.setattr(lmdb_state, name, None)
+        for name in ("rid_of", "_encode"):
+            patched.setattr(lmdb_entries, name, None)
+        kept = {place: 200 + place for place in (1, 4, 5, 8)}
+        assert contents.purge(2, (1 << 63) - 1, list(kept), kept) == 4
+        contents.drop_queue(1)
+        assert contents.remove(2, 5, 205) and not contents.remove(2, 6, 206)
+        write()
+    assert list(state.ids(2)) == contents.ids(2) == [(1, 201), (4, 204), (8, 208)]
+    assert not list(state.ids(1)) and len(list(state.ids(3))) == 8
+    state.verify(state.load().meta)
+    state.close()

@@ -1,0 +1,1 @@
+"""What several tests use: clusters in memory, fake disks, bounds, examples."""

@@ -1,0 +1,272 @@
+"""A page that a thread reads while its queue changes: what is shown of it is in the queue, and all of that."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.examples import examples
+from txobserver.events import Message
+from txobserver.ids import Position
+from txobserver.ports.store import Above, At, Checkpoint, Entry, MemoryBase, Meta, Page
+from txobserver.state.contents import Contents
+from txobserver.state.reading import Reading
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["insert"] * 4 + ["remove"] * 3 + ["purge", "drop", "freeze", "written"] + ["begin", "read", "end"] * 2
+        ),
+        st.integers(0, 1000),
+    ),
+    max_size=60,
+)
+
+
+def message(body: bytes = b"m") -> Message:
+    return Message("", "q", b"", body)
+
+
+class Underway(NamedTuple):
+    """A reading, and what was in the queue when it began."""
+
+    reading: Reading
+    after: int
+    there: set[int]
+
+
+class Course:
+    """A queue beside a model of it, its checkpoints, and one reading at a time."""
+
+    def __init__(self) -> None:
+        self.base = MemoryBase()
+        self.contents = Contents(self.base, Meta())
+        self.contents.add_queue(1)
+        self.model: dict[int, int] = {}
+        self.place = 0
+        self.frozen: Checkpoint | None = None
+        self.underway: Underway | None = None
+        self.page: Page | None = None
+        self.emptied = False
+
+    def insert(self, number: int) -> None:
+        self.place += 1
+        self.model[self.place] = number
+        self.contents.insert(1, self.place, number, message(bytes(number % 4)))
+
+    def remove(self, number: int) -> None:
+        if self.model:
+            place = list(self.model)[number % len(self.model)]
+            assert self.contents.remove(1, place, self.model.pop(place))
+
+    def purge(self, number: int) -> None:
+        spared = [place for place in self.model if place % 3 == number % 3]
+        rids = {place: self.model[place] for place in spared}
+        self.contents.purge(1, self.place, spared, rids if number % 2 else {})
+        self.model = {place: self.model[place] for place in spared}
+        self.emptied = True
+
+    def drop(self, number: int) -> None:
+        self.contents.drop_queue(1)
+        self.contents.add_queue(1)
+        self.model, self.emptied = {}, True
+
+    def freeze(self, number: int) -> None:
+        if self.frozen is None:
+            changes, dropped = self.contents.freeze()
+            self.frozen = Checkpoint(self.contents.meta([Position(1, 1)]), changes, dropped, [], [])
+
+    def written(self, number: int) -> None:
+        """The base changes first, and that is heard of later."""
+        if self.frozen is not None and number % 2:
+            self.base.write(self.frozen)
+        if self.frozen is not None and not number % 2:
+            self.base.write(self.frozen)
+            self.contents.thaw()
+            self.frozen = None
+
+    def begin(self, number: int) -> None:
+        if self.underway is None:
+            after = number % (self.place + 1) - 1
+            reading = self.contents.begin_reading(1, after)
+            self.underway, self.emptied = Underway(reading, after, set(self.model)), False
+
+    def read(self, number: int) -> None:
+        if self.underway is not None and self.page is None:
+            asked = Above(1, self.underway.after, number % 5 + 1, number % 7)
+            self.page = self.base.read(self.underway.reading.asked_of_base(asked))
+
+    def end(self, number: int) -> None:
+        if self.underway is None or self.page is None:
+            return
+        reading, after, there = self.underway
+        shown = [(place, entry.rid) for place, entry in reading.shown(self.page)]
+        through = reading.through(self.page)
+        places = [place for place, _ in shown]
+        assert places == sorted(set(places)) and all(place > after for place in places)
+        assert not through or all(place <= through for place in places), "what stands between would be passed over"
+        assert dict(shown).items() <= self.model.items(), "what is not in the queue is shown"
+        missing = {place for place in self.model if place > after} - set(places)
+        if self.emptied:
+            assert not shown and not through
+        elif through:
+            assert not any(place <= through for place in missing), "something is left out"
+        else:
+            assert not missing & there, "something is left out"
+        self.contents.end_reading(reading)
+        self.underway = self.page = None
+
+
+@examples(400)
+@given(STEPS)
+def test_what_is_shown_of_a_page_is_what_is_in_the_queue(steps: list[tuple[str, int]]) -> None:
+    course = Course()
+    for step, number in steps:
+        getattr(course, step)(number)
+    course.read(3)
+    course.end(0)
+    assert not course.contents._readings
+
+
+def checkpointed(contents: Contents, base: MemoryBase) -> None:
+    changes, dropped = contents.freeze()
+    base.write(Checkpoint(contents.meta([]), changes, dropped, [], []))
+    contents.thaw()
+
+
+def filled(*places: int) -> tuple[Contents, MemoryBase]:
+    """A queue with these messages, in a checkpoint."""
+    base = MemoryBase()
+    contents = Contents(base, Meta())
+    contents.add_queue(1)
+    for place in places:
+        contents.insert(1, place, place, message())
+    checkpointed(contents, base)
+    return contents, base
+
+
+def test_consumed_while_its_page_is_read() -> None:
+    """Also where the removal is in a checkpoint when the page is shown, and no layer knows of it any more."""
+    for late in (False, True):
+        contents, base = filled(1, 2, 3)
+        reading, page = contents.begin_reading(1, -1), base.read(Above(1, -1, 9, 99))
+        assert contents.remove(1, 2, 2)
+        if late:
+            checkpointed(contents, base)
+        assert [place for place, _ in reading.shown(page)] == [1, 3]
+
+
+def test_consumed_behind_the_beginning_of_a_checkpoint_while_a_page_is_read() -> None:
+    """What a layer held when the reading began is taken out in another layer, of which the reading knows nothing."""
+    contents, base = filled(1)
+    contents.insert(1, 2, 2, message())
+    reading, page = contents.begin_reading(1, -1), base.read(Above(1, -1, 9, 99))
+    contents.freeze()
+    assert contents.remove(1, 2, 2)
+    assert [place for place, _ in reading.shown(page)] == [1]
+
+
+def test_a_checkpoint_ends_while_a_page_is_read() -> None:
+    """What was in a layer when the reading began, and in the base only behind the look at it, is not left out; nor is
+    what a layer hid, and no layer hides any more, shown."""
+    contents, base = filled(1, 2)
+    contents.insert(1, 3, 3, message())
+    assert contents.remove(1, 1, 1)
+    reading, page = contents.begin_reading(1, -1), base.read(Above(1, -1, 9, 99))
+    checkpointed(contents, base)
+    assert [place for place, _ in page.entries] == [1, 2]
+    assert [place for place, _ in reading.shown(page)] == [2, 3]
+
+
+def test_nothing_of_before_a_purge_counts() -> None:
+    """Also where a checkpoint has brought the purge into the base, with what came behind it, when that is read."""
+    for late in (False, True):
+        contents, base = filled(1, 2, 3)
+        contents.purge(1, 3, [2])
+        contents.insert(1, 4, 4, message())
+        reading = contents.begin_reading(1, -1)
+        if late:
+            for place in (5, 6):
+                contents.insert(1, place, place, message())
+            checkpointed(contents, base)
+        for asked in (reading.asked_of_base(Above(1, -1, 2, 99)), Above(1, -1, 9, 99)):
+            page = base.read(asked)
+            found = [place for place, _ in reading.shown(page)]
+            assert (found, reading.through(page)) == ([2, 4, 5, 6] if late else [2, 4], 0)
+
+
+def test_of_a_purged_queue_what_was_spared_is_asked_for() -> None:
+    """And not what went, of which there may be a million messages; also where the rest waits for a checkpoint."""
+    for late in (False, True):
+        contents, base = filled(*range(1, 9))
+        contents.purge(1, 8, [2, 5, 6, 7], {place: place for place in (2, 5, 6, 7)})
+        contents.insert(1, 9, 9, message())
+        assert contents.remove(1, 6, 6)
+        reading = contents.begin_reading(1, 2)
+        assert contents.begin_reading(2, 0).asked_of_base(Above(2, 0, 9, 9)) == Above(2, 0, 9, 9)
+        asked = reading.asked_of_base(Above(1, 2, 1, 99))
+        assert asked == At(1, (5, 6, 7), 99)
+        if late:
+            checkpointed(contents, base)
+        page = base.read(asked)
+        assert ([place for place, _ in reading.shown(page)], reading.through(page)) == ([5, 7, 9], 0)
+        page = base.read(asked._replace(max_bytes=0))
+        assert ([place for place, _ in reading.shown(page)], reading.through(page)) == ([5], 5)
+
+
+def test_a_page_is_asked_for_while_the_checkpoint_of_a_purge_is_written() -> None:
+    """Before it is in the base, and behind that: what went is neither asked for nor shown."""
+    for late in (False, True):
+        contents, base = filled(1, 2, 3)
+        contents.purge(1, 3, [2], {2: 2})
+        contents.insert(1, 4, 4, message())
+        changes, dropped = contents.freeze()
+        reading = contents.begin_reading(1, -1)
+        asked = reading.asked_of_base(Above(1, -1, 9, 99))
+        if late:
+            base.write(Checkpoint(contents.meta([]), changes, dropped, [], []))
+            contents.thaw()
+        page = base.read(asked)
+        assert asked == At(1, (2,), 99) and [place for place, _ in reading.shown(page)] == [2, 4]
+
+
+def test_nothing_that_a_checkpoint_on_its_way_holds_of_before_a_purge_counts() -> None:
+    """Nor is what the base held then there to be taken out."""
+    contents, base = filled(1, 2)
+    contents.insert(1, 3, 3, message())
+    contents.freeze()
+    contents.purge(1, 3, [1])
+    reading, page = contents.begin_reading(1, -1), base.read(Above(1, -1, 9, 99))
+    assert ([place for place, _ in reading.shown(page)], reading.through(page)) == ([1], 0)
+    assert not contents.remove(1, 2, 2) and not contents.remove(1, 3, 3)
+    assert contents.summary(1).count == 1
+
+
+def test_a_page_that_has_ended_shows_nothing_of_the_layers_behind_it() -> None:
+    """What stands in the base between the two would be passed over."""
+    contents, base = filled(1, 2, 3)
+    contents.insert(1, 4, 4, message())
+    reading = contents.begin_reading(1, -1)
+    page = base.read(Above(1, -1, 2, 99))
+    assert ([place for place, _ in reading.shown(page)], reading.through(page)) == ([1, 2], 2)
+
+
+def test_a_page_ends_where_its_bytes_do() -> None:
+    """Or behind one message."""
+    _, base = filled(1, 2, 3)
+    large = {place: Entry(place, message(bytes(10))) for place in (1, 2, 3)}
+    base.queues[1] = large
+    for asked, places, more in (
+        (Above(1, -1, 9, 30), [1, 2, 3], False),
+        (Above(1, -1, 9, 29), [1, 2], True),
+        (Above(1, -1, 9, 0), [1], True),
+        (Above(1, -1, 2, 99), [1, 2], True),
+        (Above(1, 2, 2, 0), [3], False),
+        (At(1, (1, 3), 99), [1, 3], False),
+        (At(1, (2, 3, 9), 19), [2], True),
+        (At(1, (9,), 19), [], False),
+    ):
+        page = base.read(asked)
+        assert ([place for place, _ in page.entries], page.more) == (places, more)
