@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated
 
@@ -18,12 +19,14 @@ from broker_plugin.cli.pipeline.audit import audit
 from broker_plugin.cli.pipeline.spark_package import spark_package
 from broker_plugin.cli.recovery.rebuild import rebuild
 from broker_plugin.cli.recovery.recover import recover
-from broker_plugin.cli.testing.stress import stress
 from broker_plugin.cli.transactions import dtx
 from broker_plugin.node.config import ConfigError, check_places, load_config, parse_settings
 from recovery.reader.node_admin import AdminError, ask
 from recovery.store.parent import end_with
 from txobserver.ports.store import StoreBusy
+
+EXTENSIONS = "txha.commands"
+"""The group of entry points by which what stands above the product adds commands: demo, stress, takeover."""
 
 app = typer.Typer(
     help="txha: broker transactions that no crash can halve. Runs AMQP 0-9-1 nodes that replicate transactions.",
@@ -35,7 +38,6 @@ tx = typer.Typer(help="Look at transactions.", no_args_is_help=True)
 app.add_typer(tx, name="tx")
 app.add_typer(dtx.app, name="dtx")
 app.command()(init)
-app.command()(stress)
 app.command()(recover)
 app.command()(discard)
 app.command()(rebuild)
@@ -150,27 +152,8 @@ def tx_list(dir: Dir, as_json: Json = False) -> None:
         transactions_table(best["name"], rows)
 
 
-@app.command()
-def demo(
-    dir: Annotated[Path | None, typer.Option("--dir", help="Keep the nodes' directories here.")] = None,
-    seconds: Annotated[float, typer.Option(help="How long load runs between the kills.")] = 5.0,
-    as_json: Json = False,
-) -> None:
-    """Kill two primaries under transactional load, and prove from the clients' records that nothing was halved."""
-    from broker_plugin.cli.testing.demo import run
-
-    raise SystemExit(run(dir, seconds, as_json))
-
-
-@app.command()
-def takeover(
-    trials: Annotated[int, typer.Option(help="How often the primary is killed.", min=1)] = 20,
-    as_json: Json = False,
-) -> None:
-    """Measure how long clients wait for a survivor after SIGKILL of the primary."""
-    from python_tests.harness.takeover import run
-
-    raise SystemExit(run(trials, as_json))
+for extension in sorted(entry_points(group=EXTENSIONS), key=lambda each: each.name):
+    app.command(extension.name)(extension.load())
 
 
 def command_line() -> None:

@@ -76,7 +76,9 @@ class Side:
         linking: Any = set(linked)
         keeper: Any = self.keeper
         self.now = 100.0
-        self.ours = Backups(self.primary, self.replica, keeper, SETTINGS, linking, self.effects.append, self.now)
+        primary: Any = self.primary
+        replica: Any = self.replica
+        self.ours = Backups(primary, replica, keeper, SETTINGS, linking, self.effects.append, self.now)
 
     def tick(self, until: float) -> None:
         """Time passes in steps that count whole."""
@@ -98,7 +100,7 @@ class Side:
         self, member: Member = B, tail: int = 10, now: float = 100.0, generation: int = 3, **other: Any
     ) -> list[tuple[str, Any]]:
         """One whose log is ours up to ``tail``, unless told otherwise."""
-        words = {"history": HISTORY, "applied": min(tail, 7), "resyncing": False} | other
+        words: dict[str, Any] = {"history": HISTORY, "applied": min(tail, 7), "resyncing": False} | other
         self.ours.join(member.node, Join(3, 71, member, tail=Position(generation, tail), **words), 1, now)
         return self.said()
 

@@ -67,7 +67,7 @@ def asked_for_a_reset() -> tuple[MemoryCluster, MemoryNode]:
     cluster = declared("q", prepare_timeout=60.0, silence=60.0)
     name = backups_of(cluster)[0].name
     cluster.kill(name)
-    cluster.run(lambda: len(cluster.coordination.record.ready) == 2)
+    cluster.run(lambda: len(cluster.coordination.record.ready) == 2)  # type: ignore[union-attr]
     publish(cluster.primary, "q", "m")
     cluster.primary.core.log_first = cluster.primary.disk.frames[-1].last + 1
     joiner = cluster.start(name, wipe=True)

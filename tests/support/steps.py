@@ -27,7 +27,7 @@ def begin(node: MemoryNode, queues: dict[str, list[str]], acks: dict[str, list[s
     """An open transaction that publishes these bodies and acknowledges those messages."""
     host = node.host
     assert host.ledger
-    observer = host.ledger.begin()
+    observer: Observer = host.ledger.begin()
     for queue, bodies in queues.items():
         for body in bodies:
             node.report(lambda q=queue, b=body: observer.enqueue([host.number(q)], text(b)))  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""``txha demo``: the failover scenario of ``python_tests`` with progress and a table."""
+"""``txha demo``: the failover scenario with progress and a table."""
 
 from __future__ import annotations
 
@@ -8,10 +8,22 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
+
+from broker_plugin.cli.asking import Json
+
+
+def demo(
+    dir: Annotated[Path | None, typer.Option("--dir", help="Keep the nodes' directories here.")] = None,
+    seconds: Annotated[float, typer.Option(help="How long load runs between the kills.")] = 5.0,
+    as_json: Json = False,
+) -> None:
+    """Kill two primaries under transactional load, and prove from the clients' records that nothing was halved."""
+    raise SystemExit(run(dir, seconds, as_json))
 
 
 def run(directory: Path | None, seconds: float, as_json: bool) -> int:

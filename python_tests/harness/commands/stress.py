@@ -1,4 +1,4 @@
-"""``txha stress``: its options. The suite itself is ``python_tests.harness.stress``."""
+"""``txha stress``: its options. The suite itself is ``harness.stress``."""
 
 from __future__ import annotations
 

@@ -1,0 +1,19 @@
+"""``txha takeover``: its options. What is measured is ``harness.takeover``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from broker_plugin.cli.asking import Json
+
+
+def takeover(
+    trials: Annotated[int, typer.Option(help="How often the primary is killed.", min=1)] = 20,
+    as_json: Json = False,
+) -> None:
+    """Measure how long clients wait for a survivor after SIGKILL of the primary."""
+    from python_tests.harness.takeover import run
+
+    raise SystemExit(run(trials, as_json))
