@@ -21,11 +21,11 @@ MODULES = (
     "ha.messages.sizes",
     *(f"ha.primary.{name}" for name in ("additions", "backlog", "backups", "primary", "readings", "session")),
     *(f"ha.primary.{name}" for name in ("transactions", "tx_tracker", "watch")),
-    "broker_plugin.embedded.broker",
-    *(f"broker_plugin.embedded.channels.{name}" for name in ("channel", "confirms", "session")),
+    *(f"broker_plugin.embedded.{name}" for name in ("broker", "serving", "operations.requester")),
+    *(f"broker_plugin.embedded.channels.{name}" for name in ("channel", "client", "confirms", "session")),
+    *(f"broker_plugin.embedded.queues.{name}" for name in ("consumer", "durable_queue", "local_queue", "owner")),
+    *(f"broker_plugin.embedded.queues.{name}" for name in ("queue", "subscriber", "turn")),
     *(f"broker_plugin.embedded.transactions.{name}" for name in ("branch", "transaction", "unit_of_work")),
-    *(f"broker_plugin.embedded.queues.{name}" for name in ("consumer", "durable_queue", "local_queue", "queue")),
-    "broker_plugin.embedded.queues.turn",
     *(f"broker_plugin.amqp.protocol.{name}" for name in ("channel", "codec", "connection")),
 )
 """What a message passes on its way, and whatever those classes inherit from."""

@@ -64,13 +64,13 @@ class BranchAdmin:
 
     async def _decide(self, xid: Xid, commit: bool) -> Any:
         log.warning("an operator wants branch %s %s", xid, "committed" if commit else "rolled back")
-        operations = self._broker.branch_operations
+        operations = self._broker.operations.branches
         await self._carry_out(lambda done: operations.decide_heuristically(xid, commit, done))
         return {"xid": str(xid), "state": _words(self._broker.branches.outcome(xid))}
 
     async def _forget(self, arguments: dict[str, Any]) -> Any:
         xid = _xid(arguments)
-        await self._carry_out(lambda done: self._broker.branch_operations.forget_completed(xid, done))
+        await self._carry_out(lambda done: self._broker.operations.branches.forget_completed(xid, done))
         return {"xid": str(xid), "state": "forgotten"}
 
     async def _carry_out(self, ask: Callable[[Done], None]) -> None:

@@ -17,7 +17,8 @@ from broker_plugin.embedded.errors import AmqpError
 from broker_plugin.embedded.operations.binding_operations import BindRequest
 from broker_plugin.embedded.operations.branch_operations import BranchOperations, Reply
 from broker_plugin.embedded.operations.exchange_operations import ExchangeDeclare
-from broker_plugin.embedded.operations.queue_operations import QueueDeclare, QueueState
+from broker_plugin.embedded.operations.queue_arguments import QueueDeclare
+from broker_plugin.embedded.operations.queue_operations import QueueState
 from tests.simulation.book import FAILED, OK, SENT, Attempt
 from tests.simulation.reference import Deletions
 from txobserver.events import Message
@@ -111,7 +112,7 @@ class ClientLink:
             self._back(done, read=True)
             self._answered()
 
-        self.ask(lambda: self.process.broker.queue_operations.declare_passive(self.channel, queue, reply))
+        self.ask(lambda: self.process.broker.operations.queues.declare_passive(self.channel, queue, reply))
 
     def declare(self, request: QueueDeclare, done: Callable[[QueueState], None]) -> None:
         """queue.declare."""
@@ -121,17 +122,17 @@ class ClientLink:
             self._back(lambda: done(state))
             self._answered()
 
-        self.ask(lambda: self.process.broker.queue_operations.declare(self.channel, request, reply))
+        self.ask(lambda: self.process.broker.operations.queues.declare(self.channel, request, reply))
 
     def declare_exchange(self, request: ExchangeDeclare) -> None:
         """exchange.declare."""
         reply = partial(self._tell_of_names, None, "declared", request.name)
-        self.ask(lambda: self.process.broker.exchange_operations.declare(self.channel, request, reply))
+        self.ask(lambda: self.process.broker.operations.exchanges.declare(self.channel, request, reply))
 
     def bind(self, request: BindRequest, done: Callable[[], None] | None = None) -> None:
         """queue.bind."""
         reply = partial(self._tell_of_names, done, "bound", request.source, request.destination)
-        operations = self.process.broker.binding_operations
+        operations = self.process.broker.operations.bindings
         self.ask(lambda: operations.bind(self.channel, request, reply if done is not None else self._done))
 
     def unbind(self, request: BindRequest, done: Callable[[], None]) -> None:
@@ -142,7 +143,7 @@ class ClientLink:
             self._back(done)
             self._done()
 
-        self.ask(lambda: self.process.broker.binding_operations.unbind(self.channel, request, reply))
+        self.ask(lambda: self.process.broker.operations.bindings.unbind(self.channel, request, reply))
 
     def delete_if_empty(self, queue: str, done: Callable[[], None]) -> None:
         """queue.delete with if-empty. 406, as any other refusal, ends the connection."""
@@ -154,7 +155,7 @@ class ClientLink:
 
         def delete() -> None:
             self._deleting = queue, self._truth.reference.deletions(queue)
-            self.process.broker.queue_operations.delete(self.channel, queue, False, True, reply)
+            self.process.broker.operations.queues.delete(self.channel, queue, False, True, reply)
 
         self.ask(delete)
 
@@ -167,12 +168,12 @@ class ClientLink:
 
     def purge(self, queue: str) -> None:
         """queue.purge."""
-        operations = self.process.broker.queue_operations
+        operations = self.process.broker.operations.queues
         self.ask(lambda: operations.purge(self.channel, queue, lambda count: self._done()))
 
     def delete(self, queue: str) -> None:
         """queue.delete."""
-        operations = self.process.broker.queue_operations
+        operations = self.process.broker.operations.queues
         self.ask(lambda: operations.delete(self.channel, queue, False, False, lambda count: self._done()))
 
     # -- what a coordinator asks
@@ -180,7 +181,7 @@ class ClientLink:
     @property
     def branches(self) -> BranchOperations:
         """To be called at the broker: what can be asked for whole branches."""
-        return self.process.broker.branch_operations
+        return self.process.broker.operations.branches
 
     def status(
         self, call: Callable[[Reply], None], done: Callable[[Status], None], told: Callable[[Status], None]

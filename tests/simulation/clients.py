@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker_plugin.embedded.channels.channel import Got
 from broker_plugin.embedded.operations.binding_operations import BindRequest
-from broker_plugin.embedded.operations.queue_operations import QueueDeclare
+from broker_plugin.embedded.operations.queue_arguments import QueueDeclare
 from tests.simulation.book import FAILED, OK, ROLLED_BACK, SENT, UNKNOWN, Attempt
 from tests.simulation.client_link import ClientLink
 from txobserver.outcomes import Outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from broker_plugin.embedded.operations.binding_operations import BindRequest
 from broker_plugin.embedded.operations.exchange_operations import ExchangeDeclare
-from broker_plugin.embedded.operations.queue_operations import QueueDeclare
+from broker_plugin.embedded.operations.queue_arguments import QueueDeclare
 from tests.simulation.client_link import ClientLink
 from tests.simulation.clients import Client, Feeder
 

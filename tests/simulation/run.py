@@ -7,7 +7,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from broker_plugin.embedded.operations.queue_operations import QueueDeclare, QueueState
+from broker_plugin.embedded.operations.queue_arguments import QueueDeclare
+from broker_plugin.embedded.operations.queue_operations import QueueState
 from ha.membership.node_state import ACTIVE
 from ha.settings import Settings
 from tests.simulation.book import OK, UNKNOWN

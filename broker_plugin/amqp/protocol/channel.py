@@ -67,7 +67,7 @@ class AmqpChannel:
         self.number = number
         self.connection = connection
         self.session = session
-        self.broker = session.broker
+        self.broker = connection.broker
         self.inner = session.open_channel(self)
         self.busy = False
         self.closing = False

@@ -76,7 +76,7 @@ class Connection:
         self.passed_properties = self.check_properties.passed
         self.heartbeats = Heartbeats(settings.handshake_timeout)
         self.last_requests = LastRequests(self._close_ok)
-        self._broker = broker
+        self.broker = broker
         self._wire = wire
         self._session: Session | None = None
         self._channels: dict[int, AmqpChannel] = {}
@@ -240,7 +240,7 @@ class Connection:
     def _open(self, method: commands.Connection.Open) -> None:
         if method.virtual_host != "/":
             raise AmqpError(530, f"vhost {method.virtual_host} not found")
-        self._session = self._broker.connect(self)
+        self._session = self.broker.connect(self)
         self._move("open")
         self.heartbeats.opened = True
         self.send(encode_method(commands.Connection.OpenOk(), 0))

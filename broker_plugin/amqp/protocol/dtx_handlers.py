@@ -60,25 +60,25 @@ def _end(channel: AmqpChannel, method: dtx.End) -> None:
 def _prepare(channel: AmqpChannel, method: dtx.Prepare) -> None:
     channel.wait()
     reply = partial(_status, channel, dtx.PrepareOk)
-    channel.broker.branch_operations.prepare(channel.inner, _xid(method.xid), reply)
+    channel.broker.operations.branches.prepare(channel.inner, _xid(method.xid), reply)
 
 
 def _commit(channel: AmqpChannel, method: dtx.Commit) -> None:
     channel.wait()
     reply = partial(_status, channel, dtx.CommitOk)
-    channel.broker.branch_operations.commit(channel.inner, _xid(method.xid), method.one_phase, reply)
+    channel.broker.operations.branches.commit(channel.inner, _xid(method.xid), method.one_phase, reply)
 
 
 def _rollback(channel: AmqpChannel, method: dtx.Rollback) -> None:
     channel.wait()
     reply = partial(_status, channel, dtx.RollbackOk)
-    channel.broker.branch_operations.rollback(channel.inner, _xid(method.xid), reply)
+    channel.broker.operations.branches.rollback(channel.inner, _xid(method.xid), reply)
 
 
 def _forget(channel: AmqpChannel, method: dtx.Forget) -> None:
     channel.wait()
     reply = partial(_answer, channel, dtx.ForgetOk())
-    channel.broker.branch_operations.forget(channel.inner, _xid(method.xid), reply)
+    channel.broker.operations.branches.forget(channel.inner, _xid(method.xid), reply)
 
 
 def _get_timeout(channel: AmqpChannel, method: dtx.GetTimeout) -> None:
@@ -111,11 +111,11 @@ def _decide(channel: AmqpChannel, method: dtx.Decide) -> None:
     channel.wait()
     which = _global(method.format_id, method.global_id)
     reply = partial(_status, channel, dtx.DecideOk)
-    channel.broker.branch_operations.decide_globally(channel.inner, which, method.commit, reply)
+    channel.broker.operations.branches.decide_globally(channel.inner, which, method.commit, reply)
 
 
 def _global_state(channel: AmqpChannel, method: dtx.Global) -> None:
-    state = channel.broker.branch_operations.look(_global(method.format_id, method.global_id))
+    state = channel.broker.operations.branches.look(_global(method.format_id, method.global_id))
     page = _page(
         channel,
         method.go_on,
@@ -128,7 +128,7 @@ def _forget_global(channel: AmqpChannel, method: dtx.ForgetGlobal) -> None:
     channel.wait()
     reply = partial(_answer, channel, dtx.ForgetGlobalOk())
     which = _global(method.format_id, method.global_id)
-    channel.broker.branch_operations.forget_globally(channel.inner, which, reply)
+    channel.broker.operations.branches.forget_globally(channel.inner, which, reply)
 
 
 def _outcome(channel: AmqpChannel, method: dtx.Outcome) -> None:

@@ -22,7 +22,8 @@ from broker_plugin.embedded.channels.channel import Got
 from broker_plugin.embedded.errors import AmqpError
 from broker_plugin.embedded.operations.binding_operations import BindRequest
 from broker_plugin.embedded.operations.exchange_operations import ExchangeDeclare
-from broker_plugin.embedded.operations.queue_operations import QueueDeclare, QueueState
+from broker_plugin.embedded.operations.queue_arguments import QueueDeclare
+from broker_plugin.embedded.operations.queue_operations import QueueState
 
 if TYPE_CHECKING:
     from broker_plugin.amqp.protocol.channel import AmqpChannel
@@ -82,7 +83,7 @@ def _channel_flow(channel: AmqpChannel, method: commands.Channel.Flow) -> None:
 
 
 def _exchange_declare(channel: AmqpChannel, method: Exchange.Declare) -> None:
-    operations = channel.broker.exchange_operations
+    operations = channel.broker.operations.exchanges
     reply = partial(_answer, channel, Exchange.DeclareOk(), method.nowait)
     if method.passive:
         operations.declare_passive(name(method.exchange))
@@ -103,7 +104,7 @@ def _exchange_declare(channel: AmqpChannel, method: Exchange.Declare) -> None:
 def _exchange_delete(channel: AmqpChannel, method: Exchange.Delete) -> None:
     reply = partial(_answer, channel, Exchange.DeleteOk(), method.nowait)
     channel.wait()
-    channel.broker.exchange_operations.delete(channel.inner, name(method.exchange), method.if_unused, reply)
+    channel.broker.operations.exchanges.delete(channel.inner, name(method.exchange), method.if_unused, reply)
 
 
 def _exchange_bind(channel: AmqpChannel, method: Exchange.Bind) -> None:
@@ -112,7 +113,7 @@ def _exchange_bind(channel: AmqpChannel, method: Exchange.Bind) -> None:
     )
     channel.wait()
     reply = partial(_answer, channel, Exchange.BindOk(), method.nowait)
-    channel.broker.binding_operations.bind(channel.inner, request, reply)
+    channel.broker.operations.bindings.bind(channel.inner, request, reply)
 
 
 def _exchange_unbind(channel: AmqpChannel, method: Exchange.Unbind) -> None:
@@ -121,14 +122,14 @@ def _exchange_unbind(channel: AmqpChannel, method: Exchange.Unbind) -> None:
     )
     channel.wait()
     reply = partial(_answer, channel, Exchange.UnbindOk(), method.nowait)
-    channel.broker.binding_operations.unbind(channel.inner, request, reply)
+    channel.broker.operations.bindings.unbind(channel.inner, request, reply)
 
 
 # -- queue
 
 
 def _queue_declare(channel: AmqpChannel, method: Queue.Declare) -> None:
-    operations = channel.broker.queue_operations
+    operations = channel.broker.operations.queues
     reply = partial(_queue_declared, channel, method.nowait)
     channel.wait()
     if method.passive:
@@ -156,7 +157,7 @@ def _queue_bind(channel: AmqpChannel, method: Queue.Bind) -> None:
     request = BindRequest(name(method.exchange), queue, True, key, plain(method.arguments))
     channel.wait()
     reply = partial(_answer, channel, Queue.BindOk(), method.nowait)
-    channel.broker.binding_operations.bind(channel.inner, request, reply)
+    channel.broker.operations.bindings.bind(channel.inner, request, reply)
 
 
 def _queue_unbind(channel: AmqpChannel, method: Queue.Unbind) -> None:
@@ -164,12 +165,12 @@ def _queue_unbind(channel: AmqpChannel, method: Queue.Unbind) -> None:
     request = BindRequest(name(method.exchange), queue, True, key, plain(method.arguments))
     channel.wait()
     reply = partial(_answer, channel, Queue.UnbindOk())
-    channel.broker.binding_operations.unbind(channel.inner, request, reply)
+    channel.broker.operations.bindings.unbind(channel.inner, request, reply)
 
 
 def _queue_purge(channel: AmqpChannel, method: Queue.Purge) -> None:
     channel.wait()
-    channel.broker.queue_operations.purge(
+    channel.broker.operations.queues.purge(
         channel.inner,
         queue_name(channel, method.queue),
         lambda count: _answer(channel, Queue.PurgeOk(count), method.nowait),
@@ -178,7 +179,7 @@ def _queue_purge(channel: AmqpChannel, method: Queue.Purge) -> None:
 
 def _queue_delete(channel: AmqpChannel, method: Queue.Delete) -> None:
     channel.wait()
-    channel.broker.queue_operations.delete(
+    channel.broker.operations.queues.delete(
         channel.inner,
         queue_name(channel, method.queue),
         method.if_unused,

@@ -12,26 +12,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from broker_plugin.embedded.channels.client import Client
 from broker_plugin.embedded.channels.confirms import Confirms
-from broker_plugin.embedded.errors import AmqpError, dtx_error, not_found, precondition
-from broker_plugin.embedded.operations.consumer_operations import ConsumeRequest
-from broker_plugin.embedded.queues.consumer import Consumer
+from broker_plugin.embedded.errors import dtx_error, not_found, precondition
+from broker_plugin.embedded.operations.consumer_operations import ConsumeRequest, ConsumerOperations
+from broker_plugin.embedded.operations.requester import Requester
+from broker_plugin.embedded.queues.consumer import Held
 from broker_plugin.embedded.queues.outlet import ChannelOutlet
-from broker_plugin.embedded.queues.queue import UNLIMITED, Getter, Queue, Taken
+from broker_plugin.embedded.queues.queue import Getter, Queue
+from broker_plugin.embedded.queues.subscriber import Taken
+from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.transactions.branch import Association
 from broker_plugin.embedded.transactions.dtx_mode import DtxMode
 from broker_plugin.embedded.transactions.transaction import Transaction
-from broker_plugin.embedded.transactions.unit_of_work import Held
 from txobserver.events import Message, Removal
 from txobserver.outcomes import Status
 from txobserver.ports.ledger import NameInUse
 from txobserver.xid import Xid
-
-if TYPE_CHECKING:
-    from broker_plugin.embedded.broker import Broker
-    from broker_plugin.embedded.channels.session import Session
 
 PUBLISH_OVERHEAD = 200
 """Bytes that a message on its way is counted for beside its properties and body."""
@@ -53,31 +52,23 @@ class Got(NamedTuple):
     remaining: int
 
 
-class Channel:
-    """``prefetch`` is the limit over all consumers of the channel, ``held`` what counts for it."""
+class Channel(Requester):
+    """What a client does on one channel of its session."""
 
-    def __init__(self, broker: Broker, session: Session, outlet: ChannelOutlet) -> None:
+    def __init__(
+        self, broker: Serving, consumer_operations: ConsumerOperations, session: Client, outlet: ChannelOutlet
+    ) -> None:
+        super().__init__(broker.turn, session, outlet, session.flowing)
         self.session = session
-        self.outlet = outlet
-        self.closed = False
-        self.flowing = session.flowing
-        self.consumers: dict[str, Consumer] = {}
-        self.unacked: dict[int, Held] = {}
-        self.last_tag = 0
-        self.prefetch = UNLIMITED
-        self.held = 0
         self._broker = broker
+        self._consumer_operations = consumer_operations
         self._ledger = broker.ledger
         self._topology = broker.topology
         self._routes = broker.topology.routes
-        self.consumer_prefetch = 0
         self._confirms: Confirms | None = None
         self._work: Transaction | Association | None = None
         self._dtx: DtxMode | None = None
-        self._publishing = 0
-        self._when_quiet: Callable[[], None] | None = None
         self._getting: tuple[Queue, Getter] | None = None
-        self._gone: list[str] = []
 
     # -- publishing
 
@@ -120,13 +111,6 @@ class Channel:
             waiting, self._when_quiet = self._when_quiet, None
             waiting()
 
-    def when_quiet(self, operation: Callable[[], None]) -> None:
-        """Do this when every publish of this channel has its outcome: a client finds what it published itself."""
-        if self._publishing:
-            self._when_quiet = partial(self.attempt, operation)
-        else:
-            operation()
-
     # -- consuming
 
     def consume(
@@ -134,7 +118,7 @@ class Channel:
     ) -> None:
         """basic.consume; answers the consumer tag. Deliveries begin when the turn ends, after the answer."""
         request = ConsumeRequest(name, tag, no_ack, exclusive, arguments)
-        self._broker.consumer_operations.consume(self, request, reply)
+        self._consumer_operations.consume(self, request, reply)
 
     def cancel(self, tag: str) -> None:
         """basic.cancel. What the consumer holds stays with the channel; an unknown tag is no error."""
@@ -142,20 +126,7 @@ class Channel:
         consumer = self.consumers.pop(tag, None)
         if consumer is not None:
             consumer.queue.remove_consumer(consumer)
-            self._broker.consumer_left(consumer.queue)
-
-    def consumer_gone(self, consumer: Consumer) -> None:
-        """Its queue was deleted. The client is told when the turn ends, or before it uses a tag again: what is told
-        of a tag is taken for the consumer that has it (``consumer_tag_reused_behind_a_delete``).
-        """
-        del self.consumers[consumer.tag]
-        self._gone.append(consumer.tag)
-        self._broker.turn.later(self.tell_cancelled)
-
-    def tell_cancelled(self) -> None:
-        """Tell the client of its consumers whose queues were deleted."""
-        while self._gone and not self.closed:
-            self.outlet.cancelled(self._gone.pop(0))
+            self._consumer_operations.left(consumer.queue)
 
     def get(self, name: str, no_ack: bool, reply: Callable[[Got | None], None]) -> None:
         """basic.get; None if the queue is empty. 404 if it is deleted meanwhile, as if that had been asked first."""
@@ -180,25 +151,6 @@ class Channel:
         else:
             self.unacked[self.last_tag] = (queue, place, None)
         reply(Got(self.last_tag, redelivered, message, queue.ready))
-
-    def qos(self, prefetch: int, whole_channel: bool) -> None:
-        """basic.qos with RabbitMQ's meaning of ``global``: off, each consumer from now on; on, the whole channel."""
-        if not whole_channel:
-            self.consumer_prefetch = prefetch
-            return
-        self.prefetch = prefetch or UNLIMITED
-        self.wake_queues()
-
-    def set_flowing(self, flowing: bool) -> None:
-        """Whether the client takes what is sent to it."""
-        self.flowing = flowing
-        if flowing:
-            self.wake_queues()
-
-    def wake_queues(self) -> None:
-        """The channel's consumers can take more."""
-        for consumer in self.consumers.values():
-            consumer.queue.wake()
 
     # -- acknowledging
 
@@ -262,7 +214,7 @@ class Channel:
         """confirm.select."""
         self._check_mode("confirm")
         if self._confirms is None:
-            self._confirms = Confirms(self._broker.turn, self._confirm)
+            self._confirms = Confirms(self._turn, self._confirm)
 
     def _confirm(self, tag: int, multiple: bool, accepted: bool) -> None:
         if not self.closed:
@@ -355,20 +307,6 @@ class Channel:
 
     # -- the end
 
-    def attempt(self, operation: Callable[[], None]) -> None:
-        """Carry out something that waited; its error ends the channel as if it had not waited."""
-        if self.closed:
-            return
-        try:
-            operation()
-        except AmqpError as error:
-            self.fail(error)
-
-    def fail(self, error: AmqpError) -> None:
-        """Something that the client asked for before cannot be done."""
-        if not self.closed:
-            self.outlet.failed(error)
-
     def close(self) -> None:
         """The channel has ended: roll back, and give back what is outstanding.
 
@@ -391,8 +329,4 @@ class Channel:
             self._take_back(self._work)
         self.recover()
         for consumer in consumers:
-            self._broker.consumer_left(consumer.queue)
-
-    def abandon(self) -> None:
-        """This node is no longer the primary: nothing may be told to anybody any more."""
-        self.closed = True
+            self._consumer_operations.left(consumer.queue)

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from broker_plugin.embedded.errors import AmqpError, not_configured, precondition
-from broker_plugin.embedded.operations.exchange_operations import check_not_default
-from broker_plugin.embedded.operations.queue_operations import check_access
+from broker_plugin.embedded.operations.exchange_operations import ExchangeOperations, check_not_default
+from broker_plugin.embedded.operations.requester import Requester
 from broker_plugin.embedded.queues.durable_queue import DurableQueue
+from broker_plugin.embedded.serving import Serving, check_access
 from broker_plugin.embedded.topology.routers import Destination, check_headers_binding
 from broker_plugin.embedded.topology.topology import Binding, binding
 from txobserver.configuration import BindingSpec, Refusal, binding_step, use_exchange_step
-
-if TYPE_CHECKING:
-    from broker_plugin.embedded.broker import Broker
-    from broker_plugin.embedded.channels.channel import Channel
 
 Reply = Callable[[], None]
 
@@ -35,22 +32,23 @@ class BindRequest(NamedTuple):
 class BindingOperations:
     """What clients do to bindings. A binding is replicated when both its ends are."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Serving, exchanges: ExchangeOperations) -> None:
         self._broker = broker
+        self._exchanges = exchanges
 
-    def bind(self, channel: Channel, request: BindRequest, reply: Reply) -> None:
+    def bind(self, channel: Requester, request: BindRequest, reply: Reply) -> None:
         """Add a binding; one that is there already is no error."""
         self._when_free(channel, request, partial(self._bind, channel, request, reply))
 
-    def unbind(self, channel: Channel, request: BindRequest, reply: Reply) -> None:
+    def unbind(self, channel: Requester, request: BindRequest, reply: Reply) -> None:
         """Remove a binding; one that is not there is no error."""
         self._when_free(channel, request, partial(self._unbind, channel, request, reply))
 
-    def _when_free(self, channel: Channel, request: BindRequest, operation: Reply) -> None:
+    def _when_free(self, channel: Requester, request: BindRequest, operation: Reply) -> None:
         """What is on its way for one of the ends comes first."""
         self._broker.locks.run_all(_ends(request), partial(channel.attempt, operation))
 
-    def _bind(self, channel: Channel, request: BindRequest, reply: Reply) -> None:
+    def _bind(self, channel: Requester, request: BindRequest, reply: Reply) -> None:
         wanted = self._binding(channel, request)
         topology = self._broker.topology
         source = topology.exchange(request.source)
@@ -59,13 +57,13 @@ class BindingOperations:
         elif wanted.durable:
             spec = BindingSpec(*request[:4], dict(request.arguments))
             self._broker.ledger.configure(binding_step(spec), partial(self._bound, channel, request, reply))
-        elif source.durable and source.auto_delete and not self._broker.exchange_operations.is_used(source.name):
+        elif source.durable and source.auto_delete and not self._exchanges.is_used(source.name):
             self._use(channel, request, reply)
         else:
             topology.bind(wanted)
             reply()
 
-    def _bound(self, channel: Channel, request: BindRequest, reply: Reply, error: str | None) -> None:
+    def _bound(self, channel: Requester, request: BindRequest, reply: Reply, error: str | None) -> None:
         """404 if one of the ends was deleted before the binding had its turn in the stream."""
         if error == Refusal.NO_DESTINATION:
             channel.fail(not_configured("queue" if request.to_queue else "exchange", request.destination, error))
@@ -74,7 +72,7 @@ class BindingOperations:
         elif not channel.closed:
             reply()
 
-    def _use(self, channel: Channel, request: BindRequest, reply: Reply) -> None:
+    def _use(self, channel: Requester, request: BindRequest, reply: Reply) -> None:
         """The stream must know that the exchange is used by what it does not hold, so that no step lets it lapse.
 
         From then on the binding counts, whether its client stays or not: an auto-delete exchange goes with the last
@@ -91,18 +89,18 @@ class BindingOperations:
                 if not channel.closed:
                     reply()
             self._broker.locks.release(*ends)
-            self._broker.exchange_operations.lost_bindings([request.source])  # if the other end went meanwhile
+            self._exchanges.lost_bindings([request.source])  # if the other end went meanwhile
 
         self._broker.ledger.configure(use_exchange_step(request.source), done)
 
-    def _bind_used(self, channel: Channel, request: BindRequest) -> None:
+    def _bind_used(self, channel: Requester, request: BindRequest) -> None:
         """The destination goes without its lock where its connection or an auto-delete exchange ends: then the binding
         came before that, and has gone with it.
         """
         with suppress(AmqpError):
             self._broker.topology.bind(self._binding(channel, request))
 
-    def _unbind(self, channel: Channel, request: BindRequest, reply: Reply) -> None:
+    def _unbind(self, channel: Requester, request: BindRequest, reply: Reply) -> None:
         wanted = self._binding(channel, request, must_exist=False)
         known = self._broker.topology.known(wanted)
         if known is None:
@@ -111,10 +109,10 @@ class BindingOperations:
             self._unbind_durable(channel, request, reply)
         else:
             self._broker.topology.unbind(known)
-            self._broker.exchange_operations.lost_bindings([known.source])
-            self._broker.exchange_operations.when_left(channel, reply)
+            self._exchanges.lost_bindings([known.source])
+            self._exchanges.when_left(channel, reply)
 
-    def _unbind_durable(self, channel: Channel, request: BindRequest, reply: Reply) -> None:
+    def _unbind_durable(self, channel: Requester, request: BindRequest, reply: Reply) -> None:
         """Who declares or binds one of the ends meanwhile is told of what is left of it."""
         ends = _ends(request)
         self._broker.locks.hold(*ends)
@@ -123,13 +121,13 @@ class BindingOperations:
             if error is not None:
                 channel.fail(precondition(error))
             else:
-                self._broker.exchange_operations.when_left(channel, reply)
+                self._exchanges.when_left(channel, reply)
             self._broker.locks.release(*ends)
 
         spec = BindingSpec(*request[:4], dict(request.arguments))
         self._broker.ledger.configure(binding_step(spec, False), done)
 
-    def _binding(self, channel: Channel, request: BindRequest, must_exist: bool = True) -> Binding:
+    def _binding(self, channel: Requester, request: BindRequest, must_exist: bool = True) -> Binding:
         """The binding that is meant. 404 if an end is missing, 403 for the default exchange, 406 for arguments that the
         source does not take, 405 if locked; in this order, which is RabbitMQ's.
         """
@@ -148,7 +146,7 @@ class BindingOperations:
         wanted = binding(source, Destination(to_queue, destination), key, arguments, durable)
         queue = topology.queues.get(destination) if to_queue else None
         if queue is not None and (must_exist or topology.known(wanted) is not None):
-            check_access(queue, channel.session)
+            check_access(queue, channel.owner)
         return wanted
 
 

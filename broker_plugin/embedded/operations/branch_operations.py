@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from broker_plugin.embedded.errors import dtx_error
+from broker_plugin.embedded.operations.requester import Requester
+from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.transactions.branch import DECIDING, ENDED, IDLE, PREPARED, ROLLBACK_ONLY, Branch
 from broker_plugin.embedded.transactions.branches import HEURISTIC
 from txobserver.outcomes import Outcome, Status
 from txobserver.ports.ledger import Done
 from txobserver.xid import Global, Xid
-
-if TYPE_CHECKING:
-    from broker_plugin.embedded.broker import Broker
-    from broker_plugin.embedded.channels.channel import Channel
 
 Reply = Callable[[Status], None]
 """Told the status that answers the request."""
@@ -35,12 +33,12 @@ class GlobalState(NamedTuple):
 class BranchOperations:
     """The operations on one broker's branches."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Serving) -> None:
         self._broker = broker
 
     # -- one branch
 
-    def prepare(self, channel: Channel, xid: Xid, reply: Reply) -> None:
+    def prepare(self, channel: Requester, xid: Xid, reply: Reply) -> None:
         """dtx.prepare. A branch in which nothing durable was done has nothing to prepare: it ends, READ_ONLY.
 
         One that cannot be prepared has been rolled back: ROLLED_BACK.
@@ -55,7 +53,7 @@ class BranchOperations:
         branch.move("prepare")
         branch.observer.prepare(partial(self._prepared, channel, branch, reply, branch.observer.empty))
 
-    def _prepared(self, channel: Channel, branch: Branch, reply: Reply, empty: bool, error: str | None) -> None:
+    def _prepared(self, channel: Requester, branch: Branch, reply: Reply, empty: bool, error: str | None) -> None:
         status = Status.OK
         if error is not None:
             if branch.state != ENDED:  # a vote that failed late has ended it as a prepared one already
@@ -68,7 +66,7 @@ class BranchOperations:
             status = Status.READ_ONLY
         _answer(channel, reply, status)
 
-    def commit(self, channel: Channel, xid: Xid, one_phase: bool, reply: Reply) -> None:
+    def commit(self, channel: Requester, xid: Xid, one_phase: bool, reply: Reply) -> None:
         """dtx.commit. What an operator decided meanwhile is told instead."""
         if (completed := self._broker.branches.completed(xid)) is not None:
             reply(completed)
@@ -89,7 +87,7 @@ class BranchOperations:
             branch.move("commit in one phase")
             branch.observer.commit_one_phase(partial(self._committed, channel, branch, reply))
 
-    def _committed(self, channel: Channel, branch: Branch, reply: Reply, error: str | None) -> None:
+    def _committed(self, channel: Requester, branch: Branch, reply: Reply, error: str | None) -> None:
         if error is None:
             self._broker.branches.leave(branch, "decided")
             branch.apply_local()
@@ -98,7 +96,7 @@ class BranchOperations:
             branch.give_back()
         _answer(channel, reply, Status.OK if error is None else Status.ROLLED_BACK)
 
-    def rollback(self, channel: Channel, xid: Xid, reply: Reply) -> None:
+    def rollback(self, channel: Requester, xid: Xid, reply: Reply) -> None:
         """dtx.rollback. What an operator decided meanwhile is told instead."""
         if (completed := self._broker.branches.completed(xid)) is not None:
             reply(completed)
@@ -116,7 +114,7 @@ class BranchOperations:
             branch.move("rollback")
             branch.observer.rollback(partial(self._rolled_back, channel, branch, reply))
 
-    def _rolled_back(self, channel: Channel, branch: Branch, reply: Reply, error: str | None) -> None:
+    def _rolled_back(self, channel: Requester, branch: Branch, reply: Reply, error: str | None) -> None:
         self._broker.branches.leave(branch, "decided")
         branch.give_back()
         _answer(channel, reply, Status.OK)
@@ -128,7 +126,7 @@ class BranchOperations:
 
     # -- decisions
 
-    def _joins_operator(self, channel: Channel, branch: Branch, reply: Reply) -> bool:
+    def _joins_operator(self, channel: Requester, branch: Branch, reply: Reply) -> bool:
         """Whether an operator's decision is on its way: the coordinator is told that one when it stands, as if it had
         come later. Answered OK it would never forget the branch, which is remembered until it does."""
         if branch.state != DECIDING or not branch.heuristic:
@@ -137,7 +135,7 @@ class BranchOperations:
         branch.waiting.append(partial(_answer_or_fail, channel, partial(reply, status)))
         return True
 
-    def _decide(self, channel: Channel, branch: Branch, commit: bool, reply: Reply) -> None:
+    def _decide(self, channel: Requester, branch: Branch, commit: bool, reply: Reply) -> None:
         self._ask(branch, commit, False, partial(_answer_or_fail, channel, partial(reply, Status.OK)))
 
     def decide_heuristically(self, xid: Xid, commit: bool, done: Done) -> None:
@@ -167,7 +165,7 @@ class BranchOperations:
         for done in waiting:
             done(error)
 
-    def forget(self, channel: Channel, xid: Xid, reply: Callable[[], None]) -> None:
+    def forget(self, channel: Requester, xid: Xid, reply: Callable[[], None]) -> None:
         """dtx.forget: the outcome of a branch that has ended need not be remembered. 404, 409."""
         self._check_ended(xid)
         self._broker.ledger.forget_branch(xid, partial(_answer_or_fail, channel, reply))
@@ -186,12 +184,12 @@ class BranchOperations:
 
     # -- global transactions
 
-    def decide_globally(self, channel: Channel, which: Global, commit: bool, reply: Reply) -> None:
+    def decide_globally(self, channel: Requester, which: Global, commit: bool, reply: Reply) -> None:
         """dtx.decide: one durable record for all branches of a global transaction. 409 if the other one was taken."""
         done = partial(self._decided_globally, channel, which, reply)
         self._broker.ledger.decide_global(which.format_id, which.gtrid, commit, done)
 
-    def _decided_globally(self, channel: Channel, which: Global, reply: Reply, error: str | None) -> None:
+    def _decided_globally(self, channel: Requester, which: Global, reply: Reply, error: str | None) -> None:
         if error is not None:
             channel.fail(dtx_error(409, error))
             return
@@ -205,19 +203,19 @@ class BranchOperations:
             content.global_decision(which.format_id, which.gtrid), content.branches_of(which.format_id, which.gtrid)
         )
 
-    def forget_globally(self, channel: Channel, which: Global, reply: Callable[[], None]) -> None:
+    def forget_globally(self, channel: Requester, which: Global, reply: Callable[[], None]) -> None:
         """dtx.forget-global. 404 if there is no such decision."""
         if self._broker.content.global_decision(which.format_id, which.gtrid) in (Outcome.UNKNOWN, Outcome.EXPIRED):
             raise dtx_error(404, f"there is no decision on {which}")
         self._broker.ledger.forget_global(which.format_id, which.gtrid, partial(_answer_or_fail, channel, reply))
 
 
-def _answer(channel: Channel, reply: Reply, status: Status) -> None:
+def _answer(channel: Requester, reply: Reply, status: Status) -> None:
     if not channel.closed:
         reply(status)
 
 
-def _answer_or_fail(channel: Channel, reply: Callable[[], None], error: str | None) -> None:
+def _answer_or_fail(channel: Requester, reply: Callable[[], None], error: str | None) -> None:
     if error is not None:
         channel.fail(dtx_error(409, error))
     elif not channel.closed:

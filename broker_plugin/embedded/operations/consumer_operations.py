@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from broker_plugin.embedded.errors import AmqpError, located, not_configured, precondition, refused
+from broker_plugin.embedded.operations.queue_operations import QueueOperations
+from broker_plugin.embedded.operations.requester import Requester
 from broker_plugin.embedded.queues.consumer import Consumer, PlacedConsumer
 from broker_plugin.embedded.queues.message_headers import PLACE
 from broker_plugin.embedded.queues.queue import Queue
+from broker_plugin.embedded.serving import Serving
 from txobserver.configuration import use_queue_step
-
-if TYPE_CHECKING:
-    from broker_plugin.embedded.broker import Broker
-    from broker_plugin.embedded.channels.channel import Channel
 
 
 class ConsumeRequest(NamedTuple):
@@ -39,19 +38,24 @@ Reply = Callable[[str], None]
 class ConsumerOperations:
     """How consumers come to queues."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Serving, queues: QueueOperations) -> None:
         self._broker = broker
+        self._queues = queues
 
-    def consume(self, channel: Channel, request: ConsumeRequest, reply: Reply) -> None:
+    def consume(self, channel: Requester, request: ConsumeRequest, reply: Reply) -> None:
         """basic.consume. Deliveries begin when the turn ends, after the answer."""
         operation = partial(channel.attempt, partial(self._consume, channel, request, reply))
         self._broker.locks.run(("queue", request.queue), operation)
 
-    def _consume(self, channel: Channel, request: ConsumeRequest, reply: Reply) -> None:
+    def left(self, queue: Queue) -> None:
+        """A consumer of this queue was cancelled or has gone."""
+        self._queues.consumer_left(queue)
+
+    def _consume(self, channel: Requester, request: ConsumeRequest, reply: Reply) -> None:
         channel.tell_cancelled()
         if request.tag in channel.consumers:
             raise AmqpError(530, f"attempt to reuse consumer tag '{request.tag}'")
-        queue = self._broker.accessible_queue(request.queue, channel.session)
+        queue = self._broker.accessible_queue(request.queue, channel.owner)
         self._check(queue, request)
         if queue.durable and queue.auto_delete and not self._broker.content.configuration.queues[queue.name].used:
             self._use(channel, queue, request, reply)
@@ -64,7 +68,7 @@ class ConsumerOperations:
         if request.arguments.get(PLACE) and not queue.durable:
             raise precondition(f"{located('queue', queue.name)} is not durable: its messages have no place that stays")
 
-    def _use(self, channel: Channel, queue: Queue, request: ConsumeRequest, reply: Reply) -> None:
+    def _use(self, channel: Requester, queue: Queue, request: ConsumeRequest, reply: Reply) -> None:
         """The queue's first consumer: from here on the queue goes with its last one, whoever is primary then."""
         key = ("queue", queue.name)
         self._broker.locks.hold(key)
@@ -76,11 +80,11 @@ class ConsumerOperations:
                 channel.attempt(partial(self._add, channel, queue, request, reply))
             self._broker.locks.release(key)
             if error is None:
-                self._broker.consumer_left(queue)  # if the channel ended meanwhile
+                self._queues.consumer_left(queue)  # if the channel ended meanwhile
 
         self._broker.ledger.configure(use_queue_step(queue.name), done)
 
-    def _add(self, channel: Channel, queue: Queue, request: ConsumeRequest, reply: Reply) -> None:
+    def _add(self, channel: Requester, queue: Queue, request: ConsumeRequest, reply: Reply) -> None:
         tag = request.tag or f"amq.ctag-{self._broker.unique_name()}"
         kind = PlacedConsumer if request.arguments.get(PLACE) else Consumer
         consumer = kind(channel, queue, tag, request.no_ack, channel.consumer_prefetch, request.arguments)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from broker_plugin.embedded.errors import AmqpError, located, not_configured, precondition, refused
 from broker_plugin.embedded.operations.equivalence import EXCHANGE_ARGUMENTS, check_arguments, check_flag
 from broker_plugin.embedded.operations.pending import Pending
+from broker_plugin.embedded.operations.requester import Requester
+from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.topology.exchange import KINDS, Exchange
 from txobserver.configuration import (
     Configuration,
@@ -17,10 +19,6 @@ from txobserver.configuration import (
     exchange_step,
     leave_exchange_step,
 )
-
-if TYPE_CHECKING:
-    from broker_plugin.embedded.broker import Broker
-    from broker_plugin.embedded.channels.channel import Channel
 
 
 class ExchangeDeclare(NamedTuple):
@@ -46,11 +44,11 @@ def check_not_default(name: str) -> None:
 class ExchangeOperations:
     """What clients do to exchanges as a whole."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Serving) -> None:
         self._broker = broker
         self._leaves = Pending()
 
-    def declare(self, channel: Channel, request: ExchangeDeclare, reply: Reply) -> None:
+    def declare(self, channel: Requester, request: ExchangeDeclare, reply: Reply) -> None:
         """exchange.declare."""
         check_not_default(request.name)
         if request.kind not in KINDS:
@@ -63,7 +61,7 @@ class ExchangeOperations:
         check_not_default(name)
         self._broker.topology.exchange(name)
 
-    def _declare(self, channel: Channel, request: ExchangeDeclare, reply: Reply) -> None:
+    def _declare(self, channel: Requester, request: ExchangeDeclare, reply: Reply) -> None:
         name, kind, durable, auto_delete, internal, arguments = request
         there = self._broker.topology.exchanges.get(name)
         if there is not None:
@@ -78,7 +76,7 @@ class ExchangeOperations:
             self._broker.topology.add_exchange(Exchange(name, kind, False, auto_delete, internal, arguments))
             reply()
 
-    def _configure(self, name: str, channel: Channel, reply: Reply, step: Any) -> None:
+    def _configure(self, name: str, channel: Requester, reply: Reply, step: Any) -> None:
         key = ("exchange", name)
         self._broker.locks.hold(key)
 
@@ -103,7 +101,7 @@ class ExchangeOperations:
         check_flag("exchange", name, "internal", request.internal, there.internal)
         check_arguments("exchange", name, request.arguments, there.arguments, EXCHANGE_ARGUMENTS)
 
-    def delete(self, channel: Channel, name: str, if_unused: bool, reply: Reply) -> None:
+    def delete(self, channel: Requester, name: str, if_unused: bool, reply: Reply) -> None:
         """exchange.delete. A missing exchange is deleted already."""
         check_not_default(name)
         if name.startswith("amq."):
@@ -114,7 +112,7 @@ class ExchangeOperations:
             names += [("queue" if to.to_queue else "exchange", to.name) for to in self._broker.topology.reached(name)]
         self._broker.locks.run_all(names, operation)
 
-    def _delete(self, channel: Channel, name: str, if_unused: bool, reply: Reply) -> None:
+    def _delete(self, channel: Requester, name: str, if_unused: bool, reply: Reply) -> None:
         topology = self._broker.topology
         there = topology.exchanges.get(name)
         if there is None:
@@ -146,7 +144,7 @@ class ExchangeOperations:
             elif not topology.bindings_from(name):
                 todo.extend(topology.remove_exchange(name))
 
-    def when_left(self, channel: Channel, reply: Reply) -> None:
+    def when_left(self, channel: Requester, reply: Reply) -> None:
         """Answer what took a binding when the auto-delete exchanges have gone that went with it."""
         self._leaves.then(partial(channel.attempt, reply))
 

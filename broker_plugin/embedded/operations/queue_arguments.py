@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from broker_plugin.embedded.errors import located, precondition, type_name
 
-if TYPE_CHECKING:
-    from broker_plugin.embedded.operations.queue_operations import QueueDeclare
+
+class QueueDeclare(NamedTuple):
+    """A declaration; ``name`` "" asks for a name of the broker's making. An exclusive queue is never durable."""
+
+    name: str
+    durable: bool = False
+    exclusive: bool = False
+    auto_delete: bool = False
+    arguments: Mapping[str, Any] = {}
+
 
 MAX_EXPIRY = (1 << 32) - 1
 """RabbitMQ's greatest time in milliseconds."""

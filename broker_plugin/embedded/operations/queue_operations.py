@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from broker_plugin.embedded.errors import located, locked, not_configured, precondition, refused
 from broker_plugin.embedded.operations.equivalence import QUEUE_ARGUMENTS, check_arguments, check_flag
-from broker_plugin.embedded.operations.queue_arguments import check_queue_arguments
+from broker_plugin.embedded.operations.exchange_operations import ExchangeOperations
+from broker_plugin.embedded.operations.queue_arguments import QueueDeclare, check_queue_arguments
+from broker_plugin.embedded.operations.requester import Requester
 from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.queues.local_queue import LocalQueue
+from broker_plugin.embedded.queues.owner import Owner
 from broker_plugin.embedded.queues.queue import Queue
+from broker_plugin.embedded.serving import Serving, check_access
 from txobserver.configuration import Configuration, delete_queue_step, queue_step
 from txobserver.events import Terms
-
-if TYPE_CHECKING:
-    from broker_plugin.embedded.broker import Broker
-    from broker_plugin.embedded.channels.channel import Channel
-    from broker_plugin.embedded.channels.session import Session
-
-
-class QueueDeclare(NamedTuple):
-    """A declaration; ``name`` "" asks for a name of the broker's making. An exclusive queue is never durable."""
-
-    name: str
-    durable: bool = False
-    exclusive: bool = False
-    auto_delete: bool = False
-    arguments: Mapping[str, Any] = {}
 
 
 class QueueState(NamedTuple):
@@ -48,21 +37,16 @@ def queue_state(queue: Queue) -> QueueState:
     return QueueState(queue.name, queue.ready, len(queue.consumers))
 
 
-def check_access(queue: Queue, session: Session) -> None:
-    """405 for an exclusive queue of another connection."""
-    if queue.owner is not None and queue.owner is not session:
-        raise locked(queue.name)
-
-
 class QueueOperations:
     """What clients do to queues as a whole."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Serving, exchanges: ExchangeOperations) -> None:
         self._broker = broker
+        self._exchanges = exchanges
 
     # -- declare
 
-    def declare(self, channel: Channel, request: QueueDeclare, reply: Declared) -> None:
+    def declare(self, channel: Requester, request: QueueDeclare, reply: Declared) -> None:
         """queue.declare; the answer comes when the queue is durable wherever that counts."""
         if request.name.startswith("amq."):
             raise refused(f"queue name '{request.name}' contains reserved prefix 'amq.*'")
@@ -73,14 +57,14 @@ class QueueOperations:
         operation = partial(channel.attempt, partial(self._declare, channel, request, reply))
         channel.when_quiet(partial(self._broker.locks.run, ("queue", request.name), operation))
 
-    def declare_passive(self, channel: Channel, name: str, reply: Declared) -> None:
+    def declare_passive(self, channel: Requester, name: str, reply: Declared) -> None:
         """queue.declare with ``passive``: only look."""
-        channel.when_quiet(lambda: reply(queue_state(self._broker.accessible_queue(name, channel.session))))
+        channel.when_quiet(lambda: reply(queue_state(self._broker.accessible_queue(name, channel.owner))))
 
-    def _declare(self, channel: Channel, request: QueueDeclare, reply: Declared) -> None:
+    def _declare(self, channel: Requester, request: QueueDeclare, reply: Declared) -> None:
         queue = self._broker.topology.queues.get(request.name)
         if queue is not None:
-            self._check_equivalent(queue, request, channel.session)
+            self._check_equivalent(queue, request, channel.owner)
             reply(queue_state(queue))
             return
         check_queue_arguments(request)
@@ -90,27 +74,26 @@ class QueueOperations:
             step = queue_step(request.name, request.auto_delete, dict(request.arguments))
             self._broker.ledger.configure(step, partial(self._declared, channel, key, reply))
         else:
-            reply(queue_state(self._add_local(channel.session, request)))
+            reply(queue_state(self._add_local(channel.owner, request)))
 
-    def _declared(self, channel: Channel, key: tuple[str, str], reply: Declared, error: str | None) -> None:
+    def _declared(self, channel: Requester, key: tuple[str, str], reply: Declared, error: str | None) -> None:
         if error is not None:
             channel.fail(precondition(error))
         elif not channel.closed:
             reply(queue_state(self._broker.topology.queues[key[1]]))
         self._broker.locks.release(key)
 
-    def _add_local(self, session: Session, request: QueueDeclare) -> LocalQueue:
+    def _add_local(self, owner: Owner, request: QueueDeclare) -> LocalQueue:
         name, _, exclusive, auto_delete, arguments = request
-        owner = session if exclusive else None
-        queue = LocalQueue(name, auto_delete, arguments, self._broker.turn, owner)
+        queue = LocalQueue(name, auto_delete, arguments, self._broker.turn, owner if exclusive else None)
         self._broker.topology.add_queue(queue)
-        if owner is not None:
-            owner.exclusive[name] = queue
+        if exclusive:
+            owner.exclusive[name] = None
         return queue
 
-    def _check_equivalent(self, queue: Queue, request: QueueDeclare, session: Session) -> None:
+    def _check_equivalent(self, queue: Queue, request: QueueDeclare, owner: Owner) -> None:
         name = queue.name
-        if queue.owner is not (session if request.exclusive else None):
+        if queue.owner is not (owner if request.exclusive else None):
             raise locked(name)
         check_flag("queue", name, "durable", request.durable, queue.durable)
         check_flag("queue", name, "auto_delete", request.auto_delete, queue.auto_delete)
@@ -118,17 +101,17 @@ class QueueOperations:
 
     # -- delete
 
-    def delete(self, channel: Channel, name: str, if_unused: bool, if_empty: bool, reply: Counted) -> None:
+    def delete(self, channel: Requester, name: str, if_unused: bool, if_empty: bool, reply: Counted) -> None:
         """queue.delete; answers how many ready messages went with it. A missing queue is deleted already."""
         operation = partial(channel.attempt, partial(self._delete, channel, name, if_unused, if_empty, reply))
         channel.when_quiet(partial(self._broker.locks.run, ("queue", name), operation))
 
-    def _delete(self, channel: Channel, name: str, if_unused: bool, if_empty: bool, reply: Counted) -> None:
+    def _delete(self, channel: Requester, name: str, if_unused: bool, if_empty: bool, reply: Counted) -> None:
         queue = self._broker.topology.queues.get(name)
         if queue is None:
             reply(0)
             return
-        check_access(queue, channel.session)
+        check_access(queue, channel.owner)
         if if_unused and queue.consumers:
             raise precondition(f"{located('queue', name)} in use")
         if if_empty and queue.ready:
@@ -141,15 +124,15 @@ class QueueOperations:
             self.drop_local(queue)
             self._answer_deleted(channel, reply, count)
 
-    def _deleted(self, channel: Channel, queue: DurableQueue, reply: Counted, error: str | None) -> None:
+    def _deleted(self, channel: Requester, queue: DurableQueue, reply: Counted, error: str | None) -> None:
         if error is not None:
             channel.fail(not_configured("queue", queue.name, error))
         else:
             self._answer_deleted(channel, reply, queue.removed_count)
 
-    def _answer_deleted(self, channel: Channel, reply: Counted, count: int) -> None:
+    def _answer_deleted(self, channel: Requester, reply: Counted, count: int) -> None:
         """The auto-delete exchanges that went with the queue's bindings have gone when it is told."""
-        self._broker.exchange_operations.when_left(channel, partial(reply, count))
+        self._exchanges.when_left(channel, partial(reply, count))
 
     def _in_hands(self, queue: DurableQueue) -> list[int]:
         """What clients hold of a queue: unless the stream itself locks it, or is about to, and lets it go again."""
@@ -176,13 +159,20 @@ class QueueOperations:
             queue.owner.exclusive.pop(queue.name, None)
         self.forget(queue)
 
+    def drop_exclusive(self, owner: Owner) -> None:
+        """A connection has ended: its exclusive queues go with it."""
+        for name in list(owner.exclusive):
+            queue = self._broker.topology.queues.get(name)
+            if isinstance(queue, LocalQueue) and queue.owner is owner:
+                self.drop_local(queue)
+
     def forget(self, queue: Queue) -> None:
         """A queue is gone: its bindings go, its consumers are told."""
         sources = self._broker.topology.remove_queue(queue.name)
         for consumer in list(queue.consumers):
-            consumer.channel.consumer_gone(consumer)
+            consumer.gone()
         queue.drop()
-        self._broker.exchange_operations.lost_bindings(sources)
+        self._exchanges.lost_bindings(sources)
 
     def consumer_left(self, queue: Queue) -> None:
         """A consumer was cancelled or has gone: an auto-delete queue goes with its last one."""
@@ -204,13 +194,13 @@ class QueueOperations:
 
     # -- purge
 
-    def purge(self, channel: Channel, name: str, reply: Counted) -> None:
+    def purge(self, channel: Requester, name: str, reply: Counted) -> None:
         """queue.purge; answers how many messages were removed. What is in a client's hands stays."""
         operation = partial(channel.attempt, partial(self._purge, channel, name, reply))
         channel.when_quiet(partial(self._broker.locks.run, ("queue", name), operation))
 
-    def _purge(self, channel: Channel, name: str, reply: Counted) -> None:
-        queue = self._broker.accessible_queue(name, channel.session)
+    def _purge(self, channel: Requester, name: str, reply: Counted) -> None:
+        queue = self._broker.accessible_queue(name, channel.owner)
         if isinstance(queue, LocalQueue):
             reply(queue.purge())
         elif isinstance(queue, DurableQueue):
@@ -218,7 +208,7 @@ class QueueOperations:
             queue.hold()
             queue.purge(partial(self._purged, channel, queue, reply))
 
-    def _purged(self, channel: Channel, queue: DurableQueue, reply: Counted, error: str | None) -> None:
+    def _purged(self, channel: Requester, queue: DurableQueue, reply: Counted, error: str | None) -> None:
         queue.release()
         if error is not None:
             channel.fail(precondition(error))

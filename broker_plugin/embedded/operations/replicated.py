@@ -6,12 +6,12 @@ binding whose queue is gone is not made.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
+from broker_plugin.embedded.operations.operations import Operations
 from broker_plugin.embedded.queues.durable_queue import DurableQueue, WindowLimits
 from broker_plugin.embedded.queues.local_queue import LocalQueue
+from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.topology.exchange import Exchange
 from broker_plugin.embedded.topology.routers import Destination
 from broker_plugin.embedded.topology.topology import Binding, binding
@@ -30,15 +30,15 @@ from txobserver.configuration import (
 from txobserver.events import Configure
 from txobserver.ports.ledger import Content, Ledger
 
-if TYPE_CHECKING:
-    from broker_plugin.embedded.broker import Broker
-
 
 class Replicated:
     """The durable part of one broker's topology."""
 
-    def __init__(self, broker: Broker, ledger: Ledger, content: Content, limits: WindowLimits) -> None:
+    def __init__(
+        self, broker: Serving, operations: Operations, ledger: Ledger, content: Content, limits: WindowLimits
+    ) -> None:
         self._broker = broker
+        self._operations = operations
         self._topology = broker.topology
         self._ledger = ledger
         self._content = content
@@ -79,7 +79,7 @@ class Replicated:
         if there is not None and there.number == spec.number:
             return
         if isinstance(there, LocalQueue):
-            self._broker.queue_operations.drop_local(there)
+            self._operations.queues.drop_local(there)
         queue = DurableQueue(spec, self._broker.turn, self._ledger, self._content, self._limits)
         self._broker.numbered[spec.number] = queue
         self._topology.add_queue(queue)
@@ -90,7 +90,7 @@ class Replicated:
         if isinstance(queue, DurableQueue):
             queue.removed_count = 0 if step.terms is not None and step.terms.empty else queue.ready
             del self._broker.numbered[queue.number]
-            self._broker.queue_operations.forget(queue)
+            self._operations.queues.forget(queue)
 
     def _add_exchange(self, spec: ExchangeSpec) -> None:
         if spec.name not in self._topology.exchanges:
@@ -101,13 +101,13 @@ class Replicated:
     def _drop_exchange(self, name: str) -> None:
         exchange = self._topology.exchanges.get(name)
         if exchange is not None and exchange.durable:
-            self._broker.exchange_operations.lost_bindings(self._topology.remove_exchange(name))
+            self._operations.exchanges.lost_bindings(self._topology.remove_exchange(name))
 
     def _bind(self, each: Binding, bind: bool) -> None:
         if bind:
             self._topology.bind(each)
         elif self._topology.unbind(each):
-            self._broker.exchange_operations.lost_bindings([each.source])
+            self._operations.exchanges.lost_bindings([each.source])
 
 
 def _binding(spec: BindingSpec) -> Binding:

@@ -1,25 +1,89 @@
-"""A consumer: where it stands, and how much more it may hold."""
+"""Consumers: where each stands, how much more it may hold, and the channel that takes what they are handed."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from broker_plugin.embedded.queues.message_headers import with_place
-from broker_plugin.embedded.queues.queue import UNLIMITED, Queue, Taken
+from broker_plugin.embedded.queues.outlet import ChannelOutlet
+from broker_plugin.embedded.queues.owner import Owner
+from broker_plugin.embedded.queues.queue import Queue
+from broker_plugin.embedded.queues.subscriber import UNLIMITED, Subscriber, Taken
+from broker_plugin.embedded.queues.turn import Turn
 from txobserver.events import Message, Removal
 
-if TYPE_CHECKING:
-    from broker_plugin.embedded.channels.channel import Channel
+
+class Receiver(ABC):
+    """What a channel takes out of queues.
+
+    ``prefetch`` is the limit over all its consumers, ``held`` what counts for it; ``unacked`` is in the client's hands,
+    by delivery tag.
+    """
+
+    def __init__(self, turn: Turn, owner: Owner, outlet: ChannelOutlet, flowing: bool) -> None:
+        self.owner = owner
+        self.outlet = outlet
+        self.closed = False
+        self.flowing = flowing
+        self.consumers: dict[str, Consumer] = {}
+        self.unacked: dict[int, Held] = {}
+        self.last_tag = 0
+        self.prefetch = UNLIMITED
+        self.held = 0
+        self.consumer_prefetch = 0
+        self._turn = turn
+        self._gone: list[str] = []
+
+    def consumer_gone(self, consumer: Consumer) -> None:
+        """Its queue was deleted. The client is told when the turn ends, or before it uses a tag again: what is told
+        of a tag is taken for the consumer that has it (``consumer_tag_reused_behind_a_delete``).
+        """
+        del self.consumers[consumer.tag]
+        self._gone.append(consumer.tag)
+        self._turn.later(self.tell_cancelled)
+
+    def tell_cancelled(self) -> None:
+        """Tell the client of its consumers whose queues were deleted."""
+        while self._gone and not self.closed:
+            self.outlet.cancelled(self._gone.pop(0))
+
+    def qos(self, prefetch: int, whole_channel: bool) -> None:
+        """basic.qos with RabbitMQ's meaning of ``global``: off, each consumer from now on; on, the whole channel."""
+        if not whole_channel:
+            self.consumer_prefetch = prefetch
+            return
+        self.prefetch = prefetch or UNLIMITED
+        self.wake_queues()
+
+    def set_flowing(self, flowing: bool) -> None:
+        """Whether the client takes what is sent to it."""
+        self.flowing = flowing
+        if flowing:
+            self.wake_queues()
+
+    def wake_queues(self) -> None:
+        """The channel's consumers can take more."""
+        for consumer in self.consumers.values():
+            consumer.queue.wake()
+
+    @abstractmethod
+    def close(self) -> None:
+        """The channel has ended: roll back, and give back what is outstanding."""
+
+    def abandon(self) -> None:
+        """This node is no longer the primary: nothing may be told to anybody any more."""
+        self.closed = True
 
 
-class Consumer:
+class Consumer(Subscriber):
     """``credit`` is how many more unacknowledged messages it may hold by its own prefetch limit."""
 
     __slots__ = ("arguments", "channel", "credit", "no_ack", "queue", "tag")
 
     def __init__(
-        self, channel: Channel, queue: Queue, tag: str, no_ack: bool, prefetch: int, arguments: Mapping[str, Any]
+        self, channel: Receiver, queue: Queue, tag: str, no_ack: bool, prefetch: int, arguments: Mapping[str, Any]
     ) -> None:
         self.channel = channel
         self.queue = queue
@@ -50,6 +114,10 @@ class Consumer:
             channel.held += 1
         channel.outlet.deliver(self.tag, tag, taken[1], taken[2])
 
+    def gone(self) -> None:
+        """Its queue was deleted."""
+        self.channel.consumer_gone(self)
+
     def restore(self) -> None:
         """One message that it held is settled or given back."""
         channel = self.channel
@@ -69,3 +137,7 @@ class PlacedConsumer(Consumer):
         place, redelivered, message = taken
         properties = with_place(message.properties, place)
         super().deliver((place, redelivered, Message(message.exchange, message.routing_key, properties, message.body)))
+
+
+Held = tuple[Queue, int, Consumer | None]
+"""A message in a client's hands: its queue, its place there, and the consumer (None for basic.get)."""

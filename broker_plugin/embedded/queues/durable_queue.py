@@ -25,7 +25,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker_plugin.embedded.queues.queue import Queue, Taken
+from broker_plugin.embedded.queues.queue import Queue
+from broker_plugin.embedded.queues.subscriber import Taken
 from broker_plugin.embedded.queues.turn import Turn
 from txobserver.configuration import QueueSpec
 from txobserver.events import Message, Removal

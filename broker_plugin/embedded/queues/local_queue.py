@@ -5,14 +5,13 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from broker_plugin.embedded.queues.queue import Queue, Taken
+from broker_plugin.embedded.queues.owner import Owner
+from broker_plugin.embedded.queues.queue import Queue
+from broker_plugin.embedded.queues.subscriber import Taken
 from broker_plugin.embedded.queues.turn import Turn
 from txobserver.events import Message, Removal
-
-if TYPE_CHECKING:
-    from broker_plugin.embedded.channels.session import Session
 
 
 class LocalQueue(Queue):
@@ -24,7 +23,7 @@ class LocalQueue(Queue):
         auto_delete: bool,
         arguments: Mapping[str, Any],
         turn: Turn,
-        owner: Session | None = None,
+        owner: Owner | None = None,
     ) -> None:
         super().__init__(name, auto_delete, arguments, turn, owner)
         self._last = 0

@@ -9,20 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from broker_plugin.embedded.queues.owner import Owner
+from broker_plugin.embedded.queues.subscriber import UNLIMITED, Subscriber, Taken
 from broker_plugin.embedded.queues.turn import Turn
-from txobserver.events import Message, Removal
-
-if TYPE_CHECKING:
-    from broker_plugin.embedded.channels.session import Session
-    from broker_plugin.embedded.queues.consumer import Consumer
-
-UNLIMITED = 1 << 40
-"""Stands for "no limit" wherever messages are counted."""
-
-Taken = tuple[int, bool, Message]
-"""A message as it is handed out: place, redelivered, message."""
+from txobserver.events import Removal
 
 Getter = Callable[["Taken | None"], None]
 """One waiting basic.get; None tells it that the queue is empty, or deleted."""
@@ -35,7 +27,7 @@ class Queue(ABC):
     durable = False
 
     def __init__(
-        self, name: str, auto_delete: bool, arguments: Mapping[str, Any], turn: Turn, owner: Session | None = None
+        self, name: str, auto_delete: bool, arguments: Mapping[str, Any], turn: Turn, owner: Owner | None = None
     ) -> None:
         self.name = name
         self.auto_delete = auto_delete
@@ -43,7 +35,7 @@ class Queue(ABC):
         self.owner = owner
         self.deleted = False
         self.exclusive_consumer = False
-        self.consumers: deque[Consumer] = deque()
+        self.consumers: deque[Subscriber] = deque()
         self._getters: deque[Getter] = deque()
         self._turn = turn
         self._woken = False
@@ -90,13 +82,13 @@ class Queue(ABC):
         if getter in self._getters:
             self._getters.remove(getter)
 
-    def add_consumer(self, consumer: Consumer, exclusive: bool) -> None:
+    def add_consumer(self, consumer: Subscriber, exclusive: bool) -> None:
         """A consumer is served from the end of this turn on."""
         self.consumers.append(consumer)
         self.exclusive_consumer = exclusive
         self.wake()
 
-    def remove_consumer(self, consumer: Consumer) -> None:
+    def remove_consumer(self, consumer: Subscriber) -> None:
         """A consumer gets nothing more."""
         self.consumers.remove(consumer)
         self.exclusive_consumer = False

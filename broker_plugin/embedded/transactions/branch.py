@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
+from broker_plugin.embedded.queues.consumer import Held, Receiver
 from broker_plugin.embedded.topology.topology import Route
-from broker_plugin.embedded.transactions.unit_of_work import Held, UnitOfWork
+from broker_plugin.embedded.transactions.unit_of_work import UnitOfWork
 from txobserver.events import Message, Removal
 from txobserver.outcomes import Status
 from txobserver.ports.ledger import BranchObserver
 from txobserver.table import Table
 from txobserver.xid import Xid
-
-if TYPE_CHECKING:
-    from broker_plugin.embedded.channels.channel import Channel
-
 
 ACTIVE, IDLE, ROLLBACK_ONLY = "active", "idle", "rollback-only"
 PREPARING, PREPARED, DECIDING, ENDING, ENDED = "preparing", "prepared", "deciding", "ending", "ended"
@@ -94,7 +90,7 @@ class Branch(UnitOfWork):
 class Association:
     """One channel's part in a branch, from start to end (X/Open XA, 2.2.8). Its work goes there meanwhile."""
 
-    def __init__(self, channel: Channel, branch: Branch) -> None:
+    def __init__(self, channel: Receiver, branch: Branch) -> None:
         self.channel = channel
         self.branch = branch
         self.suspended = False

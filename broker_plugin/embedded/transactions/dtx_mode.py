@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from broker_plugin.embedded.errors import dtx_error
+from broker_plugin.embedded.queues.consumer import Receiver
 from broker_plugin.embedded.transactions.branch import ACTIVE, IDLE, ROLLBACK_ONLY, Association
+from broker_plugin.embedded.transactions.branches import Branches
 from txobserver.outcomes import Status
 from txobserver.xid import Xid
-
-if TYPE_CHECKING:
-    from broker_plugin.embedded.channels.channel import Channel
-    from broker_plugin.embedded.transactions.branches import Branches
 
 
 class DtxMode:
     """``current`` is what publishes and acknowledgements of the channel belong to; None: they act at once."""
 
-    def __init__(self, channel: Channel, branches: Branches) -> None:
+    def __init__(self, channel: Receiver, branches: Branches) -> None:
         self.current: Association | None = None
         self._channel = channel
         self._branches = branches

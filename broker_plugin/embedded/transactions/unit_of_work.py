@@ -10,15 +10,12 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable
 
-from broker_plugin.embedded.queues.consumer import Consumer
+from broker_plugin.embedded.queues.consumer import Held
 from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.queues.queue import Queue
 from broker_plugin.embedded.topology.topology import Route
 from txobserver.events import Message, Removal
 from txobserver.ports.ledger import Work
-
-Held = tuple[Queue, int, Consumer | None]
-"""A message in a client's hands: its queue, its place there, and the consumer (None for basic.get)."""
 
 
 class UnitOfWork(ABC):

@@ -22,7 +22,7 @@ OK, ROLLED_BACK, HEURISTICALLY_COMMITTED, HEURISTICALLY_ROLLED_BACK, MIXED = 0, 
 def heuristically(core: ServedByCore, which: XidFields, commit: bool) -> None:
     """An operator decides."""
     answers: list[str | None] = []
-    core.call(lambda: core.broker.branch_operations.decide_heuristically(Xid(*which), commit, answers.append))
+    core.call(lambda: core.broker.operations.branches.decide_heuristically(Xid(*which), commit, answers.append))
     core.wait_for(lambda: answers == [None])
 
 
@@ -156,7 +156,7 @@ class TestHeuristic:
         channel.prepared(X, "out", b"1")
         core.hold()
         operator: list[str | None] = []
-        core.call(lambda: core.broker.branch_operations.decide_heuristically(Xid(*X), commit, operator.append))
+        core.call(lambda: core.broker.operations.branches.decide_heuristically(Xid(*X), commit, operator.append))
         channel.send(verb)
         core.wait_for(lambda: len(core.broker.branches.find(Xid(*X)).waiting) == 2)
         assert not operator, "not before it has passed the commit point"
@@ -174,7 +174,7 @@ class TestHeuristic:
         channel.send(dtx.Commit(X) if commit else dtx.Rollback(X))
         core.wait_for(lambda: core.broker.branches.find(Xid(*X)).state == "deciding")
         told: list[str | None] = []
-        decide = core.broker.branch_operations.decide_heuristically
+        decide = core.broker.operations.branches.decide_heuristically
         core.call(lambda: decide(Xid(*X), commit, told.append))
         with pytest.raises(AmqpError, match="is being"):
             core.call(lambda: decide(Xid(*X), not commit, told.append))

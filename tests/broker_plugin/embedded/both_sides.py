@@ -135,7 +135,7 @@ class BothSides(RuleBasedStateMachine):
 
     @property
     def operations(self) -> Any:
-        return self.harness.broker.queue_operations
+        return self.harness.broker.operations.queues
 
     def purge(self, slot: int, name: str) -> None:
         self.step(
@@ -147,7 +147,7 @@ class BothSides(RuleBasedStateMachine):
     def bind(
         self, slot: int, source: str, target: str, to_queue: bool, key: str, arguments: dict[str, Any], add: bool
     ) -> None:
-        operations = self.harness.broker.binding_operations
+        operations = self.harness.broker.operations.bindings
         request = BindRequest(source, target, to_queue, key, arguments)
         binding = Binding(source, to_queue, target, key, arguments)
         real, model = (operations.bind, self.model.bind) if add else (operations.unbind, self.model.unbind)

@@ -12,7 +12,8 @@ from pamqp import encode
 from broker_plugin.embedded.broker import Broker
 from broker_plugin.embedded.channels.channel import Channel, Got
 from broker_plugin.embedded.errors import AmqpError
-from broker_plugin.embedded.operations.queue_operations import QueueDeclare, QueueState
+from broker_plugin.embedded.operations.queue_arguments import QueueDeclare
+from broker_plugin.embedded.operations.queue_operations import QueueState
 from broker_plugin.embedded.queues.durable_queue import DurableQueue, WindowLimits
 from tests.broker_plugin.embedded.local_ledger import LocalLedger
 from txobserver.events import Message
@@ -86,12 +87,12 @@ class Client:
         self, name: str, durable: bool = True, reply: Callable[[QueueState], None] | None = None, **more: Any
     ) -> None:
         request = QueueDeclare(name, durable, **more)
-        self.harness.broker.queue_operations.declare(self.channel, request, reply or self.answers.append)
+        self.harness.broker.operations.queues.declare(self.channel, request, reply or self.answers.append)
 
     def count(self, name: str) -> int:
         """Messages ready in a queue, as a declaration tells them."""
         states: list[QueueState] = []
-        self.harness.broker.queue_operations.declare_passive(self.channel, name, states.append)
+        self.harness.broker.operations.queues.declare_passive(self.channel, name, states.append)
         self.harness.settle()
         return states[0].messages
 

@@ -115,28 +115,28 @@ class Play:
             client.channel.ack(answers[0].delivery_tag, False)
 
     def prepare(self, number: int, xid: Xid) -> None:
-        operations = self.harness.broker.branch_operations
+        operations = self.harness.broker.operations.branches
         self.ask(number, lambda client, reply: operations.prepare(client.channel, xid, reply))
 
     def commit(self, number: int, xid: Xid, one_phase: bool) -> None:
-        operations = self.harness.broker.branch_operations
+        operations = self.harness.broker.operations.branches
         self.ask(number, lambda client, reply: operations.commit(client.channel, xid, one_phase, reply))
 
     def rollback(self, number: int, xid: Xid) -> None:
-        operations = self.harness.broker.branch_operations
+        operations = self.harness.broker.operations.branches
         self.ask(number, lambda client, reply: operations.rollback(client.channel, xid, reply))
 
     def forget(self, number: int, xid: Xid) -> None:
-        operations = self.harness.broker.branch_operations
+        operations = self.harness.broker.operations.branches
         self.ask(number, lambda client, reply: operations.forget(client.channel, xid, reply))
 
     def decide(self, number: int, which: Global, commit: bool) -> None:
-        operations = self.harness.broker.branch_operations
+        operations = self.harness.broker.operations.branches
         self.ask(number, lambda client, reply: operations.decide_globally(client.channel, which, commit, reply))
 
     def operator(self, xid: Xid, commit: bool) -> None:
         try:
-            self.harness.broker.branch_operations.decide_heuristically(xid, commit, lambda error: None)
+            self.harness.broker.operations.branches.decide_heuristically(xid, commit, lambda error: None)
         except AmqpError as error:
             assert error.code in (404, 409)
 
@@ -169,7 +169,7 @@ class Play:
             self.harness.broker.tick(self.now)
             self.now += 3600
         for xid in [each for each in broker.branches.recover() if self.harness.content.prepared_branch(each)]:
-            broker.branch_operations.rollback(last.channel, xid, lambda status: None)
+            broker.operations.branches.rollback(last.channel, xid, lambda status: None)
         self.harness.settle()
         assert not last.errors and not broker.branches._known and not broker.branches._unprepared
         assert not self.harness.node.core.replica.buffers, "the stream holds no transaction open"

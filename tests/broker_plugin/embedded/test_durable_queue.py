@@ -28,7 +28,7 @@ class TestVisibility:
         client.publish("q", b"m")
         harness.turn()
         states: list[QueueState] = []
-        harness.broker.queue_operations.declare_passive(harness.client().channel, "q", states.append)
+        harness.broker.operations.queues.declare_passive(harness.client().channel, "q", states.append)
         answers = harness.client().ask_get("q")
         harness.turn()
         assert states[0].messages == 0 and answers == [None]

@@ -23,7 +23,7 @@ def harness() -> Harness:
 def delete(client: Client, name: str, if_unused: bool = False, if_empty: bool = False) -> list[int]:
     """queue.delete; the list will hold the number of messages that it told."""
     counts: list[int] = []
-    client.harness.broker.queue_operations.delete(client.channel, name, if_unused, if_empty, counts.append)
+    client.harness.broker.operations.queues.delete(client.channel, name, if_unused, if_empty, counts.append)
     return counts
 
 
@@ -148,7 +148,7 @@ def in_a_prepared_branch(harness: Harness, xid: Xid) -> Client:
     client.channel.start_branch(xid, False, False)
     client.channel.ack(tag, False)
     client.channel.end_branch(xid, False, False)
-    harness.broker.branch_operations.prepare(client.channel, xid, answers.append)
+    harness.broker.operations.branches.prepare(client.channel, xid, answers.append)
     harness.settle()
     assert answers == [Status.OK]
     return client
@@ -165,7 +165,7 @@ def test_if_empty_and_what_a_prepared_branch_dequeues(rolled_back: bool, take_ov
     client, deleter, answers = harness.client(), harness.client(), list[Status]()
     client.channel.select_dtx()
     if rolled_back:
-        harness.broker.branch_operations.rollback(client.channel, xid, answers.append)
+        harness.broker.operations.branches.rollback(client.channel, xid, answers.append)
     counts = delete(deleter, "q", if_empty=True)
     harness.settle()
     if rolled_back:
@@ -218,7 +218,7 @@ def test_a_consumer_that_waited_before_the_last_one_left_keeps_the_auto_delete_q
     consume(first, "auto", "a")
     harness.settle()
     purged: list[int] = []
-    harness.broker.queue_operations.purge(client.channel, "auto", purged.append)
+    harness.broker.operations.queues.purge(client.channel, "auto", purged.append)
     waiting = consume(second, "auto", "b")
     first.channel.cancel("a")
     assert waiting == []

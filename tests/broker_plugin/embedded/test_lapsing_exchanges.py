@@ -23,13 +23,13 @@ def harness() -> Harness:
 def unbind(client: Client, source: str, queue: str) -> list[str]:
     answers: list[str] = []
     request = BindRequest(source, queue, True, "")
-    client.harness.broker.binding_operations.unbind(client.channel, request, partial(answers.append, "ok"))
+    client.harness.broker.operations.bindings.unbind(client.channel, request, partial(answers.append, "ok"))
     return answers
 
 
 def delete_exchange(client: Client, name: str, if_unused: bool) -> list[str]:
     answers: list[str] = []
-    client.harness.broker.exchange_operations.delete(client.channel, name, if_unused, partial(answers.append, "ok"))
+    client.harness.broker.operations.exchanges.delete(client.channel, name, if_unused, partial(answers.append, "ok"))
     return answers
 
 
@@ -93,7 +93,7 @@ def test_auto_delete_exchanges_lapse_upwards(harness: Harness) -> None:
     for name in ("x", "y", "z"):
         declare_exchange(harness, client, name, auto_delete=True)
     request = BindRequest("y", "x", False, "")
-    harness.broker.binding_operations.bind(client.channel, request, lambda: None)
+    harness.broker.operations.bindings.bind(client.channel, request, lambda: None)
     for source, queue in (("x", "q"), ("z", "q"), ("z", "local")):
         bind(harness, client, source, queue)
         harness.settle()
@@ -134,15 +134,15 @@ def test_a_socket_dropped_in_a_bind_takes_no_exchange_that_was_never_bound(harne
 
 def unbind_last(harness: Harness, client: Client, told: Callable[[], None]) -> None:
     request = BindRequest("x", "local", True, "")
-    harness.broker.binding_operations.unbind(client.channel, request, told)
+    harness.broker.operations.bindings.unbind(client.channel, request, told)
 
 
 def delete_last_queue(harness: Harness, client: Client, told: Callable[[], None]) -> None:
-    harness.broker.queue_operations.delete(client.channel, "local", False, False, lambda count: told())
+    harness.broker.operations.queues.delete(client.channel, "local", False, False, lambda count: told())
 
 
 def delete_last_exchange(harness: Harness, client: Client, told: Callable[[], None]) -> None:
-    harness.broker.exchange_operations.delete(client.channel, "y", False, told)
+    harness.broker.operations.exchanges.delete(client.channel, "y", False, told)
 
 
 @pytest.mark.parametrize("take", [unbind_last, delete_last_queue, delete_last_exchange])
@@ -156,7 +156,7 @@ def test_a_publish_behind_the_end_of_the_last_binding_finds_no_exchange(
     declare_exchange(harness, client, "y", durable=False)
     to_queue = take is not delete_last_exchange
     request = BindRequest("x", "local" if to_queue else "y", to_queue, "")
-    harness.broker.binding_operations.bind(client.channel, request, lambda: None)
+    harness.broker.operations.bindings.bind(client.channel, request, lambda: None)
     harness.settle()
     there: list[bool] = []
     take(harness, client, lambda: there.append("x" in harness.broker.topology.exchanges))
@@ -240,7 +240,7 @@ def test_exchange_delete_if_unused_is_judged_behind_the_deletions_before_it(harn
         bind(harness, client, "durable", "q")
         harness.settle()
         request = BindRequest("x", "durable", False, "")
-        harness.broker.binding_operations.bind(client.channel, request, lambda: None)
+        harness.broker.operations.bindings.bind(client.channel, request, lambda: None)
     harness.settle()
     if step == "unbind":
         unbind(other, "durable", "q")

@@ -35,10 +35,10 @@ def test_counts(harness: Harness, client: Client) -> None:
     held = client.get("q")
     assert held is not None and held.remaining == 2
     counts: list[int] = []
-    harness.broker.queue_operations.purge(client.channel, "q", counts.append)
+    harness.broker.operations.queues.purge(client.channel, "q", counts.append)
     assert counts == [2]
     client.channel.reject(held.delivery_tag, False, True)
-    harness.broker.queue_operations.delete(client.channel, "q", False, False, counts.append)
+    harness.broker.operations.queues.delete(client.channel, "q", False, False, counts.append)
     assert counts == [2, 1]
 
 
@@ -55,7 +55,7 @@ def test_one_message_to_both_kinds(harness: Harness, client: Client) -> None:
     client.declare("durable")
     for queue in ("q", "durable"):
         request = BindRequest("amq.fanout", queue, True, "")
-        harness.broker.binding_operations.bind(client.channel, request, lambda: None)
+        harness.broker.operations.bindings.bind(client.channel, request, lambda: None)
     harness.settle()
     client.channel.select_confirms()
     client.publish("", b"m", exchange="amq.fanout")

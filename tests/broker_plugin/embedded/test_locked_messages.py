@@ -29,7 +29,7 @@ def prepared(harness: Harness, taken: int, *inside: int) -> Client:
         client.channel.ack(tags[number], False)
     client.channel.end_branch(X, False, False)
     answers: list[Status] = []
-    harness.broker.branch_operations.prepare(client.channel, X, answers.append)
+    harness.broker.operations.branches.prepare(client.channel, X, answers.append)
     harness.settle()
     assert answers == [Status.OK]
     return client
@@ -37,7 +37,7 @@ def prepared(harness: Harness, taken: int, *inside: int) -> Client:
 
 def decide(harness: Harness, commit: bool) -> Client:
     client, answers = harness.client(), list[Status]()
-    operations = harness.broker.branch_operations
+    operations = harness.broker.operations.branches
     if commit:
         operations.commit(client.channel, X, False, answers.append)
     else:
@@ -58,7 +58,7 @@ def test_locked_messages_purged(commit: bool, all_at_once: bool | None) -> None:
     if all_at_once is not None:
         harness.crash(all_at_once)
     client, counts = harness.client(), list[int]()
-    harness.broker.queue_operations.purge(client.channel, "q", counts.append)
+    harness.broker.operations.queues.purge(client.channel, "q", counts.append)
     harness.settle()
     assert counts == [6] and client.count("q") == 0
     other = decide(harness, commit)
@@ -72,16 +72,16 @@ def test_heuristic_outcomes_no_longer_listed_after_a_promotion(commit: bool, all
     harness = ClusterHarness(WindowLimits(messages=2))
     prepared(harness, 5, 1, 3)
     told: list[str | None] = []
-    harness.broker.branch_operations.decide_heuristically(X, commit, told.append)
+    harness.broker.operations.branches.decide_heuristically(X, commit, told.append)
     harness.settle()
     assert told == [None]
     harness.crash(all_at_once)
     broker, client, answers = harness.broker, harness.client(), list[Status]()
     assert broker.branches.recover() == [X]
     status = Status.HEURISTICALLY_COMMITTED if commit else Status.HEURISTICALLY_ROLLED_BACK
-    broker.branch_operations.commit(client.channel, X, False, answers.append)
-    broker.branch_operations.rollback(client.channel, X, answers.append)
-    broker.branch_operations.forget(client.channel, X, lambda: answers.append(Status.OK))
+    broker.operations.branches.commit(client.channel, X, False, answers.append)
+    broker.operations.branches.rollback(client.channel, X, answers.append)
+    broker.operations.branches.forget(client.channel, X, lambda: answers.append(Status.OK))
     harness.settle()
     assert answers == [status, status, Status.OK] and broker.branches.recover() == []
 
@@ -115,7 +115,7 @@ def test_a_deleted_queue_is_gone_for_the_branch_too() -> None:
     harness.crash(False)
     client = harness.client()
     counts: list[int] = []
-    harness.broker.queue_operations.delete(client.channel, "q", False, False, counts.append)
+    harness.broker.operations.queues.delete(client.channel, "q", False, False, counts.append)
     harness.settle()
     assert counts == [7]
     client.declare("q")
@@ -132,7 +132,7 @@ def test_a_channel_that_has_ended_is_told_nothing() -> None:
     client.channel.start_branch(X, False, False)
     client.publish("q", b"0")
     client.channel.end_branch(X, False, False)
-    harness.broker.branch_operations.prepare(client.channel, X, answers.append)
+    harness.broker.operations.branches.prepare(client.channel, X, answers.append)
     client.channel.close()
     harness.settle()
     assert answers == [] and harness.broker.branches.recover() == [X]

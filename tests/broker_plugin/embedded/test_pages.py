@@ -104,7 +104,7 @@ def test_what_a_purge_spares_is_read_when_it_goes_out_again() -> None:
     client = consumer(harness, prefetch=6)
     until(harness, lambda: len(client.deliveries) == 6)
     counts: list[int] = []
-    harness.broker.queue_operations.purge(harness.client().channel, "q", counts.append)
+    harness.broker.operations.queues.purge(harness.client().channel, "q", counts.append)
     base.pages.clear()
     until(harness, lambda: bool(counts))
     assert counts == [LARGE - 6] and base.pages == []
@@ -125,7 +125,7 @@ def test_the_store_is_asked_for_what_a_purge_spared() -> None:
     client = consumer(harness, prefetch=2)
     until(harness, lambda: len(client.deliveries) == 2)
     counts: list[int] = []
-    harness.broker.queue_operations.purge(harness.client().channel, "q", counts.append)
+    harness.broker.operations.queues.purge(harness.client().channel, "q", counts.append)
     until(harness, lambda: bool(counts))
     number, places = queue_of(harness).number, tuple(sorted(queue_of(harness).places_out()))
     asked = harness.ledger._readings.begin(Above(number, -1, 1, 9), lambda found: None).asked
@@ -221,7 +221,7 @@ def test_deleted_while_its_page_is_read() -> None:
     harness, _ = stored(*SMALL)
     client = asked(harness)
     counts: list[int] = []
-    harness.broker.queue_operations.delete(client.channel, "q", False, False, counts.append)
+    harness.broker.operations.queues.delete(client.channel, "q", False, False, counts.append)
     pages, harness.ledger._pages = harness.ledger._pages, []
     harness.turn()
     harness.ledger.commit()
@@ -240,7 +240,7 @@ def test_purged_while_its_page_is_read(published: int) -> None:
     harness, _ = stored(*SMALL, limits=WindowLimits(10, 10_000))
     client = asked(harness)
     counts: list[int] = []
-    harness.broker.queue_operations.purge(client.channel, "q", counts.append)
+    harness.broker.operations.queues.purge(client.channel, "q", counts.append)
     bodies = [b"new %d" % number for number in range(published)]
     harness.client().publish("q", *bodies)
     pages, harness.ledger._pages = harness.ledger._pages, []

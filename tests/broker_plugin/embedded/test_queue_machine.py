@@ -62,7 +62,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def purge(self) -> None:
         counts: list[int] = []
-        self.harness.broker.queue_operations.purge(self.client.channel, "q", counts.append)
+        self.harness.broker.operations.queues.purge(self.client.channel, "q", counts.append)
         self.harness.settle()
         assert counts == [len(self.ready)]
         self.ready = []

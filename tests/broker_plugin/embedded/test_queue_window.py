@@ -30,7 +30,7 @@ class TestPurge:
 
     def purge(self, harness: Harness, client: Client) -> int:
         counts: list[int] = []
-        harness.broker.queue_operations.purge(client.channel, "q", counts.append)
+        harness.broker.operations.queues.purge(client.channel, "q", counts.append)
         harness.settle()
         return counts[0]
 
@@ -45,7 +45,7 @@ class TestPurge:
         client.publish("q", b"1", b"2")
         held = got(client.get("q"))
         counts: list[int] = []
-        harness.broker.queue_operations.purge(client.channel, "q", counts.append)
+        harness.broker.operations.queues.purge(client.channel, "q", counts.append)
         client.channel.reject(held.delivery_tag, False, True)
         harness.settle()
         assert counts == [1]
@@ -55,7 +55,7 @@ class TestPurge:
         client.publish("q", b"1", b"2")
         harness.settle()
         counts: list[int] = []
-        harness.broker.queue_operations.purge(client.channel, "q", counts.append)
+        harness.broker.operations.queues.purge(client.channel, "q", counts.append)
         consumer = harness.client()
         consumer.channel.consume("q", "c", False, False, {})
         harness.settle()
@@ -68,7 +68,7 @@ class TestPurge:
         client.publish("q", b"1")
         client.channel.reject(got(client.get("q")).delivery_tag, False, True)
         counts: list[int] = []
-        harness.broker.queue_operations.purge(client.channel, "q", counts.append)
+        harness.broker.operations.queues.purge(client.channel, "q", counts.append)
         consumer = harness.client()
         consumer.channel.consume("q", "c", False, False, {})
         harness.turn()
@@ -78,7 +78,7 @@ class TestPurge:
 
     def test_what_arrives_meanwhile_is_not_marked(self, harness: Harness, client: Client) -> None:
         counts: list[int] = []
-        harness.broker.queue_operations.purge(client.channel, "q", counts.append)
+        harness.broker.operations.queues.purge(client.channel, "q", counts.append)
         consumer = harness.client()
         consumer.channel.consume("q", "c", False, False, {})
         client.publish("q", b"1")

@@ -1,0 +1,79 @@
+"""What a broker serves clients from, while its node is the active primary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker_plugin.embedded.errors import AmqpError, locked
+from broker_plugin.embedded.queues.durable_queue import DurableQueue
+from broker_plugin.embedded.queues.owner import Owner
+from broker_plugin.embedded.queues.queue import Queue
+from broker_plugin.embedded.queues.turn import Turn
+from broker_plugin.embedded.topology.name_locks import NameLocks
+from broker_plugin.embedded.topology.topology import Topology
+from broker_plugin.embedded.transactions.branches import Branches
+from txobserver.outcomes import Outcome
+from txobserver.ports.ledger import Content, Ledger
+
+
+def check_access(queue: Queue, owner: Owner) -> None:
+    """405 for an exclusive queue of another connection."""
+    if queue.owner is not None and queue.owner is not owner:
+        raise locked(queue.name)
+
+
+class Serving:
+    """``numbered``: the replicated queues by their numbers. ``unique_name`` makes a text that is given once.
+
+    ``schedule`` is called when there is work for the end of the event loop's turn.
+    """
+
+    def __init__(self, schedule: Callable[[], object], unique: Callable[[], str]) -> None:
+        self.turn = Turn(schedule)
+        self.unique_name = unique
+        self._ledger: Ledger | None = None
+        self._forget_everything()
+
+    def _forget_everything(self) -> None:
+        self.topology = Topology()
+        self.locks = NameLocks()
+        self.numbered: dict[int, DurableQueue] = {}
+        self._content: Content | None = None
+        self._branches: Branches | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether clients are served."""
+        return self._ledger is not None
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger of the active primary. 320 if this node is not it."""
+        if self._ledger is None:
+            raise AmqpError(320, "this node is not the primary")
+        return self._ledger
+
+    @property
+    def content(self) -> Content:
+        """What the active primary holds. 320 if this node is not it."""
+        if self._content is None:
+            raise AmqpError(320, "this node is not the primary")
+        return self._content
+
+    @property
+    def branches(self) -> Branches:
+        """The branches of distributed transactions. 320 if this node is not the primary."""
+        if self._branches is None:
+            raise AmqpError(320, "this node is not the primary")
+        return self._branches
+
+    def outcome_of_token(self, token: bytes, since: int = 0) -> Outcome:
+        """What became of a plain transaction, or is becoming of it. 320 if this node is not the primary."""
+        outcome = self.content.outcome_of_token(token, since)
+        return Outcome.ACTIVE if outcome != Outcome.COMMITTED and self.ledger.is_open(token) else outcome
+
+    def accessible_queue(self, name: str, owner: Owner) -> Queue:
+        """The queue. 404 if there is none, 405 if it is another connection's."""
+        queue = self.topology.queue(name)
+        check_access(queue, owner)
+        return queue
