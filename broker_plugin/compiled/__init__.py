@@ -26,7 +26,8 @@ MODULES = (
     *(f"broker_plugin.embedded.queues.{name}" for name in ("consumer", "durable_queue", "local_queue", "owner")),
     *(f"broker_plugin.embedded.queues.{name}" for name in ("queue", "subscriber", "turn")),
     *(f"broker_plugin.embedded.transactions.{name}" for name in ("branch", "transaction", "unit_of_work")),
-    *(f"broker_plugin.amqp.protocol.{name}" for name in ("channel", "codec", "connection")),
+    *(f"broker_plugin.amqp.protocol.{name}" for name in ("answering", "channel", "client_connection", "codec")),
+    "broker_plugin.amqp.protocol.connection",
 )
 """What a message passes on its way, and whatever those classes inherit from."""
 

@@ -22,7 +22,7 @@ from typing import cast
 
 from broker_plugin.guard import Guard, GuardedProtocol
 from ha.catchup.throttle import LONGEST_REST, RESTS
-from recovery.reader.landmarks import Landmarks, Mark
+from recovery.reader.landmarks import Landmarks
 from recovery.reader.log_wire import (
     LENGTH,
     MAX_QUESTION,
@@ -38,6 +38,7 @@ from recovery.reader.log_wire import (
     decode_question,
     framed,
 )
+from recovery.reader.marks import Mark
 from recovery.reader.node_log import NodeLog
 from recovery.store.log import LogReclaimed
 from recovery.store.segment import segment_path

@@ -16,7 +16,7 @@ from recovery.pipeline.rows.kinds import token_text
 from recovery.pipeline.rows.numbering import UNKNOWN, Begun
 from recovery.pipeline.schema import ARROW
 from recovery.pipeline.selection import Selection
-from recovery.reader.landmarks import Mark
+from recovery.reader.marks import Mark
 from recovery.reader.node_admin import AdminError, ask
 from recovery.reader.node_log import END, NodeLog
 from recovery.store.identity import read_identity

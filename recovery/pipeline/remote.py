@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from ha.messages.wire import WIRE_VERSION, Hello
 from recovery.pipeline.source.offsets import Cluster
 from recovery.reader.declarations import declared_by
-from recovery.reader.landmarks import Mark
 from recovery.reader.log_wire import (
     LENGTH,
     MAX_ANSWER,
@@ -26,6 +25,7 @@ from recovery.reader.log_wire import (
     decode_greeting,
     framed,
 )
+from recovery.reader.marks import Mark
 from recovery.store.log import LogReclaimed
 from txobserver.frames import Frame, FrameError, decode_frame
 from txobserver.ports.store import StoreError

@@ -1,45 +1,19 @@
-"""Marks: where frames of a log stand. Landmarks: those that are remembered, so that a search begins near by."""
+"""Landmarks: marks of a log that are remembered, so that a search begins near by."""
 
 from __future__ import annotations
 
 from bisect import bisect_right, insort
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
 
-from txobserver.frames import Frame
-
-if TYPE_CHECKING:
-    from recovery.reader.node_log import NodeLog
+from recovery.reader.marks import Mark
+from recovery.reader.node_log import NodeLog
 
 APART = 16 << 10
 """Bytes between two landmarks, at least"""
 LANDMARKS = 10_000
 
 
-class Mark(NamedTuple):
-    """Where a frame stands, and what its header says."""
-
-    segment: int
-    """First sequence of its segment"""
-    offset: int
-    size: int
-    generation: int
-    first: int
-    events: int
-    time_ms: int
-
-    @property
-    def last(self) -> int:
-        """Sequence of its last event."""
-        return self.first + self.events - 1
-
-
 _FIRST = attrgetter("first")
-
-
-def mark_of(segment: int, offset: int, frame: Frame) -> Mark:
-    """Of a frame that stands there."""
-    return Mark(segment, offset, len(frame.data), frame.generation, frame.first, frame.count, frame.time_ms)
 
 
 class Landmarks:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from recovery.reader.declarations import declared_in
-from recovery.reader.landmarks import Mark, mark_of
+from recovery.reader.marks import Mark, mark_of
 from recovery.store.groups import GROUP_HEADER_SIZE, group_header_at
 from recovery.store.lmdb_state import read_meta
 from recovery.store.log import LogReclaimed, gap

@@ -7,10 +7,11 @@ A soft error closes the channel: everything is then ignored until the client's c
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 from pamqp import base, commands
 
+from broker_plugin.amqp.protocol.answering import Answering
+from broker_plugin.amqp.protocol.client_connection import ClientConnection
 from broker_plugin.amqp.protocol.codec import (
     ACK,
     BASIC,
@@ -29,7 +30,6 @@ from broker_plugin.amqp.protocol.codec import (
     decode_ack,
     decode_method,
     decode_publish,
-    deliver_prefix,
     encode_close,
     encode_confirm,
     encode_content,
@@ -39,12 +39,9 @@ from broker_plugin.amqp.protocol.codec import (
     frame_problem,
 )
 from broker_plugin.amqp.protocol.methods import HANDLERS, commit
+from broker_plugin.embedded.channels.session import Session
 from broker_plugin.embedded.errors import AmqpError, precondition
 from txobserver.events import Message
-
-if TYPE_CHECKING:
-    from broker_plugin.amqp.protocol.connection import Connection
-    from broker_plugin.embedded.channels.session import Session
 
 WAITING_OVERHEAD = 100
 """Bytes that a frame that waits is counted for beside its payload."""
@@ -57,26 +54,15 @@ LONGEST_HEAD = 512
 """Bytes of what is remembered of a repeated publish beside its arguments."""
 
 
-class AmqpChannel:
-    """Implements ``ChannelOutlet``. ``busy``: a request waits for its answer, and later frames wait for that.
+class AmqpChannel(Answering):
+    """Implements ``ChannelOutlet``."""
 
-    ``listing``: what is left of the list of branches that the client is reading page by page, the next one last.
-    """
-
-    def __init__(self, connection: Connection, session: Session, number: int) -> None:
-        self.number = number
-        self.connection = connection
-        self.session = session
-        self.broker = connection.broker
+    def __init__(self, connection: ClientConnection, session: Session, number: int) -> None:
+        super().__init__(connection, number)
         self.inner = session.open_channel(self)
-        self.busy = False
         self.closing = False
-        self.last_queue = ""
-        self.listing: list[bytes] = []
         self._backlog: deque[tuple[int, bytes]] = deque()
-        self._handling = False
         self._method = 0
-        self._prefixes: dict[str, bytes] = {}
         self._publishing: PublishArguments | None = None
         self._properties: bytes | None = None
         self._missing = 0
@@ -138,10 +124,10 @@ class AmqpChannel:
         if kind != METHOD:
             return
         if payload.startswith(b"\x00\x14\x00\x29"):
-            self.connection.forget_channel(self)
+            self.connection.forget_channel(self.number)
         elif payload.startswith(b"\x00\x14\x00\x28"):
             self.send(encode_method(commands.Channel.CloseOk(), self.number))
-            self.connection.forget_channel(self)
+            self.connection.forget_channel(self.number)
 
     # -- content
 
@@ -274,50 +260,17 @@ class AmqpChannel:
             connection.check_properties(properties)
         self.inner.publish(arguments[0], arguments[1], arguments[2], properties, body)
 
-    # -- answers
-
-    def wait(self) -> None:
-        """A request begins that ``answer`` ends."""
-        self.busy = True
-
-    def answer(self, frame: bytes | None) -> None:
-        """The answer to the request that is waited for (None: it asked for no answer); go on with what waits."""
-        self.busy = False
-        if frame is not None:
-            self.send(frame)
-        if not self._handling:
-            self.go_on()
-
     def go_on(self) -> None:
-        """Carry out what waits, as long as the client takes the answers."""
         backlog, connection = self._backlog, self.connection
         while backlog and not self.busy and connection.writable:
             kind, payload = backlog.popleft()
             connection.waiting_bytes -= len(payload) + WAITING_OVERHEAD
             self._handle(kind, payload)
         if not backlog and not self.busy:
-            connection.last_requests.carried_out(self)
+            connection.carried_out(self.number)
         connection.relieved()
 
-    def send(self, frame: bytes) -> None:
-        """A frame to the client."""
-        self.connection.send(frame)
-
-    def expect_deliveries(self, consumer_tag: str) -> None:
-        """A consumer begins."""
-        self._prefixes[consumer_tag] = deliver_prefix(consumer_tag)
-
-    def expect_no_deliveries(self, consumer_tag: str) -> None:
-        """A consumer has ended."""
-        self._prefixes.pop(consumer_tag, None)
-
-    def close(self) -> None:
-        """The client closes the channel."""
-        self.inner.close()
-        self.leave()
-
     def leave(self) -> None:
-        """The connection closes, or this channel: what has come and was not carried out is forgotten."""
         self.closing = True
         self._drop_content()
         self.connection.waiting_bytes -= sum(len(payload) + WAITING_OVERHEAD for _, payload in self._backlog)

@@ -8,13 +8,11 @@ nobody can say where the next frame begins; the client's end or the time ends th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
-
 from pamqp import base, commands
 
 from broker_plugin.amqp.protocol import handshake
 from broker_plugin.amqp.protocol.channel import AmqpChannel
+from broker_plugin.amqp.protocol.client_connection import ClientConnection, Wire
 from broker_plugin.amqp.protocol.codec import (
     BODY,
     FRAME_END,
@@ -26,19 +24,17 @@ from broker_plugin.amqp.protocol.codec import (
     OVERHEAD,
     PROTOCOL_HEADER,
     PUBLISH,
-    Repeated,
     decode_method,
     encode_close,
     encode_method,
     encode_open_ok,
-    encode_origin,
     frame_problem,
 )
 from broker_plugin.amqp.protocol.handshake import CLOSED, CLOSING, CONNECTION_TABLE, LEAVING, OPEN, LoginRefused
 from broker_plugin.amqp.protocol.heartbeats import Heartbeats
 from broker_plugin.amqp.protocol.last_requests import LastRequests
 from broker_plugin.amqp.protocol.properties import PropertyCheck
-from broker_plugin.amqp.protocol.settings import FRAME_MIN_SIZE, AmqpSettings
+from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.embedded.broker import Broker
 from broker_plugin.embedded.channels.session import Session
 from broker_plugin.embedded.errors import AmqpError
@@ -46,51 +42,23 @@ from broker_plugin.embedded.errors import AmqpError
 CHANNEL_OPEN = b"\x00\x14\x00\x0a"
 
 
-class Wire(Protocol):
-    """What carries the bytes."""
-
-    def wake(self) -> None:
-        """There is something to send, or the connection has ended."""
-        ...
-
-    def read_on(self) -> None:
-        """The connection may have ceased to be congested."""
-        ...
-
-
-class Connection:
-    """Implements ``ConnectionOutlet``. ``peer`` names the client in logs; ``ended``: drop it once all is sent.
-
-    ``writable``: the client takes what is sent to it.
-    """
+class Connection(ClientConnection):
+    """Implements ``ConnectionOutlet``. ``peer`` names the client in logs; ``ended``: drop it once all is sent."""
 
     def __init__(self, broker: Broker, settings: AmqpSettings, wire: Wire, peer: str = "") -> None:
-        self.settings = settings
+        super().__init__(broker, settings, wire)
         self.peer = peer
         self.state = CONNECTION_TABLE.start
-        self.frame_max = FRAME_MIN_SIZE
-        self.max_payload = FRAME_MIN_SIZE - OVERHEAD
-        self.waiting_bytes = 0
-        self.published: dict[bytes, Repeated] = {}
-        self.check_properties = PropertyCheck("")
-        self.passed_properties = self.check_properties.passed
         self.heartbeats = Heartbeats(settings.handshake_timeout)
         self.last_requests = LastRequests(self._close_ok)
-        self.broker = broker
-        self._wire = wire
         self._session: Session | None = None
         self._channels: dict[int, AmqpChannel] = {}
-        self._capabilities: Mapping[str, Any] = {}
         self._partial = b""
         self._deaf = False
         self._current = 0
         self._channel_max = settings.channel_max
-        self._output: list[bytes] = []
-        self._output_bytes = 0
         self._forced = False
-        self.writable = True
         self._blocked: str | None = None
-        self._origins: dict[tuple[str, str], bytes] = {}
 
     # -- in
 
@@ -245,21 +213,7 @@ class Connection:
         self.heartbeats.opened = True
         self.send(encode_method(commands.Connection.OpenOk(), 0))
 
-    def client_can(self, capability: str) -> bool:
-        """Whether the client said so."""
-        return self._capabilities.get(capability) is True
-
     # -- out
-
-    def send(self, data: bytes) -> None:
-        """Bytes for the client, to be written when the turn ends."""
-        output = self._output
-        output.append(data)
-        self._output_bytes += len(data)
-        if len(output) == 1:
-            self._wire.wake()
-        if self._output_bytes > self.settings.output_bytes and self.writable:
-            self.set_writable(False)
 
     def take_output(self) -> bytes:
         """Everything that waits to be sent."""
@@ -276,25 +230,14 @@ class Connection:
         self._output_bytes = sum(map(len, self._output))
 
     def set_writable(self, writable: bool) -> None:
-        """Whether the client takes what is sent to it; if not, it gets no deliveries, and is not read either."""
         if writable != self.writable:
             self.writable = writable
             if self._session is not None:
                 self._session.set_flowing(writable)
             if writable:
-                for channel in [*self._channels.values(), *self.last_requests.channels]:
+                for channel in [*self._channels.values(), *self.last_requests.channels.values()]:
                     channel.go_on()
                 self._wire.read_on()
-
-    def origin(self, exchange: str, routing_key: str) -> bytes:
-        """Exchange and routing key as they stand in deliveries."""
-        origins = self._origins
-        origin = origins.get((exchange, routing_key))
-        if origin is None:
-            if len(origins) >= 1024:
-                origins.clear()
-            origin = origins[exchange, routing_key] = encode_origin(exchange, routing_key)
-        return origin
 
     @property
     def congested(self) -> bool:
@@ -348,7 +291,6 @@ class Connection:
         self.end()
 
     def fail(self, error: AmqpError, method: int) -> None:
-        """Close the connection with this error; from now on only its close-ok counts."""
         if self.state in (CLOSING, CLOSED):
             return
         if self.state == handshake.AWAIT_HEADER:
@@ -369,10 +311,6 @@ class Connection:
         self.last_requests.channels.clear()
         self.end()
 
-    def relieved(self) -> None:
-        """What was in flight has landed, or what waited behind a request has been carried out."""
-        self._wire.read_on()
-
     def end(self) -> None:
         """The connection is over, for whatever reason; what is outstanding goes back to its queues."""
         if self.state != CLOSED:
@@ -380,13 +318,15 @@ class Connection:
             self._leave()
             self._wire.wake()
 
-    def forget_channel(self, channel: AmqpChannel) -> None:
-        """The channel is closed on both sides; its number may be used again."""
-        self._channels.pop(channel.number, None)
+    def forget_channel(self, number: int) -> None:
+        self._channels.pop(number, None)
+
+    def carried_out(self, number: int) -> None:
+        self.last_requests.carried_out(number)
 
     def _leave(self) -> None:
         session, self._session = self._session, None
-        channels = [*self._channels.values(), *self.last_requests.channels]
+        channels = [*self._channels.values(), *self.last_requests.channels.values()]
         self._channels.clear()
         self.last_requests.channels.clear()
         for channel in channels:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from broker_plugin.amqp.protocol.answering import Answering
 from broker_plugin.amqp.protocol.codec import OVERHEAD, encode_method
 from broker_plugin.embedded.errors import dtx_error
 from txobserver import dtx_wire as dtx
@@ -13,10 +14,7 @@ from txobserver.dtx_wire import XidFields
 from txobserver.outcomes import Status
 from txobserver.xid import Global, Xid, checked_xid
 
-if TYPE_CHECKING:
-    from broker_plugin.amqp.protocol.channel import AmqpChannel
-
-Handler = Callable[["AmqpChannel", Any], None]
+Handler = Callable[[Answering, Any], None]
 
 dtx.register()
 
@@ -35,62 +33,62 @@ def _global(format_id: int, global_id: bytes) -> Global:
     return _xid(XidFields(format_id, global_id, b"")).globally
 
 
-def _answer(channel: AmqpChannel, method: dtx.DtxMethod) -> None:
+def _answer(channel: Answering, method: dtx.DtxMethod) -> None:
     channel.answer(encode_method(method, channel.number))
 
 
-def _status(channel: AmqpChannel, kind: Callable[[int], dtx.DtxMethod], status: Status) -> None:
+def _status(channel: Answering, kind: Callable[[int], dtx.DtxMethod], status: Status) -> None:
     _answer(channel, kind(status))
 
 
-def _select(channel: AmqpChannel, method: dtx.Select) -> None:
+def _select(channel: Answering, method: dtx.Select) -> None:
     channel.inner.select_dtx()
     _answer(channel, dtx.SelectOk())
 
 
-def _start(channel: AmqpChannel, method: dtx.Start) -> None:
+def _start(channel: Answering, method: dtx.Start) -> None:
     status = channel.inner.start_branch(_xid(method.xid), method.join, method.resume)
     _answer(channel, dtx.StartOk(status, channel.broker.content.applied.sequence))
 
 
-def _end(channel: AmqpChannel, method: dtx.End) -> None:
+def _end(channel: Answering, method: dtx.End) -> None:
     _answer(channel, dtx.EndOk(channel.inner.end_branch(_xid(method.xid), method.fail, method.suspend)))
 
 
-def _prepare(channel: AmqpChannel, method: dtx.Prepare) -> None:
+def _prepare(channel: Answering, method: dtx.Prepare) -> None:
     channel.wait()
     reply = partial(_status, channel, dtx.PrepareOk)
     channel.broker.operations.branches.prepare(channel.inner, _xid(method.xid), reply)
 
 
-def _commit(channel: AmqpChannel, method: dtx.Commit) -> None:
+def _commit(channel: Answering, method: dtx.Commit) -> None:
     channel.wait()
     reply = partial(_status, channel, dtx.CommitOk)
     channel.broker.operations.branches.commit(channel.inner, _xid(method.xid), method.one_phase, reply)
 
 
-def _rollback(channel: AmqpChannel, method: dtx.Rollback) -> None:
+def _rollback(channel: Answering, method: dtx.Rollback) -> None:
     channel.wait()
     reply = partial(_status, channel, dtx.RollbackOk)
     channel.broker.operations.branches.rollback(channel.inner, _xid(method.xid), reply)
 
 
-def _forget(channel: AmqpChannel, method: dtx.Forget) -> None:
+def _forget(channel: Answering, method: dtx.Forget) -> None:
     channel.wait()
     reply = partial(_answer, channel, dtx.ForgetOk())
     channel.broker.operations.branches.forget(channel.inner, _xid(method.xid), reply)
 
 
-def _get_timeout(channel: AmqpChannel, method: dtx.GetTimeout) -> None:
+def _get_timeout(channel: Answering, method: dtx.GetTimeout) -> None:
     _answer(channel, dtx.GetTimeoutOk(channel.broker.branches.timeout(_xid(method.xid))))
 
 
-def _set_timeout(channel: AmqpChannel, method: dtx.SetTimeout) -> None:
+def _set_timeout(channel: Answering, method: dtx.SetTimeout) -> None:
     channel.broker.branches.set_timeout(_xid(method.xid), method.timeout)
     _answer(channel, dtx.SetTimeoutOk())
 
 
-def _page(channel: AmqpChannel, go_on: bool, found: Callable[[], list[bytes]]) -> tuple[bytes, bool]:
+def _page(channel: Answering, go_on: bool, found: Callable[[], list[bytes]]) -> tuple[bytes, bool]:
     """As many entries of a list as fit in a frame, and whether more are left. ``go_on``: of the list that was begun."""
     if not go_on:
         channel.listing = found()[::-1]
@@ -101,20 +99,20 @@ def _page(channel: AmqpChannel, go_on: bool, found: Callable[[], list[bytes]]) -
     return bytes(page), bool(left)
 
 
-def _recover(channel: AmqpChannel, method: dtx.Recover) -> None:
+def _recover(channel: Answering, method: dtx.Recover) -> None:
     branches = channel.broker.branches
     page = _page(channel, method.go_on, lambda: [dtx.pack_xids([XidFields(*xid)]) for xid in branches.recover()])
     _answer(channel, dtx.RecoverOk(*page))
 
 
-def _decide(channel: AmqpChannel, method: dtx.Decide) -> None:
+def _decide(channel: Answering, method: dtx.Decide) -> None:
     channel.wait()
     which = _global(method.format_id, method.global_id)
     reply = partial(_status, channel, dtx.DecideOk)
     channel.broker.operations.branches.decide_globally(channel.inner, which, method.commit, reply)
 
 
-def _global_state(channel: AmqpChannel, method: dtx.Global) -> None:
+def _global_state(channel: Answering, method: dtx.Global) -> None:
     state = channel.broker.operations.branches.look(_global(method.format_id, method.global_id))
     page = _page(
         channel,
@@ -124,14 +122,14 @@ def _global_state(channel: AmqpChannel, method: dtx.Global) -> None:
     _answer(channel, dtx.GlobalOk(dtx.DECISIONS.get(state.decision, dtx.NOT_DECIDED), *page))
 
 
-def _forget_global(channel: AmqpChannel, method: dtx.ForgetGlobal) -> None:
+def _forget_global(channel: Answering, method: dtx.ForgetGlobal) -> None:
     channel.wait()
     reply = partial(_answer, channel, dtx.ForgetGlobalOk())
     which = _global(method.format_id, method.global_id)
     channel.broker.operations.branches.forget_globally(channel.inner, which, reply)
 
 
-def _outcome(channel: AmqpChannel, method: dtx.Outcome) -> None:
+def _outcome(channel: Answering, method: dtx.Outcome) -> None:
     """On a channel in any mode: who lost the answer to a plain tx.commit asks, too."""
     if method.kind == dtx.BY_XID:
         outcome = channel.broker.branches.outcome(_xid(method.xid), method.since)
@@ -142,7 +140,7 @@ def _outcome(channel: AmqpChannel, method: dtx.Outcome) -> None:
     _answer(channel, dtx.OutcomeOk(outcome))
 
 
-def _token(channel: AmqpChannel, method: dtx.Token) -> None:
+def _token(channel: Answering, method: dtx.Token) -> None:
     channel.inner.name_transaction(method.token)
     _answer(channel, dtx.TokenOk(channel.broker.content.applied.sequence))
 
@@ -150,7 +148,7 @@ def _token(channel: AmqpChannel, method: dtx.Token) -> None:
 def _selected(handler: Handler) -> Handler:
     """503 if dtx was not selected."""
 
-    def checked(channel: AmqpChannel, method: Any) -> None:
+    def checked(channel: Answering, method: Any) -> None:
         channel.inner.check_dtx()
         handler(channel, method)
 

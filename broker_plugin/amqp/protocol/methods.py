@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from pamqp import base, commands
 from pamqp.commands import Basic, Confirm, Exchange, Queue, Tx
 
+from broker_plugin.amqp.protocol.answering import Answering
 from broker_plugin.amqp.protocol.codec import (
     encode_commit_ok,
     encode_content,
@@ -25,10 +26,7 @@ from broker_plugin.embedded.operations.exchange_operations import ExchangeDeclar
 from broker_plugin.embedded.operations.queue_arguments import QueueDeclare
 from broker_plugin.embedded.operations.queue_operations import QueueState
 
-if TYPE_CHECKING:
-    from broker_plugin.amqp.protocol.channel import AmqpChannel
-
-Handler = Callable[["AmqpChannel", Any], None]
+Handler = Callable[[Answering, Any], None]
 
 
 def plain(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -47,7 +45,7 @@ def name(text: str) -> str:
     return text.replace("\r", "").replace("\n", "")
 
 
-def queue_name(channel: AmqpChannel, text: str) -> str:
+def queue_name(channel: Answering, text: str) -> str:
     """A queue's name; an empty one stands for the queue that this channel declared last."""
     if text:
         return name(text)
@@ -56,24 +54,24 @@ def queue_name(channel: AmqpChannel, text: str) -> str:
     return channel.last_queue
 
 
-def _answer(channel: AmqpChannel, method: base.Frame, nowait: bool = False) -> None:
+def _answer(channel: Answering, method: base.Frame, nowait: bool = False) -> None:
     channel.answer(None if nowait else encode_method(method, channel.number))
 
 
 # -- channel
 
 
-def _channel_open(channel: AmqpChannel, method: commands.Channel.Open) -> None:
+def _channel_open(channel: Answering, method: commands.Channel.Open) -> None:
     raise AmqpError(504, "second 'channel.open' seen", hard=True)
 
 
-def _channel_close(channel: AmqpChannel, method: commands.Channel.Close) -> None:
+def _channel_close(channel: Answering, method: commands.Channel.Close) -> None:
     channel.close()
     channel.send(encode_method(commands.Channel.CloseOk(), channel.number))
-    channel.connection.forget_channel(channel)
+    channel.connection.forget_channel(channel.number)
 
 
-def _channel_flow(channel: AmqpChannel, method: commands.Channel.Flow) -> None:
+def _channel_flow(channel: Answering, method: commands.Channel.Flow) -> None:
     if not method.active:
         raise AmqpError(540, "active=false", hard=True)
     _answer(channel, commands.Channel.FlowOk(True))
@@ -82,7 +80,7 @@ def _channel_flow(channel: AmqpChannel, method: commands.Channel.Flow) -> None:
 # -- exchange
 
 
-def _exchange_declare(channel: AmqpChannel, method: Exchange.Declare) -> None:
+def _exchange_declare(channel: Answering, method: Exchange.Declare) -> None:
     operations = channel.broker.operations.exchanges
     reply = partial(_answer, channel, Exchange.DeclareOk(), method.nowait)
     if method.passive:
@@ -101,13 +99,13 @@ def _exchange_declare(channel: AmqpChannel, method: Exchange.Declare) -> None:
     operations.declare(channel.inner, request, reply)
 
 
-def _exchange_delete(channel: AmqpChannel, method: Exchange.Delete) -> None:
+def _exchange_delete(channel: Answering, method: Exchange.Delete) -> None:
     reply = partial(_answer, channel, Exchange.DeleteOk(), method.nowait)
     channel.wait()
     channel.broker.operations.exchanges.delete(channel.inner, name(method.exchange), method.if_unused, reply)
 
 
-def _exchange_bind(channel: AmqpChannel, method: Exchange.Bind) -> None:
+def _exchange_bind(channel: Answering, method: Exchange.Bind) -> None:
     request = BindRequest(
         name(method.source), name(method.destination), False, method.routing_key, plain(method.arguments)
     )
@@ -116,7 +114,7 @@ def _exchange_bind(channel: AmqpChannel, method: Exchange.Bind) -> None:
     channel.broker.operations.bindings.bind(channel.inner, request, reply)
 
 
-def _exchange_unbind(channel: AmqpChannel, method: Exchange.Unbind) -> None:
+def _exchange_unbind(channel: Answering, method: Exchange.Unbind) -> None:
     request = BindRequest(
         name(method.source), name(method.destination), False, method.routing_key, plain(method.arguments)
     )
@@ -128,7 +126,7 @@ def _exchange_unbind(channel: AmqpChannel, method: Exchange.Unbind) -> None:
 # -- queue
 
 
-def _queue_declare(channel: AmqpChannel, method: Queue.Declare) -> None:
+def _queue_declare(channel: Answering, method: Queue.Declare) -> None:
     operations = channel.broker.operations.queues
     reply = partial(_queue_declared, channel, method.nowait)
     channel.wait()
@@ -141,18 +139,18 @@ def _queue_declare(channel: AmqpChannel, method: Queue.Declare) -> None:
     operations.declare(channel.inner, request, reply)
 
 
-def _queue_declared(channel: AmqpChannel, nowait: bool, state: QueueState) -> None:
+def _queue_declared(channel: Answering, nowait: bool, state: QueueState) -> None:
     channel.last_queue = state.name
     channel.answer(None if nowait else encode_declare_ok(channel.number, *state))
 
 
-def _bind_names(channel: AmqpChannel, method: Queue.Bind | Queue.Unbind) -> tuple[str, str]:
+def _bind_names(channel: Answering, method: Queue.Bind | Queue.Unbind) -> tuple[str, str]:
     """Queue and routing key; both empty stand for the last declared queue and its name."""
     queue = queue_name(channel, method.queue)
     return queue, queue if not method.queue and not method.routing_key else method.routing_key
 
 
-def _queue_bind(channel: AmqpChannel, method: Queue.Bind) -> None:
+def _queue_bind(channel: Answering, method: Queue.Bind) -> None:
     queue, key = _bind_names(channel, method)
     request = BindRequest(name(method.exchange), queue, True, key, plain(method.arguments))
     channel.wait()
@@ -160,7 +158,7 @@ def _queue_bind(channel: AmqpChannel, method: Queue.Bind) -> None:
     channel.broker.operations.bindings.bind(channel.inner, request, reply)
 
 
-def _queue_unbind(channel: AmqpChannel, method: Queue.Unbind) -> None:
+def _queue_unbind(channel: Answering, method: Queue.Unbind) -> None:
     queue, key = _bind_names(channel, method)
     request = BindRequest(name(method.exchange), queue, True, key, plain(method.arguments))
     channel.wait()
@@ -168,7 +166,7 @@ def _queue_unbind(channel: AmqpChannel, method: Queue.Unbind) -> None:
     channel.broker.operations.bindings.unbind(channel.inner, request, reply)
 
 
-def _queue_purge(channel: AmqpChannel, method: Queue.Purge) -> None:
+def _queue_purge(channel: Answering, method: Queue.Purge) -> None:
     channel.wait()
     channel.broker.operations.queues.purge(
         channel.inner,
@@ -177,7 +175,7 @@ def _queue_purge(channel: AmqpChannel, method: Queue.Purge) -> None:
     )
 
 
-def _queue_delete(channel: AmqpChannel, method: Queue.Delete) -> None:
+def _queue_delete(channel: Answering, method: Queue.Delete) -> None:
     channel.wait()
     channel.broker.operations.queues.delete(
         channel.inner,
@@ -191,38 +189,38 @@ def _queue_delete(channel: AmqpChannel, method: Queue.Delete) -> None:
 # -- basic
 
 
-def _basic_qos(channel: AmqpChannel, method: Basic.Qos) -> None:
+def _basic_qos(channel: Answering, method: Basic.Qos) -> None:
     if method.prefetch_size:
         raise AmqpError(540, f"prefetch_size!=0 ({method.prefetch_size})", hard=True)
     channel.inner.qos(method.prefetch_count, method.global_)
     _answer(channel, Basic.QosOk())
 
 
-def _basic_consume(channel: AmqpChannel, method: Basic.Consume) -> None:
+def _basic_consume(channel: Answering, method: Basic.Consume) -> None:
     queue, arguments = queue_name(channel, method.queue), plain(method.arguments)
     channel.wait()
     reply = partial(_consuming, channel, method.nowait)
     channel.inner.consume(queue, method.consumer_tag, method.no_ack, method.exclusive, arguments, reply)
 
 
-def _consuming(channel: AmqpChannel, nowait: bool, tag: str) -> None:
+def _consuming(channel: Answering, nowait: bool, tag: str) -> None:
     channel.expect_deliveries(tag)
     _answer(channel, Basic.ConsumeOk(tag), nowait)
 
 
-def _basic_cancel(channel: AmqpChannel, method: Basic.Cancel) -> None:
+def _basic_cancel(channel: Answering, method: Basic.Cancel) -> None:
     channel.inner.cancel(method.consumer_tag or "")
     channel.expect_no_deliveries(method.consumer_tag or "")
     _answer(channel, Basic.CancelOk(method.consumer_tag), method.nowait)
 
 
-def _basic_get(channel: AmqpChannel, method: Basic.Get) -> None:
+def _basic_get(channel: Answering, method: Basic.Get) -> None:
     queue = queue_name(channel, method.queue)
     channel.wait()
     channel.inner.get(queue, method.no_ack, partial(_got, channel))
 
 
-def _got(channel: AmqpChannel, got: Got | None) -> None:
+def _got(channel: Answering, got: Got | None) -> None:
     if got is None:
         _answer(channel, Basic.GetEmpty())
         return
@@ -239,21 +237,21 @@ def _delivery_tag(method: Basic.Reject | Basic.Nack) -> int:
     return tag % (1 << 64)
 
 
-def _basic_reject(channel: AmqpChannel, method: Basic.Reject) -> None:
+def _basic_reject(channel: Answering, method: Basic.Reject) -> None:
     channel.inner.reject(_delivery_tag(method), False, method.requeue)
 
 
-def _basic_nack(channel: AmqpChannel, method: Basic.Nack) -> None:
+def _basic_nack(channel: Answering, method: Basic.Nack) -> None:
     channel.inner.reject(_delivery_tag(method), method.multiple, method.requeue)
 
 
-def _basic_recover_async(channel: AmqpChannel, method: Basic.RecoverAsync) -> None:
+def _basic_recover_async(channel: Answering, method: Basic.RecoverAsync) -> None:
     if not method.requeue:
         raise AmqpError(540, "requeue=false", hard=True)
     channel.inner.recover()
 
 
-def _basic_recover(channel: AmqpChannel, method: Basic.Recover) -> None:
+def _basic_recover(channel: Answering, method: Basic.Recover) -> None:
     if not method.requeue:
         raise AmqpError(540, "requeue=false", hard=True)
     channel.inner.recover()
@@ -263,23 +261,23 @@ def _basic_recover(channel: AmqpChannel, method: Basic.Recover) -> None:
 # -- confirm and tx
 
 
-def _confirm_select(channel: AmqpChannel, method: Confirm.Select) -> None:
+def _confirm_select(channel: Answering, method: Confirm.Select) -> None:
     channel.inner.select_confirms()
     _answer(channel, Confirm.SelectOk(), method.nowait)
 
 
-def _tx_select(channel: AmqpChannel, method: Tx.Select) -> None:
+def _tx_select(channel: Answering, method: Tx.Select) -> None:
     channel.inner.select_tx()
     _answer(channel, Tx.SelectOk())
 
 
-def commit(channel: AmqpChannel) -> None:
+def commit(channel: Answering) -> None:
     """tx.commit."""
     channel.wait()
     channel.inner.commit(partial(channel.answer, encode_commit_ok(channel.number)))
 
 
-def _tx_rollback(channel: AmqpChannel, method: Tx.Rollback) -> None:
+def _tx_rollback(channel: Answering, method: Tx.Rollback) -> None:
     channel.inner.rollback()
     _answer(channel, Tx.RollbackOk())
 

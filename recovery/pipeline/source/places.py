@@ -16,7 +16,7 @@ from recovery.pipeline.remote import RemoteLog
 from recovery.pipeline.selection import Selection
 from recovery.pipeline.source.offsets import Cluster
 from recovery.pipeline.source.options import SourceOptions
-from recovery.reader.landmarks import Mark
+from recovery.reader.marks import Mark
 from recovery.reader.node_log import NodeLog
 from recovery.store.identity import FILE as IDENTITY
 from recovery.store.identity import read_identity

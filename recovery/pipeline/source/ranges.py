@@ -15,7 +15,7 @@ from recovery.pipeline.archive.reading import file_rows, wanted_files
 from recovery.pipeline.node import ReadableLog, rows_of
 from recovery.pipeline.selection import Selection
 from recovery.pipeline.source.places import Place
-from recovery.reader.landmarks import Mark
+from recovery.reader.marks import Mark
 from recovery.reader.node_log import LogCut
 from recovery.store.log import LogReclaimed
 from txobserver.frames import Frame

@@ -100,7 +100,7 @@ def sound(peer: Peer, output: bytes) -> None:
     assert len(connection._partial) < connection.max_payload + OVERHEAD
     assert len(connection._channels) <= connection.settings.channel_max
     assert len(connection.published) <= 1024 and len(connection.passed_properties) <= 256
-    working = [*connection._channels.values(), *connection.last_requests.channels]
+    working = [*connection._channels.values(), *connection.last_requests.channels.values()]
     assert connection.waiting_bytes == 0 or any(channel.busy for channel in working)
 
 

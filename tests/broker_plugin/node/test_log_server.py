@@ -20,7 +20,7 @@ from ha.messages.wire import WIRE_VERSION, Commit, Hello
 from recovery.pipeline.node import node_table, rows_of
 from recovery.pipeline.remote import RemoteLog
 from recovery.reader import landmarks as landmarks_module
-from recovery.reader.landmarks import Landmarks, Mark
+from recovery.reader.landmarks import Landmarks
 from recovery.reader.log_wire import (
     MAX_PORTION,
     MAX_QUESTION,
@@ -34,6 +34,7 @@ from recovery.reader.log_wire import (
     decode_answer,
     framed,
 )
+from recovery.reader.marks import Mark
 from recovery.reader.node_log import NodeLog
 from recovery.store.log import LogReclaimed
 from recovery.store.segment import segment_path

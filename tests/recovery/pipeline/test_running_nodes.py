@@ -19,7 +19,7 @@ from recovery.pipeline.source.options import parse_options
 from recovery.pipeline.source.places import Directory, RunningNode
 from recovery.pipeline.source.ranges import LogRange, log_ranges
 from recovery.pipeline.source.stream import StreamReader
-from recovery.reader.landmarks import Mark
+from recovery.reader.marks import Mark
 from recovery.reader.node_log import LogCut, NodeLog
 from recovery.store.groups import encode_group_header
 from recovery.store.log import LogReclaimed

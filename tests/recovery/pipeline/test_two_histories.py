@@ -14,7 +14,7 @@ from recovery.pipeline.source.batch import BatchReader
 from recovery.pipeline.source.options import parse_options
 from recovery.pipeline.source.places import Directory
 from recovery.pipeline.source.ranges import LogRange, log_ranges
-from recovery.reader.landmarks import Mark
+from recovery.reader.marks import Mark
 from recovery.reader.node_log import LogCut, NodeLog
 from recovery.store.log import Log, LogReclaimed
 from recovery.store.segment import SegmentInfo, segment_firsts, segment_path
