@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from python_tests.benchmarks import spark_audit, spark_queue, spark_source
 from python_tests.benchmarks.compare import machine
+from python_tests.benchmarks.spark_part import Part
 from python_tests.harness.cluster import end_on_sigterm
 
 RESULTS, PAGE = "spark.json", "spark.md"
@@ -25,19 +25,8 @@ Made by `make bench-spark`: one machine, an embedded session on all its processo
 """
 
 
-@dataclass(frozen=True)
-class Part:
-    """``measure(quick, place)`` gives figures as JSON can hold them; ``show(figures, out)`` writes plots into ``out``
-    and gives the lines of the page."""
-
-    measure: Callable[[bool, Path], dict[str, Any]]
-    show: Callable[[dict[str, Any], Path], list[str]]
-
-
 def parts() -> dict[str, Part]:
     """All of them, in the order of the page."""
-    from python_tests.benchmarks import spark_audit, spark_queue, spark_source
-
     return {
         "source": spark_source.SOURCE,
         "growth": spark_source.GROWTH,

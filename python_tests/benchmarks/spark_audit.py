@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from python_tests.benchmarks.curves import write_curves
-from python_tests.benchmarks.spark import Part
+from python_tests.benchmarks.spark_part import Part
 from python_tests.harness.memory import MemoryWatch
 from recovery.pipeline.audit.audit import audit
 from recovery.pipeline.audit.inputs import read_rows

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pika
 
-from python_tests.benchmarks.spark import Part
+from python_tests.benchmarks.spark_part import Part
 from python_tests.harness.cluster import LocalCluster
 from recovery.pipeline.session import spark_session
 

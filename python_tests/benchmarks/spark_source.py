@@ -21,8 +21,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from python_tests.benchmarks.curves import write_curves
-from python_tests.benchmarks.spark import Part
 from python_tests.benchmarks.spark_logs import MESSAGES, write_log
+from python_tests.benchmarks.spark_part import Part
 from python_tests.harness.memory import anonymous_bytes
 from recovery.pipeline.archive.files import write_rows
 from recovery.pipeline.node import END, rows_of

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import transaction
@@ -17,15 +17,13 @@ from python_tests.harness.pika_clients import PERSISTENT, parameters
 from python_tests.suites.coordinator import orm
 from python_tests.suites.coordinator.transfer import PATIENCE
 from python_tests.suites.money.case import CONSUME, LOG
+from python_tests.suites.money.orders import Orders
 from recovery.coordinator import log_lines
 from recovery.coordinator.broker import Broker
 from recovery.coordinator.coordinator import Coordinator
 from recovery.coordinator.data_manager import TransactionalBroker
 from recovery.coordinator.log import DecisionLog
 from recovery.coordinator.postgresql import Postgresql
-
-if TYPE_CHECKING:
-    from python_tests.suites.money.teller import Orders
 
 PREFETCH = 2
 WAIT_SECONDS = 0.1

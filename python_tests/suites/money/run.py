@@ -23,8 +23,8 @@ from python_tests.suites.money import case as of
 from python_tests.suites.money.books import ACCOUNTS, Books, read_journals
 from python_tests.suites.money.case import APPLICATIONS, GET, SEND, TELLERS, Round, Stop
 from python_tests.suites.money.judge import judge
+from python_tests.suites.money.orders import Orders
 from python_tests.suites.money.site import BRANCH_SECONDS, Ground, Recovered, Site
-from python_tests.suites.money.teller import Orders
 
 QUIET_SECONDS = 1.5
 """Without a word for so long, recovery runs are made: what is prepared keeps others from an account."""

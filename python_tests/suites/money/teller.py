@@ -17,13 +17,13 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from python_tests.suites.coordinator.transfer import COMMITTED, REFUSED, ROLLED_BACK, UNKNOWN
 from python_tests.suites.money.case import BOOK, NOTHING, SEND
 from python_tests.suites.money.desks import Desk, Nothing, OnPurpose, desk
+from python_tests.suites.money.orders import Orders
 from python_tests.suites.money.planted import put_back
 from recovery.coordinator.branches import OutcomeUnknown, TransactionRolledBack
 
@@ -33,27 +33,6 @@ PAUSE = 0.05
 """Seconds behind a transaction that came to nothing."""
 HIGHEST = 40
 """The greatest amount that is sent."""
-
-
-class Orders(NamedTuple):
-    """What a teller is told. ``turn``: the number of its first transaction. ``stops``: turn, kind and step of each."""
-
-    name: str
-    seed: int
-    way: str
-    takes: str
-    dsn: str
-    log: str
-    compact: int
-    urls: list[str]
-    queue_in: str
-    queue_out: str
-    journal: str
-    turn: int
-    sends: int
-    accounts: int
-    stops: list[tuple[int, str, str]]
-    fault: str | None
 
 
 class Teller:

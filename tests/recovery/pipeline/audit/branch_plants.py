@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.recovery.pipeline.audit.fates import CUT, GLOBALLY, LATER, LOGGED, LOSER, PAIR, SLOW, ZOMBIE
+from tests.recovery.pipeline.audit.ground import Found, Ground
 from txobserver.events import DtxDecision, DtxOpen, DtxPrepare, GlobalDecision
 from txobserver.xid import Xid
-
-if TYPE_CHECKING:
-    from tests.recovery.pipeline.audit.plants import Found, Ground
 
 
 def _events(ground: Ground, xid: Xid, kind: type) -> list[tuple[int, Any]]:
