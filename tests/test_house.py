@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.imports import circles, imports
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("txobserver", "ha", "recovery", "broker_plugin", "python_tests", "tests")
-PURE = ("txobserver", "ha", "broker_plugin/embedded")
+PURE = ("txobserver", "ha", "broker_plugin/embedded", "broker_plugin/amqp/protocol")
 IMPURE = {"socket", "asyncio", "time", "random", "threading", "os", "uuid", "secrets", "datetime"}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplemented" + r"Error|pytest\.(skip|xfail)|mark\.(skip|xfail)")
 MAY_SKIP = "python_tests/conftest.py"
 """Where TXHA_AMQP_URL names somebody else's broker, what kills nodes is skipped, in one place and with a reason."""
+IN_A_CIRCLE = "tests.simulation."
+"""The simulator's cluster, its processes, clients and checkers still hold each other."""
 FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
@@ -51,3 +55,18 @@ def test_an_acknowledgement_is_made_in_one_place_only() -> None:
         if re.search(r"\bAck\(", path.read_text()) and path.name != "wire.py"
     }
     assert makers <= {"broker_plugin/node/shell.py"} | {p for p in makers if "amqp" in p or "embedded" in p}
+
+
+def test_no_imports_lead_in_a_circle() -> None:
+    """Counted are imports within functions, and where only types are checked, too."""
+    found = circles(imports(ROOT, PACKAGES))
+    assert [sorted(each) for each in found if not all(name.startswith(IN_A_CIRCLE) for name in each)] == []
+
+
+def test_a_circle_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b.py").write_text("def lazily():\n    import a.c\n")
+    (tmp_path / "a" / "c.py").write_text("if TYPE_CHECKING:\n    from a import d\n")
+    (tmp_path / "a" / "d.py").write_text("from a.b import lazily\n")
+    (tmp_path / "a" / "e.py").write_text("from a.b import lazily\n")
+    assert circles(imports(tmp_path, ["a"])) == {frozenset({"a.b", "a.c", "a.d"})}
