@@ -39,11 +39,11 @@ def run(root: Path, code: str, **environment: str) -> str:
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
     """A project with nothing built."""
-    for name in ("broker_plugin", "broker_plugin/compiled", "recovery", "txobserver"):
+    for name in ("broker_plugin", "broker_plugin/compiled", "recovery", "txobserver", "txobserver/state"):
         (tmp_path / name).mkdir()
     for source in (*BUILDER, "txobserver/state/offsets.py", "txobserver/digest.py"):
         (tmp_path / source).write_text((ROOT / source).read_text())
-    for package in ("broker_plugin", "recovery", "txobserver"):
+    for package in ("broker_plugin", "recovery", "txobserver", "txobserver/state"):
         (tmp_path / package / "__init__.py").write_text("")
     return tmp_path
 
@@ -53,12 +53,12 @@ LOOK = "c.use(); import txobserver.state.offsets as p; print(c.running(), p.__fi
 
 
 def test_what_is_built_is_used_until_the_sources_change(sources: Path) -> None:
-    assert run(sources, LOOK).split() == ["pure", str(sources / "txobserver" / "places.py")]
+    assert run(sources, LOOK).split() == ["pure", str(sources / "txobserver" / "state" / "offsets.py")]
     assert "not compiled" not in run(sources, BUILD)
     core, file = run(sources, LOOK).split()
-    assert core == "compiled" and file.startswith(str(sources / "build" / "compiled" / "txobserver" / "places."))
+    assert core == "compiled" and file.startswith(str(sources / "build" / "compiled" / "txobserver" / "state" / "offsets."))
     assert run(sources, LOOK, **{compiled.SWITCH: "pure"}).split()[0] == "pure"
-    with (sources / "txobserver" / "places.py").open("a") as file_:
+    with (sources / "txobserver" / "state" / "offsets.py").open("a") as file_:
         file_.write("# changed\n")
     assert run(sources, LOOK).split()[0] == "pure", "nobody runs what the sources do not say any more"
 

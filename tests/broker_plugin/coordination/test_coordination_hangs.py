@@ -27,7 +27,7 @@ from tests.support.guards import strict_guard
 
 FOR_EVER = 3600.0
 MUTE = (
-    "import signal, sys; from broker_plugin.node import coordination_process as c\n"
+    "import signal, sys; from broker_plugin.coordination import coordination_process as c\n"
     "c.os.write = lambda *_: signal.pause()\n"
     "c.main(*sys.argv[1:])\n"
 )
