@@ -122,9 +122,10 @@ class NodeCore:
         primary, backups, keeper = self.primary, self.backups, self.keeper
         if primary is None or backups is None or keeper is None or self.failed:
             return
-        primary.wall_ms = self.wall_ms
-        primary.lost_min_ready(len(keeper.record.ready) < self._settings.min_ready and primary.serving)
-        if keeper.holds(self.now) and not primary.below_min_ready:
+        primary.writer.wall_ms = self.wall_ms
+        too_few = len(keeper.record.ready) < self._settings.min_ready
+        primary.decisions.lost_min_ready(too_few and primary.point.serving)
+        if keeper.holds(self.now) and not primary.decisions.below_min_ready:
             primary.advance(backups.durable_everywhere())
             if self.state == RECOVERING and primary.in_step:
                 self._activate()
@@ -161,7 +162,7 @@ class NodeCore:
             self.backup.store_failed(reason)
         if self.keeper and self.primary and self.backups:
             self._host.on_inactive(reason)
-            self.keeper.release("", self.now, self.backups.holders(self.primary.commit))
+            self.keeper.release("", self.now, self.backups.holders(self.primary.point.sequence))
         self._emit(LogLine(f"the store failed: {reason}"))
         self._emit(Stop(reason))
 
@@ -357,7 +358,7 @@ class NodeCore:
         me, settings, emit = self._member, self._settings, self._emit
         self.keeper = RecordKeeper(record, sent_at, me, settings, emit)
         self.primary = Primary(me.node, record.generation, self.replica, self._host, settings, emit)
-        self.primary.wake, self.primary.wall_ms = self.wake, self.wall_ms
+        self.primary.writer.wake, self.primary.writer.wall_ms = self.wake, self.wall_ms
         self.backups = Backups(self.primary, self.replica, self.keeper, settings, self.linked, emit, self.now)
         self.primary.start([m.node for m in record.ready])
         for node in sorted(self.linked):

@@ -256,7 +256,7 @@ class Node:
         """What becomes of a client's connection."""
         self.shell.look_at_clock()
         core = self.core
-        if core.state == ACTIVE and core.primary and core.primary.serving:
+        if core.state == ACTIVE and core.primary and core.primary.point.serving:
             return Serve(self.amqp.connection_factory)
         if self._config.backup_clients == "refuse" and core.state != ACTIVE:
             return Refuse()
@@ -270,7 +270,7 @@ class Node:
         core = self.core
         keeper = core.keeper if core.state == ACTIVE else None
         self._readiness.look(len(keeper.record.ready) if keeper else None)
-        congested = core.primary is not None and core.primary.serving and core.primary.congested
+        congested = core.primary is not None and core.primary.point.serving and core.primary.congested
         if congested != self.amqp.paused:
             if congested:
                 self.amqp.pause()

@@ -58,7 +58,7 @@ def status(core: NodeCore, member: Member, readiness: Readiness, complaint: str 
 
 def commit_point(core: NodeCore) -> int:
     """The sequence up to which this node knows that nothing will be cut."""
-    return core.primary.commit if core.primary else core.replica.applied.sequence
+    return core.primary.point.sequence if core.primary else core.replica.applied.sequence
 
 
 def queue_names(core: NodeCore) -> dict[int, str]:

@@ -56,7 +56,7 @@ class Backups:
         self._must_resync: set[Member] = set()
         self._absent_since: dict[str, float] = {m.node: now for m in keeper.counted()}
         self.watch = Watch(settings.longest_counted, now)
-        primary.watcher = self
+        primary.decisions.watcher = self
 
     # -- attaching
 
@@ -89,7 +89,7 @@ class Backups:
         generation = self._primary.generation
         session = self._session(node, join, common, QueueGuard(self._replica.tail.sequence), now)
         self._emit(LogLine(f"backup {node} attached at {common}, guard at {session.guard.at}"))
-        self._emit(Send(node, Follow(generation, join.session, common, self._primary.commit)))
+        self._emit(Send(node, Follow(generation, join.session, common, self._primary.point.sequence)))
 
     def _resync(self, node: str, join: Join, now: float) -> None:
         """The joiner's log does not lead to ours: copy the queues, then follow the stream."""
@@ -99,7 +99,7 @@ class Backups:
         portion, window = self._settings.portion_bytes, self._settings.window_bytes
         generation = self._primary.generation
         session.resync = Resync(node, generation, join.session, self._replica, self._emit, portion, window)
-        self._primary.listeners.append(session.resync)
+        self._primary.teller.listeners.append(session.resync)
 
     def _session(self, node: str, join: Join, keep: int, guard: QueueGuard, now: float) -> Session:
         session = Session(join.member, join.session, self._primary.generation, keep, guard, now)
@@ -158,7 +158,7 @@ class Backups:
             session.progress_at = now
             session.resync.store_marked(now)
         elif ack.sequence == session.resync.ended_at:
-            self._primary.listeners.remove(session.resync)
+            self._primary.teller.listeners.remove(session.resync)
             session.stream_from(ack.sequence, QueueGuard(self._replica.tail.sequence))
             session.trackers.acknowledged(ack.sequence, session.past_guard)
             session.progress_at = now
@@ -190,7 +190,7 @@ class Backups:
         """A backup cannot prepare a transaction."""
         if self._current(node, message.session) is not None:
             self._emit(LogLine(f"transaction={id_text(message.tx)} is cancelled by {node}: {message.reason}"))
-            self._primary.cancel(message.tx, message.reason)
+            self._primary.decisions.cancel(message.tx, message.reason)
 
     def may_succeed(self, node: str, session_number: int) -> bool:
         """Whether the primary's role can be handed to this backup."""
@@ -203,8 +203,8 @@ class Backups:
         if session is not None:
             self._absent_since[node] = now
             self._keeper.forget_add(session.member)
-            if session.resync in self._primary.listeners:
-                self._primary.listeners.remove(session.resync)
+            if session.resync in self._primary.teller.listeners:
+                self._primary.teller.listeners.remove(session.resync)
         self._parked.pop(node, None)
 
     def log_read(self, node: str, number: int, frames: list[Frame], now: float) -> None:
@@ -213,7 +213,7 @@ class Backups:
         if session is None:
             return
         if frames:
-            for effect in session.log_read(frames, self._primary.commit):
+            for effect in session.log_read(frames, self._primary.point.sequence):
                 self._emit(effect)
         else:
             self._must_resync.add(session.member)
@@ -255,10 +255,11 @@ class Backups:
     def pump(self, now: float) -> None:
         """Send what is durable here to whoever has room for it."""
         primary, durable, full = self._primary, self._replica.durable, False
+        recent, committed = primary.writer.recent, primary.point.sequence
         for session in self.sessions.values():
             awaited = self._awaited(session)
             full = full or (session.full and awaited)
-            for effect in session.pump(primary.recent, durable, primary.commit, self._settings, now, awaited):
+            for effect in session.pump(recent, durable, committed, self._settings, now, awaited):
                 self._emit(effect)
         primary.backup_full = full
 
@@ -269,13 +270,13 @@ class Backups:
     def tell_commit(self, now: float) -> None:
         """Carry the commit point to backups that no entries carried it to."""
         for session in self.sessions.values():
-            for effect in session.tell_commit(self._primary.commit, now, self._settings):
+            for effect in session.tell_commit(self._primary.point.sequence, now, self._settings):
                 self._emit(effect)
 
     def grant(self, now: float) -> None:
         """Joiners past their guards, in step and with clear trackers become ready."""
         for session in self.sessions.values():
-            in_step = session.past_guard and session.acknowledged >= self._primary.commit
+            in_step = session.past_guard and session.acknowledged >= self._primary.point.sequence
             if in_step and session.trackers.clear and not self._keeper.is_ready(session.member):
                 self._keeper.add(session.member, now)
 
@@ -326,7 +327,7 @@ class Backups:
     def _patience(self) -> float:
         if self.watch.unread:
             return math.inf
-        return self._settings.prepare_timeout if self._primary.serving else self._settings.backup_timeout
+        return self._settings.prepare_timeout if self._primary.point.serving else self._settings.backup_timeout
 
     def _absent_too_long(self, node: str, now: float) -> bool:
         since = self._absent_since.setdefault(node, now)

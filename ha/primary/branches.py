@@ -29,11 +29,22 @@ from txobserver.xid import Global, Xid
 class Stream(Protocol):
     """What branches need of the primary."""
 
-    serving: bool
-    wall_ms: int
-
     watcher: TransactionWatcher | None
-    abandoned: bool
+
+    @property
+    def serving(self) -> bool:
+        """Whether clients are served."""
+        ...
+
+    @property
+    def wall_ms(self) -> int:
+        """The wall clock, in milliseconds."""
+        ...
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the generation is over."""
+        ...
 
     def append(self, event: Event) -> int:
         """Give an event its position."""

@@ -62,7 +62,7 @@ class Handover:
         """Close the clients; no ``successor`` means anybody."""
         self._emit(LogLine(reason))
         self._successor = successor
-        primary.serving = False
+        primary.point.serving = False
         self._host.on_inactive(reason)
 
     def end(self) -> None:
@@ -90,17 +90,17 @@ class Handover:
         self, primary: Primary, backups: Backups, keeper: RecordKeeper, replica: Replica, now: float
     ) -> None:
         patience = self._settings.prepare_timeout
-        if not primary.writing or replica.durable != self._durable:
+        if not primary.writer.writing or replica.durable != self._durable:
             self._durable, self._stood_at = replica.durable, now
         if not behind(replica, self._settings):
             self._room_at = now
         if keeper.releasing or backups.watch.unread:
             return
         if now - self._stood_at > patience:
-            holders = backups.holders(primary.commit)
+            holders = backups.holders(primary.point.sequence)
             self._leave(primary, keeper, holders, f"the disk has not written for {patience:g} s", now)
         elif now - self._room_at > CHECKPOINT_PATIENCE * patience:
-            room = [each for each in backups.holders(primary.commit) if not backups.sessions[each.node].full]
+            room = [each for each in backups.holders(primary.point.sequence) if not backups.sessions[each.node].full]
             waited = f"the checkpoints have been behind for {CHECKPOINT_PATIENCE * patience:g} s"
             self._leave(primary, keeper, room, waited, now)
 

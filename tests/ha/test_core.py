@@ -203,11 +203,11 @@ def test_what_is_settled_counts_as_waiting_before_it_is_written() -> None:
     cluster = declared("q", size=1)
     primary, number = cluster.primary.core.primary, cluster.primary.host.number("q")
     assert primary is not None
-    before = primary.backlog.gathered_bytes
-    primary.settle(number, [(place << 20, place) for place in range(1, 51)], Removal.ACKED)
-    assert primary.backlog.gathered_bytes == before + 50 * ENTRY + OVERHEAD + EVENT_OVERHEAD
-    primary.settle(number, [(place << 20, place) for place in range(51, 61)], Removal.ACKED)
-    assert primary.backlog.gathered_bytes == before + 60 * ENTRY + OVERHEAD + EVENT_OVERHEAD, "of the same event"
+    before = primary.writer.backlog.gathered_bytes
+    primary.ledger.settle(number, [(place << 20, place) for place in range(1, 51)], Removal.ACKED)
+    assert primary.writer.backlog.gathered_bytes == before + 50 * ENTRY + OVERHEAD + EVENT_OVERHEAD
+    primary.ledger.settle(number, [(place << 20, place) for place in range(51, 61)], Removal.ACKED)
+    assert primary.writer.backlog.gathered_bytes == before + 60 * ENTRY + OVERHEAD + EVENT_OVERHEAD, "of the same event"
 
 
 @pytest.mark.parametrize("fenced", [False, True])
@@ -349,6 +349,6 @@ def test_settlements_share_an_event_only_where_they_follow_each_other() -> None:
     primary = declared("q", "r", size=1).primary.core.primary
     assert primary is not None
     for queue, place in ((1, 1), (1, 2), (2, 3), (1, 4)):
-        primary.settle(queue, [(place, place)], Removal.ACKED)
-    told = [(each.queue, each.entries) for each in primary._group if isinstance(each, Settle)]
+        primary.ledger.settle(queue, [(place, place)], Removal.ACKED)
+    told = [(each.queue, each.entries) for each in primary.writer._group if isinstance(each, Settle)]
     assert told == [(1, [(1, 1), (2, 2)]), (2, [(3, 3)]), (1, [(4, 4)])]

@@ -207,7 +207,7 @@ def test_clients_are_not_read_while_too_much_waits_for_a_backup() -> None:
     assert core is not None and not core.congested
     for inside in (False, True):
         slow.disk_held = True
-        observer = core.begin()
+        observer = core.ledger.begin()
         for number in range(200):
             if inside:
                 primary.report(lambda: observer.enqueue([primary.host.number("q")], text("t")))  # noqa: B023

@@ -164,7 +164,7 @@ def a_vote_fails_at_the_end(cluster: Cluster, chance: random.Random) -> Ending |
 
     def prepares() -> bool:
         leads = primary.alive and primary.core.primary
-        return bool(leads and leads._branches._preparing)
+        return bool(leads and leads.decisions.branches._preparing)
 
     def fill() -> None:
         fill_disk(steps, cluster, backup)

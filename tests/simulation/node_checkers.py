@@ -30,7 +30,8 @@ class OneDecision(Checker):
         if primary is not None:
             for buffer in process.core.replica.buffers.values():
                 mine = buffer.decided and process.core.replica.position_of(buffer.decided).generation
-                if mine == primary.generation and buffer.state == COMMITTED and (buffer.prepared or 0) > primary.commit:
+                passed = primary.point.sequence
+                if mine == primary.generation and buffer.state == COMMITTED and (buffer.prepared or 0) > passed:
                     self.fail(
                         f"{process.name} decides {buffer.tx}, whose prepare at {buffer.prepared} is not everywhere"
                     )
@@ -138,8 +139,8 @@ class OnePrimary(Checker):
         if self._primary.setdefault(core.primary.generation, process) is not process:
             self.fail(f"{process.name} is a second primary of generation {core.primary.generation}")
         reign, inherited = (process, core.generation), core.replica.history[-1].sequence - 1
-        if core.primary.commit > self._commit.get(reign, inherited):
-            self._commit[reign] = core.primary.commit
+        if core.primary.point.sequence > self._commit.get(reign, inherited):
+            self._commit[reign] = core.primary.point.sequence
             record = self.truth.cluster.coordination.valid
             if record is None or (record.generation, record.primary) != (core.generation, process.disk.member):
                 self.fail(f"{process.name} answers in generation {core.generation}, and the record is {record}")
@@ -178,7 +179,7 @@ class DurableBeforeAnswer(Checker):
         if record is None or primary is None:
             self.fail(f"{process.name} answers {what} and is no primary")
             return
-        sequence = max(primary.commit, process.core.replica.applied.sequence)
+        sequence = max(primary.point.sequence, process.core.replica.applied.sequence)
         generation = self.truth.generation_at(sequence)
         for member in record.ready:
             disk = self.truth.cluster.disks[member.node]

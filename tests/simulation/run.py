@@ -242,7 +242,7 @@ def serves_beside(cluster: Cluster, without: str) -> bool:
     enough = sum(process.name not in cluster.coordination.cut_off for process in running) >= cluster.settings.min_ready
     primaries = [(process.name, process.core.primary) for process in running if process.core.state == ACTIVE]
     return any(
-        name != without and primary is not None and not (enough and primary.below_min_ready)
+        name != without and primary is not None and not (enough and primary.decisions.below_min_ready)
         for name, primary in primaries
     )
 

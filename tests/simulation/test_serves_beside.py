@@ -28,7 +28,7 @@ def turn(cluster: Cluster, until: Callable[[], bool]) -> None:
 
 def below(cluster: Cluster, node: str) -> bool:
     primary = cluster.processes[node].core.primary
-    return primary is not None and primary.below_min_ready
+    return primary is not None and primary.decisions.below_min_ready
 
 
 def without_primary(cluster: Cluster, broken: set[str]) -> tuple[str, str]:

@@ -232,7 +232,7 @@ class Truth:
 
     def _tells(self, process: Process) -> None:
         if process.core.primary is not None:
-            self.told = max(self.told, process.core.primary.commit)
+            self.told = max(self.told, process.core.primary.point.sequence)
 
     def listed(self, process: Process, branches: list[Xid]) -> None:
         """A node lists the branches that are in doubt, or were decided by an operator."""

@@ -68,9 +68,10 @@ class Side:
             recent.add(frame)
         self.cancelled: list[Any] = []
         self.primary: Any = SimpleNamespace(
-            name="a", generation=3, commit=10, serving=True, recent=recent, listeners=[], backup_full=None
-        )
-        self.primary.cancel = lambda *words: self.cancelled.append(words)
+            name="a", generation=3, backup_full=None, writer=SimpleNamespace(recent=recent),
+            point=SimpleNamespace(sequence=10, serving=True), teller=SimpleNamespace(listeners=[]),
+            decisions=SimpleNamespace(cancel=lambda *words: self.cancelled.append(words)),
+        )  # fmt: skip
         self.replica: Any = SimpleNamespace(history=HISTORY, tail=TAIL, durable=10, buffers={})
         self.effects: list[Any] = []
         linking: Any = set(linked)

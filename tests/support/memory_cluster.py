@@ -355,7 +355,8 @@ class MemoryCluster:
         for member in self.coordination.record.ready:
             disk = self.disks[member.node]
             assert disk.incarnation == member.incarnation, f"{label} answered with {member} listed, which is gone"
-            assert disk.durable >= node.core.primary.commit, f"{label} answered, and {member} has it not on disk"
+            commit = node.core.primary.point.sequence
+            assert disk.durable >= commit, f"{label} answered, and {member} has it not on disk"
 
     def check_not_ready(self, node: MemoryNode, what: str) -> None:
         """P6: nothing in the store of a member of the ready set is undone or overwritten."""

@@ -159,7 +159,7 @@ def test_sequence_behind_its_end() -> None:
         for _ in range(3):
             cluster.turn()
     assert "positions up" in str(primary.stopped)
-    assert leading is not None and leading.abandoned, "late calls have no effect"
+    assert leading is not None and leading.writer.abandoned, "late calls have no effect"
     assert primary.disk.durable <= LAST_SEQUENCE and place_of(LAST_SEQUENCE + 1) == SIGNED
 
 
@@ -168,7 +168,7 @@ def test_replication_ids_at_their_end() -> None:
     cluster = declared("q", "r")
     primary = cluster.primary
     assert primary.core.primary
-    primary.core.primary._ids.given = LAST_COUNTER - RESERVED_IDS
+    primary.core.primary.writer.ids.given = LAST_COUNTER - RESERVED_IDS
     publish(primary, "q", "the last")
     answered(cluster, primary, "publish the last")
     opened = begin_t(primary)
@@ -190,7 +190,7 @@ def test_replication_ids_behind_their_end() -> None:
     primary = cluster.primary
     assert primary.core.primary
     first, second = (begin(primary, {"q": [body]}) for body in "ab")
-    primary.core.primary._ids.given = LAST_COUNTER - 1
+    primary.core.primary.writer.ids.given = LAST_COUNTER - 1
     number = primary.host.number("q")
     message = msgspec.structs.replace(primary.core.replica.buffers[first.tx].events[0][1].message)
     for observer in (first, second):
@@ -206,7 +206,7 @@ def test_transaction_ids_at_their_end() -> None:
     cluster = declared("q", "r")
     primary = cluster.primary
     assert primary.core.primary
-    primary.core.primary._factory._counter = LAST_COUNTER - 1
+    primary.core.primary.decisions.factory._counter = LAST_COUNTER - 1
     last, none, branch = begin_t(primary), begin_t(primary), work_on(primary)
     assert last.tx == generated_id(1, LAST_COUNTER) and none.tx == branch.tx == 0
     commit(primary, none, "none")

@@ -149,16 +149,17 @@ class TestWork:
         channel.publish("out", b"result")
         channel.end(X)
         if when == "at once":
-            core.call(lambda: setattr(primary, "below_min_ready", True))
+            core.call(lambda: setattr(primary.decisions, "below_min_ready", True))
             channel.send(dtx.Prepare(X))
         else:
             core.hold()
             channel.send(dtx.Prepare(X))
             core.wait_for(lambda: core.broker.branches.find(Xid(*X)).state == "preparing")
-            core.call(lambda: [primary.cancel(tx, "its disk is full") for tx in core.node.core.replica.buffers])
+            cancel, buffers = primary.decisions.cancel, core.node.core.replica.buffers
+            core.call(lambda: [cancel(tx, "its disk is full") for tx in buffers])
             core.release()
         assert channel.answer().status == ROLLED_BACK
-        core.call(lambda: setattr(primary, "below_min_ready", False))
+        core.call(lambda: setattr(primary.decisions, "below_min_ready", False))
         assert channel.recover() == []
         assert channel.drain("in") == [b"job 1", b"job 2"] and channel.drain("out") == []
         with pytest.raises(Refused, match="404"):

@@ -56,7 +56,8 @@ def test_what_is_built_is_used_until_the_sources_change(sources: Path) -> None:
     assert run(sources, LOOK).split() == ["pure", str(sources / "txobserver" / "state" / "offsets.py")]
     assert "not compiled" not in run(sources, BUILD)
     core, file = run(sources, LOOK).split()
-    assert core == "compiled" and file.startswith(str(sources / "build" / "compiled" / "txobserver" / "state" / "offsets."))
+    built = sources / "build" / "compiled" / "txobserver" / "state" / "offsets."
+    assert core == "compiled" and file.startswith(str(built))
     assert run(sources, LOOK, **{compiled.SWITCH: "pure"}).split()[0] == "pure"
     with (sources / "txobserver" / "state" / "offsets.py").open("a") as file_:
         file_.write("# changed\n")

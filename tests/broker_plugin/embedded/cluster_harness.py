@@ -60,7 +60,7 @@ class ClusterHarness(Harness):
 
     def _all_committed(self) -> bool:
         primary = self.node.core.primary
-        return primary is not None and primary.commit == self.node.core.replica.tail.sequence
+        return primary is not None and primary.point.sequence == self.node.core.replica.tail.sequence
 
     def progress(self, steps: int) -> None:
         """So many turns, and no more."""

@@ -167,12 +167,15 @@ class Model:
     # -- bindings
 
     def bind(self, wanted: Binding, connection: int) -> None:
+        self.routing.check_ends(wanted, self.queues)
         self._check_access(wanted, connection)
-        self.routing.bind(wanted, self.queues)
+        self.routing.bind(wanted)
 
     def unbind(self, gone: Binding, connection: int) -> None:
-        self._check_access(gone, connection)
-        self.routing.unbind(each for each in self.routing.bindings if gone.same(each))
+        same = [each for each in self.routing.bindings if gone.same(each)]
+        if same:
+            self._check_access(gone, connection)
+        self.routing.unbind(same)
 
     def _check_access(self, binding: Binding, connection: int) -> None:
         if binding.to_queue and binding.target in self.queues:

@@ -76,9 +76,11 @@ class Routing:
         if self.exchanges.pop(name, None) is not None:
             self.unbind(b for b in self.bindings if name in (b.source, None if b.to_queue else b.target))
 
-    def bind(self, wanted: Binding, queues: Collection[str]) -> None:
+    def check_ends(self, wanted: Binding, queues: Collection[str]) -> None:
         if wanted.source not in self.exchanges or wanted.target not in (queues if wanted.to_queue else self.exchanges):
             raise Refused(404)
+
+    def bind(self, wanted: Binding) -> None:
         if not any(wanted.same(each) for each in self.bindings):
             self.bindings.append(wanted)
 

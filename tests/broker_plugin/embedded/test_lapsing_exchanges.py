@@ -167,7 +167,7 @@ def test_a_publish_behind_the_end_of_the_last_binding_finds_no_exchange(
 
 def bind_exchange(harness: Harness, client: Client, source: str, destination: str) -> None:
     request = BindRequest(source, destination, False, "")
-    harness.broker.binding_operations.bind(client.channel, request, lambda: None)
+    harness.broker.operations.bindings.bind(client.channel, request, lambda: None)
     harness.settle()
 
 
@@ -188,11 +188,11 @@ def test_what_the_stream_takes_is_told_when_the_exchanges_above_have_gone(harnes
         there.append("x" in harness.broker.topology.exchanges)
 
     if take == "queue.delete":
-        harness.broker.queue_operations.delete(client.channel, "q", False, False, told)
+        harness.broker.operations.queues.delete(client.channel, "q", False, False, told)
     elif take == "unbind":
-        harness.broker.binding_operations.unbind(client.channel, BindRequest("y", "q", True, ""), told)
+        harness.broker.operations.bindings.unbind(client.channel, BindRequest("y", "q", True, ""), told)
     else:
-        harness.broker.exchange_operations.delete(client.channel, "y", False, told)
+        harness.broker.operations.exchanges.delete(client.channel, "y", False, told)
     harness.settle()
     assert there == [False] and exchanges(harness) == set() and client.errors == []
 

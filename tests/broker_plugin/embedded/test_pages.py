@@ -269,7 +269,7 @@ def test_purged_while_what_was_given_back_is_read() -> None:
     pages, harness.ledger._pages = harness.ledger._pages, []
     assert pages[0][1].entries
     counts: list[int] = []
-    harness.broker.queue_operations.purge(client.channel, "q", counts.append)
+    harness.broker.operations.queues.purge(client.channel, "q", counts.append)
     harness.turn()
     harness.ledger.commit()
     harness.ledger._pages = pages
@@ -283,7 +283,7 @@ def test_purged_when_what_was_given_back_has_been_read() -> None:
     client = consumer(harness, prefetch=1)
     until(harness, lambda: len(client.deliveries) == 1 and bool(queue._loaded))
     counts: list[int] = []
-    harness.broker.queue_operations.purge(client.channel, "q", counts.append)
+    harness.broker.operations.queues.purge(client.channel, "q", counts.append)
     harness.settle()
     assert counts == [len(SMALL) - 1] and not queue._loaded and not queue._loaded_bytes
 

@@ -13,7 +13,7 @@ from broker_plugin.node.main import Node
 from broker_plugin.node.readiness import Readiness
 from tests.broker_plugin.node.starting import Reached, started_until_reached
 
-PRIMARY = SimpleNamespace(serving=True, congested=False)
+PRIMARY = SimpleNamespace(point=SimpleNamespace(serving=True), congested=False)
 
 
 class Server:
@@ -83,11 +83,11 @@ def test_a_client_is_looked_at_again_whenever_another_answer_is_possible() -> No
 @pytest.mark.parametrize("ends", ["drains", "closes", "steps down"])
 def test_clients_are_read_no_further_while_the_backlog_is_full(ends: str) -> None:
     node = Running()
-    primary = SimpleNamespace(serving=True, congested=True)
+    primary = SimpleNamespace(point=SimpleNamespace(serving=True), congested=True)
     for _ in range(3):
         node.turn("active", 1, primary=primary)
     assert node.server.said == ["pause"], "once"
-    primary.congested, primary.serving = ends != "drains", ends != "closes"
+    primary.congested, primary.point.serving = ends != "drains", ends != "closes"
     for _ in range(3):
         node.turn("active", 1, primary=None if ends == "steps down" else primary)
     assert node.server.said == ["pause", "resume"]

@@ -10,8 +10,8 @@ import pytest
 from broker_plugin.node.main import Node
 from broker_plugin.node.proxy import PassOn, Refuse, Serve, Verdict
 
-SERVING = SimpleNamespace(serving=True)
-CLOSING = SimpleNamespace(serving=False)
+SERVING = SimpleNamespace(point=SimpleNamespace(serving=True))
+CLOSING = SimpleNamespace(point=SimpleNamespace(serving=False))
 ATTACHED = SimpleNamespace(attached=True, primary="a")
 DETACHED = SimpleNamespace(attached=False, primary="a")
 UNGREETED = SimpleNamespace(attached=True, primary="c")

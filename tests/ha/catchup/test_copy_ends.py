@@ -34,10 +34,10 @@ def test_a_copy_that_has_ended_is_told_nothing_any_more() -> None:
     cluster, away = joining(LARGE)
     joiner, session = ended(cluster, away)
     copy, primary = session.resync, cluster.primary.core.primary
-    assert primary is not None and copy in primary.listeners
+    assert primary is not None and copy in primary.teller.listeners
     joiner.checkpoints_held = lambda write: False
     cluster.run(cluster.all_ready)
-    assert primary.listeners == []
+    assert primary.teller.listeners == []
 
 
 def test_a_copied_joiner_counts_only_with_all_that_was_made_meanwhile() -> None:

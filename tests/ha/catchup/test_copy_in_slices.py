@@ -223,8 +223,8 @@ def test_many_queues_come_in_slices() -> None:
     core = primary.core.primary
     assert core is not None
     for number in range(3000):
-        core.configure(queue_step(f"queue {number}", False, {"x-argument": "v" * 20}), lambda outcome: None)
-    cluster.run(lambda: core.commit == primary.core.replica.tail.sequence > 3000)
+        core.ledger.configure(queue_step(f"queue {number}", False, {"x-argument": "v" * 20}), lambda outcome: None)
+    cluster.run(lambda: core.point.sequence == primary.core.replica.tail.sequence > 3000)
     primary.core.log_first = primary.core.replica.tail.sequence + 1
     scales = ending(cluster, name)
     assert scales.largest["SnapshotConfiguration"] <= PORTION + SLACK
@@ -250,7 +250,7 @@ def test_frames_are_cut_by_bytes() -> None:
     answered(cluster, primary, "publish last")
     assert scales.largest["Entries"] <= len(HUGE.body) + SLACK
     assert max(len(f.data) for f in primary.disk.frames if f.count > 1) <= PORTION + SLACK
-    assert not core_of(primary).backlog.full and core_of(primary).backlog.gathered_bytes == 0
+    assert not core_of(primary).writer.backlog.full and core_of(primary).writer.backlog.gathered_bytes == 0
     survivors_agree(cluster)
 
 
@@ -271,14 +271,14 @@ def test_a_group_that_was_cut_is_forgotten_as_a_whole() -> None:
     primary.report(lambda: primary.core._step_down("a test"))
     frames = [w.frame for w in primary.writes if hasattr(w, "frame")]
     assert primary.core.replica.tail.sequence == frames[-1].last < written + 30
-    assert core.abandoned
+    assert core.writer.abandoned
 
 
 def test_a_settlement_of_many_messages_is_many_events() -> None:
     cluster = declared("q")
     primary = cluster.primary
     entries = [(place, 1) for place in range(25_000)]
-    primary.report(lambda: core_of(primary).settle(1, entries, Removal.ACKED))
+    primary.report(lambda: core_of(primary).ledger.settle(1, entries, Removal.ACKED))
     cluster.pause(0.1)
     counts = [len(e.entries) for f in primary.disk.frames for e in f.events() if isinstance(e, Settle)]
     assert sum(counts) == 25_000 and max(counts) == 10_000

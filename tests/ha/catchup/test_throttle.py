@@ -146,8 +146,8 @@ def test_a_joiner_gets_there_while_others_publish_all_the_time() -> None:
     assert core is not None
     queue = primary.host.number("q")
     for _ in range(500):
-        primary.report(lambda: core.publish([queue], text("more"), None))
-        primary.report(lambda: core.publish([queue], text("more"), None))
+        primary.report(lambda: core.ledger.publish([queue], text("more"), None))
+        primary.report(lambda: core.ledger.publish([queue], text("more"), None))
         cluster.turn()
         if cluster.all_ready():
             break

@@ -29,7 +29,7 @@ def publishes(node: MemoryNode) -> None:
     primary, number = node.core.primary, node.host.number("q")
     assert primary is not None
     for _ in range(TIMES):
-        node.report(lambda: primary.publish([number], HEADERS, None))
+        node.report(lambda: primary.ledger.publish([number], HEADERS, None))
 
 
 def transaction(node: MemoryNode) -> None:
@@ -55,7 +55,7 @@ def declarations(node: MemoryNode) -> None:
     assert primary is not None
     for name in range(TIMES):
         step = queue_step(f"q{name}", False, {"x-argument": "v" * 5 * KIB})
-        node.report(lambda s=step: primary.configure(s, lambda error: None))  # type: ignore[misc]
+        node.report(lambda s=step: primary.ledger.configure(s, lambda error: None))  # type: ignore[misc]
 
 
 def purges(node: MemoryNode) -> None:
@@ -64,7 +64,7 @@ def purges(node: MemoryNode) -> None:
     assert primary is not None
     spared = [(each, each) for each in range(1 << 40, (1 << 40) + 500)]
     for _ in range(TIMES):
-        node.report(lambda: primary.purge(number, 1, spared, lambda error: None))
+        node.report(lambda: primary.ledger.purge(number, 1, spared, lambda error: None))
 
 
 def settlements(node: MemoryNode) -> None:
@@ -74,7 +74,7 @@ def settlements(node: MemoryNode) -> None:
     entries = [(1 << 40 | place, place) for place in range(300)]
     for _ in range(TIMES):
         for queue in (node.host.number("q"), node.host.number("r")):
-            node.report(lambda q=queue: primary.settle(q, entries, Removal.ACKED))  # type: ignore[misc]
+            node.report(lambda q=queue: primary.ledger.settle(q, entries, Removal.ACKED))  # type: ignore[misc]
 
 
 WAYS = [publishes, transaction, acknowledgements, declarations, purges, settlements]
@@ -122,7 +122,7 @@ def test_one_large_event_is_a_frame_by_itself() -> None:
     core, number = primary.core.primary, primary.host.number("q")
     assert core is not None
     for message in (text("a"), HEADERS, text("b")):
-        primary.report(lambda m=message: core.publish([number], m, None))  # type: ignore[misc]
+        primary.report(lambda m=message: core.ledger.publish([number], m, None))  # type: ignore[misc]
     primary.disk_held = False
     cluster.run(lambda: len(primary.host.bodies("q")) == 3)
     assert [frame.count for frame in primary.disk.frames if len(frame.data) > 5 * KIB] == [1]

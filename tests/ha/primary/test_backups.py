@@ -28,7 +28,7 @@ def ended(number: int = 71, reason: str = "this attachment has ended") -> list[t
 
 def test_one_whose_log_is_a_prefix_of_ours_follows_from_its_end() -> None:
     side = Side(B, C)
-    assert side.primary.watcher is side.ours
+    assert side.primary.decisions.watcher is side.ours
     assert side.join(tail=8) == [("b", Follow(3, 71, 8, 10))]
     session = side.ours.sessions["b"]
     assert (session.acknowledged, session.guard.at, session.resync, session.member) == (8, 10, None, B)
@@ -61,7 +61,7 @@ def test_one_that_must_undo_something_leaves_the_ready_set_before(words: dict[st
     side.ours.record_stored((A, B), 1, 101.0)
     found = [type(message) for _, message in side.said()]
     assert (side.ours.sessions["b"].resync is not None) == copied and (Follow in found) == (not copied)
-    assert len(side.primary.listeners) == copied
+    assert len(side.primary.teller.listeners) == copied
     if not copied:
         assert side.ours.sessions["b"].acknowledged == 3
 
@@ -219,7 +219,7 @@ def test_entries_are_sent_to_whoever_has_room() -> None:
 def test_what_is_read_from_the_log_is_sent_and_what_is_gone_is_copied() -> None:
     side = Side(B, C)
     side.join(tail=4, applied=4)
-    side.primary.recent = RecentFrames(1)
+    side.primary.writer.recent = RecentFrames(1)
     side.ours.pump(101.0)
     (read,) = [each for each in side.effects if isinstance(each, ReadLog)]
     assert read == ReadLog("b", 71, 5, SETTINGS.window_bytes)
@@ -233,7 +233,7 @@ def test_what_is_read_from_the_log_is_sent_and_what_is_gone_is_copied() -> None:
     side.keeper.ready = {C}
     assert side.join(tail=4, applied=4) == [] and side.ours.sessions["b"].resync is not None
     side.ours.detach("b", 101.0)
-    assert side.primary.listeners == []
+    assert side.primary.teller.listeners == []
     assert [type(message) for _, message in side.join(tail=4, applied=4)] == [Follow], "once"
 
 
@@ -251,10 +251,10 @@ def test_one_in_step_becomes_ready() -> None:
     side.join(C, tail=10)
     side.ours.grant(102.0)
     assert side.asked() == [("add", B, 102.0)]
-    side.primary.commit = 11
+    side.primary.point.sequence = 11
     side.ours.grant(102.0)
     assert side.asked() == [], "it lacks what has passed"
-    side.primary.commit = 10
+    side.primary.point.sequence = 10
     side.ours.sessions["b"].guard.at = 11
     side.ours.grant(102.0)
     assert side.asked() == [], "it is not past its guard"
@@ -291,7 +291,7 @@ def test_a_silent_member_is_taken_out_and_a_silent_joiner_let_go() -> None:
 
 def test_while_it_recovers_it_waits_longer() -> None:
     side = Side(B)
-    side.primary.serving = False
+    side.primary.point.serving = False
     side.join(B, tail=9)
     side.tick(105.0)
     assert side.asked() == []
@@ -323,7 +323,7 @@ def test_a_copy_is_begun_heard_and_ended() -> None:
     session = side.ours.sessions["b"]
     copy: Any = session.resync
     expected = ("b", 3, 71, side.replica, side.effects.append, SETTINGS.portion_bytes, SETTINGS.window_bytes)
-    assert copy.words == expected and side.primary.listeners == [copy]
+    assert copy.words == expected and side.primary.teller.listeners == [copy]
     side.take(Ack(3, 71, 0), now=102.0)
     assert copy.heard == [("store_marked", 102.0)] and session.progress_at == 102.0
     missing = Missing(3, 71, 1, [4])
@@ -334,6 +334,6 @@ def test_a_copy_is_begun_heard_and_ended() -> None:
     copy.ended_at = 9
     assert side.take(Ack(3, 71, 8), now=105.0) == [] and session.resync is copy
     assert side.take(Ack(3, 71, 9), now=106.0) == []
-    assert session.resync is None and side.primary.listeners == []
+    assert session.resync is None and side.primary.teller.listeners == []
     assert (session.acknowledged, session.sent, session.guard.at, session.progress_at) == (9, 9, 10, 106.0)
     assert session.trackers.clear and len(copy.heard) == 3

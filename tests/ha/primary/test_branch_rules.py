@@ -344,7 +344,7 @@ class TestMemory:
 
     def held(self, node: MemoryNode) -> int:
         assert node.core.primary
-        return node.core.primary._factory.open_bytes
+        return node.core.primary.decisions.factory.open_bytes
 
     def test_until_they_end_and_at_the_next_primary(self) -> None:
         cluster = declared("q", "r")

@@ -24,7 +24,9 @@ class Hanging:
         self.released: list[Any] = []
         host: Any = SimpleNamespace(on_inactive=self.closed.append)
         self.handover = Handover(host, Settings(prepare_timeout=3.0), lambda effect: None)
-        self.primary: Any = SimpleNamespace(writing=True, serving=True, commit=5)
+        self.primary: Any = SimpleNamespace(
+            writer=SimpleNamespace(writing=True), point=SimpleNamespace(serving=True, sequence=5)
+        )
         self.contents = SimpleNamespace(held_bytes=0)
         self.replica: Any = SimpleNamespace(durable=5, tail=Position(1, 6), contents=self.contents)
         self.session = SimpleNamespace(full=False, acknowledged=6)
@@ -64,9 +66,9 @@ def test_a_disk_that_gets_on_does_not_hang() -> None:
 
 def test_a_disk_that_has_nothing_to_write_does_not_hang() -> None:
     ours = Hanging()
-    ours.primary.writing = False
+    ours.primary.writer.writing = False
     assert ours.tick(100.0) == ours.tick(200.0) == []
-    ours.primary.writing = True
+    ours.primary.writer.writing = True
     assert ours.tick(201.0) == []
 
 
@@ -98,7 +100,7 @@ LATE = 3.0 * CHECKPOINT_PATIENCE
 def behind() -> Hanging:
     """The disk of its log writes, and its checkpoints have been behind since 100 s."""
     ours = Hanging()
-    ours.primary.writing = False
+    ours.primary.writer.writing = False
     assert ours.tick(100.0) == []
     ours.contents.held_bytes = 1 << 40
     return ours
@@ -127,7 +129,7 @@ def test_checkpoints_that_have_caught_up_meanwhile_do_not_hang() -> None:
 def test_it_is_not_left_to_one_whose_checkpoints_are_behind_as_well() -> None:
     ours = behind()
     ours.session.full = True
-    assert ours.tick(200.0 + LATE) == [] and ours.primary.serving
+    assert ours.tick(200.0 + LATE) == [] and ours.primary.point.serving
     ours.session.full = False
     assert len(ours.tick(201.0 + LATE)) == 1
 

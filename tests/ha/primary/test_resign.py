@@ -10,7 +10,7 @@ def test_a_primary_that_stops_is_followed_at_once() -> None:
     cluster = declared("q", "r", lease_ttl=3600.0, renew_every=900.0)
     first = cluster.primary
     first.report(lambda: first.core.resign("the node is stopping"))
-    assert first.core.primary is not None and not first.core.primary.serving
+    assert first.core.primary is not None and not first.core.primary.point.serving
     cluster.run(lambda: cluster.coordination.record.primary.node != first.name)  # type: ignore[union-attr]
     assert cluster.coordination.record.generation == 2  # type: ignore[union-attr]
     cluster.run(lambda: any(node.state == "active" and node is not first for node in cluster.nodes.values()))

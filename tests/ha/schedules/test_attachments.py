@@ -22,7 +22,7 @@ def sessions_of(node: MemoryNode) -> dict[str, Any]:
 def listeners_of(node: MemoryNode) -> list[Any]:
     """Who is told of what a primary applies."""
     assert node.core.primary is not None
-    return node.core.primary.listeners
+    return node.core.primary.teller.listeners
 
 
 def refused(cluster: MemoryCluster, name: str) -> list[int]:

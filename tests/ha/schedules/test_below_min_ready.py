@@ -12,15 +12,15 @@ def test_what_is_confirmed_is_refused_and_what_is_not_is_taken() -> None:
     cluster = declared("q", min_ready=2)
     node = cluster.primary
     primary, number = node.core.primary, node.host.number("q")
-    assert primary is not None and not primary.below_min_ready
+    assert primary is not None and not primary.decisions.below_min_ready
     for backup in backups_of(cluster):
         cluster.kill(backup.name)
-    cluster.run(lambda: primary.below_min_ready)
+    cluster.run(lambda: primary.decisions.below_min_ready)
     answers: list[str | None] = []
     tail = node.core.replica.tail.sequence
-    primary.publish([number], text("m"), answers.append)
+    primary.ledger.publish([number], text("m"), answers.append)
     assert len(answers) == 1 and answers[0] and node.core.replica.tail.sequence == tail
-    primary.publish([number], text("m"), None)
+    primary.ledger.publish([number], text("m"), None)
     assert len(answers) == 1 and node.core.replica.tail.sequence == tail + 1
 
 
@@ -31,13 +31,13 @@ def test_who_may_be_ready_is_not_counted_among_the_ready() -> None:
     primary, keeper = node.core.primary, node.core.keeper
     assert primary is not None and keeper is not None
     cluster.kill(backup.name)
-    cluster.run(lambda: primary.below_min_ready)
+    cluster.run(lambda: primary.decisions.below_min_ready)
     joiner = cluster.start(backup.name)
     hold_the_add(cluster, node, joiner)
     cluster.pause(0.1)
-    assert keeper.counted() == {joiner.member} and primary.below_min_ready
+    assert keeper.counted() == {joiner.member} and primary.decisions.below_min_ready
     cluster.cas_held.clear()
-    cluster.run(lambda: not primary.below_min_ready)
+    cluster.run(lambda: not primary.decisions.below_min_ready)
     assert joiner.member in keeper.record.ready
 
 
@@ -48,7 +48,7 @@ def test_a_primary_that_was_abandoned_takes_nothing() -> None:
     primary, number = node.core.primary, node.host.number("q")
     assert primary is not None
     primary.abandon()
-    assert primary.abandoned and primary.append(TxOpen(77)) == 0
+    assert primary.writer.abandoned and primary.writer.append(TxOpen(77)) == 0
     tail = node.core.replica.tail.sequence
-    primary.publish([number], text("m"), None)
+    primary.ledger.publish([number], text("m"), None)
     assert node.core.replica.tail.sequence == tail

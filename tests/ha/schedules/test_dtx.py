@@ -181,7 +181,7 @@ def test_a_failed_vote_that_reached_nobody_leaves_the_branch_prepared() -> None:
     cluster.run(lambda: in_log(holder, DtxPrepare) and in_log(other, DtxPrepare))
     for backup in (holder, other):
         cluster.held.add((primary.name, backup.name))
-    primary.report(lambda: primary.core.primary.cancel(observer.tx, "its disk is gone"))  # type: ignore[union-attr]
+    primary.report(lambda: primary.core.primary.decisions.cancel(observer.tx, "its disk is gone"))  # type: ignore[union-attr]
     cluster.run(lambda: in_log(primary, DtxDecision))
     new = take_over(cluster, primary)
     assert primary.host.answer("prepare") is None and in_doubt(new) == [X]

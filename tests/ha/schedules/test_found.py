@@ -117,7 +117,7 @@ def test_failing_primary_leaves_to_nobody_who_has_not_said_that_it_holds_what_wa
     cluster = declared("q", size=2)
     primary, (backup,) = cluster.primary, backups_of(cluster)
     assert primary.core.backups is not None and primary.core.primary is not None
-    primary.core.backups.sessions[backup.name].acknowledged = primary.core.primary.commit - 1
+    primary.core.backups.sessions[backup.name].acknowledged = primary.core.primary.point.sequence - 1
     primary.report(lambda: primary.core.on_store_error("input/output error"))
     cluster.run(lambda: cluster.coordination.record.released)
     assert primary.member in cluster.coordination.record.ready
@@ -237,7 +237,7 @@ def test_overslept_and_answers_what_came_meanwhile() -> None:
     cluster = declared("q")
     primary = cluster.primary
     publish(primary, "q", "taken by the next primary")
-    cluster.run(lambda: primary.core.primary.commit == primary.core.replica.tail.sequence)
+    cluster.run(lambda: primary.core.primary.point.sequence == primary.core.replica.tail.sequence)
     found: list[object] = []
     cluster.now += cluster.settings.lease_ttl
     primary.report(lambda: found.append(primary.host.content))

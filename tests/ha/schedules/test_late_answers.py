@@ -44,7 +44,7 @@ def test_former_role_s_write_ends_late() -> None:
     cluster = declared("q", size=2)
     former, heir = promoted_while_it_writes(cluster)
     ends(heir)
-    assert heir.core.primary is not None and heir.core.primary.writing and heir.state == RECOVERING
+    assert heir.core.primary is not None and heir.core.primary.writer.writing and heir.state == RECOVERING
     cluster.start(former)
     cluster.run(lambda: any("the disk has not written for 3 s" in line for line in heir.lines), seconds=4.0)
     cluster.run(lambda: cluster.nodes[former].state == "active")
@@ -60,7 +60,7 @@ def test_a_new_primary_writes_one_group_at_a_time() -> None:
     primary = heir.core.primary
     assert primary is not None
     for number in range(3):
-        heir.report(lambda n=number: primary.append(Delivered(1, n + 1)))  # type: ignore[misc]
+        heir.report(lambda n=number: primary.writer.append(Delivered(1, n + 1)))  # type: ignore[misc]
     assert len(frames_on_their_way(heir)) == 1
     ends(heir)
     (frame,) = [write.frame for write in frames_on_their_way(heir)]

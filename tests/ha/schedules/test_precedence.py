@@ -127,7 +127,7 @@ def test_primary_without_the_record(linked: str) -> None:
     cluster.storeless.add(primary.name)
     number = 0
     while primary.core.primary is not None:
-        if primary.core.primary.serving:
+        if primary.core.primary.point.serving:
             publish(primary, "q", f"m{number}")
             number += 1
         cluster.turn()

@@ -141,7 +141,7 @@ def test_a_write_that_ended_during_a_stop_did_not_hang() -> None:
     primary.disk_held = True
     publish(primary, "q", "m")
     cluster.pause(0.1)
-    assert primary.core.primary is not None and primary.core.primary.writing
+    assert primary.core.primary is not None and primary.core.primary.writer.writing
     stop(cluster, primary)
     primary.disk_held = False
     answered(cluster, primary, "publish m")

@@ -224,7 +224,7 @@ def test_a_header_of_a_segment_with_a_long_name(tmp_path: Path) -> None:
 SEARCH = """
 import os, sys, threading, time
 from pathlib import Path
-from recovery import declarations
+from recovery.reader import declarations
 path = Path(sys.argv[1])
 size = path.stat().st_size
 def cut():

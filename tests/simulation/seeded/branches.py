@@ -21,7 +21,7 @@ def a_prepared_branch_is_aborted_at_failover(stack: ExitStack) -> None:
         def start(self: Primary, expected: Any) -> None:
             original(self, expected)
             for buffer in list(self._replica.undecided()):
-                self.tx_rollback(buffer.tx)
+                self.decisions.tx_rollback(buffer.tx)
 
         return start
 

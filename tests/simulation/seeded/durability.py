@@ -10,6 +10,8 @@ from ha.effects import Persist, Send
 from ha.membership.record_keeper import RecordKeeper
 from ha.messages.wire import Ack
 from ha.primary.backups import Backups
+from ha.primary.client_ledger import ClientLedger
+from ha.primary.decisions import Decisions
 from ha.primary.primary import Primary
 from recovery.store import segment
 from recovery.store.log import Log
@@ -164,27 +166,27 @@ def a_removal_under_way_counts_as_made(stack: ExitStack) -> None:
 @seeded("P2", "P11")
 def confirms_before_the_commit_point(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
-        def publish(self: Primary, queues: Any, message: Any, done: Any) -> None:
+        def publish(self: ClientLedger, queues: Any, message: Any, done: Any) -> None:
             original(self, queues, message, None)
             if done is not None:
                 done(None)
 
         return publish
 
-    replace(stack, Primary, "publish", make)
+    replace(stack, ClientLedger, "publish", make)
 
 
 @seeded("P2", "P11")
 def commit_answered_when_decided(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
-        def decide(self: Primary, tx: int, commit: bool, done: Any) -> None:
+        def decide(self: Decisions, tx: int, commit: bool, done: Any) -> None:
             original(self, tx, commit, None)
             if done is not None:
                 done(None)
 
         return decide
 
-    replace(stack, Primary, "decide", make)
+    replace(stack, Decisions, "decide", make)
 
 
 @seeded("P2", rare=True)

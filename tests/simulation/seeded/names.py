@@ -9,7 +9,7 @@ import msgspec
 
 from broker_plugin.embedded.operations.exchange_operations import ExchangeOperations
 from broker_plugin.embedded.operations.queue_operations import QueueOperations
-from ha.primary.primary import Primary
+from ha.primary.client_ledger import ClientLedger
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.configuration import UNBIND, delete_exchange_step
 from txobserver.events import Configure, Terms
@@ -33,7 +33,7 @@ def auto_delete_exchange_goes_by_a_later_step(stack: ExitStack) -> None:
     """Without a condition, whoever binds to it meanwhile."""
 
     def make_configure(original: Any) -> Any:
-        def configure(self: Primary, step: Configure, done: Any) -> None:
+        def configure(self: ClientLedger, step: Configure, done: Any) -> None:
             if step.operation == UNBIND:
                 step = msgspec.structs.replace(step, terms=None)
             original(self, step, done)
@@ -50,5 +50,5 @@ def auto_delete_exchange_goes_by_a_later_step(stack: ExitStack) -> None:
 
         return lost_bindings
 
-    replace(stack, Primary, "configure", make_configure)
+    replace(stack, ClientLedger, "configure", make_configure)
     replace(stack, ExchangeOperations, "lost_bindings", make_lost)

@@ -1,0 +1,80 @@
+"""The teller: what has passed the commit point is told to the primary's broker, and to copies that are being made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ha.apply.applied import Applied
+from ha.primary.commit_point import CommitPoint
+from ha.primary.decisions import Decisions
+from ha.primary.refusals import Refusals
+from txobserver.configuration import Configured
+from txobserver.events import Configure, Message, Removal
+from txobserver.ports.ledger import Host
+from txobserver.tx_buffer import DtxBuffer, TxBuffer
+
+
+class Teller(Applied):
+    """``listeners`` are told of everything, the host of what concerns it while clients are served."""
+
+    def __init__(self, host: Host, point: CommitPoint, decisions: Decisions, refusals: Refusals) -> None:
+        self.listeners: list[Applied] = []
+        self._host = host
+        self._point = point
+        self._decisions = decisions
+        self._refusals = refusals
+
+    def configured(self, step: Configure, done: Configured) -> None:
+        """Tell the broker, and who asked for the step."""
+        self._tell("configured", step, done)
+        if self._point.serving:
+            self._refusals.applied(step.config_id, done.refusal)
+            self._host.on_configured(step, done)
+
+    def queue_deleted(self, queue: int) -> None:
+        """Nobody holds anything of it any more."""
+        if self._decisions.watcher:
+            self._decisions.watcher.queue_deleted(queue)
+
+    def enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:
+        """Tell the broker."""
+        for listener in self.listeners:
+            listener.enqueued(queue, place, rid, message)
+        if self._point.serving:
+            self._host.on_enqueued(queue, place, rid, message)
+
+    def removed(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
+        """Tell the broker."""
+        for listener in self.listeners:
+            listener.removed(queue, entries, reason)
+        if self._point.serving:
+            self._host.on_removed(queue, entries, reason)
+
+    def marked(self, queue: int, place: int) -> None:
+        """Tell the broker."""
+        self._tell("marked", queue, place)
+        if self._point.serving:
+            self._host.on_mark(queue, place)
+
+    def purged(self, queue: int, place: int, spared: Sequence[int], count: int) -> None:
+        """Tell the broker."""
+        self._tell("purged", queue, place, spared, count)
+        if self._point.serving:
+            self._host.on_purged(queue, place, spared, count)
+
+    def prepared(self, tx: int) -> None:
+        """Every participant has prepared durably."""
+        self._decisions.transactions.prepared(tx)
+
+    def branch_prepared(self, buffer: DtxBuffer) -> None:
+        """Every participant has prepared durably, to stay."""
+        self._decisions.branches.prepared(buffer)
+
+    def ended(self, buffer: TxBuffer, committed: bool) -> None:
+        """The transaction has been applied to every queue here."""
+        if isinstance(buffer, DtxBuffer) and buffer.stays:
+            self._decisions.branches.ended(buffer, committed)
+
+    def _tell(self, call: str, *arguments: object) -> None:
+        for listener in self.listeners:
+            getattr(listener, call)(*arguments)
