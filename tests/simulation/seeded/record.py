@@ -134,7 +134,7 @@ def no_tracker_for_what_was_closed_before_a_joiner_came(stack: ExitStack) -> Non
             made = original(self, *of_a_joiner)
             made.trackers = TxTrackers()
             if made.guard.at < NEVER:
-                made.guard = QueueGuard(self._primary.commit)
+                made.guard = QueueGuard(self._primary.point.sequence)
             return made
 
         return session
