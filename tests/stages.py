@@ -55,9 +55,9 @@ class Stages:
     def _timed(self, node: MemoryNode):  # type: ignore[no-untyped-def]
         report = node.report
 
-        def timed(call):  # type: ignore[no-untyped-def]
+        def timed(call, **further):  # type: ignore[no-untyped-def]
             began = time.perf_counter()
-            report(call)
+            report(call, **further)
             self.spent[node.name] += time.perf_counter() - began
 
         return timed

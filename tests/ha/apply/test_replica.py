@@ -159,6 +159,7 @@ def test_a_log_of_an_earlier_version_names_no_ids_of_what_a_purge_spares() -> No
     assert replica.contents.ids(1) == [(place_of(3), 12), (place_of(4), 13)]
 
 
+@pytest.mark.plain
 def test_a_purge_spares_what_clients_hold_beside_what_a_branch_locks() -> None:
     replica = filled(MemoryBase(), 11, 12, 13)
     replica.listener = told = Told()
