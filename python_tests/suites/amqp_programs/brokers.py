@@ -19,6 +19,10 @@ ONE_SCHEDULER = "+S 1:1 +sbwt none +sbwtdcpu none +sbwtdio none"
 """Its processes take turns, so that what AMQP leaves open comes out alike each time; and it does not wait busily."""
 
 
+LEASE_SECONDS = 30
+"""Of txha: on a busy machine it would lose a shorter one now and then, and end every connection."""
+
+
 @contextmanager
 def brokers(rabbitmqs: Sequence[str], txha: str | None, jobs: int) -> Iterator[list[Brokers]]:
     """What each job plays against. RuntimeError if one does not start, ValueError for a wrong URL.
@@ -55,6 +59,6 @@ def _rabbitmq(stack: ExitStack, directory: Path, jobs: int) -> list[Address]:
 
 
 def _txha(stack: ExitStack, directory: Path) -> Address:
-    cluster = LocalCluster(directory, 1)
+    cluster = LocalCluster(directory, 1, "--set", f"timing.lease_ttl={LEASE_SECONDS}")
     stack.callback(cluster.stop)  # also of one that is starting still
     return Address(cluster.start().ports[0])

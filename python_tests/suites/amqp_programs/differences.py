@@ -99,6 +99,11 @@ DIFFERENCES = (
         "In a binding of a headers exchange RabbitMQ 3.10 takes 1 and 1.0 as the same; RabbitMQ 4.0 and txha do not.",
     ),
     Difference(
+        "gets-in-a-channel-s-limit",
+        "When basic.qos first limits a whole channel, RabbitMQ counts what basic.get holds there, and goes on counting "
+        "it when it is acknowledged; here only what consumers hold counts.",
+    ),
+    Difference(
         "quorum-queues",
         "Every durable queue is replicated, so x-queue-type quorum is a durable queue like any other.",
     ),

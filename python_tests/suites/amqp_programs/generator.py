@@ -314,4 +314,21 @@ UNORDERED_SAFE = tuple(
 
 def generate(seed: int) -> Program:
     """The program of this seed."""
-    return Generator(seed).program()
+    return _without_limits_behind_gets(Generator(seed).program())
+
+
+def _without_limits_behind_gets(program: Program) -> Program:
+    """See ``gets-in-a-channel-s-limit``: a channel that has got a message limits its consumers one by one."""
+    got: set[tuple[str, int]] = set()
+    steps = []
+    for step in program:
+        ops = []
+        for op in step.ops:
+            where = (step.connection, op.channel)
+            if op.name == "basic.get" and not op.arguments.get("no_ack"):
+                got.add(where)
+            elif op.name == "basic.qos" and op.arguments.get("global") and where in got:
+                op = op._replace(arguments={**op.arguments, "global": False})
+            ops.append(op)
+        steps.append(step._replace(ops=tuple(ops)))
+    return tuple(steps)
