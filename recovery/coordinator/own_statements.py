@@ -31,14 +31,13 @@ level: a query would have taken the snapshot.
 """
 COMMIT_MARKED = b"SELECT 1 / (coalesce(current_setting('txha.branch', true), '') = %s)::int; COMMIT"
 """In one message. Without the mark the division by zero stands in front of the COMMIT."""
-BEGAN = b"SELECT (extract(epoch FROM transaction_timestamp()) * 1000000)::bigint"
+_MICROSECONDS = b"(extract(epoch FROM transaction_timestamp()) * 1000000)::bigint"
+BEGAN = b"SELECT " + _MICROSECONDS
 """When the present transaction began, which no other one of this session did: microseconds, by the server's clock.
 
 It takes a snapshot; and unlike the mark it stays when the savepoint goes in which it was asked for.
 """
-_NUMBER = (
-    b"SELECT pg_current_xact_id_if_assigned()::text, (extract(epoch FROM transaction_timestamp()) * 1000000)::bigint"
-)
+_NUMBER = b"SELECT pg_current_xact_id_if_assigned()::text, " + _MICROSECONDS
 COMMITTED, ABORTED, FUTURE = "committed", "aborted", "in the future"
 
 
