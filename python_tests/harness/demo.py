@@ -8,22 +8,14 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console
 from rich.table import Table
 
-from broker_plugin.cli.asking import Json
-
-
-def demo(
-    dir: Annotated[Path | None, typer.Option("--dir", help="Keep the nodes' directories here.")] = None,
-    seconds: Annotated[float, typer.Option(help="How long load runs between the kills.")] = 5.0,
-    as_json: Json = False,
-) -> None:
-    """Kill two primaries under transactional load, and prove from the clients' records that nothing was halved."""
-    raise SystemExit(run(dir, seconds, as_json))
+from python_tests.harness.cluster import LocalCluster
+from python_tests.harness.failover import IN_FLIGHT, Failover
+from python_tests.harness.load import Load
 
 
 def run(directory: Path | None, seconds: float, as_json: bool) -> int:
@@ -31,10 +23,6 @@ def run(directory: Path | None, seconds: float, as_json: bool) -> int:
 
     Returns 1 if a promise was broken, the scenario did not end, nobody took over, or a kill hit too little.
     """
-    from python_tests.harness.cluster import LocalCluster
-    from python_tests.harness.failover import IN_FLIGHT, Failover
-    from python_tests.harness.load import Load
-
     for library in ("pika", "aio_pika", "aiormq", "asyncio"):
         logging.getLogger(library).setLevel(logging.CRITICAL)  # they report every kill at length
     console = Console(stderr=as_json)

@@ -1,0 +1,21 @@
+"""``txha demo``: its options. What is played is ``harness.demo``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from broker_plugin.cli.asking import Json
+
+
+def demo(
+    dir: Annotated[Path | None, typer.Option("--dir", help="Keep the nodes' directories here.")] = None,
+    seconds: Annotated[float, typer.Option(help="How long load runs between the kills.")] = 5.0,
+    as_json: Json = False,
+) -> None:
+    """Kill two primaries under transactional load, and prove from the clients' records that nothing was halved."""
+    from python_tests.harness.demo import run
+
+    raise SystemExit(run(dir, seconds, as_json))
