@@ -4,7 +4,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 COMPILED := build/compiled/.made
 
-.PHONY: help install demo test lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-crash-table spark-cluster sim coordinator-seeds mutants fuzz stress money amqp-programs clean
+.PHONY: help install demo test slices lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-crash-table spark-cluster sim coordinator-seeds mutants fuzz stress money amqp-programs clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -31,6 +31,11 @@ test: install lint ## Run the whole suite
 	@echo "== tests"
 	@bash tests/system_packages.sh
 	@bash tests/run_all.sh
+
+slices: install ## Fixed slices of the long runs: seeded faults, rounds of stress, cases on Spark; CI runs them behind make test
+	@echo "== slices: of what make sim, make stress and make spark-crashes draw"
+	@bash tests/system_packages.sh
+	@bash tests/run_slices.sh
 
 lint: $(STAMP) ## ruff, mypy strict, import directions
 	@echo "== lint: ruff, mypy, import-linter"

@@ -11,7 +11,7 @@ from recovery.compiled import SWITCH as SWITCH
 MODULES = (
     *(f"txobserver.{name}" for name in ("digest", "ends", "observer", "tx_buffer")),
     *(f"txobserver.state.{name}" for name in ("contents", "offsets", "reading", "shown")),
-    "ha.core",
+    *(f"ha.{name}" for name in ("core", "node", "roles")),
     *(f"ha.apply.{name}" for name in ("applied", "checkpointing", "record_gate", "replica")),
     "ha.backup.backup",
     *(f"ha.catchup.{name}" for name in ("history", "queue_guard", "queue_replicator", "replicating_subscription")),

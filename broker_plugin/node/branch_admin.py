@@ -105,7 +105,7 @@ class BranchAdmin:
         if not self._broker.active:
             record = self._core.record
             primary = record.primary.node if record and record.primary else None
-            where = f"ask {primary}" if primary and self._core.primary is None else "there is none at the moment"
+            where = f"ask {primary}" if primary and self._core.leading is None else "there is none at the moment"
             raise Refusal(f"this node is not the active primary; {where}")
 
     def _prepared(self, branch: PreparedBranch) -> dict[str, Any]:

@@ -256,27 +256,27 @@ class Node:
         """What becomes of a client's connection."""
         self.shell.look_at_clock()
         core = self.core
-        if core.state == ACTIVE and core.primary and core.primary.point.serving:
+        if core.state == ACTIVE and core.leading and core.leading.primary.point.serving:
             return Serve(self.amqp.connection_factory)
         if self._config.backup_clients == "refuse" and core.state != ACTIVE:
             return Refuse()
-        if core.backup and core.backup.attached:
-            greeting = self.links.greetings.get(core.backup.primary)
+        if (following := core.following) and following.backup.attached:
+            greeting = self.links.greetings.get(following.backup.primary)
             if greeting is not None:
                 return PassOn(greeting.amqp_host, greeting.amqp_port, core.generation)
         return None
 
     def _after_turn(self) -> None:
         core = self.core
-        keeper = core.keeper if core.state == ACTIVE else None
-        self._readiness.look(len(keeper.record.ready) if keeper else None)
-        congested = core.primary is not None and core.primary.point.serving and core.primary.congested
+        leading, following = core.leading, core.following
+        self._readiness.look(len(leading.keeper.record.ready) if leading and core.state == ACTIVE else None)
+        congested = leading is not None and leading.primary.point.serving and leading.primary.congested
         if congested != self.amqp.paused:
             if congested:
                 self.amqp.pause()
             else:
                 self.amqp.resume()
-        state = (core.state, core.generation, core.backup and core.backup.attached)
+        state = (core.state, core.generation, following is not None and following.backup.attached)
         if state != self._verdict_state:
             self._verdict_state = state
             for door in list(self._doors):

@@ -155,8 +155,8 @@ class Shell:
             self.on_overslept()
 
     def _lease_over(self, now: float) -> bool:
-        keeper = self.core.keeper
-        return keeper is not None and keeper.expired(now)
+        leading = self.core.leading
+        return leading is not None and leading.keeper.expired(now)
 
     def _tell(self, clock: Callable[[float, int], None], call: Callable[[], None], now: float) -> None:
         def tell() -> None:
@@ -184,7 +184,7 @@ class Shell:
     def _tick(self) -> None:
         self._ticker = self._guard.call_later(TICK, self._tick)
         self.report(self.core.tick)
-        if self.core.keeper is None and self._now() - self._polled_at >= self._poll_every:
+        if self.core.leading is None and self._now() - self._polled_at >= self._poll_every:
             self._read_record(ReadRecord())
 
     # -- turns

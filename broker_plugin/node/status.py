@@ -58,7 +58,7 @@ def status(core: NodeCore, member: Member, readiness: Readiness, complaint: str 
 
 def commit_point(core: NodeCore) -> int:
     """The sequence up to which this node knows that nothing will be cut."""
-    return core.primary.point.sequence if core.primary else core.replica.applied.sequence
+    return core.leading.primary.point.sequence if core.leading else core.replica.applied.sequence
 
 
 def queue_names(core: NodeCore) -> dict[int, str]:
@@ -68,17 +68,18 @@ def queue_names(core: NodeCore) -> dict[int, str]:
 
 def _backups(core: NodeCore) -> dict[str, Any]:
     """How far each attached backup lags, in events and in bytes that are sent and not acknowledged."""
-    if core.backups is None or core.keeper is None:
+    leading = core.leading
+    if leading is None:
         return {}
     tail = core.replica.tail.sequence
     return {
         node: {
-            "state": "ready" if core.keeper.is_ready(session.member) else "catchup",
+            "state": "ready" if leading.keeper.is_ready(session.member) else "catchup",
             "lag_events": tail - session.acknowledged,
             "lag_bytes": session.lag_bytes,
             "trackers": len(session.trackers),
         }
-        for node, session in core.backups.sessions.items()
+        for node, session in leading.backups.sessions.items()
     }
 
 

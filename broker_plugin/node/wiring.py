@@ -89,6 +89,6 @@ async def release(parts: Parts) -> None:
     """The node is about to stop: if it is primary, give the lease up, if the coordination store answers in time."""
     parts.shell.report(lambda: parts.core.resign("the node is stopping"))
     for _ in range(round(RELEASE_SECONDS / RELEASE_GLANCE)):
-        if parts.core.keeper is None:
+        if parts.core.leading is None:
             return
         await asyncio.sleep(RELEASE_GLANCE)

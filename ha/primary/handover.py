@@ -65,12 +65,6 @@ class Handover:
         primary.point.serving = False
         self._host.on_inactive(reason)
 
-    def end(self) -> None:
-        """This node is no longer primary."""
-        self._successor = None
-        self._durable = -1
-        self._room_at = math.inf
-
     def tick(self, primary: Primary, backups: Backups, keeper: RecordKeeper, replica: Replica, now: float) -> None:
         """Time has passed at the primary, and its backups have been told so before."""
         self._stood_at += backups.watch.passed_over

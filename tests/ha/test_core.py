@@ -40,10 +40,10 @@ def test_a_primary_whose_store_failed_only_gives_its_lease_up() -> None:
     cluster.cas_held.add(node.name)
     node.report(lambda: node.core.on_store_error("input/output error"))
     assert node.host.closed == ["input/output error"]
-    keeper, now = node.core.keeper, cluster.now + 3600
+    keeper, now = node.core.leading.keeper, cluster.now + 3600
     assert keeper is not None and keeper.expired(now) and not node.core.overslept(now)
     node.core.look_at_clock(now, 0)
-    assert node.host.closed == ["input/output error"] and node.core.keeper is keeper
+    assert node.host.closed == ["input/output error"] and node.core.leading.keeper is keeper
     node.core.on_store_error("once more")
     assert node.host.closed == ["input/output error"] and node.core.failed == "input/output error"
     node.core.resign("the node is stopping")
@@ -70,10 +70,10 @@ def test_a_primary_and_one_whose_store_failed_go_by_no_record_that_is_read() -> 
     cluster = declared("q", size=2)
     primary, (backup,) = cluster.primary, backups_of(cluster)
     primary.report(lambda: primary.core.on_record(None))
-    assert primary.stopped is None and primary.core.keeper is not None
+    assert primary.stopped is None and primary.core.leading is not None
     backup.report(lambda: backup.core.on_store_error("input/output error"))
     said = backup.stopped
-    assert backup.core.keeper is None and backup.core.failed
+    assert backup.core.leading is None and backup.core.failed
     backup.report(lambda: backup.core.on_record(None))
     assert backup.stopped == said != NO_RECORD
 
@@ -84,21 +84,21 @@ def test_who_has_failed_is_not_promoted_by_what_it_asked_before() -> None:
     primary, (backup,) = cluster.primary, backups_of(cluster)
     cluster.cas_held.add(backup.name)
     cluster.kill(primary.name)
-    cluster.run(lambda: backup.core._candidate.in_flight is not None)
+    cluster.run(lambda: backup.core.candidate.in_flight is not None)
     backup.report(lambda: backup.core.on_store_error("input/output error"))
     cluster.cas_held.clear()
     before = cluster.coordination.record
     cluster.run(lambda: cluster.coordination.record is not before)
     cluster.turn()
-    assert backup.core.primary is None and backup.core.keeper is None and backup.core.failed
+    assert backup.core.leading is None and backup.core.failed
 
 
 def test_who_asks_to_be_primary_is_still_a_backup_meanwhile() -> None:
     """It is attached to nobody anew; what its attachment brings is taken as ever."""
     cluster = declared("q", size=2)
     primary, (backup,) = cluster.primary, backups_of(cluster)
-    backup.core._candidate._unresolved = 1 << 30
-    assert backup.core._candidate.proposing
+    backup.core.candidate._unresolved = 1 << 30
+    assert backup.core.candidate.proposing
     publish(primary, "q", "m")
     cluster.run(lambda: confirmed(primary))
     assert backup.member in cluster.coordination.record.ready  # type: ignore[union-attr]
@@ -116,10 +116,10 @@ def test_a_backup_whose_primary_is_no_primary_any_more_is_attached_to_it_no_more
     backup.report(lambda: backup.core.on_record(later))
     assert backup.core.state == "joining"
     if primary == "another":
-        assert backup.core.backup is not None and backup.core.backup.primary == other.name
-        assert not backup.core.backup.attached
+        assert backup.core.following is not None and backup.core.following.backup.primary == other.name
+        assert not backup.core.following.backup.attached
     else:
-        assert backup.core.backup is None
+        assert backup.core.following is None
 
 
 def test_who_is_ready_takes_over_from_its_primary_without_a_loss() -> None:
@@ -155,7 +155,7 @@ def test_a_joiner_past_its_guard_is_waited_for_although_nobody_lists_it() -> Non
     """It takes part in what is closed from then on (``ready_but_not_participant``)."""
     cluster = declared("q", size=1)
     node = cluster.primary
-    backups = node.core.backups
+    backups = node.core.leading.backups
     assert backups is not None
     tail = node.core.replica.tail.sequence
     joiner = Session(Member("b", "b1"), 1, node.core.generation, tail, QueueGuard(tail), cluster.now)
@@ -175,7 +175,7 @@ def test_who_lags_and_finds_the_log_gone_must_copy() -> None:
     """Its attachment ends at once, and the next one is a copy."""
     cluster = declared("q", size=2)
     node, other = cluster.primary, backups_of(cluster)[0]
-    backups = node.core.backups
+    backups = node.core.leading.backups
     assert backups is not None
     number = backups.sessions[other.name].number
     node.report(lambda: node.core.on_log_read(other.name, number - 1, []))
@@ -201,7 +201,7 @@ def test_a_refusal_names_the_attachment_that_it_is_about_and_none_if_it_is_about
 def test_what_is_settled_counts_as_waiting_before_it_is_written() -> None:
     """A client that only acknowledges fills the backlog, too."""
     cluster = declared("q", size=1)
-    primary, number = cluster.primary.core.primary, cluster.primary.host.number("q")
+    primary, number = cluster.primary.core.leading.primary, cluster.primary.host.number("q")
     assert primary is not None
     before = primary.writer.backlog.gathered_bytes
     primary.ledger.settle(number, [(place << 20, place) for place in range(1, 51)], Removal.ACKED)
@@ -216,7 +216,7 @@ def test_a_branch_that_a_former_primary_closes_is_neither_prepared_nor_answered(
     """Its client loses the connection: the outcome is unknown to it."""
     cluster = declared("q", "r", size=1)
     node = cluster.primary
-    observer, primary = work_on(node), node.core.primary
+    observer, primary = work_on(node), node.core.leading.primary
     if fenced:
         decide_globally(node, True)
     cluster.turn()
@@ -246,21 +246,21 @@ def test_only_the_grant_of_the_attachment_that_stands_counts() -> None:
     joiner = cluster.start(backup.name)
     cluster.run(lambda: joiner.state == "catchup")
     core = joiner.core
-    assert core.backup is not None and core.backup.attached
-    for session, state in ((core.backup.session - 1, "catchup"), (core.backup.session, "ready")):
-        core.on_message(core.backup.primary, Granted(core.generation, session))
+    assert core.following is not None and core.following.backup.attached
+    for session, state in ((core.following.backup.session - 1, "catchup"), (core.following.backup.session, "ready")):
+        core.on_message(core.following.backup.primary, Granted(core.generation, session))
         assert core.state == state
 
 
 def test_only_a_refusal_of_what_was_asked_last_ends_it() -> None:
     cluster = declared("q", size=2)
     core = backups_of(cluster)[0].core
-    assert core.backup is not None
-    core.on_message("a", Refused(core.generation, core.backup.session - 1, "an earlier one"))
+    assert core.following is not None
+    core.on_message("a", Refused(core.generation, core.following.backup.session - 1, "an earlier one"))
     core.on_message("a", Refused(core.generation, NO_ATTACHMENT, "a request, and no attachment"))
-    assert core.backup.attached and core.state == "ready"
-    core.on_message("a", Refused(core.generation, core.backup.session, "silent for too long"))
-    assert not core.backup.attached and core.state == "joining"
+    assert core.following.backup.attached and core.state == "ready"
+    core.on_message("a", Refused(core.generation, core.following.backup.session, "silent for too long"))
+    assert not core.following.backup.attached and core.state == "joining"
     said = [str(effect) for effect in core.take_effects()]
     assert [word in line for line in said if "refused:" in line for word in ("a request", "silent")] == [
         *(True, False),
@@ -274,7 +274,7 @@ def test_who_takes_its_primary_for_silent_asks_to_be_attached_at_once() -> None:
     (node,) = backups_of(cluster)
     core, primary = node.core, cluster.primary.name
     core.tick()
-    assert core.backup is not None and core.backup.attached
+    assert core.following is not None and core.following.backup.attached
     core.take_effects()
     core.set_clock(cluster.now + 3.1, 0)
     core.tick()
@@ -290,13 +290,13 @@ def test_attachments_are_numbered_upwards_from_where_the_process_begins() -> Non
     cluster.starts = -1
     joiner = cluster.start(name)
     cluster.settled()
-    assert joiner.core.backup is not None and 0 < joiner.core.backup.session < 1000
+    assert joiner.core.following is not None and 0 < joiner.core.following.backup.session < 1000
 
 
 def test_a_transaction_that_a_former_primary_commits_is_neither_written_nor_answered() -> None:
     cluster = declared("q", "r", size=1)
     node = cluster.primary
-    observer, primary = begin_t(node), node.core.primary
+    observer, primary = begin_t(node), node.core.leading.primary
     cluster.turn()
     assert primary is not None
     primary.abandon()
@@ -325,7 +325,7 @@ def test_only_the_guard_of_one_that_does_not_count_is_raised(counts: bool) -> No
     for number in range(20):
         publish(node, "q", str(number))
     cluster.pause(0.3)
-    backups, tail = node.core.backups, node.core.replica.tail.sequence
+    backups, tail = node.core.leading.backups, node.core.replica.tail.sequence
     assert backups is not None
     member = other.member if counts else Member(other.name, "another")
     session = Session(member, 9, node.core.generation, tail - 10, QueueGuard(tail - 10), cluster.now)
@@ -346,7 +346,7 @@ def test_what_waits_for_a_joiner_is_all_that_came_since_it_was_sent_something() 
 
 def test_settlements_share_an_event_only_where_they_follow_each_other() -> None:
     """What lies between two of them would come behind both."""
-    primary = declared("q", "r", size=1).primary.core.primary
+    primary = declared("q", "r", size=1).primary.core.leading.primary
     assert primary is not None
     for queue, place in ((1, 1), (1, 2), (2, 3), (1, 4)):
         primary.ledger.settle(queue, [(place, place)], Removal.ACKED)

@@ -108,15 +108,15 @@ def test_a_message_of_a_lower_generation_is_refused_and_has_no_effect() -> None:
     sent: list[object] = []
     cluster.lose = lambda source, target, message: bool(sent.append(message))
     before = backup.core.replica.applied
-    assert backup.core.backup is not None
-    stale = Commit(primary.core.generation - 1, backup.core.backup.session, 10**6)
+    assert backup.core.following is not None
+    stale = Commit(primary.core.generation - 1, backup.core.following.backup.session, 10**6)
     backup.report(lambda: backup.core.on_message(primary.name, stale))
     assert backup.core.replica.applied == before
     assert any(isinstance(message, Refused) and "lower generation" in message.reason for message in sent)
-    acknowledged = primary.core.backups.sessions[backup.name].acknowledged  # type: ignore[union-attr]
-    late = Ack(primary.core.generation - 1, backup.core.backup.session, 10**6)
+    acknowledged = primary.core.leading.backups.sessions[backup.name].acknowledged  # type: ignore[union-attr]
+    late = Ack(primary.core.generation - 1, backup.core.following.backup.session, 10**6)
     primary.report(lambda: primary.core.on_message(backup.name, late))
-    assert primary.core.backups.sessions[backup.name].acknowledged == acknowledged  # type: ignore[union-attr]
+    assert primary.core.leading.backups.sessions[backup.name].acknowledged == acknowledged  # type: ignore[union-attr]
 
 
 def test_a_backup_applies_nothing_that_its_own_disk_lacks() -> None:
@@ -125,7 +125,7 @@ def test_a_backup_applies_nothing_that_its_own_disk_lacks() -> None:
     slow.disk_held = True
     publish(primary, "q", "m")
     cluster.pause(0.1)
-    backup = slow.core.backup
+    backup = slow.core.following.backup
     assert backup is not None and slow.core.replica.tail.sequence > slow.disk.durable
     told = Commit(primary.core.generation, backup.session, slow.core.replica.tail.sequence)
     slow.report(lambda: slow.core.on_message(primary.name, told))
@@ -203,7 +203,7 @@ def test_clients_are_not_read_while_too_much_waits_for_a_backup() -> None:
     """Publishes and events of open transactions alike; and they are read again when it has caught up."""
     cluster = declared("q", backlog_bytes=20_000)
     primary, slow, _ = cluster.primary, *backups_of(cluster)
-    core = primary.core.primary
+    core = primary.core.leading.primary
     assert core is not None and not core.congested
     for inside in (False, True):
         slow.disk_held = True
@@ -217,7 +217,7 @@ def test_clients_are_not_read_while_too_much_waits_for_a_backup() -> None:
         assert core.congested
         slow.disk_held = False
         cluster.run(lambda: not core.congested)
-    assert primary.core.primary is core
+    assert primary.core.leading.primary is core
 
 
 def test_clients_of_a_new_primary_are_read_at_once() -> None:
@@ -232,8 +232,8 @@ def test_a_handover_is_not_begun_before_the_primary_serves() -> None:
     """A backup asks for one while its primary is still recovering: it would close clients that nobody let in."""
     cluster = declared("q")
     primary, heir = cluster.primary, backups_of(cluster)[0]
-    assert heir.core.backup is not None
-    asked = Handover(primary.core.generation, heir.core.backup.session)
+    assert heir.core.following is not None
+    asked = Handover(primary.core.generation, heir.core.following.backup.session)
     primary.core.state = RECOVERING
     primary.core.on_message(heir.name, asked)
     assert primary.host.closed == []
@@ -245,7 +245,7 @@ def test_a_handover_is_not_begun_before_the_primary_serves() -> None:
 def test_clients_are_not_read_while_checkpoints_are_behind() -> None:
     cluster = declared("q", checkpoint_bytes=1000)
     primary = cluster.primary
-    core = primary.core.primary
+    core = primary.core.leading.primary
     assert core is not None
     held, primary.do_writes = primary.do_writes, lambda: None  # type: ignore[method-assign]
     contents = primary.core.replica.contents

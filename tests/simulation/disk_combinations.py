@@ -148,7 +148,7 @@ def leaves_to_nobody(cluster: Cluster, chance: random.Random) -> Ending | None:
         fill_disk(steps, cluster, primary)
 
     def alone() -> bool:
-        return primary.alive and primary.core.backups is not None and not primary.core.backups.sessions
+        return primary.alive and primary.core.leading is not None and not primary.core.leading.backups.sessions
 
     steps.when(alone, fill)
     return steps.end
@@ -163,8 +163,8 @@ def a_vote_fails_at_the_end(cluster: Cluster, chance: random.Random) -> Ending |
     steps, backup = Steps(cluster), process
 
     def prepares() -> bool:
-        leads = primary.alive and primary.core.primary
-        return bool(leads and leads.decisions.branches._preparing)
+        leading = primary.core.leading if primary.alive else None
+        return bool(leading and leading.primary.decisions.branches._preparing)
 
     def fill() -> None:
         fill_disk(steps, cluster, backup)

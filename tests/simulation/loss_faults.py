@@ -52,7 +52,7 @@ class Forcing:
 
     def _may_still_land(self, process: Process | None) -> bool:
         """Whether the node is still at what it was told, so that the others must not be started yet (seed 111176)."""
-        candidate = process.core._candidate if process is not None else None
+        candidate = process.core.candidate if process is not None else None
         asks = candidate is not None and (candidate._forcing_at is not None or candidate.in_flight is not None)
         return asks or self._cluster.coordination.under_way
 

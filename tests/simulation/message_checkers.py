@@ -55,7 +55,7 @@ class Durable(Checker):
 
     def turned(self, process: Process) -> None:
         core = process.core
-        serving = core.state == ACTIVE and core.primary is not None and core.primary.point.serving
+        serving = core.state == ACTIVE and core.leading is not None and core.leading.primary.point.serving
         if serving and self.truth.is_lost(core.replica.applied) and not self.truth.is_of_before(process):
             self.fail(f"{process.name} serves from {core.replica.applied}, whose loss an operator has accepted")
         if serving and process not in self._serving and core.replica.applied.sequence < self.truth.told:

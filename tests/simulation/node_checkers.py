@@ -26,7 +26,7 @@ class OneDecision(Checker):
     promise = "P6"
 
     def turned(self, process: Process) -> None:
-        primary = process.core.primary
+        primary = process.core.leading and process.core.leading.primary
         if primary is not None:
             for buffer in process.core.replica.buffers.values():
                 mine = buffer.decided and process.core.replica.position_of(buffer.decided).generation
@@ -134,13 +134,13 @@ class OnePrimary(Checker):
 
     def turned(self, process: Process) -> None:
         core = process.core
-        if core.primary is None or core.replica.durable < core.replica.history[-1].sequence:
+        if core.leading is None or core.replica.durable < core.replica.history[-1].sequence:
             return
-        if self._primary.setdefault(core.primary.generation, process) is not process:
-            self.fail(f"{process.name} is a second primary of generation {core.primary.generation}")
+        if self._primary.setdefault(core.leading.primary.generation, process) is not process:
+            self.fail(f"{process.name} is a second primary of generation {core.leading.primary.generation}")
         reign, inherited = (process, core.generation), core.replica.history[-1].sequence - 1
-        if core.primary.point.sequence > self._commit.get(reign, inherited):
-            self._commit[reign] = core.primary.point.sequence
+        if core.leading.primary.point.sequence > self._commit.get(reign, inherited):
+            self._commit[reign] = core.leading.primary.point.sequence
             record = self.truth.cluster.coordination.valid
             if record is None or (record.generation, record.primary) != (core.generation, process.disk.member):
                 self.fail(f"{process.name} answers in generation {core.generation}, and the record is {record}")
@@ -175,7 +175,7 @@ class DurableBeforeAnswer(Checker):
         self._check(process, f"the length of {queue}")
 
     def _check(self, process: Process, what: str) -> None:
-        record, primary = self.truth.cluster.coordination.valid, process.core.primary
+        record, primary = self.truth.cluster.coordination.valid, process.core.leading and process.core.leading.primary
         if record is None or primary is None:
             self.fail(f"{process.name} answers {what} and is no primary")
             return

@@ -100,9 +100,9 @@ class WatchedRecords(RecordThread):
 
     def compare_and_set(self, expected: int, record: Record, *answers: Any) -> None:
         """As ever."""
-        keeper = self._process.core.keeper
-        if keeper is not None:
-            for member in sorted(set(record.ready) - set(keeper.record.ready)):
+        leading = self._process.core.leading
+        if leading is not None:
+            for member in sorted(set(record.ready) - set(leading.keeper.record.ready)):
                 self._process.cluster.truth.granting(self._process, member)
         super().compare_and_set(expected, record, *answers)
 
@@ -268,6 +268,6 @@ class Process:
 
     def _standing(self) -> object:
         """What a message could change: the log, and at a primary how far each backup has got."""
-        sessions = self.core.backups.sessions if self.core.backups else {}
-        replies = dict(self.core._candidate._replies)
+        sessions = self.core.leading.backups.sessions if self.core.leading else {}
+        replies = dict(self.core.candidate._replies)
         return self.core.replica.tail, {n: (s.number, s.acknowledged) for n, s in sorted(sessions.items())}, replies

@@ -240,7 +240,8 @@ def serves_beside(cluster: Cluster, without: str) -> bool:
     """
     running = cluster.running()
     enough = sum(process.name not in cluster.coordination.cut_off for process in running) >= cluster.settings.min_ready
-    primaries = [(process.name, process.core.primary) for process in running if process.core.state == ACTIVE]
+    active = [process for process in running if process.core.state == ACTIVE]
+    primaries = [(process.name, process.core.leading and process.core.leading.primary) for process in active]
     return any(
         name != without and primary is not None and not (enough and primary.decisions.below_min_ready)
         for name, primary in primaries

@@ -27,8 +27,8 @@ def turn(cluster: Cluster, until: Callable[[], bool]) -> None:
 
 
 def below(cluster: Cluster, node: str) -> bool:
-    primary = cluster.processes[node].core.primary
-    return primary is not None and primary.decisions.below_min_ready
+    leading = cluster.processes[node].core.leading
+    return leading is not None and leading.primary.decisions.below_min_ready
 
 
 def without_primary(cluster: Cluster, broken: set[str]) -> tuple[str, str]:

@@ -231,8 +231,8 @@ class Truth:
             self._tells(process)
 
     def _tells(self, process: Process) -> None:
-        if process.core.primary is not None:
-            self.told = max(self.told, process.core.primary.point.sequence)
+        if process.core.leading is not None:
+            self.told = max(self.told, process.core.leading.primary.point.sequence)
 
     def listed(self, process: Process, branches: list[Xid]) -> None:
         """A node lists the branches that are in doubt, or were decided by an operator."""

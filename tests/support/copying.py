@@ -42,8 +42,8 @@ class Scales:
 
 
 def put(node: MemoryNode, queue: str, message: Message) -> None:
-    core, number = node.core.primary, node.host.number(queue)
-    assert core is not None
+    assert node.core.leading
+    core, number = node.core.leading.primary, node.host.number(queue)
     node.report(lambda: core.ledger.publish([number], message, None))
 
 
@@ -57,7 +57,7 @@ def joining(*messages: Message, queues: tuple[str, ...] = ("q",), **settings: An
     for message in messages:
         put(cluster.primary, "q", message)
     primary = cluster.primary
-    cluster.run(lambda: primary.core.primary.point.sequence == primary.core.replica.tail.sequence)  # type: ignore[union-attr]
+    cluster.run(lambda: primary.core.leading.primary.point.sequence == primary.core.replica.tail.sequence)  # type: ignore[union-attr]
     primary.core.log_first = primary.core.replica.tail.sequence + 1
     return cluster, away
 

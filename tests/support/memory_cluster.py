@@ -351,11 +351,11 @@ class MemoryCluster:
 
     def check_durable(self, node: MemoryNode, label: str) -> None:
         """P2, P11: what is answered ok is on the disk of every member of the ready set, as the store has it now."""
-        assert node.core.primary and self.coordination.record
+        assert node.core.leading and self.coordination.record
         for member in self.coordination.record.ready:
             disk = self.disks[member.node]
             assert disk.incarnation == member.incarnation, f"{label} answered with {member} listed, which is gone"
-            commit = node.core.primary.point.sequence
+            commit = node.core.leading.primary.point.sequence
             assert disk.durable >= commit, f"{label} answered, and {member} has it not on disk"
 
     def check_not_ready(self, node: MemoryNode, what: str) -> None:

@@ -152,7 +152,7 @@ def test_sequence_at_its_end() -> None:
 def test_sequence_behind_its_end() -> None:
     """However many events are made of what was there: none that would need 64 bits is written, or told."""
     cluster = restarted(declared("q"), sequence=LAST_SEQUENCE - 3)
-    primary, leading = cluster.primary, cluster.primary.core.primary
+    primary, leading = cluster.primary, cluster.primary.core.leading.primary
     number = primary.host.number("q")
     for place in range(1, 6):
         primary.report(lambda p=place: ledger_of(primary).mark(number, p))  # type: ignore[misc]
@@ -167,8 +167,8 @@ def test_replication_ids_at_their_end() -> None:
     """Of one generation: the next one goes on."""
     cluster = declared("q", "r")
     primary = cluster.primary
-    assert primary.core.primary
-    primary.core.primary.writer.ids.given = LAST_COUNTER - RESERVED_IDS
+    assert primary.core.leading
+    primary.core.leading.primary.writer.ids.given = LAST_COUNTER - RESERVED_IDS
     publish(primary, "q", "the last")
     answered(cluster, primary, "publish the last")
     opened = begin_t(primary)
@@ -188,9 +188,9 @@ def test_replication_ids_behind_their_end() -> None:
     """Transactions that are open take the ids that are reserved; one that finds none is rolled back, and says so."""
     cluster = declared("q", "r")
     primary = cluster.primary
-    assert primary.core.primary
+    assert primary.core.leading
     first, second = (begin(primary, {"q": [body]}) for body in "ab")
-    primary.core.primary.writer.ids.given = LAST_COUNTER - 1
+    primary.core.leading.primary.writer.ids.given = LAST_COUNTER - 1
     number = primary.host.number("q")
     message = msgspec.structs.replace(primary.core.replica.buffers[first.tx].events[0][1].message)
     for observer in (first, second):
@@ -205,8 +205,8 @@ def test_replication_ids_behind_their_end() -> None:
 def test_transaction_ids_at_their_end() -> None:
     cluster = declared("q", "r")
     primary = cluster.primary
-    assert primary.core.primary
-    primary.core.primary.decisions.factory._counter = LAST_COUNTER - 1
+    assert primary.core.leading
+    primary.core.leading.primary.decisions.factory._counter = LAST_COUNTER - 1
     last, none, branch = begin_t(primary), begin_t(primary), work_on(primary)
     assert last.tx == generated_id(1, LAST_COUNTER) and none.tx == branch.tx == 0
     commit(primary, none, "none")
@@ -247,7 +247,7 @@ def test_who_asks_for_a_promotion_behind_the_last_generation_is_told(accept_data
     """The lease would be given up, and nobody could take it."""
     cluster = declared("q")
     primary, backup, _ = cluster.nodes.values()
-    keeper, record = primary.core.keeper, cluster.coordination.record
+    keeper, record = primary.core.leading.keeper, cluster.coordination.record
     assert keeper is not None and record is not None
     cluster.coordination.record = keeper.record = msgspec.structs.replace(record, generation=LAST_GENERATION)
     cluster.run(lambda: backup.core.generation == LAST_GENERATION)

@@ -14,6 +14,7 @@ from python_tests.suites.spark_queues.crashes import AGAIN, ASLEEP, PRIMARY, WEN
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.slice
 def test_each_message_comes_out_once(may_kill_nodes: None, tmp_path: Path) -> None:
     with Site(tmp_path / "site") as site:
         assert site.run(Case(PRIMARY, "decided")) == WENT_ON

@@ -69,6 +69,7 @@ def brokers(may_kill_nodes: None, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slice
 @pytest.mark.parametrize("seed", SLICE)
 def test_a_drawn_case(brokers: Brokers, tmp_path: Path, seed: int) -> None:
     brokers.settled_down()
@@ -79,6 +80,7 @@ def test_a_drawn_case(brokers: Brokers, tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slice
 @pytest.mark.parametrize("fault", SURE)
 def test_a_drawn_case_finds_a_fault_that_is_put_back(brokers: Brokers, tmp_path: Path, fault: str) -> None:
     brokers.settled_down()

@@ -135,7 +135,7 @@ class ServedByCore(Served):
     async def _start(self) -> None:
         self._scheduled = False
         self.node = OneNode(self.broker).settled().primary
-        self.node.core.wake = self.node.core.primary.writer.wake = self._due  # type: ignore[union-attr]
+        self.node.core.wake = self.node.core.leading.primary.writer.wake = self._due  # type: ignore[union-attr]
         self.server.on_activity = self._due
         await self.server.start()
 

@@ -142,7 +142,7 @@ class TestWork:
     @pytest.mark.parametrize("when", ["at once", "late"])
     def test_a_prepare_that_fails_has_rolled_back(self, core: ServedByCore, channel: DtxChannel, when: str) -> None:
         """Because nothing can be committed at the moment, or because a participant votes against it."""
-        primary = core.node.core.primary
+        primary = core.node.core.leading.primary
         assert primary is not None
         channel.start(X)
         channel.take("in")

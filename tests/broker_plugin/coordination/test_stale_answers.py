@@ -191,7 +191,7 @@ def test_given_up_and_stopped_before_the_answer_has_left(node: ServedByShell, cl
         given_up(node)
         if first == "the loop":
             node.parts.records._tell()
-            assert node.parts.core.keeper is None
+            assert node.parts.core.leading is None
 
     node.call(taken_and_stopped)
     only_closed(received(client))

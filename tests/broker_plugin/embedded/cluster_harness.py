@@ -59,8 +59,8 @@ class ClusterHarness(Harness):
         return bool(self.node.queue_reads or self.node.pages)
 
     def _all_committed(self) -> bool:
-        primary = self.node.core.primary
-        return primary is not None and primary.point.sequence == self.node.core.replica.tail.sequence
+        leading = self.node.core.leading
+        return leading is not None and leading.primary.point.sequence == self.node.core.replica.tail.sequence
 
     def progress(self, steps: int) -> None:
         """So many turns, and no more."""

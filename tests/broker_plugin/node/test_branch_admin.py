@@ -122,7 +122,7 @@ def test_one_that_does_not_pass_the_commit_point_in_time(
 
 def test_a_node_that_is_not_the_active_primary_says_whom_to_ask() -> None:
     looked: list[None] = []
-    core, broker = SimpleNamespace(record=None, primary=None), SimpleNamespace(active=False)
+    core, broker = SimpleNamespace(record=None, leading=None), SimpleNamespace(active=False)
     shell = SimpleNamespace(look_at_clock=lambda: looked.append(None))
     admin: Any = branch_admin.BranchAdmin(core, broker, shell)  # type: ignore[arg-type]
     led, vacant = SimpleNamespace(primary=OTHERS), SimpleNamespace(primary=None)
@@ -133,7 +133,7 @@ def test_a_node_that_is_not_the_active_primary_says_whom_to_ask() -> None:
         (vacant, None, nobody),
         (None, None, nobody),
     ):
-        core.record, core.primary = record, leading
+        core.record, core.leading = record, leading
         with pytest.raises(branch_admin.Refusal, match=f"^this node is not the active primary; {said}$"):
             admin._check_active()
     assert len(looked) == 4

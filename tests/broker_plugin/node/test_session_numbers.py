@@ -21,7 +21,7 @@ async def first_session(directory: Path, monkeypatch: pytest.MonkeyPatch) -> int
     found: list[int] = []
 
     def wire(*parts: Any, **more: Any) -> None:
-        found.append(wiring.wire(*parts, **more).core._sessions)
+        found.append(wiring.wire(*parts, **more).core.sessions)
         raise Reached
 
     monkeypatch.setattr(main_module, "wire", wire)

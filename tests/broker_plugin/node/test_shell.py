@@ -133,7 +133,7 @@ async def test_who_has_overslept_settles_that_before_it_takes_anything() -> None
 async def test_a_node_reads_the_record_with_its_first_tick() -> None:
     """Also on a machine that has just been started, whose clock is near its beginning."""
     core: Any = BrokenCore()
-    core.keeper, core.tick, core.settle = None, lambda: None, lambda: None
+    core.leading, core.tick, core.settle = None, lambda: None, lambda: None
     read: list[object] = []
     nothing: Any = None
     records: Any = SimpleNamespace(read=read.append)

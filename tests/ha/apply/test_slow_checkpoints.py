@@ -104,9 +104,9 @@ def test_a_joiner_that_hangs_is_let_go() -> None:
     joiner.checkpoints_held = lambda write: True
     cluster.pause(2 * cluster.settings.prepare_timeout)
     core = primary.core
-    assert core.backups is not None and name in core.backups.sessions, "it speaks"
+    assert core.leading is not None and name in core.leading.backups.sessions, "it speaks"
     cluster.frozen.add(name)
-    cluster.run(lambda: name not in core.backups.sessions, cluster.settings.prepare_timeout + 1)  # type: ignore[union-attr]
+    cluster.run(lambda: name not in core.leading.backups.sessions, cluster.settings.prepare_timeout + 1)  # type: ignore[union-attr]
     cluster.frozen.clear()
     joiner.checkpoints_held = lambda write: False
     survivors_agree(cluster)
@@ -134,12 +134,12 @@ def test_a_full_member_is_taken_out() -> None:
         put(primary, "q", LARGE)
         cluster.turn()
     cluster.pause(0.05)
-    assert primary.core.primary is not None and primary.core.primary.congested
+    assert primary.core.leading is not None and primary.core.leading.primary.congested
     publish(primary, "q", "m")
     cluster.run(lambda: primary.host.answer("publish m") == "ok", cluster.settings.prepare_timeout + 0.5)
     assert backup.member not in cluster.coordination.record.ready  # type: ignore[union-attr]
     cluster.pause(0.05)
-    assert not primary.core.primary.congested, "nobody waits for it any more"
+    assert not primary.core.leading.primary.congested, "nobody waits for it any more"
     for number in range(20):
         publish(primary, "q", f"m{number}")
         answered(cluster, primary, f"publish m{number}")
@@ -152,7 +152,7 @@ def test_full_member_owes_nothing() -> None:
     """P12: it has acknowledged everything, and nothing more comes, since no clients are read meanwhile."""
     cluster = declared("q", size=3, checkpoint_bytes=CHECKPOINT)
     primary, backup = cluster.primary, backups_of(cluster)[0]
-    core = primary.core.primary
+    core = primary.core.leading.primary
     assert core is not None
     backup.checkpoints_held = lambda write: True
     while not core.congested:
@@ -172,14 +172,14 @@ def test_primary_with_a_hung_checkpoint(others: str) -> None:
     """P12: it reads no clients, so that its log has nothing to write; it leaves it to a ready backup that has room."""
     cluster = declared("q", size=3, checkpoint_bytes=CHECKPOINT)
     primary = cluster.primary
-    assert primary.core.primary is not None and primary.core.backups is not None
+    assert primary.core.leading is not None
     primary.checkpoints_held = lambda write: True
-    while not primary.core.primary.congested:
+    while not primary.core.leading.primary.congested:
         put(primary, "q", LARGE)
         cluster.pause(0.05)
     patience = CHECKPOINT_PATIENCE * cluster.settings.prepare_timeout
     if others == "are full":
-        for session in primary.core.backups.sessions.values():
+        for session in primary.core.leading.backups.sessions.values():
             session.progress = lambda *told: None  # type: ignore[method-assign]
             session.owes_since = lambda *asked: False  # type: ignore[method-assign]
             session.full = True
@@ -210,7 +210,7 @@ def test_backup_memory_is_bounded(honours: bool) -> None:
     """A ready backup whose checkpoints never end, whether or not what is congested is still written to."""
     cluster = declared("q", size=2, checkpoint_bytes=CHECKPOINT, checkpoint_every=0.2, portion_bytes=16 * KIB)
     primary, (backup,) = cluster.primary, backups_of(cluster)
-    core = primary.core.primary
+    core = primary.core.leading.primary
     assert core is not None
     backup.checkpoints_held = lambda write: True
 
@@ -229,7 +229,7 @@ def test_a_backup_that_is_slow_for_a_while_stays_ready() -> None:
     """Clients are not read while it has no room, and it is never taken out: what it can write is what all get."""
     cluster = declared("q", size=2, checkpoint_bytes=CHECKPOINT, checkpoint_every=0.2)
     primary, (backup,) = cluster.primary, backups_of(cluster)
-    core = primary.core.primary
+    core = primary.core.leading.primary
     assert core is not None
     slow(backup, 0.5)
     congested = []
@@ -264,7 +264,7 @@ def test_the_memory_of_a_joiner_that_copies_is_bounded() -> None:
     joiner.checkpoints_held = lambda write: True
     most = most_held(cluster, joiner, lambda: put(primary, "q", LARGE), 600)
     assert BOUND < most <= BOUND + 2 * 64 * KIB, most
-    session = primary.core.backups.sessions[name]  # type: ignore[union-attr]
+    session = primary.core.leading.backups.sessions[name]  # type: ignore[union-attr]
     assert session.resync is not None and session.resync.held <= 2 * 64 * KIB
     joiner.checkpoints_held = lambda write: False
     cluster.run(cluster.all_ready, 60)

@@ -14,8 +14,8 @@ def ended(cluster: MemoryCluster, away: str) -> tuple[MemoryNode, Any]:
     """A joiner whose checkpoint is held back, and its attachment, on which the end of the copy has been sent."""
     joiner = cluster.start(away, wipe=True)
     joiner.checkpoints_held = lambda write: not write.checkpoint.meta.resyncing
-    assert cluster.primary.core.backups is not None
-    sessions: dict[str, Any] = cluster.primary.core.backups.sessions
+    assert cluster.primary.core.leading is not None
+    sessions: dict[str, Any] = cluster.primary.core.leading.backups.sessions
     cluster.run(lambda: away in sessions and sessions[away].resync is not None and sessions[away].resync.ended_at)
     return joiner, sessions[away]
 
@@ -33,7 +33,7 @@ def test_a_copy_that_has_ended_is_told_nothing_any_more() -> None:
     """What the primary applies would gather in its memory for ever."""
     cluster, away = joining(LARGE)
     joiner, session = ended(cluster, away)
-    copy, primary = session.resync, cluster.primary.core.primary
+    copy, primary = session.resync, cluster.primary.core.leading.primary
     assert primary is not None and copy in primary.teller.listeners
     joiner.checkpoints_held = lambda write: False
     cluster.run(cluster.all_ready)

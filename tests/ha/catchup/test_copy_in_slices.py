@@ -220,7 +220,7 @@ def test_many_queues_come_in_slices() -> None:
     """The end of a snapshot with very many queues: neither their declarations nor their digests are one message."""
     cluster, name = joining()
     primary = cluster.primary
-    core = primary.core.primary
+    core = primary.core.leading.primary
     assert core is not None
     for number in range(3000):
         core.ledger.configure(queue_step(f"queue {number}", False, {"x-argument": "v" * 20}), lambda outcome: None)
@@ -255,7 +255,7 @@ def test_frames_are_cut_by_bytes() -> None:
 
 
 def core_of(node: MemoryNode) -> Any:
-    return node.core.primary
+    return node.core.leading.primary
 
 
 def test_a_group_that_was_cut_is_forgotten_as_a_whole() -> None:

@@ -203,8 +203,8 @@ def test_what_was_closed_before_a_joiner_came_holds_it_back() -> None:
     commit(primary, begin_t(primary))
     cluster.pause(0.1)
     cluster.start(away.name)
-    cluster.run(lambda: away.name in primary.core.backups.sessions)  # type: ignore[union-attr]
-    session = primary.core.backups.sessions[away.name]  # type: ignore[union-attr]
+    cluster.run(lambda: away.name in primary.core.leading.backups.sessions)  # type: ignore[union-attr]
+    session = primary.core.leading.backups.sessions[away.name]  # type: ignore[union-attr]
     assert len(session.trackers) == 2 and not session.trackers.clear
     cluster.held.clear()
     answered(cluster, primary)

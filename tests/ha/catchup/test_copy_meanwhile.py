@@ -202,10 +202,10 @@ def joined(cluster: MemoryCluster, name: str, meanwhile: Callable[[int], None]) 
     """Start the joiner, and let something happen after each of the first 40 slices."""
     joiner, seen = cluster.start(name, wipe=True), 0
     for number in range(40):
-        seen = joiner.core.backup._taken if joiner.core.backup else 0
+        seen = joiner.core.following.backup._taken if joiner.core.following else 0
         for _ in range(100):
             cluster.turn()
-            if joiner.core.backup and joiner.core.backup._taken > seen:
+            if joiner.core.following and joiner.core.following.backup._taken > seen:
                 break
         meanwhile(number)
 
@@ -300,7 +300,7 @@ def test_every_kind_of_part_is_taken_into_account() -> None:
     cluster.start(name, wipe=True)
     resyncs: list[Resync] = []
     while not cluster.all_ready():
-        session = cluster.primary.core.primary.decisions.watcher.sessions.get(name)
+        session = cluster.primary.core.leading.primary.decisions.watcher.sessions.get(name)
         if session is not None and session.resync is not None:
             resyncs.append(session.resync)
         cluster.turn()

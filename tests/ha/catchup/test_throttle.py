@@ -74,7 +74,7 @@ def test_a_joiner_is_sent_one_portion_at_a_time() -> None:
     on_the_way: list[int] = []
 
     def look(source: str, target: str, message: object) -> bool:
-        session = cluster.primary.core.backups.sessions.get(name)  # type: ignore[union-attr]
+        session = cluster.primary.core.leading.backups.sessions.get(name)  # type: ignore[union-attr]
         if target == name and isinstance(message, Entries) and session is not None and not session.past_guard:
             on_the_way.append(session.lag_bytes)
         return False
@@ -93,7 +93,7 @@ def test_a_ready_member_that_comes_back_behind_is_not_paced() -> None:
 
     def look(source: str, target: str, message: object) -> bool:
         if target == name and isinstance(message, Entries):
-            on_the_way.append(cluster.primary.core.backups.sessions[name].lag_bytes)  # type: ignore[union-attr]
+            on_the_way.append(cluster.primary.core.leading.backups.sessions[name].lag_bytes)  # type: ignore[union-attr]
         return False
 
     cluster.partition(name)
@@ -142,7 +142,7 @@ def test_a_joiner_gets_there_while_others_publish_all_the_time() -> None:
     cluster = declared("q", portion_bytes=2000)
     late(cluster, 300)
     primary = cluster.primary
-    core = primary.core.primary
+    core = primary.core.leading.primary
     assert core is not None
     queue = primary.host.number("q")
     for _ in range(500):

@@ -27,8 +27,8 @@ def answered_late(cluster: MemoryCluster, node: MemoryNode) -> float:
 
 def check_lease(cluster: MemoryCluster, node: MemoryNode, sent_at: float) -> None:
     """It holds up to the last moment that it may, and not a moment longer."""
-    keeper, settings = node.core.keeper, cluster.settings
-    assert keeper is not None and node.core.primary is not None
+    keeper, settings = node.core.leading.keeper, cluster.settings
+    assert keeper is not None and node.core.leading is not None
     until = sent_at + settings.lease_ttl * (1 - settings.lease_drift)
     assert cluster.now < until
     assert keeper.holds(until - 0.01) and not keeper.expired(until - 0.01)

@@ -114,16 +114,16 @@ class WireMachine(RuleBasedStateMachine):
     @staticmethod
     def attachment(node: MemoryNode, peer: str) -> int:
         """The number of the attachment between these two."""
-        sessions = node.core.backups.sessions if node.core.backups else {}
+        sessions = node.core.leading.backups.sessions if node.core.leading else {}
         if peer in sessions:
             return sessions[peer].number
-        return node.core.backup.session if node.core.backup else 0
+        return node.core.following.backup.session if node.core.following else 0
 
     @staticmethod
     def shown(node: MemoryNode) -> list[Any]:
         """What of a node a message could change."""
-        core, backup = node.core, node.core.backup
-        sessions = core.backups.sessions if core.backups else {}
+        core, backup = node.core, node.core.following and node.core.following.backup
+        sessions = core.leading.backups.sessions if core.leading else {}
         numbers = [(name, each.number, each.acknowledged) for name, each in sorted(sessions.items())]
         mine = [core.state, core.generation, core.replica.tail, core.replica.applied, list(node.host.closed)]
         end = backup and (backup.primary, backup.attached, backup.session, backup._commit)
@@ -133,7 +133,7 @@ class WireMachine(RuleBasedStateMachine):
     def jump(self, to: int, jump: int, behind: bool) -> None:
         """Entries that do not follow, of the right attachment."""
         node = self.node(to)
-        backup = node.core.backup
+        backup = node.core.following and node.core.following.backup
         if backup is not None and backup.attached:
             tail = node.core.replica.tail
             first = max(1, tail.sequence - jump) if behind else tail.sequence + 1 + jump
@@ -145,8 +145,8 @@ class WireMachine(RuleBasedStateMachine):
     def acknowledge_too_much(self, to: int, jump: int) -> None:
         """More than was sent, of the right attachment."""
         for primary in self.cluster.nodes.values():
-            backups, name = primary.core.backups, self.node(to).name
-            session = backups.sessions.get(name) if backups else None
+            leading, name = primary.core.leading, self.node(to).name
+            session = leading.backups.sessions.get(name) if leading else None
             if session is not None and session.resync is None:
                 ack = wire.Ack(primary.core.generation, session.number, session.sent + jump)
                 primary.report(lambda p=primary, n=name, a=ack: p.core.on_message(n, a))  # type: ignore[misc]
@@ -155,7 +155,7 @@ class WireMachine(RuleBasedStateMachine):
     def bent_frame(self, bit: int, to: int) -> None:
         """The next frame of the stream, with a bit flipped."""
         node = self.node(to)
-        backup = node.core.backup
+        backup = node.core.following and node.core.following.backup
         if backup is not None and backup.attached:
             tail = node.core.replica.tail
             data = bytearray(

@@ -26,7 +26,7 @@ HEADERS = Message("", "q", bytes(5 * KIB), b"")
 
 def publishes(node: MemoryNode) -> None:
     """Messages that are all headers."""
-    primary, number = node.core.primary, node.host.number("q")
+    primary, number = node.core.leading.primary, node.host.number("q")
     assert primary is not None
     for _ in range(TIMES):
         node.report(lambda: primary.ledger.publish([number], HEADERS, None))
@@ -51,7 +51,7 @@ def acknowledgements(node: MemoryNode) -> None:
 
 def declarations(node: MemoryNode) -> None:
     """Queues with long arguments."""
-    primary = node.core.primary
+    primary = node.core.leading.primary
     assert primary is not None
     for name in range(TIMES):
         step = queue_step(f"q{name}", False, {"x-argument": "v" * 5 * KIB})
@@ -60,7 +60,7 @@ def declarations(node: MemoryNode) -> None:
 
 def purges(node: MemoryNode) -> None:
     """Purges that spare many messages."""
-    primary, number = node.core.primary, node.host.number("q")
+    primary, number = node.core.leading.primary, node.host.number("q")
     assert primary is not None
     spared = [(each, each) for each in range(1 << 40, (1 << 40) + 500)]
     for _ in range(TIMES):
@@ -69,7 +69,7 @@ def purges(node: MemoryNode) -> None:
 
 def settlements(node: MemoryNode) -> None:
     """Acknowledgements outside transactions, of two queues in turn, so that each is an event."""
-    primary = node.core.primary
+    primary = node.core.leading.primary
     assert primary is not None
     entries = [(1 << 40 | place, place) for place in range(300)]
     for _ in range(TIMES):
@@ -119,7 +119,7 @@ def test_one_large_event_is_a_frame_by_itself() -> None:
     cluster = declared("q", size=2, frame_bytes=KIB)
     primary = cluster.primary
     primary.disk_held = True
-    core, number = primary.core.primary, primary.host.number("q")
+    core, number = primary.core.leading.primary, primary.host.number("q")
     assert core is not None
     for message in (text("a"), HEADERS, text("b")):
         primary.report(lambda m=message: core.ledger.publish([number], m, None))  # type: ignore[misc]

@@ -46,8 +46,8 @@ def test_what_they_hold() -> None:
         kept = with_prepared(1000)
         for node in kept[0].nodes.values():
             node.disk.frames.clear()
-            assert node.core.primary
-            node.core.primary.writer.recent._frames.clear()
+            assert node.core.leading
+            node.core.leading.primary.writer.recent._frames.clear()
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -343,8 +343,8 @@ class TestMemory:
     """What prepared branches hold counts for the bound on memory: they stay for long."""
 
     def held(self, node: MemoryNode) -> int:
-        assert node.core.primary
-        return node.core.primary.decisions.factory.open_bytes
+        assert node.core.leading
+        return node.core.leading.primary.decisions.factory.open_bytes
 
     def test_until_they_end_and_at_the_next_primary(self) -> None:
         cluster = declared("q", "r")

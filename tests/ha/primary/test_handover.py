@@ -72,15 +72,6 @@ def test_a_disk_that_has_nothing_to_write_does_not_hang() -> None:
     assert ours.tick(201.0) == []
 
 
-def test_the_time_of_a_former_lease_does_not_count() -> None:
-    """Nothing was written meanwhile, since the node was no primary."""
-    ours = Hanging()
-    ours.tick(100.0)
-    ours.handover.end()
-    assert ours.tick(200.0) == ours.tick(203.0) == []
-    assert ours.tick(203.1) == [HUNG]
-
-
 def test_time_in_which_nothing_was_read_does_not_count() -> None:
     """What the disk has done meanwhile is not known yet."""
     ours = Hanging()

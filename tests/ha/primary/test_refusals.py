@@ -62,14 +62,14 @@ class Overheard:
     @property
     def end(self) -> Backup:
         """The backup's end of its attachment."""
-        assert self.backup.core.backup is not None
-        return self.backup.core.backup
+        assert self.backup.core.following is not None
+        return self.backup.core.following.backup
 
     @property
     def session(self) -> Session:
         """The primary's end of it."""
-        assert self.primary.core.backups is not None
-        return self.primary.core.backups.sessions[self.backup.name]
+        assert self.primary.core.leading is not None
+        return self.primary.core.leading.backups.sessions[self.backup.name]
 
     @property
     def tail(self) -> Position:
@@ -100,7 +100,7 @@ def test_an_acknowledgement_of_what_was_never_sent() -> None:
     generation, number = heard.primary.core.generation, heard.session.number
     heard.to_primary(Ack(generation, number, heard.tail.sequence + 1))
     assert [each.reason for each in heard.told(heard.backup, Refused)] == ["it acknowledges what was never sent"]
-    assert heard.backup.name not in heard.primary.core.backups.sessions  # type: ignore[union-attr]
+    assert heard.backup.name not in heard.primary.core.leading.backups.sessions  # type: ignore[union-attr]
     heard.goes_on()
 
 

@@ -10,7 +10,7 @@ def test_a_primary_that_stops_is_followed_at_once() -> None:
     cluster = declared("q", "r", lease_ttl=3600.0, renew_every=900.0)
     first = cluster.primary
     first.report(lambda: first.core.resign("the node is stopping"))
-    assert first.core.primary is not None and not first.core.primary.point.serving
+    assert first.core.leading is not None and not first.core.leading.primary.point.serving
     cluster.run(lambda: cluster.coordination.record.primary.node != first.name)  # type: ignore[union-attr]
     assert cluster.coordination.record.generation == 2  # type: ignore[union-attr]
     cluster.run(lambda: any(node.state == "active" and node is not first for node in cluster.nodes.values()))
@@ -34,7 +34,7 @@ def test_lone_primary_stands_again_while_it_stops() -> None:
     cluster = declared("q", size=1)
     alone = cluster.primary
     alone.report(lambda: alone.core.resign("the node is stopping"))
-    cluster.run(lambda: alone.core.keeper is None)
+    cluster.run(lambda: alone.core.leading is None)
     cluster.pause(3.0)
     record = cluster.coordination.record
     assert record is not None and record.released and record.generation == 1

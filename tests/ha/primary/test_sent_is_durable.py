@@ -14,8 +14,8 @@ def test_a_primary_reads_its_log_while_it_writes_it() -> None:
     cluster.partition(backup.name)
     publish(primary, "q", "m0")
     cluster.pause(0.1)
-    assert primary.core.primary is not None
-    primary.core.primary.writer.recent = RecentFrames(0)
+    assert primary.core.leading is not None
+    primary.core.leading.primary.writer.recent = RecentFrames(0)
     primary.disk_held = True
     publish(primary, "q", "m1")
     durable = primary.disk.durable

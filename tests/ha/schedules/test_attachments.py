@@ -15,14 +15,14 @@ from tests.support.steps import backups_of, declared, publish, survivors_agree
 
 def sessions_of(node: MemoryNode) -> dict[str, Any]:
     """The attachments of a primary's backups."""
-    assert node.core.backups is not None
-    return node.core.backups.sessions
+    assert node.core.leading is not None
+    return node.core.leading.backups.sessions
 
 
 def listeners_of(node: MemoryNode) -> list[Any]:
     """Who is told of what a primary applies."""
-    assert node.core.primary is not None
-    return node.core.primary.teller.listeners
+    assert node.core.leading is not None
+    return node.core.leading.primary.teller.listeners
 
 
 def refused(cluster: MemoryCluster, name: str) -> list[int]:
@@ -62,7 +62,7 @@ def test_a_member_whose_next_events_cannot_be_read_leaves_the_ready_set_before_i
     cluster.partition(b.name)
     cluster.turn()
     cluster.heal()
-    cluster.run(lambda: b.core.backup is not None and b.core.backup.attached)
+    cluster.run(lambda: b.core.following is not None and b.core.following.backup.attached)
     survivors_agree(cluster)
     assert resyncs(b) == 1
 

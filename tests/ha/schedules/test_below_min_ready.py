@@ -11,7 +11,7 @@ from txobserver.events import TxOpen
 def test_what_is_confirmed_is_refused_and_what_is_not_is_taken() -> None:
     cluster = declared("q", min_ready=2)
     node = cluster.primary
-    primary, number = node.core.primary, node.host.number("q")
+    primary, number = node.core.leading.primary, node.host.number("q")
     assert primary is not None and not primary.decisions.below_min_ready
     for backup in backups_of(cluster):
         cluster.kill(backup.name)
@@ -28,7 +28,7 @@ def test_who_may_be_ready_is_not_counted_among_the_ready() -> None:
     """Its addition may never have been made: then what is confirmed would be lost with the others."""
     cluster = declared("q", size=2, min_ready=2)
     node, (backup,) = cluster.primary, backups_of(cluster)
-    primary, keeper = node.core.primary, node.core.keeper
+    primary, keeper = node.core.leading.primary, node.core.leading.keeper
     assert primary is not None and keeper is not None
     cluster.kill(backup.name)
     cluster.run(lambda: primary.decisions.below_min_ready)
@@ -45,7 +45,7 @@ def test_a_primary_that_was_abandoned_takes_nothing() -> None:
     """Late calls of clients that are being closed have no effect."""
     cluster = declared("q")
     node = cluster.primary
-    primary, number = node.core.primary, node.host.number("q")
+    primary, number = node.core.leading.primary, node.host.number("q")
     assert primary is not None
     primary.abandon()
     assert primary.writer.abandoned and primary.writer.append(TxOpen(77)) == 0

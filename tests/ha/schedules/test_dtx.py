@@ -155,7 +155,7 @@ def test_dtx_failed_vote_answered_at_once() -> None:
     prepare(primary, observer)
     cluster.run(lambda: in_log(holder, DtxPrepare))
     cluster.held.add((primary.name, holder.name))
-    backup = other.core.backup
+    backup = other.core.following.backup
     assert backup is not None
     cancel = Cancel(backup.generation, backup.session, observer.tx, "its disk is gone")
     primary.report(lambda: primary.core.on_message(other.name, cancel))
@@ -181,7 +181,7 @@ def test_a_failed_vote_that_reached_nobody_leaves_the_branch_prepared() -> None:
     cluster.run(lambda: in_log(holder, DtxPrepare) and in_log(other, DtxPrepare))
     for backup in (holder, other):
         cluster.held.add((primary.name, backup.name))
-    primary.report(lambda: primary.core.primary.decisions.cancel(observer.tx, "its disk is gone"))  # type: ignore[union-attr]
+    primary.report(lambda: primary.core.leading.primary.decisions.cancel(observer.tx, "its disk is gone"))  # type: ignore[union-attr]
     cluster.run(lambda: in_log(primary, DtxDecision))
     new = take_over(cluster, primary)
     assert primary.host.answer("prepare") is None and in_doubt(new) == [X]

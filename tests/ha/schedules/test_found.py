@@ -28,10 +28,10 @@ def test_refusal_lost() -> None:
     cluster.lose = lambda source, target, message: target == name and isinstance(message, Refused)
     joiner = cluster.start(name)
     joiner.disk_held = True
-    cluster.run(lambda: name in primary.core.backups.sessions)
-    cluster.run(lambda: name not in primary.core.backups.sessions)
+    cluster.run(lambda: name in primary.core.leading.backups.sessions)
+    cluster.run(lambda: name not in primary.core.leading.backups.sessions)
     joiner.disk_held = False
-    assert joiner.core.backup.attached, "it has not been told"
+    assert joiner.core.following.backup.attached, "it has not been told"
     cluster.run(cluster.all_ready)
 
 
@@ -47,19 +47,19 @@ def test_a_joiner_in_the_middle_of_a_snapshot_hears_from_the_primary() -> None:
     cluster.primary.core.log_first = frames[-1].last + 1
     cluster.run(lambda: joiner.core.replica.resyncing)
     joiner.disk_held = True
-    session = joiner.core.backup.session
+    session = joiner.core.following.backup.session
     cluster.pause(cluster.settings.silence + 1)
-    assert joiner.core.backup.attached and joiner.core.backup.session == session
+    assert joiner.core.following.backup.attached and joiner.core.following.backup.session == session
 
 
 def test_reset_of_an_earlier_attachment() -> None:
     """P12: a joiner's log is emptied for a snapshot, and it is attached anew meanwhile: that was for the former one."""
     cluster, joiner = asked_for_a_reset()
-    first = joiner.core.backup.session
+    first = joiner.core.following.backup.session
     cluster.partition(joiner.name)
     cluster.turn()
     cluster.heal()
-    cluster.run(lambda: joiner.core.backup.session != first and joiner.core.backup.attached)
+    cluster.run(lambda: joiner.core.following.backup.session != first and joiner.core.following.backup.attached)
     joiner.disk_held = False
     cluster.run(cluster.all_ready)
     cluster.check_agreement()
@@ -87,8 +87,8 @@ def test_handover_answers_nobody() -> None:
     commit(primary, begin_t(primary))
     primary.report(lambda: primary.host.declare("s"))
     cluster.pause(0.1)
-    assert heir.core.backup is not None
-    asked = Handover(primary.core.generation, heir.core.backup.session)
+    assert heir.core.following is not None
+    asked = Handover(primary.core.generation, heir.core.following.backup.session)
     primary.report(lambda: primary.core.on_message(heir.name, asked))
     cluster.held.clear()
     cluster.run(lambda: heir.state == "active")
@@ -116,8 +116,8 @@ def test_failing_primary_leaves_to_nobody_who_has_not_said_that_it_holds_what_wa
     """It is a member, and attached a moment ago: what its log holds is not known yet."""
     cluster = declared("q", size=2)
     primary, (backup,) = cluster.primary, backups_of(cluster)
-    assert primary.core.backups is not None and primary.core.primary is not None
-    primary.core.backups.sessions[backup.name].acknowledged = primary.core.primary.point.sequence - 1
+    assert primary.core.leading is not None
+    primary.core.leading.backups.sessions[backup.name].acknowledged = primary.core.leading.primary.point.sequence - 1
     primary.report(lambda: primary.core.on_store_error("input/output error"))
     cluster.run(lambda: cluster.coordination.record.released)
     assert primary.member in cluster.coordination.record.ready
@@ -160,7 +160,7 @@ def test_a_lease_ends_early_on_its_holder_s_clock() -> None:
     """P10: clocks run at different speeds; the holder's lease is over before a faster clock has counted it out."""
     cluster = MemoryCluster(2).settled()
     primary = cluster.primary
-    keeper, settings = primary.core.keeper, cluster.settings
+    keeper, settings = primary.core.leading.keeper, cluster.settings
     cluster.cas_held.add(primary.name)
     sent_at = keeper._sent_at
     assert keeper.holds(sent_at + settings.lease_ttl * (1 - settings.lease_drift) - 0.001)
@@ -175,8 +175,8 @@ def test_participants_taken_too_early() -> None:
     cluster.run(lambda: len(cluster.coordination.record.ready) == 2)
     publish(primary, "q", "what it lacks")
     cluster.start(name)
-    cluster.run(lambda: name in primary.core.backups.sessions)
-    session = primary.core.backups.sessions[name]
+    cluster.run(lambda: name in primary.core.leading.backups.sessions)
+    session = primary.core.leading.backups.sessions[name]
     observer = begin_t(primary)
     assert not session.past_guard
 
@@ -210,7 +210,7 @@ def test_add_waits_and_the_joiner_comes_back_behind() -> None:
     """P9: an add that waits for its turn is for the attachment in which the joiner was in step, and for no other."""
     cluster = declared("q")
     primary, name = cluster.primary, backups_of(cluster)[0].name
-    keeper = primary.core.keeper
+    keeper = primary.core.leading.keeper
     cluster.kill(name)
     cluster.run(lambda: len(cluster.coordination.record.ready) == 2)
     cluster.cas_held.add(primary.name)
@@ -222,7 +222,7 @@ def test_add_waits_and_the_joiner_comes_back_behind() -> None:
     answered(cluster, primary, "publish what it lacks")
     joiner = cluster.start(name)
     joiner.disk_held = True
-    cluster.run(lambda: name in primary.core.backups.sessions)
+    cluster.run(lambda: name in primary.core.leading.backups.sessions)
     publish(primary, "q", "more")
     answered(cluster, primary, "publish more")
     cluster.cas_held.clear()
@@ -237,7 +237,7 @@ def test_overslept_and_answers_what_came_meanwhile() -> None:
     cluster = declared("q")
     primary = cluster.primary
     publish(primary, "q", "taken by the next primary")
-    cluster.run(lambda: primary.core.primary.point.sequence == primary.core.replica.tail.sequence)
+    cluster.run(lambda: primary.core.leading.primary.point.sequence == primary.core.replica.tail.sequence)
     found: list[object] = []
     cluster.now += cluster.settings.lease_ttl
     primary.report(lambda: found.append(primary.host.content))

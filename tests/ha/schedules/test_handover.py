@@ -93,7 +93,7 @@ def test_request_to_a_primary_that_is_not_active_yet() -> None:
     cluster, primary, chosen, other = written()
     cluster.frozen.add(chosen.name)
     cluster.kill(primary.name)
-    cluster.run(lambda: other.state == "recovering" and other.core.backups is not None)
+    cluster.run(lambda: other.state == "recovering" and other.core.leading is not None)
     cluster.frozen.clear()
     chosen.disk_held = True
     cluster.run(lambda: chosen.state == "ready" and other.state == "recovering")
@@ -108,8 +108,8 @@ def test_request_of_an_attachment_that_has_ended() -> None:
     cluster, primary, chosen, _ = written()
     said: list[object] = []
     cluster.lose = lambda source, target, message: said.append(message) or False  # type: ignore[func-returns-value]
-    assert chosen.core.backup is not None
-    old = Handover(primary.core.generation, chosen.core.backup.session - 1)
+    assert chosen.core.following is not None
+    old = Handover(primary.core.generation, chosen.core.following.backup.session - 1)
     primary.report(lambda: primary.core.on_message(chosen.name, old))
     (refused,) = [each for each in said if isinstance(each, Refused)]
     assert refused.session == NO_ATTACHMENT and "only a ready backup" in refused.reason

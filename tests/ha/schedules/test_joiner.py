@@ -39,8 +39,8 @@ def without_one(messages: int = 0) -> tuple[MemoryCluster, MemoryNode, MemoryNod
 
 
 def session_of(primary: MemoryNode, name: str):  # type: ignore[no-untyped-def]
-    assert primary.core.backups is not None
-    return primary.core.backups.sessions[name]
+    assert primary.core.leading is not None
+    return primary.core.leading.backups.sessions[name]
 
 
 def stop_before(cluster: MemoryCluster, primary: MemoryNode, name: str, kind: type) -> None:
@@ -105,7 +105,7 @@ def test_tracker_cleared_on_send() -> None:
     answered(cluster, primary, "publish what the joiner lacks")
     cluster.lose = lambda source, target, message: source == name and isinstance(message, Ack)
     joiner = cluster.start(name)
-    cluster.run(lambda: name in primary.core.backups.sessions)  # type: ignore[union-attr]
+    cluster.run(lambda: name in primary.core.leading.backups.sessions)  # type: ignore[union-attr]
     commit(primary, begin_t(primary))
     answered(cluster, primary)
     cluster.run(lambda: joiner.disk.durable == primary.disk.durable)
@@ -122,7 +122,7 @@ def test_tracker_of_a_deleted_queue() -> None:
     answered(cluster, primary, "publish what the joiner lacks")
     cluster.lose = lambda source, target, message: source == name and isinstance(message, Ack)
     cluster.start(name)
-    cluster.run(lambda: name in primary.core.backups.sessions)  # type: ignore[union-attr]
+    cluster.run(lambda: name in primary.core.leading.backups.sessions)  # type: ignore[union-attr]
     commit(primary, begin_t(primary))
     answered(cluster, primary)
     ledger = primary.host.ledger
@@ -143,7 +143,7 @@ def test_ended_before_primary_applied() -> None:
     cluster.held |= {(other.name, primary.name), (name, primary.name)}
     joiner = cluster.start(name)
     cluster.held.discard((name, primary.name))
-    cluster.run(lambda: name in primary.core.backups.sessions)  # type: ignore[union-attr]
+    cluster.run(lambda: name in primary.core.leading.backups.sessions)  # type: ignore[union-attr]
     assert len(session_of(primary, name).trackers) == 2
     cluster.pause(0.3)
     assert primary.host.answer("commit") is None
@@ -160,7 +160,7 @@ def test_tracker_for_what_snapshot_already_has() -> None:
     answered(cluster, primary)
     force_resync(primary)
     cluster.start(name, wipe=True)
-    cluster.run(lambda: name in primary.core.backups.sessions)  # type: ignore[union-attr]
+    cluster.run(lambda: name in primary.core.leading.backups.sessions)  # type: ignore[union-attr]
     assert session_of(primary, name).trackers.clear
     survivors_agree(cluster)
 
@@ -172,7 +172,7 @@ def test_joiner_lacks_message_to_dequeue() -> None:
     stop_before(cluster, primary, name, QueueContent)
     commit(primary, begin(primary, {"r": ["out"]}, {"q": ["q2"]}))
     answered(cluster, primary)
-    assert name not in primary.core.backups.participants()  # type: ignore[union-attr]
+    assert name not in primary.core.leading.backups.participants()  # type: ignore[union-attr]
     cluster.held.clear()
     survivors_agree(cluster)
     assert primary.host.bodies("q") == ["q0", "q1"]

@@ -27,7 +27,7 @@ def promoted_while_it_writes(cluster: MemoryCluster) -> tuple[str, MemoryNode]:
     publish(former, "q", "m")
     cluster.run(lambda: len(frames_on_their_way(heir)) == 1)
     cluster.kill(former.name)
-    cluster.run(lambda: heir.core.primary is not None)
+    cluster.run(lambda: heir.core.leading is not None)
     cluster.run(lambda: len(frames_on_their_way(heir)) == 2)
     return former.name, heir
 
@@ -44,7 +44,7 @@ def test_former_role_s_write_ends_late() -> None:
     cluster = declared("q", size=2)
     former, heir = promoted_while_it_writes(cluster)
     ends(heir)
-    assert heir.core.primary is not None and heir.core.primary.writer.writing and heir.state == RECOVERING
+    assert heir.core.leading is not None and heir.core.leading.primary.writer.writing and heir.state == RECOVERING
     cluster.start(former)
     cluster.run(lambda: any("the disk has not written for 3 s" in line for line in heir.lines), seconds=4.0)
     cluster.run(lambda: cluster.nodes[former].state == "active")
@@ -57,7 +57,7 @@ def test_a_new_primary_writes_one_group_at_a_time() -> None:
     cluster = declared("q", size=2)
     former, heir = promoted_while_it_writes(cluster)
     ends(heir)
-    primary = heir.core.primary
+    primary = heir.core.leading.primary
     assert primary is not None
     for number in range(3):
         heir.report(lambda n=number: primary.writer.append(Delivered(1, n + 1)))  # type: ignore[misc]
@@ -72,7 +72,7 @@ def test_a_new_primary_writes_one_group_at_a_time() -> None:
 
 def answer_lost(cluster: MemoryCluster, wanted: Callable[[CompareAndSet], bool]) -> None:
     """The primary's next change of this kind lands, and its answer is an error. All changes before it are answered."""
-    primary = next(node for node in cluster.nodes.values() if node.core.keeper is not None)
+    primary = next(node for node in cluster.nodes.values() if node.core.leading is not None)
     cluster.cas_held.add(primary.name)
 
     def next_one() -> CompareAndSet | None:
@@ -104,7 +104,7 @@ def test_addition_met_by_a_conflict() -> None:
 
     cluster = MemoryCluster(2)
     cluster.lose = look
-    cluster.run(lambda: any(node.core.keeper is not None for node in cluster.nodes.values()))
+    cluster.run(lambda: any(node.core.leading is not None for node in cluster.nodes.values()))
     answer_lost(cluster, lambda effect: len(effect.record.ready) == 2)
     cluster.pause(1.0)
     assert told == ["b"] and cluster.primary.lines.count("backup b is ready") == 1
@@ -155,7 +155,7 @@ def test_a_joiner_that_waits_for_its_removal_is_attached_when_a_conflict_tells_o
     force_resync(primary)
     cluster.start(removed.name)
     answer_lost(cluster, lambda effect: len(effect.record.ready) == 2)
-    backups = primary.core.backups
+    backups = primary.core.leading.backups
     assert backups is not None and backups.sessions.keys() & {removed.name} == set()
     cluster.run(lambda: any(node is primary for node, _ in cluster.cas))
     cluster._do_cas()

@@ -57,7 +57,7 @@ def test_ready_member_that_has_not_read_the_record() -> None:
     cluster.pause(1.1)
     cluster.kill(primary.name)
     began = cluster.now
-    cluster.run(lambda: cluster.nodes["b"].core.primary is not None)
+    cluster.run(lambda: cluster.nodes["b"].core.leading is not None)
     assert cluster.now - began < 1.3 * cluster.settings.lease_ttl
 
 
@@ -126,8 +126,8 @@ def test_primary_without_the_record(linked: str) -> None:
     primary = cluster.primary
     cluster.storeless.add(primary.name)
     number = 0
-    while primary.core.primary is not None:
-        if primary.core.primary.point.serving:
+    while primary.core.leading is not None:
+        if primary.core.leading.primary.point.serving:
             publish(primary, "q", f"m{number}")
             number += 1
         cluster.turn()
@@ -135,7 +135,7 @@ def test_primary_without_the_record(linked: str) -> None:
         cluster.partition(primary.name)
     ahead = [primary.core.replica.tail > each.core.replica.tail for each in cluster.nodes.values() if each != primary]
     assert ahead == [True, True]
-    cluster.run(lambda: any(node.core.primary for node in cluster.nodes.values()), 1.5 * cluster.settings.lease_ttl)
+    cluster.run(lambda: any(node.core.leading for node in cluster.nodes.values()), 1.5 * cluster.settings.lease_ttl)
     labels = [label for label, error in primary.host.answers if error is None and label.startswith("publish ")]
     told = {label.removeprefix("publish ") for label in labels}
     cluster.storeless.clear()

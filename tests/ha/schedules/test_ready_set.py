@@ -147,8 +147,8 @@ def record_with(cluster: MemoryCluster, node: MemoryNode):  # type: ignore[no-un
 
 
 def adopt(node: MemoryNode, cluster: MemoryCluster) -> None:
-    assert node.core.keeper is not None
-    node.core.keeper.record = cluster.coordination.record  # type: ignore[assignment]
+    assert node.core.leading is not None
+    node.core.leading.keeper.record = cluster.coordination.record  # type: ignore[assignment]
 
 
 def test_wiped_disk_is_ready_member() -> None:

@@ -72,17 +72,17 @@ def test_a_snapshot_that_begins_while_the_node_is_being_forced(answer: str) -> N
     cluster.run(lambda: any(t == "b" and isinstance(decode(data), ResyncBegin) for _, t, data in cluster.wire))
     begins = [decode(data) for _, t, data in cluster.wire if t == "b"]
     cluster.cas_held.add("a")
-    cluster.run(lambda: a.core.primary is None and promote(b) is None)
+    cluster.run(lambda: a.core.leading is None and promote(b) is None)
     cluster.cas_held.add("b")
-    cluster.run(lambda: b.core._candidate.in_flight is not None)
+    cluster.run(lambda: b.core.candidate.in_flight is not None)
     if answer == "is lost":
         (forced,) = [effect for node, effect in cluster.cas if node is b]
         cluster.cas = [each for each in cluster.cas if each[0] is not b]
         cluster.land(b, forced, report=False)
         b.report(lambda: b.core.on_cas_failed(forced))
-    assert b.core.backup is not None
+    assert b.core.following is not None
     for begin in [each for each in begins if isinstance(each, ResyncBegin)]:
-        late = replace(begin, session=b.core.backup.session)
+        late = replace(begin, session=b.core.following.backup.session)
         b.report(lambda late=late: b.core.on_message("a", late))  # type: ignore[misc]
     assert b.core.replica.whole
     cluster.cas_held.clear()
@@ -184,7 +184,7 @@ def test_a_refused_record_that_a_compare_and_set_finds_is_not_gone_by(change: di
     foreign = replace(record, version=record.version + 9, primary=Member("x", "x1"), **change)
     b.report(lambda: b.core.on_conflict(asked, foreign))
     assert b.core.waits_for_operator and b.core.record == record
-    assert b.core.backup is None or b.core.backup.primary != "x"
+    assert b.core.following is None or b.core.following.backup.primary != "x"
 
 
 @pytest.mark.parametrize("change", [{"cluster_id": "another"}, {"generation": 0}], ids=["another cluster", "older"])
@@ -214,9 +214,9 @@ def test_proposal_lands_on_an_older_record(behind: int) -> None:
     assert known is not None
     ours = replace(known, version=known.version - behind, generation=known.generation + 1, primary=c.member)
     asked = CompareAndSet(ours.version - 1, ours)
-    c.core._candidate.in_flight = asked
+    c.core.candidate.in_flight = asked
     c.report(lambda: c.core.on_stored(asked, ours))
-    assert c.core.primary is None and c.core.keeper is None and c.core._candidate.in_flight is None
+    assert c.core.leading is None and c.core.candidate.in_flight is None
     assert ("went back" in (c.core.waits_for_operator or "")) == (behind == 0)
 
 

@@ -17,7 +17,7 @@ def started(cluster: MemoryCluster, name: str, copied: bool) -> MemoryNode:
         cluster.disks[name].base.meta.resyncing = True
         cluster.disks[name].frames.clear()
     node = cluster.start(name)
-    cluster.run(lambda: node.core.backup is not None and node.core.backup.attached)
+    cluster.run(lambda: node.core.following is not None and node.core.following.backup.attached)
     return node
 
 
@@ -39,8 +39,8 @@ def test_messages_of_a_former_process(copied: bool) -> None:
 
     cluster.lose = overhear
     former = started(cluster, name, copied)
-    assert former.core.backup
-    number = former.core.backup.session
+    assert former.core.following
+    number = former.core.following.backup.session
     publish(primary, "q", "between")
     cluster.run(lambda: any(isinstance(m, SnapshotEnd if copied else Entries) for _, _, m in late))
     cluster.pause(0.1)
@@ -53,7 +53,7 @@ def test_messages_of_a_former_process(copied: bool) -> None:
 
     node = started(cluster, name, copied)
     node.disk_held = True
-    backup, backups = node.core.backup, primary.core.backups
+    backup, backups = node.core.following.backup, primary.core.leading.backups
     assert backup and backups and backup.session != number, "no number is ever given twice"
     publish(primary, "q", "two")
     cluster.pause(0.1)

@@ -32,8 +32,8 @@ def test_stopped_for_less_than_the_lease(patience: float, seconds: float) -> Non
     primary = cluster.primary
     publish(primary, "q", "m")
     cluster.turn()
-    assert primary.core.backups is not None
-    owed = [each.acknowledged < primary.core.replica.durable for each in primary.core.backups.sessions.values()]
+    assert primary.core.leading is not None
+    owed = [each.acknowledged < primary.core.replica.durable for each in primary.core.leading.backups.sessions.values()]
     assert owed == [True, True]
     stop(cluster, primary, seconds)
     answered(cluster, primary, "publish m")
@@ -141,7 +141,7 @@ def test_a_write_that_ended_during_a_stop_did_not_hang() -> None:
     primary.disk_held = True
     publish(primary, "q", "m")
     cluster.pause(0.1)
-    assert primary.core.primary is not None and primary.core.primary.writer.writing
+    assert primary.core.leading is not None and primary.core.leading.primary.writer.writing
     stop(cluster, primary)
     primary.disk_held = False
     answered(cluster, primary, "publish m")

@@ -214,7 +214,7 @@ def test_rollback_after_prepare() -> None:
     cluster.held.add((other.name, primary.name))
     commit(primary, observer)
     cluster.run(lambda: all(prepared(node) for node in cluster.nodes.values()))
-    backup = other.core.backup
+    backup = other.core.following.backup
     assert backup is not None
     cancel = Cancel(backup.generation, backup.session, observer.tx, "its disk is gone")
     primary.report(lambda: primary.core.on_message(other.name, cancel))

@@ -61,6 +61,7 @@ OFTEN = ("--set", "store.checkpoint_seconds=0.5")
 """So that a fault of checkpoints need not wait for one"""
 
 
+@pytest.mark.slice
 def test_every_kind_of_fault_hits_real_nodes_and_every_promise_holds(tmp_path: Path) -> None:
     """Those of processes and networks, and a full disk; the others have tests of their own."""
     kinds = [kind for kind in FAULTS if kind not in ("rolling", *DISK, "clock-jump", *RECORD)] + ["rolling"]
@@ -72,6 +73,7 @@ def test_every_kind_of_fault_hits_real_nodes_and_every_promise_holds(tmp_path: P
     assert not list(Path("/sys/class/net").glob("txha*")), "nothing is left behind"
 
 
+@pytest.mark.slice
 @pytest.mark.parametrize("kinds", [DISK, CLOCK])
 def test_faults_of_disks_and_clocks_hit_the_primary_and_a_ready_backup(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     steps = [(kind, target) for target in ("backup", "primary") for kind in kinds]
@@ -80,6 +82,7 @@ def test_faults_of_disks_and_clocks_hit_the_primary_and_a_ready_backup(tmp_path:
     assert hits == steps
 
 
+@pytest.mark.slice
 def test_a_lost_record_is_recovered_as_the_documents_tell(tmp_path: Path) -> None:
     """Removed and damaged, under running nodes and under none: the seed has all four ways."""
     schedule = a_schedule(tmp_path / "schedule.toml", [("lost-record", "node-1")] * 4)
