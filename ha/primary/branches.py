@@ -14,10 +14,11 @@ the record. A branch whose prepare is on its way when the record is made follows
 from __future__ import annotations
 
 from functools import partial
-from typing import Protocol
 
 from ha.apply.replica import Replica
-from ha.primary.transactions import TransactionWatcher
+from ha.primary.commit_point import CommitPoint
+from ha.primary.transactions import Decider, TransactionWatcher
+from ha.primary.writer import Writer
 from txobserver.events import DtxPrepare, Event, Forget, GlobalDecision, GlobalForget
 from txobserver.observer import DtxObserver, TransactionObserverFactory
 from txobserver.ports.ledger import Done, Host
@@ -26,60 +27,23 @@ from txobserver.tx_buffer import DtxBuffer
 from txobserver.xid import Global, Xid
 
 
-class Stream(Protocol):
-    """What branches need of the primary."""
-
-    watcher: TransactionWatcher | None
-
-    @property
-    def serving(self) -> bool:
-        """Whether clients are served."""
-        ...
-
-    @property
-    def wall_ms(self) -> int:
-        """The wall clock, in milliseconds."""
-        ...
-
-    @property
-    def abandoned(self) -> bool:
-        """Whether the generation is over."""
-        ...
-
-    def append(self, event: Event) -> int:
-        """Give an event its position."""
-        ...
-
-    def refusal(self) -> str | None:
-        """Why nothing new can be committed now."""
-        ...
-
-    def decide(self, tx: int, commit: bool, done: Done | None, heuristic: bool = False) -> None:
-        """Give the decision its position, and answer when it has passed the commit point."""
-        ...
-
-    def when_passed(self, sequence: int, done: Done) -> None:
-        """Answer when the commit point has passed this sequence, which nothing that waits stands behind."""
-        ...
-
-    def answer(self, done: Done, outcome: str | None) -> None:
-        """Tell an outcome to whoever still waits for it."""
-        ...
-
-    def tx_commit(self, tx: int, count: int, done: Done) -> None:
-        """Prepare and decide."""
-        ...
-
-    def tx_rollback(self, tx: int) -> None:
-        """Abort what was never prepared."""
-        ...
-
-
 class Branches:
     """The branches of one primary. ``begin`` to ``forget_global`` are the Ledger's."""
 
-    def __init__(self, stream: Stream, replica: Replica, factory: TransactionObserverFactory, host: Host) -> None:
-        self._stream = stream
+    def __init__(
+        self,
+        writer: Writer,
+        point: CommitPoint,
+        decider: Decider,
+        replica: Replica,
+        factory: TransactionObserverFactory,
+        host: Host,
+        watcher: TransactionWatcher,
+    ) -> None:
+        self._writer = writer
+        self._point = point
+        self._decider = decider
+        self._watcher = watcher
         self._replica = replica
         self._table = replica.contents.table
         self._factory = factory
@@ -99,7 +63,7 @@ class Branches:
         if buffer is None:
             done(f"branch {xid} is not prepared, or its decision is on its way")
         else:
-            self._stream.decide(buffer.tx, commit, done, heuristic)
+            self._decider.decide(buffer.tx, commit, done, heuristic)
 
     def forget(self, xid: Xid, done: Done) -> None:
         """Remember the outcome of a branch no more."""
@@ -115,17 +79,16 @@ class Branches:
         if decided is not None and decided is not commit:
             done(f"global transaction {globally} is decided to {'commit' if decided else 'roll back'}")
             return
-        stream = self._stream
         settled: list[DtxBuffer] = []
         if decided is None:
             settled = [each for each in self._table.live_branches(globally) if self._table.in_doubt(each.xid)]
             self._table.deciding[globally] = commit
-            stream.append(GlobalDecision(format_id, gtrid, commit, stream.wall_ms))
+            self._writer.append(GlobalDecision(format_id, gtrid, commit, self._writer.wall_ms))
             if not commit:
                 self._cancel_preparing(globally)
             for buffer in settled:
-                stream.decide(buffer.tx, commit, None)
-        stream.when_passed(self._replica.tail.sequence, done)
+                self._decider.decide(buffer.tx, commit, None)
+        self._point.when_passed(self._replica.tail.sequence, done)
 
     def forget_global(self, format_id: int, gtrid: bytes, done: Done) -> None:
         """Remember a global decision no more."""
@@ -136,26 +99,25 @@ class Branches:
             self._record(GlobalForget(format_id, gtrid), done)
 
     def _record(self, event: Event, done: Done) -> None:
-        self._stream.when_passed(self._stream.append(event), done)
+        self._point.when_passed(self._writer.append(event), done)
 
     # -- BranchSink: what observers do
 
     def prepare(self, tx: int, count: int, done: Done) -> None:
         """Close the tx-queue, and prepare to stay."""
-        stream, buffer = self._stream, self._replica.buffers.get(tx)
-        if stream.abandoned or not isinstance(buffer, DtxBuffer):
+        buffer = self._replica.buffers.get(tx)
+        if self._writer.abandoned or not isinstance(buffer, DtxBuffer):
             return
-        refusal = stream.refusal() or self._fence(buffer)
+        refusal = self._decider.refusal() or self._fence(buffer)
         if refusal is not None:
-            stream.tx_rollback(tx)
+            self._decider.tx_rollback(tx)
             done(refusal)
             return
         self._preparing[tx] = buffer, done
         self._factory.open_bytes += buffer.size
-        assert stream.watcher is not None
-        sequence = stream.append(DtxPrepare(tx, count, stream.watcher.participants(), stream.wall_ms))
-        stream.watcher.closed(buffer)
-        stream.when_passed(sequence, partial(self._answer_prepare, tx))
+        sequence = self._writer.append(DtxPrepare(tx, count, self._watcher.participants(), self._writer.wall_ms))
+        self._watcher.closed(buffer)
+        self._point.when_passed(sequence, partial(self._answer_prepare, tx))
 
     def _answer_prepare(self, tx: int, outcome: str | None) -> None:
         """Its prepare has passed the commit point. If it was cancelled before, its rollback will answer."""
@@ -166,14 +128,14 @@ class Branches:
     def commit_one_phase(self, tx: int, count: int, done: Done) -> None:
         """Close the tx-queue, prepare and decide."""
         buffer = self._replica.buffers.get(tx)
-        if self._stream.abandoned or not isinstance(buffer, DtxBuffer):
+        if self._writer.abandoned or not isinstance(buffer, DtxBuffer):
             return
         refusal = self._fence(buffer)
         if refusal is not None:
-            self._stream.tx_rollback(tx)
+            self._decider.tx_rollback(tx)
             done(refusal)
         else:
-            self._stream.tx_commit(tx, count, done)
+            self._decider.tx_commit(tx, count, done)
 
     def _fence(self, buffer: DtxBuffer) -> str | None:
         """Why this branch comes too late."""
@@ -186,7 +148,7 @@ class Branches:
 
     def prepared(self, buffer: DtxBuffer) -> None:
         """Every participant has prepared durably: the branch is in doubt, unless it has been decided meanwhile."""
-        if self._stream.serving:
+        if self._point.serving:
             self._host.on_branch_prepared(described(buffer))
         waiting = self._preparing.pop(buffer.tx, None)
         if waiting is not None:
@@ -197,7 +159,7 @@ class Branches:
         """A participant failed: roll back everywhere, and answer when nobody can find the prepare any more."""
         waiting = self._preparing.pop(tx, None)
         if waiting is not None:
-            self._stream.decide(tx, False, _failing(waiting[1], f"the branch was rolled back: {reason}"))
+            self._decider.decide(tx, False, _failing(waiting[1], f"the branch was rolled back: {reason}"))
 
     def cancel_all(self, reason: str) -> None:
         """Roll back everything whose prepare is on its way."""
@@ -207,7 +169,7 @@ class Branches:
     def ended(self, buffer: DtxBuffer, committed: bool) -> None:
         """A branch that was prepared to stay has ended here."""
         self._factory.open_bytes -= buffer.size
-        if self._stream.serving:
+        if self._point.serving:
             self._host.on_branch_ended(described(buffer), committed)
 
     def inherit(self) -> int:
@@ -224,7 +186,7 @@ class Branches:
         """The global decision may have come while the prepare was on its way, or an earlier primary left it at that."""
         decided = self._table.decision(buffer.xid.globally)
         if decided is not None and buffer.decided is None:
-            self._stream.decide(buffer.tx, decided, None)
+            self._decider.decide(buffer.tx, decided, None)
 
     def _cancel_preparing(self, globally: Global) -> None:
         for tx, (buffer, _) in list(self._preparing.items()):

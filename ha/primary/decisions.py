@@ -9,7 +9,7 @@ from ha.primary.commit_point import CommitPoint
 from ha.primary.transactions import Transactions, TransactionWatcher
 from ha.primary.writer import Writer
 from ha.settings import Settings
-from txobserver.events import DtxDecision, Event, TxDecision, TxEvent
+from txobserver.events import DtxDecision, TxDecision, TxEvent
 from txobserver.observer import TransactionObserverFactory
 from txobserver.outcomes import Name
 from txobserver.ports.ledger import Done, Host
@@ -18,7 +18,7 @@ from txobserver.ports.ledger import Done, Host
 class Decisions:
     """What observers, transactions and branches do to the stream.
 
-    ``watcher`` is told of tx-queues that are closed, and of how they end.
+    ``watcher`` is told of tx-queues that are closed, and of how they end. Implements TxSink and Decider.
     """
 
     def __init__(
@@ -29,46 +29,18 @@ class Decisions:
         host: Host,
         settings: Settings,
         additions: Additions,
+        watcher: TransactionWatcher,
     ) -> None:
         self.below_min_ready = False
-        self.watcher: TransactionWatcher | None = None
+        self._watcher = watcher
         self._writer = writer
         self._point = point
         self._replica = replica
         self._settings = settings
         self._additions = additions
         self.factory = TransactionObserverFactory(writer.generation, self, writer.ids.next)
-        self.transactions = Transactions(self)
-        self.branches = Branches(self, replica, self.factory, host)
-
-    # -- what transactions and branches need
-
-    @property
-    def serving(self) -> bool:
-        """Whether clients are served."""
-        return self._point.serving
-
-    @property
-    def abandoned(self) -> bool:
-        """Whether the generation is over."""
-        return self._writer.abandoned
-
-    @property
-    def wall_ms(self) -> int:
-        """The wall clock, in milliseconds."""
-        return self._writer.wall_ms
-
-    def append(self, event: Event) -> int:
-        """Give an event its position."""
-        return self._writer.append(event)
-
-    def when_passed(self, sequence: int, done: Done) -> None:
-        """Answer when the commit point has passed this sequence, which nothing that waits stands behind."""
-        self._point.when_passed(sequence, done)
-
-    def answer(self, done: Done, outcome: str | None) -> None:
-        """Tell an outcome to whoever still waits for it."""
-        self._point.answer(done, outcome)
+        self.transactions = Transactions(writer, point, self)
+        self.branches = Branches(writer, point, self, replica, self.factory, host, watcher)
 
     # -- TxSink: what observers do
 
@@ -82,15 +54,14 @@ class Decisions:
 
     def tx_commit(self, tx: int, count: int, done: Done) -> None:
         """Close the tx-queue and prepare."""
-        if self.abandoned:
+        if self._writer.abandoned:
             return
         if (refusal := self.refusal()) is not None:
             self.tx_rollback(tx)
             done(refusal)
         else:
-            assert self.watcher is not None
-            self.transactions.prepare(tx, count, self.watcher.participants(), done)
-            self.watcher.closed(self._replica.buffers[tx])
+            self.transactions.prepare(tx, count, self._watcher.participants(), done)
+            self._watcher.closed(self._replica.buffers[tx])
 
     def tx_rollback(self, tx: int) -> None:
         """Abort. The answer need not wait: without a decision it can only end in an abort."""
@@ -99,8 +70,7 @@ class Decisions:
     def decide(self, tx: int, commit: bool, done: Done | None, heuristic: bool = False) -> None:
         """The outcome gets its position; ``done`` is answered when that has passed the commit point."""
         sequence = self._writer.append(self._decision(tx, commit, heuristic))
-        if self.watcher:
-            self.watcher.decided(tx, commit, sequence)
+        self._watcher.decided(tx, commit, sequence)
         if commit:
             self._additions.committed(self._replica.buffers[tx])
         if done is not None:
@@ -131,7 +101,7 @@ class Decisions:
         buffer = self._replica.buffers.get(tx)
         if buffer is None or buffer.name is None:
             return TxDecision(tx, commit)
-        return DtxDecision(tx, commit, heuristic, self.wall_ms)
+        return DtxDecision(tx, commit, heuristic, self._writer.wall_ms)
 
     def _too_few(self) -> str:
         return f"fewer than {self._settings.min_ready} nodes are ready, so nothing new can be committed"

@@ -91,10 +91,11 @@ class Handover:
         if keeper.releasing or backups.watch.unread:
             return
         if now - self._stood_at > patience:
-            holders = backups.holders(primary.point.sequence)
+            holders = backups.attachments.holders(primary.point.sequence)
             self._leave(primary, keeper, holders, f"the disk has not written for {patience:g} s", now)
         elif now - self._room_at > CHECKPOINT_PATIENCE * patience:
-            room = [each for each in backups.holders(primary.point.sequence) if not backups.sessions[each.node].full]
+            holders = backups.attachments.holders(primary.point.sequence)
+            room = [each for each in holders if not backups.sessions[each.node].full]
             waited = f"the checkpoints have been behind for {CHECKPOINT_PATIENCE * patience:g} s"
             self._leave(primary, keeper, room, waited, now)
 

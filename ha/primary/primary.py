@@ -29,6 +29,7 @@ from ha.apply.checkpointing import behind
 from ha.apply.replica import Replica
 from ha.effects import LogLine
 from ha.primary.additions import Additions
+from ha.primary.attachments import Attachments
 from ha.primary.client_ledger import ClientLedger
 from ha.primary.commit_point import CommitPoint
 from ha.primary.decisions import Decisions
@@ -50,11 +51,11 @@ class Primary:
     """
 
     def __init__(
-        self, name: str, generation: int, replica: Replica, host: Host, settings: Settings, emit: Emit
+        self, attachments: Attachments, replica: Replica, host: Host, settings: Settings, emit: Emit
     ) -> None:
-        self.name = name
-        self.generation = generation
-        self.backup_full = False
+        self.name = attachments.name
+        self.generation = generation = attachments.generation
+        self._attachments = attachments
         self._replica = replica
         self._host = host
         self._settings, self._emit = settings, emit
@@ -63,10 +64,10 @@ class Primary:
         refusals = Refusals()
         self.writer = writer = Writer(generation, replica, settings, emit)
         self.point = point = CommitPoint(replica.applied.sequence)
-        self.decisions = Decisions(writer, point, replica, host, settings, self._additions)
+        self.decisions = Decisions(writer, point, replica, host, settings, self._additions, attachments)
         self.readings = Readings(generation, replica.contents)
         self.ledger = ClientLedger(writer, point, self.decisions, self._additions, refusals, self.readings, emit)
-        self.teller = Teller(host, point, self.decisions, refusals)
+        self.teller = Teller(host, point, self.decisions, refusals, attachments, attachments.copies)
         replica.listener = self.teller
 
     # -- the beginning of a generation
@@ -89,11 +90,8 @@ class Primary:
 
     @property
     def congested(self) -> bool:
-        """Whether clients should not be read for now: the disks or a backup are behind them, or the checkpoints are.
-
-        ``backup_full``: those of a backup that counts are.
-        """
-        return self.writer.backlog.full or self.backup_full or behind(self._replica, self._settings)
+        """Whether clients should not be read for now: disks or checkpoints are behind, here or where it counts."""
+        return self.writer.backlog.full or self._attachments.full or behind(self._replica, self._settings)
 
     def serve(self, content: Content) -> None:
         """The primary is active: clients may be served."""

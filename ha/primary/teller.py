@@ -8,6 +8,7 @@ from ha.apply.applied import Applied
 from ha.primary.commit_point import CommitPoint
 from ha.primary.decisions import Decisions
 from ha.primary.refusals import Refusals
+from ha.primary.transactions import TransactionWatcher
 from txobserver.configuration import Configured
 from txobserver.events import Configure, Message, Removal
 from txobserver.ports.ledger import Host
@@ -15,10 +16,19 @@ from txobserver.tx_buffer import DtxBuffer, TxBuffer
 
 
 class Teller(Applied):
-    """``listeners`` are told of everything, the host of what concerns it while clients are served."""
+    """``copies`` are told of everything, the host of what concerns it while clients are served."""
 
-    def __init__(self, host: Host, point: CommitPoint, decisions: Decisions, refusals: Refusals) -> None:
-        self.listeners: list[Applied] = []
+    def __init__(
+        self,
+        host: Host,
+        point: CommitPoint,
+        decisions: Decisions,
+        refusals: Refusals,
+        watcher: TransactionWatcher,
+        copies: list[Applied],
+    ) -> None:
+        self._copies = copies
+        self._watcher = watcher
         self._host = host
         self._point = point
         self._decisions = decisions
@@ -33,20 +43,19 @@ class Teller(Applied):
 
     def queue_deleted(self, queue: int) -> None:
         """Nobody holds anything of it any more."""
-        if self._decisions.watcher:
-            self._decisions.watcher.queue_deleted(queue)
+        self._watcher.queue_deleted(queue)
 
     def enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:
         """Tell the broker."""
-        for listener in self.listeners:
-            listener.enqueued(queue, place, rid, message)
+        for copy in self._copies:
+            copy.enqueued(queue, place, rid, message)
         if self._point.serving:
             self._host.on_enqueued(queue, place, rid, message)
 
     def removed(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
         """Tell the broker."""
-        for listener in self.listeners:
-            listener.removed(queue, entries, reason)
+        for copy in self._copies:
+            copy.removed(queue, entries, reason)
         if self._point.serving:
             self._host.on_removed(queue, entries, reason)
 
@@ -76,5 +85,5 @@ class Teller(Applied):
             self._decisions.branches.ended(buffer, committed)
 
     def _tell(self, call: str, *arguments: object) -> None:
-        for listener in self.listeners:
-            getattr(listener, call)(*arguments)
+        for copy in self._copies:
+            getattr(copy, call)(*arguments)

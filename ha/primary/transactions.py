@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ha.primary.commit_point import CommitPoint
+from ha.primary.writer import Writer
 from txobserver.events import TxPrepare
 from txobserver.ports.ledger import Done
 from txobserver.tx_buffer import TxBuffer
@@ -27,45 +29,51 @@ class TransactionWatcher(Protocol):
 
 
 class Decider(Protocol):
-    """What it takes to close a tx-queue and to decide."""
+    """Who decides."""
 
-    def append(self, event: TxPrepare) -> int:
-        """Give the prepare its position."""
+    def decide(self, tx: int, commit: bool, done: Done | None, heuristic: bool = False) -> None:
+        """Give the decision its position, and answer when it has passed the commit point."""
         ...
 
-    def decide(self, tx: int, commit: bool, done: Done | None) -> None:
-        """Give the decision its position."""
+    def refusal(self) -> str | None:
+        """Why nothing new can be committed now."""
         ...
 
-    def answer(self, done: Done, outcome: str | None) -> None:
-        """Tell an outcome to whoever still waits for it."""
+    def tx_commit(self, tx: int, count: int, done: Done) -> None:
+        """Prepare and decide."""
+        ...
+
+    def tx_rollback(self, tx: int) -> None:
+        """Abort what was never prepared."""
         ...
 
 
 class Transactions:
     """Every participant votes by acknowledging the prepare (ok) or by cancelling (fail)."""
 
-    def __init__(self, primary: Decider) -> None:
-        self._primary = primary
+    def __init__(self, writer: Writer, point: CommitPoint, decider: Decider) -> None:
+        self._writer = writer
+        self._point = point
+        self._decider = decider
         self._preparing: dict[int, Done] = {}
 
     def prepare(self, tx: int, count: int, participants: list[str], done: Done) -> None:
         """Close the tx-queue of ``count`` events; the participants are fixed by this."""
         self._preparing[tx] = done
-        self._primary.append(TxPrepare(tx, count, list(participants)))
+        self._writer.append(TxPrepare(tx, count, list(participants)))
 
     def prepared(self, tx: int) -> None:
         """Every participant has prepared durably: decide to commit, unless one failed before."""
         done = self._preparing.pop(tx, None)
         if done is not None:
-            self._primary.decide(tx, True, done)
+            self._decider.decide(tx, True, done)
 
     def cancel(self, tx: int, reason: str) -> None:
         """A participant failed: roll back everywhere. An answer "rolled back" needs no waiting (TX)."""
         done = self._preparing.pop(tx, None)
         if done is not None:
-            self._primary.decide(tx, False, None)
-            self._primary.answer(done, f"the transaction was rolled back: {reason}")
+            self._decider.decide(tx, False, None)
+            self._point.answer(done, f"the transaction was rolled back: {reason}")
 
     def cancel_all(self, reason: str) -> None:
         """Roll back everything that is not decided."""

@@ -163,10 +163,10 @@ def test_a_joiner_past_its_guard_is_waited_for_although_nobody_lists_it() -> Non
     backups.sessions["b"] = joiner
     publish(node, "q", "m")
     cluster.pause(0.1)
-    assert node.core.replica.durable == tail + 1 and backups.durable_everywhere() == tail
+    assert node.core.replica.durable == tail + 1 and backups.attachments.durable_everywhere() == tail
     assert not confirmed(node)
     joiner.guard = QueueGuard(tail + 1)
-    assert backups.durable_everywhere() == tail + 1, "before its guard it is not"
+    assert backups.attachments.durable_everywhere() == tail + 1, "before its guard it is not"
     joiner.acknowledge(tail + 1, tail + 1, cluster.now)
     cluster.run(lambda: confirmed(node))
 

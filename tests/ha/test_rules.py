@@ -11,6 +11,7 @@ from ha.catchup.replicating_subscription import PAGE, ReplicatingSubscription
 from ha.feed.recent_frames import RecentFrames
 from ha.membership.node_state import ACTIVE, RECOVERING
 from ha.messages.wire import Ack, Commit, Handover, Refused, decode, encode
+from ha.primary.attachments import Attachments
 from ha.primary.primary import Primary
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.memory_host import text
@@ -224,7 +225,8 @@ def test_clients_of_a_new_primary_are_read_at_once() -> None:
     """Also before it has looked at its backups for the first time."""
     cluster = declared("q")
     at = cluster.primary.core
-    fresh = Primary("a", 1, at.replica, at._host, cluster.settings, lambda effect: None)
+    attachments = Attachments("a", 1, at.replica, at.leading.keeper, lambda effect: None, at.now)
+    fresh = Primary(attachments, at.replica, at.host, cluster.settings, lambda effect: None)
     assert not fresh.congested
 
 

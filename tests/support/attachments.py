@@ -8,6 +8,7 @@ from typing import Any
 from ha.effects import Send
 from ha.feed.recent_frames import RecentFrames
 from ha.messages.wire import Join
+from ha.primary.attachments import Attachments
 from ha.primary.backups import Backups
 from ha.settings import Settings
 from txobserver.events import TxOpen
@@ -68,8 +69,8 @@ class Side:
             recent.add(frame)
         self.cancelled: list[Any] = []
         self.primary: Any = SimpleNamespace(
-            name="a", generation=3, backup_full=None, writer=SimpleNamespace(recent=recent),
-            point=SimpleNamespace(sequence=10, serving=True), teller=SimpleNamespace(listeners=[]),
+            name="a", generation=3, writer=SimpleNamespace(recent=recent),
+            point=SimpleNamespace(sequence=10, serving=True),
             decisions=SimpleNamespace(cancel=lambda *words: self.cancelled.append(words)),
         )  # fmt: skip
         self.replica: Any = SimpleNamespace(history=HISTORY, tail=TAIL, durable=10, buffers={})
@@ -79,7 +80,10 @@ class Side:
         self.now = 100.0
         primary: Any = self.primary
         replica: Any = self.replica
-        self.ours = Backups(primary, replica, keeper, SETTINGS, linking, self.effects.append, self.now)
+        self.attachments = Attachments("a", 3, replica, keeper, self.effects.append, self.now)
+        self.ours = Backups(
+            primary, self.attachments, replica, keeper, SETTINGS, linking, self.effects.append, self.now
+        )
 
     def tick(self, until: float) -> None:
         """Time passes in steps that count whole."""
@@ -102,7 +106,7 @@ class Side:
     ) -> list[tuple[str, Any]]:
         """One whose log is ours up to ``tail``, unless told otherwise."""
         words: dict[str, Any] = {"history": HISTORY, "applied": min(tail, 7), "resyncing": False} | other
-        self.ours.join(member.node, Join(3, 71, member, tail=Position(generation, tail), **words), 1, now)
+        self.ours.take(member.node, Join(3, 71, member, tail=Position(generation, tail), **words), 1, now)
         return self.said()
 
     def take(self, message: Any, node: str = "b", now: float = 101.0) -> list[tuple[str, Any]]:

@@ -33,11 +33,11 @@ def test_a_copy_that_has_ended_is_told_nothing_any_more() -> None:
     """What the primary applies would gather in its memory for ever."""
     cluster, away = joining(LARGE)
     joiner, session = ended(cluster, away)
-    copy, primary = session.resync, cluster.primary.core.leading.primary
-    assert primary is not None and copy in primary.teller.listeners
+    copy, copies = session.resync, cluster.primary.core.leading.backups.attachments.copies
+    assert copy in copies
     joiner.checkpoints_held = lambda write: False
     cluster.run(cluster.all_ready)
-    assert primary.teller.listeners == []
+    assert copies == []
 
 
 def test_a_copied_joiner_counts_only_with_all_that_was_made_meanwhile() -> None:

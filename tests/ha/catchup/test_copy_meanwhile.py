@@ -300,7 +300,7 @@ def test_every_kind_of_part_is_taken_into_account() -> None:
     cluster.start(name, wipe=True)
     resyncs: list[Resync] = []
     while not cluster.all_ready():
-        session = cluster.primary.core.leading.primary.decisions.watcher.sessions.get(name)
+        session = cluster.primary.core.leading.backups.sessions.get(name)
         if session is not None and session.resync is not None:
             resyncs.append(session.resync)
         cluster.turn()

@@ -10,7 +10,8 @@ import pytest
 from ha.effects import ReadLog
 from ha.feed.recent_frames import RecentFrames
 from ha.messages.wire import Ack, Cancel, Commit, Entries, Follow, Granted, Join, Leave, Missing, Progress, Refused
-from ha.primary import backups
+from ha.primary import joins
+from ha.primary.backups import LOG_TOO_SHORT
 from tests.support.attachments import FRAMES, HISTORY, SETTINGS, TAIL, A, B, C, Copy, Side
 from txobserver.ids import Member, Position
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.plain
 
 @pytest.fixture(autouse=True)
 def copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backups, "Resync", Copy)
+    monkeypatch.setattr(joins, "Resync", Copy)
 
 
 def ended(number: int = 71, reason: str = "this attachment has ended") -> list[tuple[str, Any]]:
@@ -28,17 +29,16 @@ def ended(number: int = 71, reason: str = "this attachment has ended") -> list[t
 
 def test_one_whose_log_is_a_prefix_of_ours_follows_from_its_end() -> None:
     side = Side(B, C)
-    assert side.primary.decisions.watcher is side.ours
     assert side.join(tail=8) == [("b", Follow(3, 71, 8, 10))]
     session = side.ours.sessions["b"]
     assert (session.acknowledged, session.guard.at, session.resync, session.member) == (8, 10, None, B)
-    assert side.asked() == [] and side.ours.may_succeed("b", 71)
-    assert not side.ours.may_succeed("b", 70) and not side.ours.may_succeed("c", 71)
+    assert side.asked() == [] and side.attachments.may_succeed("b", 71)
+    assert not side.attachments.may_succeed("b", 70) and not side.attachments.may_succeed("c", 71)
 
 
 def test_one_that_speaks_for_another_is_refused() -> None:
     side = Side(B, C)
-    side.ours.join("c", Join(3, 71, B, HISTORY, TAIL, 7, False), 1, 100.0)
+    side.ours.take("c", Join(3, 71, B, HISTORY, TAIL, 7, False), 1, 100.0)
     assert side.said() == [("c", Refused(3, 71, "b speaks for itself"))] and side.ours.sessions == {}
 
 
@@ -61,7 +61,7 @@ def test_one_that_must_undo_something_leaves_the_ready_set_before(words: dict[st
     side.ours.record_stored((A, B), 1, 101.0)
     found = [type(message) for _, message in side.said()]
     assert (side.ours.sessions["b"].resync is not None) == copied and (Follow in found) == (not copied)
-    assert len(side.primary.teller.listeners) == copied
+    assert len(side.attachments.copies) == copied
     if not copied:
         assert side.ours.sessions["b"].acknowledged == 3
 
@@ -70,7 +70,7 @@ def test_one_that_is_gone_before_it_has_left_the_ready_set_is_not_attached() -> 
     """What it had asked for is asked no more: it would be waited for, and its log may be another one by now."""
     side = Side(B)
     assert side.join(resyncing=True) == [] and side.ours.sessions == {}
-    side.ours.detach("b", 100.5)
+    side.attachments.detach("b", 100.5)
     side.keeper.ready.clear()
     side.keeper.record = SimpleNamespace(ready=(A,))
     side.ours.record_stored((A, B), 1, 101.0)
@@ -80,7 +80,7 @@ def test_one_that_is_gone_before_it_has_left_the_ready_set_is_not_attached() -> 
 def test_a_log_that_begins_right_behind_what_is_common_is_enough() -> None:
     for first, copied in ((9, False), (10, True)):
         side = Side(C)
-        side.ours.join("b", Join(3, 71, B, HISTORY, Position(3, 8), 8, False), first, 100.0)
+        side.ours.take("b", Join(3, 71, B, HISTORY, Position(3, 8), 8, False), first, 100.0)
         assert (side.ours.sessions["b"].resync is not None) == copied
         assert (side.ours.sessions["b"].guard.at > 1 << 60) == copied
         assert side.ours.sessions["b"].acknowledged == (-1 if copied else 8)
@@ -94,7 +94,7 @@ def test_an_attachment_ends_the_one_before_and_another_store_the_member_before()
     assert side.join(newer, tail=8) == [("b", Follow(3, 71, 8, 10))]
     assert side.ours.sessions["b"] is not first and side.ours.sessions["b"].member == newer
     assert side.asked() == [("forget", B), ("remove", B, 100.0)]
-    assert not side.ours.may_succeed("b", 71), "the new store is not ready"
+    assert not side.attachments.may_succeed("b", 71), "the new store is not ready"
 
 
 def test_a_joiner_is_tracked_for_what_is_closed_when_it_comes() -> None:
@@ -106,7 +106,7 @@ def test_a_joiner_is_tracked_for_what_is_closed_when_it_comes() -> None:
     session._next = 13
     side.take(Ack(3, 71, 10))
     assert session.past_guard and not session.trackers.clear, "it is not decided"
-    side.ours.decided(5, True, 12)
+    side.attachments.decided(5, True, 12)
     side.take(Ack(3, 71, 11))
     assert not session.trackers.clear
     side.take(Ack(3, 71, 12))
@@ -126,14 +126,14 @@ def test_what_is_closed_later_is_tracked_for_those_that_take_no_part() -> None:
     side.join(B, tail=8)
     side.join(C, tail=10)
     buffer: Any = SimpleNamespace(tx=5, prepared=9, queues=lambda: {1})
-    side.ours.closed(buffer)
+    side.attachments.closed(buffer)
     trackers = {node: each.trackers for node, each in side.ours.sessions.items()}
     assert not trackers["b"].clear and trackers["c"].clear
-    side.ours.decided(5, False, 12)
+    side.attachments.decided(5, False, 12)
     side.ours.sessions["b"]._next = 11
     side.take(Ack(3, 71, 10))
     assert trackers["b"].clear, "it was rolled back"
-    side.ours.closed(buffer)
+    side.attachments.closed(buffer)
     assert trackers["b"].clear, "it takes part now"
 
 
@@ -171,32 +171,32 @@ def test_an_acknowledgement_goes_up_to_what_was_sent() -> None:
 
 def test_what_is_durable_everywhere() -> None:
     side = Side(B, C)
-    assert side.ours.durable_everywhere() == 0, "those that count are not there"
+    assert side.attachments.durable_everywhere() == 0, "those that count are not there"
     side.join(B, tail=9)
-    assert side.ours.durable_everywhere() == 0
+    assert side.attachments.durable_everywhere() == 0
     side.join(C, tail=8)
-    assert side.ours.durable_everywhere() == 8
+    assert side.attachments.durable_everywhere() == 8
     side.replica.durable = 7
-    assert side.ours.durable_everywhere() == 7
+    assert side.attachments.durable_everywhere() == 7
     alone = Side()
-    assert alone.ours.durable_everywhere() == 10
+    assert alone.attachments.durable_everywhere() == 10
     alone.join(tail=8)
-    assert alone.ours.durable_everywhere() == 10, "a joiner before its guard is not waited for"
+    assert alone.attachments.durable_everywhere() == 10, "a joiner before its guard is not waited for"
     alone.ours.sessions["b"].guard.at = 8
-    assert alone.ours.durable_everywhere() == 8
+    assert alone.attachments.durable_everywhere() == 8
     other = Side(Member("b", "b0"))
     other.join(tail=10)
-    assert other.ours.durable_everywhere() == 0, "another store of that node"
+    assert other.attachments.durable_everywhere() == 0, "another store of that node"
 
 
 def test_who_holds_it_and_who_takes_part() -> None:
     side = Side(B)
     side.join(B, tail=9)
     side.join(C, tail=10)
-    assert side.ours.holders(9) == [B] and side.ours.holders(10) == []
-    assert side.ours.participants() == ["a", "b", "c"], "c is past its guard"
+    assert side.attachments.holders(9) == [B] and side.attachments.holders(10) == []
+    assert side.attachments.participants() == ["a", "b", "c"], "c is past its guard"
     side.ours.sessions["c"].guard.at = 11
-    assert side.ours.participants() == ["a", "b"]
+    assert side.attachments.participants() == ["a", "b"]
 
 
 def test_entries_are_sent_to_whoever_has_room() -> None:
@@ -206,14 +206,14 @@ def test_entries_are_sent_to_whoever_has_room() -> None:
     side.ours.pump(101.0)
     entries = [(peer, message.frame) for peer, message in side.said() if isinstance(message, Entries)]
     assert entries == [("b", FRAMES[4].data), ("b", FRAMES[5].data), ("c", FRAMES[5].data)]
-    assert side.primary.backup_full is False
+    assert side.attachments.full is False
     side.take(Progress(3, 71, 0, True))
     side.ours.pump(101.0)
-    assert side.primary.backup_full is True, "the commits wait for it"
+    assert side.attachments.full is True, "the commits wait for it"
     side.keeper.ready = {C}
     side.ours.sessions["b"].guard.at = 99
     side.ours.pump(101.0)
-    assert side.primary.backup_full is False, "they do not"
+    assert side.attachments.full is False, "they do not"
 
 
 def test_what_is_read_from_the_log_is_sent_and_what_is_gone_is_copied() -> None:
@@ -227,13 +227,13 @@ def test_what_is_read_from_the_log_is_sent_and_what_is_gone_is_copied() -> None:
     side.ours.log_read("b", 71, FRAMES[:1], 101.0)
     assert [(peer, message.frame) for peer, message in side.said()] == [("b", FRAMES[0].data)]
     side.ours.log_read("b", 71, [], 101.0)
-    assert side.said() == ended(71, backups.LOG_TOO_SHORT) and side.ours.sessions == {}
+    assert side.said() == ended(71, LOG_TOO_SHORT) and side.ours.sessions == {}
     side.asked()
     assert side.join(tail=4, applied=4) == [] and side.asked() == [("remove", B, 100.0)], "it must be copied to"
     side.keeper.ready = {C}
     assert side.join(tail=4, applied=4) == [] and side.ours.sessions["b"].resync is not None
-    side.ours.detach("b", 101.0)
-    assert side.primary.teller.listeners == []
+    side.attachments.detach("b", 101.0)
+    assert side.attachments.copies == []
     assert [type(message) for _, message in side.join(tail=4, applied=4)] == [Follow], "once"
 
 
@@ -308,7 +308,7 @@ def test_one_that_is_absent_is_taken_out_the_sooner_if_there_is_no_link(linked: 
     assert side.asked() == [("remove", B, 100.0 + limit)]
     side.keeper.ready = {C}
     side.join(C, now=200.0)
-    side.ours.detach("c", 201.0)
+    side.attachments.detach("c", 201.0)
     side.asked()
     side.tick(201.0 + SETTINGS.prepare_timeout - 0.01)
     assert side.asked() == [], "its absence counts from the end of its attachment"
@@ -323,7 +323,7 @@ def test_a_copy_is_begun_heard_and_ended() -> None:
     session = side.ours.sessions["b"]
     copy: Any = session.resync
     expected = ("b", 3, 71, side.replica, side.effects.append, SETTINGS.portion_bytes, SETTINGS.window_bytes)
-    assert copy.words == expected and side.primary.teller.listeners == [copy]
+    assert copy.words == expected and side.attachments.copies == [copy]
     side.take(Ack(3, 71, 0), now=102.0)
     assert copy.heard == [("store_marked", 102.0)] and session.progress_at == 102.0
     missing = Missing(3, 71, 1, [4])
@@ -334,6 +334,6 @@ def test_a_copy_is_begun_heard_and_ended() -> None:
     copy.ended_at = 9
     assert side.take(Ack(3, 71, 8), now=105.0) == [] and session.resync is copy
     assert side.take(Ack(3, 71, 9), now=106.0) == []
-    assert session.resync is None and side.primary.teller.listeners == []
+    assert session.resync is None and side.attachments.copies == []
     assert (session.acknowledged, session.sent, session.guard.at, session.progress_at) == (9, 9, 10, 106.0)
     assert session.trackers.clear and len(copy.heard) == 3

@@ -22,7 +22,7 @@ def sessions_of(node: MemoryNode) -> dict[str, Any]:
 def listeners_of(node: MemoryNode) -> list[Any]:
     """Who is told of what a primary applies."""
     assert node.core.leading is not None
-    return node.core.leading.primary.teller.listeners
+    return node.core.leading.backups.attachments.copies
 
 
 def refused(cluster: MemoryCluster, name: str) -> list[int]:

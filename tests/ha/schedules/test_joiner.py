@@ -172,7 +172,7 @@ def test_joiner_lacks_message_to_dequeue() -> None:
     stop_before(cluster, primary, name, QueueContent)
     commit(primary, begin(primary, {"r": ["out"]}, {"q": ["q2"]}))
     answered(cluster, primary)
-    assert name not in primary.core.leading.backups.participants()  # type: ignore[union-attr]
+    assert name not in primary.core.leading.backups.attachments.participants()  # type: ignore[union-attr]
     cluster.held.clear()
     survivors_agree(cluster)
     assert primary.host.bodies("q") == ["q0", "q1"]

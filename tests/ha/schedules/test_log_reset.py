@@ -26,7 +26,7 @@ def test_what_it_holds_then_begins_behind_the_snapshot() -> None:
 def test_an_attachment_that_has_ended_takes_no_answer() -> None:
     """And none has begun instead."""
     cluster, joiner = asked_for_a_reset()
-    joiner.report(lambda: joiner.core._detached(retry_at_once=False))
+    joiner.report(lambda: joiner.core.role.detached(retry_at_once=False))
     (asked,) = [write for write in joiner.writes if isinstance(write, ResetLog)]
     joiner.report(lambda: joiner.core.on_reset(asked))
     assert joiner.core.replica.resyncing
