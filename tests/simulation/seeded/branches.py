@@ -54,8 +54,8 @@ def a_failed_vote_is_answered_at_once(stack: ExitStack) -> None:
         def cancel(self: Branches, tx: int, reason: str) -> None:
             waiting = self._preparing.pop(tx, None)
             if waiting is not None:
-                self._stream.decide(tx, False, None)
-                self._stream.answer(waiting[1], reason)
+                self._decider.decide(tx, False, None)
+                self._point.answer(waiting[1], reason)
 
         return cancel
 

@@ -9,7 +9,7 @@ from ha.backup.backup import Backup
 from ha.effects import Persist, Send
 from ha.membership.record_keeper import RecordKeeper
 from ha.messages.wire import Ack
-from ha.primary.backups import Backups
+from ha.primary.attachments import Attachments
 from ha.primary.client_ledger import ClientLedger
 from ha.primary.decisions import Decisions
 from ha.primary.primary import Primary
@@ -108,12 +108,12 @@ def the_state_is_written_and_not_synced(stack: ExitStack) -> None:
 @seeded("P11", "P2")
 def absent_members_are_not_waited_for(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
-        def durable_everywhere(self: Backups) -> int:
+        def durable_everywhere(self: Attachments) -> int:
             return min([self._replica.durable, *(s.acknowledged for s in self.sessions.values() if s.past_guard)])
 
         return durable_everywhere
 
-    replace(stack, Backups, "durable_everywhere", make)
+    replace(stack, Attachments, "durable_everywhere", make)
 
 
 @seeded("P11", "P9")
@@ -126,10 +126,10 @@ def an_add_under_way_does_not_count(stack: ExitStack) -> None:
         return send_if_due
 
     replace(stack, RecordKeeper, "send_if_due", make)
-    replace(stack, Backups, "durable_everywhere", lambda original: _counted_only)
+    replace(stack, Attachments, "durable_everywhere", lambda original: _counted_only)
 
 
-def _counted_only(self: Backups) -> int:
+def _counted_only(self: Attachments) -> int:
     """As the product's, without the joiners that are past their guards."""
     acknowledged = [self._replica.durable]
     for member in self._keeper.counted():

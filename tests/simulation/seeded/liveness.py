@@ -11,6 +11,7 @@ from ha.apply.replica import Replica
 from ha.backup.backup import Backup
 from ha.membership.candidate import Candidate
 from ha.membership.record_access import RecordAccess
+from ha.primary.attachments import Attachments
 from ha.primary.backups import Backups
 from ha.primary.primary import Primary
 from tests.simulation.seeded.planting import replace, seeded
@@ -42,7 +43,7 @@ def silence_is_not_noticed(stack: ExitStack) -> None:
 
     def make(original: Any) -> Any:
         def progress(self: Backups, node: str, message: Any, now: float) -> None:
-            if self._current(node, message.session) is not None:
+            if self.attachments.current(node, message.session) is not None:
                 original(self, node, message, now)
 
         return progress
@@ -53,7 +54,7 @@ def silence_is_not_noticed(stack: ExitStack) -> None:
 
 @seeded("P12", rare=True)
 def failing_primary_leaves_the_absent(stack: ExitStack) -> None:
-    replace(stack, Backups, "holders", lambda original: lambda self, sequence: self._keeper.record.ready)
+    replace(stack, Attachments, "holders", lambda original: lambda self, sequence: self._keeper.record.ready)
 
 
 @seeded("P12", "P7", "P6", "error", rare=True)

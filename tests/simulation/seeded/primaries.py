@@ -11,8 +11,9 @@ from ha.effects import CompareAndSet
 from ha.membership.candidate import Candidate
 from ha.membership.record import MemoryCoordination
 from ha.membership.record_keeper import RecordKeeper
-from ha.primary import backups as backups_module
-from ha.primary.backups import Backups
+from ha.primary import joins
+from ha.primary.attachments import Attachments
+from ha.primary.joins import Joins
 from ha.primary.primary import Primary
 from ha.primary.transactions import Transactions
 from ha.primary.tx_tracker import TxTrackers
@@ -88,7 +89,7 @@ def recovering_primary_serves(stack: ExitStack) -> None:
 @seeded("P6")
 def resync_while_in_ready_set(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
-        def join(self: Backups, node: str, join: Any, log_first: int, now: float) -> None:
+        def join(self: Joins, node: str, join: Any, log_first: int, now: float) -> None:
             counted = self._keeper.counted
             self._keeper.counted = lambda: set()  # type: ignore[method-assign]
             try:
@@ -98,14 +99,14 @@ def resync_while_in_ready_set(stack: ExitStack) -> None:
 
         return join
 
-    replace(stack, Backups, "join", make)
+    replace(stack, Joins, "join", make)
 
 
 @seeded("P6", "P7")
 def in_step_by_sequence_only(stack: ExitStack) -> None:
     replace(
         stack,
-        backups_module,
+        joins,
         "common_sequence",
         lambda original: lambda ours, our_tail, theirs, their_tail: min(our_tail, their_tail),
     )
@@ -119,24 +120,24 @@ def tracker_cleared_early(stack: ExitStack) -> None:
 @seeded("P9")
 def participants_taken_too_early(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
-        def participants(self: Backups) -> Any:
+        def participants(self: Attachments) -> Any:
             if not hasattr(self, "first_participants"):
                 self.first_participants = original(self)  # type: ignore[attr-defined]
             return self.first_participants  # type: ignore[attr-defined]
 
         return participants
 
-    replace(stack, Backups, "participants", make)
+    replace(stack, Attachments, "participants", make)
 
 
 @seeded("P6")
 def decided_before_all_have_prepared(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def prepare(self: Transactions, tx: int, count: int, participants: Any, done: Any) -> None:
-            self._primary.append(TxPrepare(tx, count, list(participants)))
-            self._primary.decide(tx, True, done)
+            self._writer.append(TxPrepare(tx, count, list(participants)))
+            self._decider.decide(tx, True, done)
 
         return prepare
 
     replace(stack, Transactions, "prepare", make)
-    replace(stack, Backups, "closed", lambda original: lambda self, buffer: None)
+    replace(stack, Attachments, "closed", lambda original: lambda self, buffer: None)

@@ -12,7 +12,7 @@ from ha.core import NodeCore
 from ha.effects import CompareAndSet
 from ha.membership.candidate import Candidate
 from ha.membership.record import Record
-from ha.primary.backups import NEVER, Backups
+from ha.primary.joins import NEVER, Joins
 from ha.primary.tx_tracker import TxTrackers
 from tests.simulation.cluster import Cluster
 from tests.simulation.seeded.planting import replace, seeded
@@ -52,11 +52,11 @@ def an_empty_node_founds_anew(stack: ExitStack) -> None:
 
     def on_record(original: Any) -> Any:
         def read(self: NodeCore, record: Record | None) -> None:
-            if record is not None or self.replica.tail.sequence or self.keeper or self._candidate.in_flight:
+            if record is not None or self.replica.tail.sequence or self.leading or self.candidate.in_flight:
                 original(self, record)
             else:
-                founded = Record("simulated", 1, 1, self._member, (self._member,), cluster_id=self._gate._cluster_id)
-                self._candidate._propose(CompareAndSet(0, founded), self.now)
+                founded = Record("simulated", 1, 1, self.member, (self.member,), cluster_id=self.gate._cluster_id)
+                self.candidate._propose(CompareAndSet(0, founded), self.now)
 
         return read
 
@@ -130,13 +130,13 @@ def no_tracker_for_what_was_closed_before_a_joiner_came(stack: ExitStack) -> Non
     """And its guard stands at the commit point, not at the tail: else it has all that was closed where it counts."""
 
     def make(original: Any) -> Any:
-        def session(self: Backups, *of_a_joiner: Any) -> Any:
+        def session(self: Joins, *of_a_joiner: Any) -> Any:
             made = original(self, *of_a_joiner)
             made.trackers = TxTrackers()
             if made.guard.at < NEVER:
-                made.guard = QueueGuard(self._primary.point.sequence)
+                made.guard = QueueGuard(self._point.sequence)
             return made
 
         return session
 
-    replace(stack, Backups, "_session", make)
+    replace(stack, Joins, "_session", make)

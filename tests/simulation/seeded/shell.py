@@ -59,8 +59,8 @@ def the_lease_counts_from_the_answer(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def on_stored(self: NodeCore, asked: Any, record: Any) -> None:
             original(self, asked, record)
-            if self.keeper is not None:
-                self.keeper._lease_until = self.now + self.keeper._lease_seconds
+            if (leading := self.leading) is not None:
+                leading.keeper._lease_until = self.now + leading.keeper._lease_seconds
 
         return on_stored
 
@@ -74,7 +74,7 @@ def sessions_begin_at_0_with_each_process(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def init(self: NodeCore, *of_a_node: Any) -> None:
             original(self, *of_a_node)
-            self._sessions = 0
+            self.sessions = 0
 
         return init
 
