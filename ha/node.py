@@ -1,0 +1,68 @@
+"""Node: what a node keeps whatever its role is: the time, the record, the log, the effects, who can be reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ha.apply.checkpointing import Checkpointing
+from ha.apply.record_gate import RecordGate
+from ha.apply.replica import Replica
+from ha.effects import Effect, LogLine, Send
+from ha.membership.candidate import Candidate
+from ha.membership.node_state import NODE_TABLE
+from ha.messages import wire
+from ha.settings import Settings
+from txobserver.ids import Member
+from txobserver.ports.ledger import Host
+
+
+class Node:
+    """``now`` is in seconds on a clock that counts suspension, ``wall_ms`` in milliseconds since 1970.
+
+    ``log_first``: the first sequence that the log holds; ``linked``: the peers that can be reached now; ``failed``: why
+    the store has failed, if it has; ``sessions``: the number of the last attachment that was asked for.
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        replica: Replica,
+        host: Host,
+        settings: Settings,
+        log_first: int,
+        cluster_id: str = "",
+        first_session: int = 0,
+    ) -> None:
+        self.now = 0.0
+        self.wall_ms = 0
+        self.wake: Callable[[], None] = lambda: None
+        self.state = NODE_TABLE.start
+        self.member, self.replica, self.host, self.settings = member, replica, host, settings
+        self.generation, self.log_first = replica.tail.generation, log_first
+        self.linked: set[str] = set()
+        self.failed: str | None = None
+        self.sessions = first_session
+        self.gate = RecordGate(cluster_id, replica, self.emit)
+        self.candidate = Candidate(member, settings, self.emit)
+        self.checkpointing = Checkpointing(replica, settings, self.emit)
+        self._effects: list[Effect] = []
+
+    def emit(self, effect: Effect) -> None:
+        """The next effect."""
+        self._effects.append(effect)
+
+    def take_effects(self) -> list[Effect]:
+        """The effects since the last call, to be carried out in order."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def move(self, event: str) -> None:
+        """Go to the state that follows on this event."""
+        self.state = NODE_TABLE.next(self.state, event)
+        self.emit(LogLine(f"state {self.state}"))
+
+    def answer_probe(self, node: str, message: wire.Probe) -> None:
+        """Tell a candidate how far this log goes, or nothing that could give this node precedence."""
+        may_stand = self.replica.whole and not self.gate.refused
+        tail = self.candidate.precedence(self.replica.tail, may_stand, self.now)
+        self.emit(Send(node, wire.ProbeReply(message.generation, message.round, self.member, tail)))

@@ -1,0 +1,138 @@
+"""Attachments: who follows the primary of one generation, who waits to, and since when a member that counts does not.
+
+Who counts: every member that the record lists or may list (RecordKeeper), and every joiner past its QueueGuard. A
+member that is listed and not attached holds everything up: that is the wait of a new primary for its expected backups,
+and it ends with the member attached and in step, or out of the ready set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ha.apply.applied import Applied
+from ha.apply.replica import Replica
+from ha.effects import Effect, Send
+from ha.membership.record_keeper import RecordKeeper
+from ha.messages.wire import Join, Refused
+from ha.primary.session import Session
+from txobserver.ids import Member
+from txobserver.tx_buffer import TxBuffer
+
+
+class Attachments:
+    """Implements TransactionWatcher.
+
+    ``sessions``: the attached, by node; ``parked``: the joins that wait until their members have left the ready set;
+    ``copies``: the snapshots that are being made, told of all that is applied; ``full``: whether a backup that the
+    commits wait for has no room.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        generation: int,
+        replica: Replica,
+        keeper: RecordKeeper,
+        emit: Callable[[Effect], None],
+        now: float,
+    ) -> None:
+        self.name = name
+        self.generation = generation
+        self.sessions: dict[str, Session] = {}
+        self.parked: dict[str, Join] = {}
+        self.absent_since: dict[str, float] = {m.node: now for m in keeper.counted()}
+        self.copies: list[Applied] = []
+        self.full = False
+        self._replica = replica
+        self._keeper = keeper
+        self._emit = emit
+
+    def attach(self, node: str, session: Session) -> None:
+        """This backup is attached. Transactions that are prepared before its guard hold it back from ``ready``."""
+        for buffer in self._replica.buffers.values():
+            if buffer.prepared is not None:
+                session.trackers.track(buffer.tx, buffer.queues(), buffer.prepared)
+                if buffer.decided is not None:
+                    session.trackers.decide(buffer.tx, buffer.decided)
+        self.sessions[node] = session
+        self.absent_since.pop(node, None)
+
+    def detach(self, node: str, now: float) -> None:
+        """The attachment of this backup has ended."""
+        session = self.sessions.pop(node, None)
+        if session is not None:
+            self.absent_since[node] = now
+            self._keeper.forget_add(session.member)
+            if session.resync in self.copies:
+                self.copies.remove(session.resync)
+        self.parked.pop(node, None)
+
+    def refuse(self, node: str, session: int, reason: str) -> None:
+        """Tell a backup why its attachment ends, or cannot be."""
+        self._emit(Send(node, Refused(self.generation, session, reason)))
+
+    def current(self, node: str, number: int) -> Session | None:
+        """The attachment of this backup, if it is the one with this number."""
+        session = self.sessions.get(node)
+        return session if session is not None and session.number == number else None
+
+    def awaited(self, session: Session) -> bool:
+        """Whether the commits wait for this backup."""
+        return session.past_guard or session.member in self._keeper.counted()
+
+    def may_succeed(self, node: str, session_number: int) -> bool:
+        """Whether the primary's role can be handed to this backup."""
+        session = self.current(node, session_number)
+        return session is not None and self._keeper.is_ready(session.member)
+
+    def durable_everywhere(self) -> int:
+        """The sequence up to which the stream is durable on the primary and on everyone who counts."""
+        sequence = self._replica.durable
+        counted = self._keeper.counted()
+        for member in counted:
+            session = self.sessions.get(member.node)
+            known = session is not None and session.member == member
+            sequence = min(sequence, session.acknowledged if session is not None and known else 0)
+        for session in self.sessions.values():
+            if session.past_guard and session.member not in counted:
+                sequence = min(sequence, session.acknowledged)
+        return sequence
+
+    def holders(self, sequence: int) -> list[Member]:
+        """The attached members of the ready set that have everything up to there.
+
+        A primary whose store fails may leave the ready set to one of these. Without such a one it stays in: what it has
+        told is on its disk, and a set of absent members might have lost theirs (``failing_primary_leaves_the_absent``).
+        """
+        return [
+            session.member
+            for session in self.sessions.values()
+            if self._keeper.is_ready(session.member) and session.acknowledged >= sequence
+        ]
+
+    # -- TransactionWatcher
+
+    def participants(self) -> list[str]:
+        """The nodes that take part in a transaction that is closed now."""
+        nodes = {m.node for m in self._keeper.counted()} | {n for n, s in self.sessions.items() if s.past_guard}
+        return [self.name, *sorted(nodes)]
+
+    def closed(self, buffer: TxBuffer) -> None:
+        """A tx-queue was closed: whoever is connected and takes no part is held back by trackers."""
+        assert buffer.prepared is not None
+        for session in self.sessions.values():
+            if not session.past_guard:
+                session.trackers.track(buffer.tx, buffer.queues(), buffer.prepared)
+
+    def decided(self, tx: int, commit: bool, sequence: int) -> None:
+        """A closed transaction was decided."""
+        for session in self.sessions.values():
+            if commit:
+                session.trackers.decide(tx, sequence)
+            else:
+                session.trackers.rolled_back(tx)
+
+    def queue_deleted(self, queue: int) -> None:
+        """A queue is gone: nobody holds anything in it."""
+        for session in self.sessions.values():
+            session.trackers.queue_deleted(queue)

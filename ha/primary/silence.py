@@ -1,0 +1,73 @@
+"""Silence: takes backups that owe something for too long, or are gone, out of the ready set."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ha.apply.replica import Replica
+from ha.effects import Effect, LogLine
+from ha.membership.record_keeper import RecordKeeper
+from ha.primary.attachments import Attachments
+from ha.primary.commit_point import CommitPoint
+from ha.primary.watch import Watch
+from ha.settings import Settings
+
+
+class Silence:
+    """``linked`` tells which peers can be reached now; ``watch``: which part of the time is held against others."""
+
+    def __init__(
+        self,
+        attachments: Attachments,
+        point: CommitPoint,
+        replica: Replica,
+        keeper: RecordKeeper,
+        settings: Settings,
+        linked: set[str],
+        emit: Callable[[Effect], None],
+        now: float,
+    ) -> None:
+        self.watch = Watch(settings.longest_counted, now)
+        self._attachments = attachments
+        self._point = point
+        self._replica = replica
+        self._keeper = keeper
+        self._settings = settings
+        self._linked = linked
+        self._emit = emit
+
+    def tick(self, now: float) -> None:
+        """Time has passed: judge who is silent, and who is gone."""
+        self.watch.tick(now)
+        if passed_over := self.watch.passed_over:
+            for session in self._attachments.sessions.values():
+                session.pass_over(passed_over, now)
+            for node, since in self._attachments.absent_since.items():
+                self._attachments.absent_since[node] = min(since + passed_over, now)
+        self._take_out_the_silent(now)
+
+    def _take_out_the_silent(self, now: float) -> None:
+        tail = self._replica.durable
+        for member in sorted(self._keeper.counted()):
+            session = self._attachments.sessions.get(member.node)
+            if session is None or session.member != member:
+                if self._absent_too_long(member.node, now):
+                    self._keeper.remove(member, now)
+            elif session.owes_since(tail, now, self._patience()):
+                self._emit(LogLine(f"backup {member.node} is silent"))
+                self._keeper.remove(member, now)
+        for node, session in list(self._attachments.sessions.items()):
+            if session.member not in self._keeper.counted() and session.owes_since(tail, now, self._patience()):
+                self._attachments.refuse(node, session.number, "silent for too long")
+                self._attachments.detach(node, now)
+
+    def _patience(self) -> float:
+        if self.watch.unread:
+            return math.inf
+        return self._settings.prepare_timeout if self._point.serving else self._settings.backup_timeout
+
+    def _absent_too_long(self, node: str, now: float) -> bool:
+        since = self._attachments.absent_since.setdefault(node, now)
+        limit = self._patience() if node in self._linked else self._settings.link_down_grace
+        return now - since >= limit and not self.watch.unread

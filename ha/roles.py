@@ -1,0 +1,284 @@
+"""The roles of a node, as types: Waiting (no primary to follow), Following (a backup), Leading (the primary).
+
+Each has just the parts that exist in it, and answers the same reports. A role never changes itself: what calls for
+another one is returned as a reason, and ``ha.core.NodeCore`` makes the change.
+"""
+
+from __future__ import annotations
+
+from ha.backup.backup import Backup
+from ha.effects import LogLine, ResetLog, Send
+from ha.membership.node_state import ACTIVE, CATCHUP, READY, RECOVERING
+from ha.membership.record import Record
+from ha.membership.record_keeper import RecordKeeper
+from ha.messages import wire
+from ha.node import Node
+from ha.primary.attachments import Attachments
+from ha.primary.backups import Backups
+from ha.primary.handover import Handover
+from ha.primary.primary import Primary
+from txobserver.ids import Member
+
+
+class Waiting:
+    """No record is known, or it names no primary, or this node itself, which leads no more.
+
+    What it does not do, the other two roles do by overriding.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    @property
+    def refusal(self) -> str | None:
+        """Why this role waits for an operator, in one sentence; None if it does not."""
+        return None
+
+    def tick(self) -> None:
+        """Time has passed: stand for primary, if that is due."""
+        node = self.node
+        if not node.gate.refused:
+            node.candidate.tick(node.replica.tail, node.linked, node.now, node.replica.whole)
+
+    def unlinked(self, peer: str) -> None:
+        """The connection to this peer is gone."""
+
+    def detached(self, retry_at_once: bool) -> None:
+        """The attachment to a primary has ended."""
+
+    def written(self, sequence: int) -> None:
+        """The log is synced up to there."""
+        replica = self.node.replica
+        replica.durable = max(replica.durable, min(sequence, replica.tail.sequence))
+
+    def store_failed(self, reason: str) -> None:
+        """The store has failed."""
+
+    def log_reset(self, asked: ResetLog) -> int | None:
+        """The log has been begun anew; the sequence that the snapshot stands for, if this role asked for it."""
+        return None
+
+    def take(self, peer: str, message: wire.Peer) -> None:
+        """A message of a peer, of this node's generation or a later one."""
+
+    def refuses_promotion(self, accept_data_loss: bool, version: int) -> str | None:
+        """Why an operator's promotion cannot be; None: it has been set going."""
+        node, candidate = self.node, self.node.candidate
+        if candidate.record is None or node.gate.refused:
+            return node.gate.refused or "the coordination record has not been read yet"
+        if (refused := candidate.refuses(accept_data_loss, version)) is not None:
+            return refused
+        if not accept_data_loss:
+            return self._asks_for_handover()
+        if not node.replica.whole:
+            return "this store is being overwritten by a snapshot and holds no whole state; choose another node"
+        candidate.force(node.linked, node.now)
+        return None
+
+    def _asks_for_handover(self) -> str | None:
+        return "only a ready backup can take over without losing data; see --accept-data-loss"
+
+    def resign(self, reason: str) -> None:
+        """This node is about to stop."""
+
+
+class Following(Waiting):
+    """A backup of the record's primary."""
+
+    def __init__(self, node: Node, record: Record, primary: str) -> None:
+        super().__init__(node)
+        node.emit(LogLine(f"following {primary}"))
+        demand = node.checkpointing.demand
+        common = (node.replica, node.settings, node.emit, demand, record.loss_accepted)
+        self.backup = Backup(primary, record.generation, node.member, *common)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why this node refuses to be overwritten."""
+        return self.backup.refusal
+
+    def tick(self) -> None:
+        """Time has passed: ask to be attached, or speak."""
+        node, backup = self.node, self.backup
+        if node.gate.refused:
+            return
+        super().tick()
+        if backup.silent(node.now):
+            node.emit(LogLine(f"{backup.primary} is silent, asking to be attached again"))
+            self.detached(retry_at_once=True)
+        before, node.sessions = backup.attached, node.sessions + 1
+        backup.tick(backup.primary in node.linked, node.sessions, node.now)
+        if before and not backup.attached:
+            self.detached(retry_at_once=False)
+
+    def unlinked(self, peer: str) -> None:
+        """The primary may be the one that is gone."""
+        if self.backup.primary == peer:
+            self.detached(retry_at_once=True)
+
+    def detached(self, retry_at_once: bool) -> None:
+        """The attachment has ended, here as well."""
+        self.backup.detach(retry_at_once)
+        if self.node.state in (CATCHUP, READY):
+            self.node.move("detached")
+
+    def written(self, sequence: int) -> None:
+        """The log is synced up to there: apply what has passed the commit point."""
+        super().written(sequence)
+        self.backup.written(sequence)
+
+    def store_failed(self, reason: str) -> None:
+        """Vote against what is undecided, and leave the ready set."""
+        if self.backup.attached:
+            self.backup.store_failed(reason)
+
+    def log_reset(self, asked: ResetLog) -> int | None:
+        """The snapshot may be made durable."""
+        return self.backup.log_reset(asked)
+
+    def take(self, peer: str, message: wire.Peer) -> None:
+        """A message of the primary; what others say to a backup it does not concern itself with."""
+        node, backup = self.node, self.backup
+        if peer != backup.primary or getattr(message, "generation", node.generation) != backup.generation:
+            return
+        before = backup.attached
+        if not (node.candidate.proposing and isinstance(message, wire.Follow | wire.ResyncBegin)):
+            backup.take(message, node.now)
+        if backup.attached and not before:
+            node.move("attached")
+            listed = node.candidate.record and node.member in node.candidate.record.ready
+            if listed and isinstance(message, wire.Follow):
+                node.move("granted")
+        elif before and not backup.attached:
+            self.detached(retry_at_once=False)
+        elif isinstance(message, wire.Granted):
+            if backup.attached and message.session == backup.session and node.state == CATCHUP:
+                node.move("granted")
+        elif isinstance(message, wire.Refused) and message.session in (wire.NO_ATTACHMENT, backup.session):
+            node.emit(LogLine(f"{backup.primary} refused: {message.reason}"))
+            if message.session:
+                self.detached(retry_at_once=False)
+
+    def _asks_for_handover(self) -> str | None:
+        node = self.node
+        if node.state != READY:
+            return super()._asks_for_handover()
+        if (refused := node.candidate.cannot_succeed(node.now)) is None:
+            node.emit(Send(self.backup.primary, wire.Handover(node.generation, self.backup.session)))
+        return refused
+
+
+class Leading(Waiting):
+    """The primary of the record's generation: its hand on the record, the stream, and those who follow it."""
+
+    def __init__(self, node: Node, record: Record, sent_at: float) -> None:
+        super().__init__(node)
+        name, settings, emit = node.member.node, node.settings, node.emit
+        self.keeper = RecordKeeper(record, sent_at, node.member, settings, emit)
+        attachments = Attachments(name, record.generation, node.replica, self.keeper, emit, node.now)
+        self.primary = Primary(attachments, node.replica, node.host, settings, emit)
+        self.primary.writer.wake, self.primary.writer.wall_ms = node.wake, node.wall_ms
+        self.backups = Backups(
+            self.primary, attachments, node.replica, self.keeper, settings, node.linked, emit, node.now
+        )
+        self._handover = Handover(node.host, settings, emit)
+        self.primary.start([m.node for m in record.ready])
+        for peer in sorted(node.linked):
+            emit(Send(peer, wire.Promoted(node.generation)))
+
+    def tick(self) -> None:
+        """Time has passed: judge the silent, and leave where that is due."""
+        self.backups.tick(self.node.now)
+        self._handover.tick(self.primary, self.backups, self.keeper, self.node.replica, self.node.now)
+
+    def settle(self) -> None:
+        """Move the commit point, write what gathered, send what is durable."""
+        node, primary, keeper = self.node, self.primary, self.keeper
+        primary.writer.wall_ms = node.wall_ms
+        too_few = len(keeper.record.ready) < node.settings.min_ready
+        primary.decisions.lost_min_ready(too_few and primary.point.serving)
+        if keeper.holds(node.now) and not primary.decisions.below_min_ready:
+            primary.advance(self.backups.attachments.durable_everywhere())
+            if node.state == RECOVERING and primary.in_step:
+                node.move("in step")
+                primary.serve(node.replica.contents)
+        primary.flush()
+        self.backups.pump(node.now)
+        self.backups.grant(node.now)
+
+    def unlinked(self, peer: str) -> None:
+        """A backup's attachment ends with its connection."""
+        self.backups.attachments.detach(peer, self.node.now)
+
+    def written(self, sequence: int) -> None:
+        """The log is synced up to there."""
+        self.primary.written(sequence)
+
+    def store_failed(self, reason: str) -> None:
+        """Close the clients, and give the lease up if others hold all that was told."""
+        self.node.host.on_inactive(reason)
+        self.keeper.release("", self.node.now, self.backups.attachments.holders(self.primary.point.sequence))
+
+    # -- the record
+
+    def stored(self, record: Record) -> str | None:
+        """Our compare-and-set has been made; why this role is over, if it is."""
+        before = self.keeper.record.ready
+        self.keeper.stored(record)
+        self._answered(before)
+        return "the lease was handed over" if self.keeper.released else None
+
+    def conflict(self, current: Record | None) -> str | None:
+        """Our compare-and-set found another version; why this role is over, if it is."""
+        before, keeper, node = self.keeper.record.ready, self.keeper, self.node
+        keeper.conflict(current)
+        if keeper.lost or keeper.released:  # by a change of ours that was thought lost
+            node.candidate.access.answered(not keeper.expired(node.now), node.now)
+            return keeper.farewell(current)
+        self._answered(before)
+        return None
+
+    def _answered(self, before: tuple[Member, ...]) -> None:
+        node = self.node
+        node.candidate.access.answered(not self.keeper.expired(node.now), node.now)
+        self.backups.record_stored(before, node.log_first, node.now)
+
+    def cas_failed(self) -> None:
+        """The outcome of our compare-and-set is unknown."""
+        self.node.candidate.access.failed(self.node.now)
+        self.keeper.failed()
+
+    def step_down(self, reason: str) -> Record:
+        """Acknowledge nothing more and close the clients; the record as it was known here."""
+        self.node.emit(LogLine(f"stepping down: {reason}"))
+        self.node.host.on_inactive(reason)
+        self.primary.abandon()
+        return self.keeper.record
+
+    # -- messages
+
+    def take(self, peer: str, message: wire.Peer) -> None:
+        """A message of a backup; of one that knows a later generation the record will tell soon."""
+        node = self.node
+        if getattr(message, "generation", node.generation) > node.generation:
+            return
+        if isinstance(message, wire.Handover):
+            ready = self.backups.attachments.may_succeed(peer, message.session)
+            self._handover.asked(self.primary, peer, ready, node.state == ACTIVE)
+        else:
+            self.backups.take(peer, message, node.log_first, node.now)
+
+    # -- operators
+
+    def refuses_promotion(self, accept_data_loss: bool, version: int) -> str | None:
+        """There is nothing to be promoted to."""
+        return "this node is the primary already"
+
+    def resign(self, reason: str) -> None:
+        """Close the clients and give the lease up."""
+        if not self.node.failed:
+            self._handover.begin(self.primary, "", f"resigning: {reason}")
+            self.keeper.release("", self.node.now)
+
+
+Role = Waiting | Following | Leading
