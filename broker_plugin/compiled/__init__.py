@@ -12,7 +12,7 @@ MODULES = (
     *(f"txobserver.{name}" for name in ("digest", "ends", "observer", "tx_buffer")),
     *(f"txobserver.state.{name}" for name in ("contents", "offsets", "reading", "shown")),
     *(f"ha.{name}" for name in ("core", "node", "roles")),
-    *(f"ha.apply.{name}" for name in ("applied", "checkpointing", "record_gate", "replica")),
+    *(f"ha.apply.{name}" for name in ("applied", "applier", "buffers", "checkpointing", "record_gate", "replica")),
     "ha.backup.backup",
     *(f"ha.catchup.{name}" for name in ("history", "queue_guard", "queue_replicator", "replicating_subscription")),
     *(f"ha.catchup.{name}" for name in ("resync", "snapshot_end", "throttle")),

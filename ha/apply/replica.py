@@ -12,25 +12,19 @@ them means to go past it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from ha.apply.applied import Applied
+from ha.apply.applier import Applier
+from ha.apply.buffers import Buffers
 from txobserver.configuration import Configuration
 from txobserver.events import (
     Configure,
-    Delivered,
     DtxDecision,
     DtxOpen,
     DtxPrepare,
     Event,
-    Forget,
-    GenerationStart,
     GlobalDecision,
-    GlobalForget,
-    Publish,
-    Purge,
-    Removal,
-    Settle,
     TxDecision,
     TxDequeue,
     TxEnqueue,
@@ -40,16 +34,18 @@ from txobserver.events import (
     TxToken,
 )
 from txobserver.frames import Frame
-from txobserver.ids import LAST_CONFIG_ID, LAST_SEQUENCE, Position, place_of
+from txobserver.ids import LAST_CONFIG_ID, LAST_SEQUENCE, Position
 from txobserver.outcomes import OutcomesMeta, Remembered
 from txobserver.ports.store import Base, Checkpoint, Meta
 from txobserver.state.contents import Contents
 from txobserver.table import IllegalTransition
-from txobserver.tx_buffer import DtxBuffer, TxBuffer, opened_by
-from txobserver.xid import Global
+from txobserver.tx_buffer import TxBuffer
 
 _WAITS: dict[type, bool] = {DtxOpen: True, TxToken: True, DtxPrepare: False, DtxDecision: False}
 """Parts of transactions that are seldom, and whether they only wait in their TxBuffer."""
+
+
+NOBODY = Applied()
 
 
 class GapInStream(Exception):
@@ -74,12 +70,11 @@ class Replica:
         self._whole = not meta.resyncing
         self._snapshots = 0
         self._saved_snapshots = 0
-        self.buffers: dict[int, TxBuffer] = {}
-        self.listener: Applied = Applied()
         self._unapplied: deque[tuple[int, int, Event]] = deque()
-        self._ended: list[int] = []
-        self._saved_to = meta.applied.sequence
-        self._rebuild(transactions)
+        self._buffers = Buffers(self.contents.table, meta.applied.sequence)
+        self._applier = Applier(self.contents, self._buffers)
+        self.buffers = self._buffers.open
+        self._buffers.rebuild(transactions, meta.applied.sequence)
 
     @property
     def applied(self) -> Position:
@@ -140,8 +135,7 @@ class Replica:
         self.history = [start for start in self.history if start.sequence <= last]
         self._generation, self._sequence = self.position_of(last)
         self.durable = min(self.durable, last)
-        self.buffers = {tx: buffer for tx, buffer in self.buffers.items() if buffer.truncate(last)}
-        self.contents.table.rebuilt(self.buffers.values(), self.applied.sequence)
+        self._buffers.truncate(last, self.applied.sequence)
 
     def position_of(self, sequence: int) -> Position:
         """The position of an event of this log."""
@@ -150,15 +144,18 @@ class Replica:
         generation = max((s.generation for s in self.history if s.sequence <= sequence), default=0)
         return Position(generation, sequence)
 
-    def apply(self, commit: int) -> None:
-        """Carry out everything up to sequence ``commit``, in order. In a resync there is nothing to carry out."""
+    def apply(self, commit: int, listener: Applied = NOBODY) -> None:
+        """Carry out everything up to sequence ``commit``, in order, and tell the listener of it.
+
+        In a resync there is nothing to carry out.
+        """
         if self.resyncing:
             return
-        queue, contents = self._unapplied, self.contents
+        queue, contents, apply = self._unapplied, self.contents, self._applier.apply
         while queue and queue[0][0] <= commit:
             sequence, generation, event = queue.popleft()
             contents.applied = Position(generation, sequence)
-            _APPLY[type(event)](self, sequence, event)
+            apply(sequence, event, listener)
         if commit > contents.applied.sequence:
             contents.applied = self.position_of(commit)
 
@@ -168,9 +165,8 @@ class Replica:
         self._whole = False
         self._snapshots += 1
         self._unapplied.clear()
-        self._ended.extend(self.buffers)
-        self.buffers.clear()
-        self._rebuild({})
+        self._buffers.drop_all()
+        self._buffers.rebuild({}, self.applied.sequence)
 
     def end_resync(
         self,
@@ -192,13 +188,13 @@ class Replica:
         self.durable = position.sequence
         self.resyncing = False
         self._snapshots += 1
-        self._saved_to = 0
+        self._buffers.save_all()
         contents.table.outcomes.replace(outcomes, remembered)
-        self._rebuild(transactions)
+        self._buffers.rebuild(transactions, self.applied.sequence)
 
     def undecided(self) -> list[TxBuffer]:
         """Transactions without a decision in this log."""
-        return [buffer for buffer in self.buffers.values() if buffer.decided is None]
+        return self._buffers.undecided()
 
     def decisions_ahead(self) -> list[GlobalDecision]:
         """Global decisions that have not passed the commit point."""
@@ -208,15 +204,8 @@ class Replica:
         """Everything since the last checkpoint, as of ``applied``. Ends with ``checkpoint_written``."""
         changes, dropped = self.contents.freeze()
         last = self.applied.sequence
-        events = [
-            (buffer.tx, sequence, event)
-            for buffer in self.buffers.values()
-            for sequence, event in buffer.since(self._saved_to)
-            if sequence <= last
-        ]
-        self._saved_to = last
+        events, ended = self._buffers.changes(last)
         self._saved_snapshots = self._snapshots
-        ended, self._ended = self._ended, []
         history = [start for start in self.history if start.sequence <= last]
         meta = self.contents.meta(history, self.resyncing)
         return Checkpoint(meta, changes, dropped, events, ended, *self.contents.table.outcomes.take_changes())
@@ -232,12 +221,12 @@ class Replica:
             self._begin(generation, sequence)
         self._sequence = sequence
         if type(event) is TxEnqueue or type(event) is TxOpen or type(event) is TxDequeue:
-            self._buffer(event.tx, sequence, event)
+            self._buffers.take(event.tx, sequence, event)
             return
         if type(event) is TxPrepare or type(event) is TxDecision:
-            self._buffer(event.tx, sequence, event)
+            self._buffers.take(event.tx, sequence, event)
         elif (waits := _WAITS.get(type(event))) is not None:
-            self._buffer(event.tx, sequence, event)  # type: ignore[union-attr,arg-type]
+            self._buffers.take(event.tx, sequence, event)  # type: ignore[union-attr,arg-type]
             if waits:
                 return
         elif type(event) is Configure and event.config_id > LAST_CONFIG_ID:
@@ -249,108 +238,3 @@ class Replica:
         if not self.history or generation > self.history[-1].generation:
             self.history.append(Position(generation, sequence))
         self._generation = generation
-
-    def _rebuild(self, transactions: dict[int, list[tuple[int, TxEvent]]]) -> None:
-        """These are the transactions that have not ended."""
-        for tx, events in transactions.items():
-            for sequence, event in events:
-                self._buffer(tx, sequence, event)
-        self.contents.table.rebuilt(self.buffers.values(), self.applied.sequence)
-
-    def _buffer(self, tx: int, sequence: int, event: TxEvent) -> None:
-        buffer = self.buffers.get(tx)
-        if buffer is not None:
-            buffer.add(sequence, event)
-            if isinstance(event, TxToken):
-                self.contents.table.named(buffer)
-        else:
-            buffer = self.buffers[tx] = opened_by(event, sequence)
-            if isinstance(event, DtxOpen):
-                self.contents.table.named(buffer)
-
-    def _apply_start(self, sequence: int, event: GenerationStart) -> None:
-        """Nothing to do: the generation is in the position."""
-
-    def _apply_configure(self, sequence: int, event: Configure) -> None:
-        done = self.contents.configure(event)
-        if done.deleted is not None:
-            self.listener.queue_deleted(done.deleted)
-        self.listener.configured(event, done)
-
-    def _apply_publish(self, sequence: int, event: Publish) -> None:
-        self._insert(place_of(sequence), event)
-
-    def _insert(self, place: int, event: Publish | TxEnqueue) -> None:
-        rid, message = event.rid, event.message
-        for queue in event.queues:
-            if self.contents.insert(queue, place, rid, message):
-                self.listener.enqueued(queue, place, rid, message)
-
-    def _apply_settle(self, sequence: int, event: Settle) -> None:
-        self._remove(event)
-
-    def _remove(self, event: Settle | TxDequeue) -> None:
-        remove, queue = self.contents.remove, event.queue
-        gone = [entry for entry in event.entries if remove(queue, *entry)]
-        if gone:
-            self.listener.removed(queue, gone, Removal(event.reason))
-
-    def _apply_delivered(self, sequence: int, event: Delivered) -> None:
-        self.contents.mark(event.queue, event.place)
-        self.listener.marked(event.queue, event.place)
-
-    def _apply_purge(self, sequence: int, event: Purge) -> None:
-        spared, rids = event.spared, dict(zip(event.spared, event.rids, strict=False))
-        if locked := self.contents.table.locked(event.queue):
-            spared = sorted(locked.union(spared))
-        count = self.contents.purge(event.queue, event.place, spared, rids)
-        self.listener.purged(event.queue, event.place, spared, count)
-
-    def _apply_prepare(self, sequence: int, event: TxPrepare) -> None:
-        self.listener.prepared(event.tx)
-
-    def _apply_branch_prepare(self, sequence: int, event: DtxPrepare) -> None:
-        buffer = self.buffers[event.tx]
-        assert isinstance(buffer, DtxBuffer)
-        self.contents.table.branch_prepared(buffer)
-        self.listener.branch_prepared(buffer)
-
-    def _apply_decision(self, sequence: int, event: TxDecision | DtxDecision) -> None:
-        buffer = self.buffers.pop(event.tx)
-        if buffer.opened <= self._saved_to:  # else no checkpoint has ever heard of it
-            self._ended.append(event.tx)
-        if event.commit:
-            for place, part in buffer.placed():
-                if isinstance(part, TxEnqueue):
-                    self._insert(place, part)
-                else:
-                    self._remove(part)
-        if buffer.name is not None:
-            self.contents.table.ended(buffer, event, sequence)
-        self.listener.ended(buffer, event.commit)
-
-    def _apply_global_decision(self, sequence: int, event: GlobalDecision) -> None:
-        self.contents.table.globally_decided(event, sequence)
-
-    def _apply_forget(self, sequence: int, event: Forget) -> None:
-        self.contents.table.outcomes.forget(event.xid)
-
-    def _apply_global_forget(self, sequence: int, event: GlobalForget) -> None:
-        self.contents.table.outcomes.forget(Global(event.format_id, event.gtrid))
-
-
-_APPLY: dict[type, Callable[..., None]] = {
-    GenerationStart: Replica._apply_start,
-    Configure: Replica._apply_configure,
-    Publish: Replica._apply_publish,
-    Settle: Replica._apply_settle,
-    Delivered: Replica._apply_delivered,
-    Purge: Replica._apply_purge,
-    TxPrepare: Replica._apply_prepare,
-    TxDecision: Replica._apply_decision,
-    DtxPrepare: Replica._apply_branch_prepare,
-    DtxDecision: Replica._apply_decision,
-    GlobalDecision: Replica._apply_global_decision,
-    Forget: Replica._apply_forget,
-    GlobalForget: Replica._apply_global_forget,
-}

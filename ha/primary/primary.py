@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ha.apply.applied import Applied
 from ha.apply.checkpointing import behind
 from ha.apply.replica import Replica
 from ha.effects import LogLine
@@ -68,7 +67,6 @@ class Primary:
         self.readings = Readings(generation, replica.contents)
         self.ledger = ClientLedger(writer, point, self.decisions, self._additions, refusals, self.readings, emit)
         self.teller = Teller(host, point, self.decisions, refusals, attachments, attachments.copies)
-        replica.listener = self.teller
 
     # -- the beginning of a generation
 
@@ -102,7 +100,6 @@ class Primary:
     def abandon(self) -> None:
         """No longer primary: what was never written is forgotten."""
         self.point.serving = False
-        self._replica.listener = Applied()
         self.readings.abandon()
         self.writer.abandon()
 
@@ -125,5 +122,5 @@ class Primary:
             return
         self.point.sequence = everywhere
         self.writer.backlog.passed(everywhere)
-        self._replica.apply(everywhere)
+        self._replica.apply(everywhere, self.teller)
         self.point.answer_up_to(everywhere)

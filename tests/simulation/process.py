@@ -18,7 +18,8 @@ from broker_plugin.guard import Guard
 from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.shell import Clocks
 from broker_plugin.node.wiring import FAREWELL, Parts, release, restored, wire
-from ha.apply.replica import Replica
+from ha.apply.applied import Applied
+from ha.apply.replica import NOBODY, Replica
 from ha.core import NodeCore
 from ha.membership.record import Coordination, Record
 from ha.messages.wire import WIRE_VERSION, Ack, Entries, Hello, Peer
@@ -67,13 +68,13 @@ class WatchedReplica(Replica):
             self._process.cluster.truth.closing(self._process, event)
         return super().append(generation, event)
 
-    def apply(self, commit: int) -> None:
+    def apply(self, commit: int, listener: Applied = NOBODY) -> None:
         """As ever. Where the store fails, up to the event in the middle of which it did."""
         due = []
         while self._arrived and self._arrived[0][0] <= commit:
             due.append(self._arrived.popleft())
         try:
-            super().apply(commit)
+            super().apply(commit, listener)
         finally:
             for sequence, generation, event in due:
                 if sequence <= self.applied.sequence:

@@ -91,13 +91,13 @@ class Told(Applied):
 def test_what_is_settled_twice_is_told_once() -> None:
     """The queue at the primary counts by what it is told."""
     replica = Replica(MemoryBase(), Meta(), {})
-    replica.listener = told = Told()
+    told = Told()
     replica.contents.add_queue(1)
     events = [Publish(8, (1,), TEXT), Publish(9, (1,), TEXT), *[Settle(1, [(place_of(1), 8)], int(Removal.ACKED))] * 2]
     for event in events:
         replica.append(1, event)
     replica.durable = len(events)
-    replica.apply(len(events))
+    replica.apply(len(events), told)
     assert told.gone == [(place_of(1), 8)] and replica.contents.summary(1).count == 1
 
 
@@ -162,10 +162,10 @@ def test_a_log_of_an_earlier_version_names_no_ids_of_what_a_purge_spares() -> No
 @pytest.mark.plain
 def test_a_purge_spares_what_clients_hold_beside_what_a_branch_locks() -> None:
     replica = filled(MemoryBase(), 11, 12, 13)
-    replica.listener = told = Told()
+    told = Told()
     branch = Xid(1, b"g", b"b")
     for event in (DtxOpen(7, branch), TxDequeue(7, 1, [(place_of(2), 11)], 1), DtxPrepare(7, 1, ["a"], 0)):
         replica.append(1, event)
-    replica.apply(replica.append(1, purge_of(1, (1 << 63) - 1, [(place_of(4), 13)])))
+    replica.apply(replica.append(1, purge_of(1, (1 << 63) - 1, [(place_of(4), 13)])), told)
     assert replica.contents.ids(1) == [(place_of(2), 11), (place_of(4), 13)]
     assert told.spared == [place_of(2), place_of(4)]

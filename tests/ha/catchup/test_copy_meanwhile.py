@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ha.apply.applied import Applied
 from ha.apply.replica import Replica
 from ha.catchup.queue_replicator import QueueReplicator
 from ha.catchup.replicating_subscription import PAGE
@@ -39,6 +40,7 @@ class Primary:
 
     def __init__(self, messages: int, body: bytes = b"m", portion: int = PORTION, *events: Any) -> None:
         self.replica = Replica(MemoryBase(), Meta(), {})
+        self.listener = Applied()
         step = queue_step("q", False, {})
         self.do(Configure(1, step.operation, step.name, step.arguments))
         self.body = body
@@ -47,8 +49,7 @@ class Primary:
         for event in events:
             self.do(event)
         self.sent: list[Any] = []
-        self.resync = Resync("b", 1, 1, self.replica, self._emit, portion, WINDOW)
-        self.replica.listener = self.resync
+        self.listener = self.resync = Resync("b", 1, 1, self.replica, self._emit, portion, WINDOW)
         self.resync.store_marked(0.0)
 
     def _emit(self, effect: Effect) -> None:
@@ -56,7 +57,7 @@ class Primary:
         self.sent.append(effect.message)
 
     def do(self, event: Any) -> None:
-        self.replica.apply(self.replica.append(1, event))
+        self.replica.apply(self.replica.append(1, event), self.listener)
 
     def publish(self) -> None:
         sequence = self.replica.tail.sequence + 1

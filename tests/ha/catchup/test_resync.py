@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ha.apply.applied import Applied
 from ha.apply.replica import Replica
 from ha.catchup.replicating_subscription import PAGE
 from ha.catchup.resync import Resync
@@ -28,16 +29,16 @@ class Copy:
         self.parts: list[Any] = []
         self._answered = 0
         self.replica.append(1, replace(queue_step("q", False, {}), config_id=1))
+        self.listener = Applied()
         self.publish(messages)
-        self.resync = Resync("b", 1, 7, self.replica, lambda effect: self.parts.append(effect.message), PORTION, WINDOW)
+        self.listener = self.resync = Resync("b", 1, 7, self.replica, lambda effect: self.parts.append(effect.message), PORTION, WINDOW)
         assert isinstance(self.parts.pop(), ResyncBegin)
-        self.replica.listener = self.resync
 
     def publish(self, messages: int, size: int = 10) -> None:
         for _ in range(messages):
             number = self.replica.tail.sequence
             self.replica.append(1, Publish(number, (1,), Message("", "q", b"", bytes(size))))
-        self.replica.apply(self.replica.tail.sequence)
+        self.replica.apply(self.replica.tail.sequence, self.listener)
 
     def lacks(self, *places: int) -> None:
         self.resync.missing(Missing(1, 7, 1, list(places)), self.now)

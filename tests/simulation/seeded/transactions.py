@@ -10,7 +10,8 @@ from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.topology.topology import Route, Topology
 from broker_plugin.embedded.transactions.transaction import Transaction
 from broker_plugin.embedded.transactions.unit_of_work import UnitOfWork
-from ha.apply.replica import Replica
+from ha.apply import applier
+from ha.apply.applier import Applier
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.ends import ReplicationIds
 from txobserver.events import TxDequeue, TxEnqueue
@@ -21,17 +22,17 @@ from txobserver.tx_buffer import TxBuffer
 @seeded("P4")
 def abort_leaves_a_message(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
-        def apply_decision(self: Replica, sequence: int, event: Any) -> None:
-            buffer = self.buffers[event.tx]
-            original(self, sequence, event)
+        def apply_decision(self: Applier, sequence: int, event: Any, listener: Any) -> None:
+            buffer = self._buffers.open[event.tx]
+            original(self, sequence, event, listener)
             if not event.commit:
                 for place, part in list(buffer.placed())[:1]:
                     if isinstance(part, TxEnqueue):
-                        self._insert(place, part)
+                        self._insert(place, part, listener)
 
         return apply_decision
 
-    replace(stack, Replica, "_apply_decision", make)
+    replace(stack, Applier, "_decision", make)
     _reapply(stack)
 
 
@@ -159,7 +160,5 @@ def the_last_of_the_window_goes_first(stack: ExitStack) -> None:
 
 def _reapply(stack: ExitStack) -> None:
     """The table of what applies an event names functions: let it name the present ones."""
-    from ha.apply import replica
-
-    table = {event: getattr(Replica, function.__name__) for event, function in replica._APPLY.items()}
-    stack.enter_context(patch.object(replica, "_APPLY", table))
+    table = {event: getattr(Applier, function.__name__) for event, function in applier._APPLY.items()}
+    stack.enter_context(patch.object(applier, "_APPLY", table))
