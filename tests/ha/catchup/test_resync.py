@@ -31,7 +31,8 @@ class Copy:
         self.replica.append(1, replace(queue_step("q", False, {}), config_id=1))
         self.listener = Applied()
         self.publish(messages)
-        self.listener = self.resync = Resync("b", 1, 7, self.replica, lambda effect: self.parts.append(effect.message), PORTION, WINDOW)
+        self.resync = Resync("b", 1, 7, self.replica, lambda effect: self.parts.append(effect.message), PORTION, WINDOW)
+        self.listener = self.resync
         assert isinstance(self.parts.pop(), ResyncBegin)
 
     def publish(self, messages: int, size: int = 10) -> None:
