@@ -14,7 +14,9 @@ from ha.apply.replica import Replica
 from ha.effects import CompareAndSet, LogLine, ReadQueue, ReadRecord, ResetLog, Send, Stop
 from ha.membership.node_state import CATCHUP, NODE_TABLE, READY
 from ha.membership.record import Record
-from ha.messages import wire
+from ha.messages.attaching import Refused
+from ha.messages.election import Probe, ProbeReply
+from ha.messages.wire import Peer
 from ha.node import Node
 from ha.roles import Following, Leading, Role, Waiting
 from ha.settings import Settings
@@ -106,22 +108,22 @@ class NodeCore(Node):
             self.linked.discard(node)
             self.role.unlinked(node)
 
-    def on_message(self, node: str, message: wire.Peer) -> None:
+    def on_message(self, node: str, message: Peer) -> None:
         """A message of a peer. One of a lower generation is refused."""
         if self.failed:
             return
-        generation = getattr(message, "generation", self.generation)
+        generation = message.generation
         if generation < self.generation:
-            if not isinstance(message, wire.Refused):
-                refused = wire.Refused(self.generation, getattr(message, "session", 0), "lower generation")
+            if not isinstance(message, Refused):
+                refused = Refused(self.generation, getattr(message, "session", 0), "lower generation")
                 self.emit(Send(node, refused))
             return
         if generation > self.generation and not self.leading:
             self.candidate.heard(generation)
             self.emit(ReadRecord())
-        if isinstance(message, wire.Probe):
+        if isinstance(message, Probe):
             self.answer_probe(node, message)
-        elif isinstance(message, wire.ProbeReply):
+        elif isinstance(message, ProbeReply):
             self.candidate.reply(message)
         else:
             self.role.take(node, message)

@@ -10,7 +10,7 @@ from ha.apply.replica import Replica
 from ha.effects import Effect, LogLine, Send
 from ha.membership.candidate import Candidate
 from ha.membership.node_state import NODE_TABLE
-from ha.messages import wire
+from ha.messages.election import Probe, ProbeReply
 from ha.settings import Settings
 from txobserver.ids import Member
 from txobserver.ports.ledger import Host
@@ -61,8 +61,8 @@ class Node:
         self.state = NODE_TABLE.next(self.state, event)
         self.emit(LogLine(f"state {self.state}"))
 
-    def answer_probe(self, node: str, message: wire.Probe) -> None:
+    def answer_probe(self, node: str, message: Probe) -> None:
         """Tell a candidate how far this log goes, or nothing that could give this node precedence."""
         may_stand = self.replica.whole and not self.gate.refused
         tail = self.candidate.precedence(self.replica.tail, may_stand, self.now)
-        self.emit(Send(node, wire.ProbeReply(message.generation, message.round, self.member, tail)))
+        self.emit(Send(node, ProbeReply(message.generation, message.round, self.member, tail)))

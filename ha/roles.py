@@ -11,7 +11,10 @@ from ha.effects import LogLine, ResetLog, Send
 from ha.membership.node_state import ACTIVE, CATCHUP, READY, RECOVERING
 from ha.membership.record import Record
 from ha.membership.record_keeper import RecordKeeper
-from ha.messages import wire
+from ha.messages import election
+from ha.messages.attaching import NO_ATTACHMENT, Follow, Granted, Refused
+from ha.messages.copying import ResyncBegin
+from ha.messages.wire import Peer
 from ha.node import Node
 from ha.primary.attachments import Attachments
 from ha.primary.backups import Backups
@@ -58,7 +61,7 @@ class Waiting:
         """The log has been begun anew; the sequence that the snapshot stands for, if this role asked for it."""
         return None
 
-    def take(self, peer: str, message: wire.Peer) -> None:
+    def take(self, peer: str, message: Peer) -> None:
         """A message of a peer, of this node's generation or a later one."""
 
     def refuses_promotion(self, accept_data_loss: bool, version: int) -> str | None:
@@ -136,25 +139,25 @@ class Following(Waiting):
         """The snapshot may be made durable."""
         return self.backup.log_reset(asked)
 
-    def take(self, peer: str, message: wire.Peer) -> None:
+    def take(self, peer: str, message: Peer) -> None:
         """A message of the primary; what others say to a backup it does not concern itself with."""
         node, backup = self.node, self.backup
-        if peer != backup.primary or getattr(message, "generation", node.generation) != backup.generation:
+        if peer != backup.primary or message.generation != backup.generation:
             return
         before = backup.attached
-        if not (node.candidate.proposing and isinstance(message, wire.Follow | wire.ResyncBegin)):
+        if not (node.candidate.proposing and isinstance(message, Follow | ResyncBegin)):
             backup.take(message, node.now)
         if backup.attached and not before:
             node.move("attached")
             listed = node.candidate.record and node.member in node.candidate.record.ready
-            if listed and isinstance(message, wire.Follow):
+            if listed and isinstance(message, Follow):
                 node.move("granted")
         elif before and not backup.attached:
             self.detached(retry_at_once=False)
-        elif isinstance(message, wire.Granted):
+        elif isinstance(message, Granted):
             if backup.attached and message.session == backup.session and node.state == CATCHUP:
                 node.move("granted")
-        elif isinstance(message, wire.Refused) and message.session in (wire.NO_ATTACHMENT, backup.session):
+        elif isinstance(message, Refused) and message.session in (NO_ATTACHMENT, backup.session):
             node.emit(LogLine(f"{backup.primary} refused: {message.reason}"))
             if message.session:
                 self.detached(retry_at_once=False)
@@ -164,7 +167,7 @@ class Following(Waiting):
         if node.state != READY:
             return super()._asks_for_handover()
         if (refused := node.candidate.cannot_succeed(node.now)) is None:
-            node.emit(Send(self.backup.primary, wire.Handover(node.generation, self.backup.session)))
+            node.emit(Send(self.backup.primary, election.Handover(node.generation, self.backup.session)))
         return refused
 
 
@@ -184,7 +187,7 @@ class Leading(Waiting):
         self._handover = Handover(node.host, settings, emit)
         self.primary.start([m.node for m in record.ready])
         for peer in sorted(node.linked):
-            emit(Send(peer, wire.Promoted(node.generation)))
+            emit(Send(peer, election.Promoted(node.generation)))
 
     def tick(self) -> None:
         """Time has passed: judge the silent, and leave where that is due."""
@@ -257,12 +260,12 @@ class Leading(Waiting):
 
     # -- messages
 
-    def take(self, peer: str, message: wire.Peer) -> None:
+    def take(self, peer: str, message: Peer) -> None:
         """A message of a backup; of one that knows a later generation the record will tell soon."""
         node = self.node
-        if getattr(message, "generation", node.generation) > node.generation:
+        if message.generation > node.generation:
             return
-        if isinstance(message, wire.Handover):
+        if isinstance(message, election.Handover):
             ready = self.backups.attachments.may_succeed(peer, message.session)
             self._handover.asked(self.primary, peer, ready, node.state == ACTIVE)
         else:

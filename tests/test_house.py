@@ -52,7 +52,7 @@ def test_an_acknowledgement_is_made_in_one_place_only() -> None:
         str(path.relative_to(ROOT))
         for package in ("ha", "broker_plugin", "recovery")
         for path in (ROOT / package).rglob("*.py")
-        if re.search(r"\bAck\(", path.read_text()) and path.name != "wire.py"
+        if re.search(r"\bAck\(", path.read_text()) and path.name != "stream.py"
     }
     assert makers <= {"broker_plugin/node/shell.py"} | {p for p in makers if "amqp" in p or "embedded" in p}
 

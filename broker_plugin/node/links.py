@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from typing import cast
 
 from broker_plugin.guard import Guard, GuardedProtocol
-from ha.messages.wire import WIRE_VERSION, Entries, Hello, Peer, decode, encode
+from ha.messages.greeting import WIRE_VERSION, Hello
+from ha.messages.stream import Entries
+from ha.messages.wire import Peer, decode, encode
 from recovery.reader.log_wire import ReadHello, decode_greeting
 
 log = logging.getLogger("txha.links")
@@ -127,7 +129,7 @@ class PeerProtocol(GuardedProtocol):
                 at = start + length
                 message = bytes(memoryview(buffer)[start:at])
                 if self.peer is not None:
-                    self._take(self.peer, decode(message))
+                    self._on_message(self.peer, decode(message))
                 elif isinstance(greeting := decode_greeting(message), Hello):
                     self._greeted(greeting)
                 else:
@@ -156,11 +158,6 @@ class PeerProtocol(GuardedProtocol):
         transport, self.transport = self.transport, None
         if transport is not None:
             transport.abort()
-
-    def _take(self, peer: str, message: Peer) -> None:
-        if isinstance(message, Hello):
-            raise ValueError("it greets twice")
-        self._on_message(peer, message)
 
     def _hand_on(self, greeting: ReadHello, rest: bytes) -> None:
         """This is somebody who reads our log: the connection is no longer ours."""

@@ -37,7 +37,7 @@ from broker_plugin.node.status import commit_point, queue_names, status, transac
 from broker_plugin.node.wiring import FAREWELL, Parts, amqp_server, release, restored, wire
 from ha.core import NodeCore
 from ha.membership.node_state import ACTIVE
-from ha.messages.wire import WIRE_VERSION, Hello
+from ha.messages.greeting import WIRE_VERSION, Hello
 from recovery.store.store import CLOSE_SECONDS, Store, StoreHung, StoreSettings, open_store
 from txobserver.ports.store import StoreBusy, StoreError
 

@@ -33,7 +33,8 @@ from ha.effects import (
     WriteCheckpoint,
 )
 from ha.membership.record import Record
-from ha.messages.wire import Ack, Peer
+from ha.messages.stream import Ack
+from ha.messages.wire import Peer
 from recovery.store.log import LogReclaimed
 from recovery.store.store import Store
 from txobserver.frames import Frame

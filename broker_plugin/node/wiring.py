@@ -15,7 +15,7 @@ from broker_plugin.node.links import Admit, Links, OnReader, PeerAddress, anybod
 from broker_plugin.node.shell import CLOCKS, Clocks, Shell
 from ha.apply.replica import Replica
 from ha.core import NodeCore
-from ha.messages.wire import Hello
+from ha.messages.greeting import Hello
 from ha.settings import Settings
 from recovery.store.store import Store
 from txobserver.ports.ledger import Host

@@ -16,18 +16,10 @@ from ha.apply.replica import GapInStream, Replica
 from ha.catchup.history import common_sequence
 from ha.catchup.queue_replicator import QueueReplicator, SnapshotMismatch
 from ha.effects import Acknowledge, Effect, LogLine, Persist, ResetLog, Send, Truncate
-from ha.messages.wire import (
-    Cancel,
-    Commit,
-    Entries,
-    Follow,
-    Join,
-    Leave,
-    Peer,
-    Progress,
-    ResyncBegin,
-    SnapshotPart,
-)
+from ha.messages.attaching import Follow, Join, Leave, Progress
+from ha.messages.copying import ResyncBegin, SnapshotPart
+from ha.messages.stream import Cancel, Commit, Entries
+from ha.messages.wire import Peer
 from ha.settings import Settings
 from txobserver.events import DtxPrepare, Event, TxPrepare
 from txobserver.frames import FrameError, decode_frame

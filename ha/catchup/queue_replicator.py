@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ha.apply.replica import Replica
 from ha.effects import Effect, Send
-from ha.messages.wire import (
+from ha.messages.copying import (
     ForwardOutcomes,
     ForwardTx,
     Missing,

@@ -30,8 +30,8 @@ from ha.catchup.replicating_subscription import ReplicatingSubscription, content
 from ha.catchup.snapshot_end import Ending
 from ha.catchup.throttle import Pace
 from ha.effects import Effect, Send
+from ha.messages.copying import Missing, QueueChange, QueueContent, QueueSnapshot, ResyncBegin, SnapshotPart
 from ha.messages.sizes import ENTRY, OVERHEAD, message_bytes
-from ha.messages.wire import Missing, QueueChange, QueueContent, QueueSnapshot, ResyncBegin, SnapshotPart
 from txobserver.configuration import DECLARE_QUEUE, Configured
 from txobserver.events import Configure, Message, Removal
 from txobserver.ids import place_of

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from ha.apply.replica import Replica
-from ha.messages.sizes import COUNT, OVERHEAD, event_bytes, slices
-from ha.messages.wire import (
+from ha.messages.copying import (
     ForwardOutcomes,
     ForwardTx,
     SnapshotConfiguration,
@@ -20,6 +19,7 @@ from ha.messages.wire import (
     SnapshotPart,
     SnapshotQueues,
 )
+from ha.messages.sizes import COUNT, OVERHEAD, event_bytes, slices
 from txobserver.configuration import BindingSpec, ExchangeSpec, QueueSpec
 from txobserver.ids import Position
 from txobserver.outcomes import Remembered

@@ -24,7 +24,7 @@ import msgspec
 from ha.effects import CompareAndSet, Effect, LogLine, Send
 from ha.membership.record import Record
 from ha.membership.record_access import RecordAccess
-from ha.messages.wire import Probe, ProbeReply
+from ha.messages.election import Probe, ProbeReply
 from ha.settings import Settings
 from txobserver.ends import END_OF_GENERATIONS
 from txobserver.ids import LAST_GENERATION, Member, Position

@@ -13,7 +13,7 @@ from ha.apply.applied import Applied
 from ha.apply.replica import Replica
 from ha.effects import Effect, Send
 from ha.membership.record_keeper import RecordKeeper
-from ha.messages.wire import Join, Refused
+from ha.messages.attaching import Join, Refused
 from ha.primary.session import Session
 from txobserver.ids import Member
 from txobserver.tx_buffer import TxBuffer

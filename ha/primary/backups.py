@@ -12,7 +12,10 @@ from ha.apply.replica import Replica
 from ha.catchup.queue_guard import QueueGuard
 from ha.effects import Effect, LogLine, Send
 from ha.membership.record_keeper import RecordKeeper
-from ha.messages.wire import Ack, Cancel, Granted, Join, Leave, Missing, Peer, Progress
+from ha.messages.attaching import Granted, Join, Leave, Progress
+from ha.messages.copying import Missing
+from ha.messages.stream import Ack, Cancel
+from ha.messages.wire import Peer
 from ha.primary.attachments import Attachments
 from ha.primary.joins import NEVER, Joins
 from ha.primary.primary import Primary

@@ -19,7 +19,7 @@ from ha.apply.checkpointing import behind
 from ha.apply.replica import Replica
 from ha.effects import Effect, LogLine, Send
 from ha.membership.record_keeper import RecordKeeper
-from ha.messages.wire import NO_ATTACHMENT, Refused
+from ha.messages.attaching import NO_ATTACHMENT, Refused
 from ha.primary.backups import Backups
 from ha.primary.primary import Primary
 from ha.settings import Settings

@@ -10,7 +10,7 @@ from ha.catchup.queue_guard import QueueGuard
 from ha.catchup.resync import Resync
 from ha.effects import Effect, LogLine, Send
 from ha.membership.record_keeper import RecordKeeper
-from ha.messages.wire import Follow, Join
+from ha.messages.attaching import Follow, Join
 from ha.primary.attachments import Attachments
 from ha.primary.commit_point import CommitPoint
 from ha.primary.session import Session

@@ -14,7 +14,7 @@ from ha.catchup.resync import Resync
 from ha.catchup.throttle import Pace
 from ha.effects import Effect, ReadLog, Send
 from ha.feed.recent_frames import RecentFrames
-from ha.messages.wire import Commit, Entries
+from ha.messages.stream import Commit, Entries
 from ha.primary.tx_tracker import TxTrackers
 from ha.settings import Settings
 from txobserver.frames import Frame

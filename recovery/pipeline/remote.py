@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 
-from ha.messages.wire import WIRE_VERSION, Hello
+from ha.messages.greeting import WIRE_VERSION, Hello
 from recovery.pipeline.source.offsets import Cluster
 from recovery.reader.declarations import declared_by
 from recovery.reader.log_wire import (

@@ -13,7 +13,8 @@ from typing import Annotated
 
 import msgspec
 
-from ha.messages.wire import Hello, Number
+from ha.messages.greeting import Hello
+from ha.messages.numbers import Number
 
 READ_VERSION = 1
 LENGTH = struct.Struct(">I")

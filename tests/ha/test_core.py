@@ -10,8 +10,10 @@ from ha.catchup.queue_guard import QueueGuard
 from ha.catchup.replicating_subscription import ReplicatingSubscription
 from ha.effects import ReadQueue, Send
 from ha.membership.record import MemoryCoordination, first_record
+from ha.messages.attaching import NO_ATTACHMENT, Granted, Join, Refused
+from ha.messages.election import Handover, Probe
 from ha.messages.sizes import ENTRY, OVERHEAD, message_bytes
-from ha.messages.wire import NO_ATTACHMENT, Ack, Granted, Handover, Join, Probe, Refused
+from ha.messages.stream import Ack
 from ha.primary.backlog import EVENT_OVERHEAD
 from ha.primary.session import Session
 from tests.support.branch_steps import decide_globally, work_on

@@ -10,7 +10,10 @@ from ha.catchup.history import common_sequence
 from ha.catchup.replicating_subscription import PAGE, ReplicatingSubscription
 from ha.feed.recent_frames import RecentFrames
 from ha.membership.node_state import ACTIVE, RECOVERING
-from ha.messages.wire import Ack, Commit, Handover, Refused, decode, encode
+from ha.messages.attaching import Refused
+from ha.messages.election import Handover
+from ha.messages.stream import Ack, Commit
+from ha.messages.wire import decode, encode
 from ha.primary.attachments import Attachments
 from ha.primary.primary import Primary
 from tests.support.memory_cluster import MemoryCluster

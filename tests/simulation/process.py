@@ -22,7 +22,9 @@ from ha.apply.applied import Applied
 from ha.apply.replica import NOBODY, Replica
 from ha.core import NodeCore
 from ha.membership.record import Coordination, Record
-from ha.messages.wire import WIRE_VERSION, Ack, Entries, Hello, Peer
+from ha.messages.greeting import WIRE_VERSION, Hello
+from ha.messages.stream import Ack, Entries
+from ha.messages.wire import Peer
 from tests.simulation.calls import Plan, SimCalls
 from tests.simulation.disk import Disk, SimStore
 from tests.simulation.loop import MachineClock, SimLoop

@@ -7,7 +7,7 @@ from typing import Any
 
 from ha.effects import Send
 from ha.feed.recent_frames import RecentFrames
-from ha.messages.wire import Join
+from ha.messages.attaching import Join
 from ha.primary.attachments import Attachments
 from ha.primary.backups import Backups
 from ha.settings import Settings

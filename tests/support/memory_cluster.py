@@ -27,7 +27,8 @@ from ha.effects import (
     WriteCheckpoint,
 )
 from ha.membership.record import CasConflict, MemoryCoordination, first_record
-from ha.messages.wire import Ack, Entries, decode, encode
+from ha.messages.stream import Ack, Entries
+from ha.messages.wire import decode, encode
 from ha.settings import Settings
 from tests.support.memory_disk import CLUSTER_ID, MemoryDisk
 from tests.support.memory_host import MemoryHost

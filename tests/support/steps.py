@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ha.messages.wire import Entries
+from ha.messages.stream import Entries
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.memory_host import text
 from txobserver.events import Event

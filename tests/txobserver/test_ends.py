@@ -12,7 +12,9 @@ from ha.apply.replica import GapInStream, Replica
 from ha.effects import CompareAndSet, Effect, LogLine
 from ha.membership.candidate import Candidate
 from ha.membership.record import Record
-from ha.messages.wire import Ack, QueueSnapshot, decode, encode
+from ha.messages.copying import QueueSnapshot
+from ha.messages.stream import Ack
+from ha.messages.wire import decode, encode
 from ha.settings import Settings
 from recovery.store.lmdb_state import LmdbState
 from tests.support.branch_steps import (

@@ -22,7 +22,7 @@ from broker_plugin.node.branch_admin import BranchAdmin
 from broker_plugin.node.shell import Clocks, wall_ms
 from broker_plugin.node.wiring import amqp_server, restored, wire
 from ha.membership.record import MemoryCoordination, first_record
-from ha.messages.wire import WIRE_VERSION, Hello
+from ha.messages.greeting import WIRE_VERSION, Hello
 from ha.settings import Settings
 from recovery.store.store import StoreSettings
 from tests.broker_plugin.amqp.conftest import Served

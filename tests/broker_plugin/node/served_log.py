@@ -11,7 +11,7 @@ import pytest
 
 from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.log_server import LogServer
-from ha.messages.wire import WIRE_VERSION, Hello
+from ha.messages.greeting import WIRE_VERSION, Hello
 from recovery.pipeline.remote import RemoteLog
 from tests.recovery.pipeline.events import STORY, write_node
 from tests.support.guards import strict_guard

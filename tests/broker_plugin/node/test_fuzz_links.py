@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 
 from broker_plugin.node import links as links_module
 from broker_plugin.node.links import MAX_HELLO, MAX_MESSAGE, Links, PeerAddress, PeerProtocol, framed
-from ha.messages.wire import WIRE_VERSION, Commit, Hello, Probe, Promoted
+from ha.messages.election import Probe, Promoted
+from ha.messages.greeting import WIRE_VERSION, Hello
+from ha.messages.stream import Commit
 from tests.support.examples import examples
 from tests.support.guards import strict_guard
 from tests.support.messages import MESSAGES

@@ -24,7 +24,8 @@ from broker_plugin.node.links import (
     framed,
     parts,
 )
-from ha.messages.wire import WIRE_VERSION, Commit, Entries, Hello
+from ha.messages.greeting import WIRE_VERSION, Hello
+from ha.messages.stream import Commit, Entries
 from tests.support.guards import StrictGuard
 
 OURS = Hello(WIRE_VERSION, "cluster", "a", "127.0.0.1", 1)

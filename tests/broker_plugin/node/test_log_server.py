@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from broker_plugin.node import log_server
 from broker_plugin.node.links import MAX_HELLO, PeerProtocol
 from broker_plugin.node.log_server import LogServer
-from ha.messages.wire import WIRE_VERSION, Commit, Hello
+from ha.messages.greeting import WIRE_VERSION, Hello
+from ha.messages.stream import Commit
 from recovery.pipeline.node import node_table, rows_of
 from recovery.pipeline.remote import RemoteLog
 from recovery.reader import landmarks as landmarks_module

@@ -10,7 +10,8 @@ import pytest
 
 from broker_plugin.node import main as main_module
 from broker_plugin.node import wiring
-from ha.messages.wire import Commit, decode, encode
+from ha.messages.stream import Commit
+from ha.messages.wire import decode, encode
 from tests.broker_plugin.node.starting import Reached, started_until_reached
 
 STARTS = 8

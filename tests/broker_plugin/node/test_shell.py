@@ -14,7 +14,7 @@ from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.guard import Guard
 from broker_plugin.node.shell import PATIENCE, Clocks, Shell
 from ha.effects import CompareAndSet, LogLine
-from ha.messages.wire import Probe
+from ha.messages.election import Probe
 from tests.support.guards import strict_guard
 
 

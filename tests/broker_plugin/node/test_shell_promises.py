@@ -27,7 +27,7 @@ from ha.effects import (
     Truncate,
     WriteCheckpoint,
 )
-from ha.messages.wire import Ack
+from ha.messages.stream import Ack
 from recovery.store.log import LogReclaimed
 from tests.support.guards import strict_guard
 from tests.support.logs import frame, open_log

@@ -8,7 +8,7 @@ import pytest
 
 from ha.apply.checkpointing import LAYERS
 from ha.effects import WriteCheckpoint
-from ha.messages.wire import QueueContent
+from ha.messages.copying import QueueContent
 from ha.primary.handover import CHECKPOINT_PATIENCE
 from tests.support.copying import KIB, LARGE, Scales, joining, put
 from tests.support.memory_cluster import MemoryCluster, MemoryNode

@@ -11,18 +11,9 @@ from ha.backup import backup as backup_module
 from ha.backup.backup import Backup
 from ha.catchup import queue_replicator
 from ha.effects import Acknowledge, LogLine, Persist, Send, Truncate
-from ha.messages.wire import (
-    Commit,
-    Entries,
-    Follow,
-    ForwardTx,
-    Join,
-    Leave,
-    Missing,
-    Progress,
-    QueueSnapshot,
-    ResyncBegin,
-)
+from ha.messages.attaching import Follow, Join, Leave, Progress
+from ha.messages.copying import ForwardTx, Missing, QueueSnapshot, ResyncBegin
+from ha.messages.stream import Commit, Entries
 from ha.settings import Settings
 from tests.support.memory_host import text
 from txobserver.events import TxOpen

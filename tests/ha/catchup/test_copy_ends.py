@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ha.messages.wire import Ack, Entries
+from ha.messages.stream import Ack, Entries
 from tests.support.copying import LARGE, joining
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.steps import publish

@@ -13,7 +13,7 @@ import pytest
 from ha.apply.replica import Replica
 from ha.catchup.queue_replicator import QueueReplicator
 from ha.catchup.replicating_subscription import ReplicatingSubscription
-from ha.messages.wire import QueueChange, QueueSnapshot
+from ha.messages.copying import QueueChange, QueueSnapshot
 from tests.support.copying import HUGE, LARGE, PORTION, SLACK, Scales, joining, put
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.memory_host import text

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ha.messages.wire import (
+from ha.messages.copying import (
     ForwardOutcomes,
     ForwardTx,
     QueueChange,

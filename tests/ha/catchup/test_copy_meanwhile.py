@@ -14,7 +14,7 @@ from ha.catchup.queue_replicator import QueueReplicator
 from ha.catchup.replicating_subscription import PAGE
 from ha.catchup.resync import Resync
 from ha.effects import Effect, Send
-from ha.messages.wire import (
+from ha.messages.copying import (
     ForwardTx,
     Missing,
     QueueContent,
@@ -22,8 +22,8 @@ from ha.messages.wire import (
     SnapshotConfiguration,
     SnapshotEnd,
     SnapshotQueues,
-    encode,
 )
+from ha.messages.wire import encode
 from tests.support.copying import KIB, LARGE, PORTION, SLACK, WINDOW, Scales, joining
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.memory_host import text

@@ -10,7 +10,7 @@ from ha.apply.applied import Applied
 from ha.apply.replica import Replica
 from ha.catchup.replicating_subscription import PAGE
 from ha.catchup.resync import Resync
-from ha.messages.wire import Missing, QueueChange, QueueContent, QueueSnapshot, ResyncBegin, SnapshotEnd
+from ha.messages.copying import Missing, QueueChange, QueueContent, QueueSnapshot, ResyncBegin, SnapshotEnd
 from tests.support.copying import KIB, PORTION, WINDOW
 from txobserver.configuration import queue_step
 from txobserver.events import Message, Publish, Removal

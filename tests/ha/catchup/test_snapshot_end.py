@@ -6,8 +6,9 @@ import pytest
 
 from ha.apply.replica import Replica
 from ha.catchup.snapshot_end import Ending
+from ha.messages.copying import ForwardOutcomes, ForwardTx, SnapshotEnd
 from ha.messages.sizes import OVERHEAD
-from ha.messages.wire import ForwardOutcomes, ForwardTx, SnapshotEnd, encode
+from ha.messages.wire import encode
 from txobserver.events import GenerationStart, TxOpen
 from txobserver.outcomes import Kind, Remembered
 from txobserver.ports.store import MemoryBase

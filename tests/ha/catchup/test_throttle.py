@@ -7,7 +7,9 @@ from itertools import pairwise
 from ha.catchup.queue_guard import QueueGuard
 from ha.catchup.replicating_subscription import PAGE
 from ha.catchup.throttle import LONGEST_REST, Pace
-from ha.messages.wire import Entries, Progress, QueueContent
+from ha.messages.attaching import Progress
+from ha.messages.copying import QueueContent
+from ha.messages.stream import Entries
 from ha.primary.session import Session
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.memory_host import text

@@ -10,7 +10,7 @@ import pytest
 from ha.effects import CompareAndSet, LogLine, Send
 from ha.membership.candidate import Candidate
 from ha.membership.record import Record
-from ha.messages.wire import Probe, ProbeReply
+from ha.messages.election import Probe, ProbeReply
 from ha.settings import Settings
 from txobserver.ids import Member, Position
 

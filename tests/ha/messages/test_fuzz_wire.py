@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ha.messages import wire
-from ha.messages.wire import decode, encode
+from ha.messages.attaching import Join
+from ha.messages.greeting import Hello
+from ha.messages.stream import Ack, Entries
+from ha.messages.wire import Peer, decode, encode
 from tests.support.examples import examples
 from tests.support.memory_cluster import MemoryNode
 from tests.support.messages import MESSAGES
@@ -29,7 +31,7 @@ EVERY = st.sampled_from(MESSAGES)
 
 
 def test_one_of_each_kind() -> None:
-    assert {type(each) for each in MESSAGES} == set(wire.Peer.__args__)  # type: ignore[attr-defined]
+    assert {type(each) for each in MESSAGES} == set(Peer.__args__)  # type: ignore[attr-defined]
 
 
 @examples(300)
@@ -95,7 +97,7 @@ class WireMachine(RuleBasedStateMachine):
         """
         node, strange = self.node(to), decode(encode(message))
         sender = self.primary_name() if source is None else self.node(source).name
-        if sender == node.name or isinstance(strange, wire.Hello):
+        if sender == node.name or isinstance(strange, Hello):
             return  # the links take no second greeting
         strange.generation = max(0, node.core.generation + generation)
         if hasattr(strange, "session"):
@@ -103,7 +105,7 @@ class WireMachine(RuleBasedStateMachine):
         before = self.shown(node)
         for _ in range(times):
             node.report(lambda: node.core.on_message(sender, strange))
-        may_change = isinstance(strange, wire.Join) and strange.generation >= node.core.generation
+        may_change = isinstance(strange, Join) and strange.generation >= node.core.generation
         assert may_change or self.shown(node) == before
 
     def primary_name(self) -> str:
@@ -138,7 +140,7 @@ class WireMachine(RuleBasedStateMachine):
             tail = node.core.replica.tail
             first = max(1, tail.sequence - jump) if behind else tail.sequence + 1 + jump
             frame = encode_frame(tail.generation, first, [TxOpen(7), TxDecision(7, False)], 0)
-            entries = wire.Entries(node.core.generation, backup.session, 0, frame.data)
+            entries = Entries(node.core.generation, backup.session, 0, frame.data)
             node.report(lambda: node.core.on_message(backup.primary, entries))
 
     @rule(to=st.integers(0, 2), jump=st.integers(1, 1 << 40))
@@ -148,7 +150,7 @@ class WireMachine(RuleBasedStateMachine):
             leading, name = primary.core.leading, self.node(to).name
             session = leading.backups.sessions.get(name) if leading else None
             if session is not None and session.resync is None:
-                ack = wire.Ack(primary.core.generation, session.number, session.sent + jump)
+                ack = Ack(primary.core.generation, session.number, session.sent + jump)
                 primary.report(lambda p=primary, n=name, a=ack: p.core.on_message(n, a))  # type: ignore[misc]
 
     @rule(bit=st.integers(0, 1 << 16), to=st.integers(0, 2))
@@ -163,7 +165,7 @@ class WireMachine(RuleBasedStateMachine):
             )
             bit %= len(data) * 8
             data[bit // 8] ^= 1 << bit % 8
-            entries = wire.Entries(node.core.generation, backup.session, 0, bytes(data))
+            entries = Entries(node.core.generation, backup.session, 0, bytes(data))
             node.report(lambda: node.core.on_message(backup.primary, entries))
 
     @rule(queues=st.sampled_from([("q",), ("q", "r")]))

@@ -9,7 +9,9 @@ import pytest
 
 from ha.effects import ReadLog
 from ha.feed.recent_frames import RecentFrames
-from ha.messages.wire import Ack, Cancel, Commit, Entries, Follow, Granted, Join, Leave, Missing, Progress, Refused
+from ha.messages.attaching import Follow, Granted, Join, Leave, Progress, Refused
+from ha.messages.copying import Missing
+from ha.messages.stream import Ack, Cancel, Commit, Entries
 from ha.primary import joins
 from ha.primary.backups import LOG_TOO_SHORT
 from tests.support.attachments import FRAMES, HISTORY, SETTINGS, TAIL, A, B, C, Copy, Side

@@ -11,24 +11,11 @@ from msgspec.structs import replace
 from ha.apply.replica import Replica
 from ha.backup.backup import Backup
 from ha.catchup.queue_replicator import QueueReplicator, SnapshotMismatch
-from ha.messages.wire import (
-    Ack,
-    Cancel,
-    Entries,
-    Follow,
-    ForwardOutcomes,
-    ForwardTx,
-    Handover,
-    Join,
-    Leave,
-    Missing,
-    Refused,
-    ResyncBegin,
-    SnapshotConfiguration,
-    SnapshotEnd,
-    decode,
-    encode,
-)
+from ha.messages.attaching import Follow, Join, Leave, Refused
+from ha.messages.copying import ForwardOutcomes, ForwardTx, Missing, ResyncBegin, SnapshotConfiguration, SnapshotEnd
+from ha.messages.election import Handover
+from ha.messages.stream import Ack, Cancel, Entries
+from ha.messages.wire import decode, encode
 from ha.primary.session import Session
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.steps import (

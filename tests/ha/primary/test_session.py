@@ -7,7 +7,7 @@ import pytest
 from ha.catchup.queue_guard import QueueGuard
 from ha.effects import ReadLog, Send
 from ha.feed.recent_frames import RecentFrames
-from ha.messages.wire import Commit, Entries
+from ha.messages.stream import Commit, Entries
 from ha.primary.session import Session
 from ha.settings import Settings
 from txobserver.events import TxOpen

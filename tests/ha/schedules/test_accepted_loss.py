@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ha.messages.wire import Entries
+from ha.messages.stream import Entries
 from tests.ha.schedules.test_record import behind, promote, published, ready
 from tests.support.steps import backups_of, declared, publish, survivors_agree
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ha.effects import ResetLog
-from ha.messages.wire import Ack, Missing, Progress, Refused, decode
+from ha.messages.attaching import Progress, Refused
+from ha.messages.copying import Missing
+from ha.messages.stream import Ack
+from ha.messages.wire import decode
 from tests.ha.apply.test_slow_checkpoints import resyncs
 from tests.ha.schedules.test_record import published, ready
 from tests.support.copying import LARGE, joining

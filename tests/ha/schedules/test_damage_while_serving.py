@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ha.messages.wire import QueueSnapshot, decode
+from ha.messages.copying import QueueSnapshot
+from ha.messages.wire import decode
 from tests.ha.schedules.test_joiner import force_resync, without_one
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.steps import begin, commit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ha.messages.wire import Cancel
+from ha.messages.stream import Cancel
 from tests.ha.schedules.test_joiner import force_resync, session_of, without_one
 from tests.support.branch_steps import (
     G,

@@ -7,7 +7,9 @@ from ha.catchup.resync import Resync
 from ha.effects import Effect, LogLine, Send
 from ha.membership.candidate import Candidate
 from ha.membership.record import Record
-from ha.messages.wire import Handover, Refused, SnapshotEnd
+from ha.messages.attaching import Refused
+from ha.messages.copying import SnapshotEnd
+from ha.messages.election import Handover
 from ha.settings import Settings
 from tests.support.copying import asked_for_a_reset
 from tests.support.memory_cluster import MemoryCluster

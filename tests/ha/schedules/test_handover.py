@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ha.messages.wire import NO_ATTACHMENT, Handover, Refused
+from ha.messages.attaching import NO_ATTACHMENT, Refused
+from ha.messages.election import Handover
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.steps import all_agree, answered, backups_of, declared, publish
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ha.messages.wire import Ack, QueueContent, QueueSnapshot, SnapshotEnd, decode
+from ha.messages.copying import QueueContent, QueueSnapshot, SnapshotEnd
+from ha.messages.stream import Ack
+from ha.messages.wire import decode
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.memory_host import text
 from tests.support.steps import (

@@ -8,7 +8,7 @@ import pytest
 
 from ha.effects import CompareAndSet, Persist
 from ha.membership.node_state import RECOVERING
-from ha.messages.wire import Granted, Progress, Refused
+from ha.messages.attaching import Granted, Progress, Refused
 from tests.ha.schedules.test_joiner import force_resync
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.memory_disk import MemoryDisk

@@ -13,7 +13,9 @@ from msgspec.structs import replace
 from ha.apply.replica import Replica
 from ha.effects import WriteCheckpoint
 from ha.membership.record import first_record
-from ha.messages.wire import Entries, Probe, ProbeReply, decode
+from ha.messages.election import Probe, ProbeReply
+from ha.messages.stream import Entries
+from ha.messages.wire import decode
 from tests.ha.schedules.test_joiner import force_resync
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.memory_disk import CLUSTER_ID

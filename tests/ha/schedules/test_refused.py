@@ -11,7 +11,8 @@ from ha.apply.record_gate import RecordGate
 from ha.apply.replica import Replica
 from ha.effects import CompareAndSet, Effect, LogLine
 from ha.membership.record import CasConflict, MemoryCoordination, Record, first_record
-from ha.messages.wire import ResyncBegin, decode
+from ha.messages.copying import ResyncBegin
+from ha.messages.wire import decode
 from tests.ha.schedules.test_joiner import force_resync
 from tests.ha.schedules.test_record import promote, published, ready, two
 from tests.support.steps import backups_of, declared, publish, survivors_agree

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from ha.messages.wire import Ack, Entries, Follow, Join, Missing, Refused, ResyncBegin, SnapshotEnd, decode
+from ha.messages.attaching import Follow, Join, Refused
+from ha.messages.copying import Missing, ResyncBegin, SnapshotEnd
+from ha.messages.stream import Ack, Entries
+from ha.messages.wire import decode
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.steps import answered, backups_of, declared, publish, survivors_agree
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ha.messages.wire import Ack, Cancel
+from ha.messages.stream import Ack, Cancel
 from tests.support.steps import (
     T,
     answered,

@@ -8,7 +8,7 @@ from typing import Any
 from ha.backup.backup import Backup
 from ha.effects import Persist, Send
 from ha.membership.record_keeper import RecordKeeper
-from ha.messages.wire import Ack
+from ha.messages.stream import Ack
 from ha.primary.attachments import Attachments
 from ha.primary.client_ledger import ClientLedger
 from ha.primary.decisions import Decisions

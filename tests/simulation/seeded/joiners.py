@@ -11,7 +11,7 @@ from ha.backup.backup import Backup
 from ha.catchup.queue_replicator import QueueReplicator
 from ha.catchup.resync import Resync
 from ha.catchup.snapshot_end import Ending
-from ha.messages.wire import SnapshotConfiguration, SnapshotEnd, SnapshotPart
+from ha.messages.copying import SnapshotConfiguration, SnapshotEnd, SnapshotPart
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.configuration import Configuration
 from txobserver.ids import Position

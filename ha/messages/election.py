@@ -1,0 +1,37 @@
+"""Election: who becomes primary, by itself or because an operator wants it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ha.messages.numbers import Number
+from txobserver.ids import Member, Position
+
+
+class Probe(msgspec.Struct, array_like=True, tag=1):
+    """A candidate asks a ready member how far its log goes."""
+
+    generation: Number
+    round: Number
+
+
+class ProbeReply(msgspec.Struct, array_like=True, tag=2):
+    """The position of the last event in the log of ``member``, synced or about to be."""
+
+    generation: Number
+    round: Number
+    member: Member
+    tail: Position
+
+
+class Promoted(msgspec.Struct, array_like=True, tag=21):
+    """The sender is primary of this generation: whoever knows a lower one reads the record."""
+
+    generation: Number
+
+
+class Handover(msgspec.Struct, array_like=True, tag=20):
+    """An operator wants the sender to be primary: hand the lease over to it."""
+
+    generation: Number
+    session: Number
