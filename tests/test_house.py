@@ -47,14 +47,14 @@ def test_the_core_is_pure(package: str) -> None:
 
 
 def test_an_acknowledgement_is_made_in_one_place_only() -> None:
-    """Persist, then send: outside the shell nobody makes an Ack, so none can leave without the write it waits for."""
+    """Persist, then send: only the interpreter makes an Ack, so none leaves without the write it waits for."""
     makers = {
         str(path.relative_to(ROOT))
         for package in ("ha", "broker_plugin", "recovery")
         for path in (ROOT / package).rglob("*.py")
         if re.search(r"\bAck\(", path.read_text()) and path.name != "stream.py"
     }
-    assert makers <= {"broker_plugin/node/shell.py"} | {p for p in makers if "amqp" in p or "embedded" in p}
+    assert makers <= {"ha/interpreter.py"} | {p for p in makers if "amqp" in p or "embedded" in p}
 
 
 def test_no_imports_lead_in_a_circle() -> None:

@@ -1,4 +1,4 @@
-"""The asyncio shell: carries out what the core asks, and reports to it what happened.
+"""The asyncio shell: reports to the core what happened, and has its answers carried out (``ha.interpreter``).
 
 Everything runs in turns. A report (a message, a completed write, a client's request) only marks the turn as due; when
 all that is at hand has been reported, the turn settles the core and carries out the effects in order. So events of
@@ -11,44 +11,22 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.guard import Guard
-from broker_plugin.node.links import Links
+from broker_plugin.node.io import NodeIo
 from ha.core import NodeCore
-from ha.effects import (
-    Acknowledge,
-    CompareAndSet,
-    Effect,
-    LogLine,
-    Persist,
-    ReadLog,
-    ReadQueue,
-    ReadRecord,
-    ResetLog,
-    Send,
-    Stop,
-    Truncate,
-    WriteCheckpoint,
-)
+from ha.interpreter import Interpreter
 from ha.membership.record import Record
-from ha.messages.stream import Ack
 from ha.messages.wire import Peer
-from recovery.store.log import LogReclaimed
 from recovery.store.store import Store
-from txobserver.frames import Frame
-from txobserver.ids import Position
-from txobserver.ports.store import Page, StoreDamaged, StoreError
 
 log = logging.getLogger("txha.node")
 TICK = 0.02
 PATIENCE = 0.1
 """Seconds that a primary whose lease seems to be over waits for the answer to its last renewal: a long turn, of a large
 transaction, may have kept it from being asked for and read."""
-READ_AGAIN_SECONDS = 0.2
-READ_ATTEMPTS = 15
-"""To read the log for a backup, where the system refuses; then it gets a copy of the queues."""
 
 
 def now() -> float:
@@ -73,7 +51,10 @@ CLOCKS = Clocks()
 
 
 class Shell:
-    """One node's core at work. ``on_stop`` is called with the reason if the core wants the node to end."""
+    """One node's core at work, in turns. Implements ``ha.interpreter.Reports``.
+
+    ``on_stop`` is called with the reason if the core wants the node to end.
+    """
 
     def __init__(
         self,
@@ -86,17 +67,15 @@ class Shell:
         clocks: Clocks = CLOCKS,
     ) -> None:
         self.core = core
-        self.links: Links | None = None
         self.on_turn: Callable[[], None] = lambda: None
         self.on_overslept: Callable[[], None] = lambda: None
-        self._store = store
         self._records = records
         self._poll_every = poll_every
-        self._on_stop = on_stop
         self._now, self._wall_ms = clocks
         self._guard = guard
+        self.io = NodeIo(core, store, records, guard, on_stop, self._now)
+        self.interpreter = self.io.answers = Interpreter(core, self.io, self)
         self._due = False
-        self._polled_at = 0.0
         self._ticker: asyncio.TimerHandle | None = None
         self._stopped = False
 
@@ -106,7 +85,7 @@ class Shell:
 
     def stop(self) -> None:
         """No more ticks and turns."""
-        self._stopped = True
+        self._stopped = self.io.stopped = True
         if self._ticker is not None:
             self._ticker.cancel()
 
@@ -129,17 +108,17 @@ class Shell:
         self.core.on_store_error(reason)
         self.due()
 
-    def _answered(self, call: Callable[[], None]) -> None:
+    def answered(self, call: Callable[[], None]) -> None:
         """The coordination store's answer: told before the clock is looked at, since a renewal may be behind it."""
         if not self._stopped:
             self._tell(self.core.set_clock, call, self._now())
             self.due()
 
-    def _stored(self, effect: CompareAndSet, record: Record) -> None:
+    def stored(self, record: Record, call: Callable[[], None]) -> None:
         """A change of the record has been made. The one that gives the lease up renews nothing."""
         if not self._stopped and record.released:
             self._forget_if_over(self._now())
-        self._answered(lambda: self.core.on_stored(effect, record))
+        self.answered(call)
 
     def _look_and_tell(self, call: Callable[[], None]) -> None:
         """Both go by one reading of the clock: the process may be stopped between two."""
@@ -185,8 +164,8 @@ class Shell:
     def _tick(self) -> None:
         self._ticker = self._guard.call_later(TICK, self._tick)
         self.report(self.core.tick)
-        if self.core.leading is None and self._now() - self._polled_at >= self._poll_every:
-            self._read_record(ReadRecord())
+        if self.core.leading is None and self._now() - self.io.polled_at >= self._poll_every:
+            self.io.read_record()
 
     # -- turns
 
@@ -203,125 +182,5 @@ class Shell:
 
     def _settle(self) -> None:
         self.core.settle()
-        for effect in self.core.take_effects():
-            self._carry_out(effect)
+        self.interpreter.run()
         self.on_turn()
-
-    def _carry_out(self, effect: Effect) -> None:
-        _CARRY_OUT[type(effect)](self, effect)
-
-    def _persist(self, effect: Persist) -> None:
-        self._store.append(effect.frame, lambda error: self._persisted(effect, error))
-
-    def _persisted(self, effect: Persist, error: StoreError | None) -> None:
-        if error is not None:
-            self._guard.caught(error)
-        else:
-            self._acknowledge(effect.then)
-            self.report(lambda: self.core.on_durable(effect.frame.last))
-
-    def _truncate(self, effect: Truncate) -> None:
-        def done(error: StoreError | None) -> None:
-            if error is not None:
-                self._guard.caught(error)
-            else:
-                self._acknowledge(effect.then)
-
-        self._store.truncate(effect.last, self.core.replica.position_of(effect.last), done)
-
-    def _reset(self, effect: ResetLog) -> None:
-        before = Position(effect.history[-1].generation if effect.history else 0, effect.following - 1)
-
-        def done(error: StoreError | None) -> None:
-            if error is not None:
-                self._guard.caught(error)
-            else:
-                self.report(lambda: self.core.on_reset(effect))
-
-        self._store.reset(before, done)
-
-    def _acknowledge(self, then: Acknowledge | None) -> None:
-        if then is not None and self.links is not None:
-            self.links.send(then.peer, Ack(then.generation, then.session, then.sequence))
-
-    def _checkpoint(self, effect: WriteCheckpoint) -> None:
-        def done(error: StoreError | None) -> None:
-            if error is not None:
-                self._guard.caught(error)
-            else:
-                self._acknowledge(effect.then)
-                self.core.log_first = self._store.first
-                self.report(self.core.on_checkpoint)
-
-        self._store.checkpoint(effect.checkpoint, done)
-
-    def _send(self, effect: Send) -> None:
-        if self.links is not None:
-            self.links.send(effect.peer, effect.message)
-
-    def _read_log(self, effect: ReadLog, attempts: int = READ_ATTEMPTS) -> None:
-        """What the log holds may still be read a little later, unless it is gone or damaged: too many open files, say.
-
-        A backup whose session has ended meanwhile is told nothing by the core.
-        """
-        if self._stopped:
-            return
-
-        def done(result: asyncio.Future[list[Frame]]) -> None:
-            try:
-                frames = result.result()
-            except StoreError as error:
-                log.warning("%s", error)
-                if attempts > 1 and not isinstance(error, LogReclaimed | StoreDamaged):
-                    self._guard.call_later(READ_AGAIN_SECONDS, lambda: self._read_log(effect, attempts - 1))
-                    return
-                # Events that are in the queue state here already: the joiner gets a copy of the queues instead.
-                frames = []
-            self.report(lambda: self.core.on_log_read(effect.peer, effect.session, frames))
-
-        self._guard.run_in_executor(None, lambda: self._store.read(effect.first, effect.max_bytes), done)
-
-    def _read_queue(self, effect: ReadQueue) -> None:
-        def done(page: Page | None, error: StoreError | None) -> None:
-            if error is not None:
-                self._guard.caught(error)
-            elif page is not None:
-                self.report(lambda: self.core.on_queue_read(effect, page))
-
-        self._store.read_queue(effect.asked, done)
-
-    def _read_record(self, effect: ReadRecord) -> None:
-        self._polled_at = self._now()
-        self._records.read(lambda record: self._answered(lambda: self.core.on_record(record)))
-
-    def _compare_and_set(self, effect: CompareAndSet) -> None:
-        record: Any = effect.record
-        self._records.compare_and_set(
-            effect.expected,
-            record,
-            lambda stored: self._stored(effect, stored),
-            lambda current: self.report(lambda: self.core.on_conflict(effect, current)),
-            lambda: self.report(lambda: self.core.on_cas_failed(effect)),
-        )
-
-    def _log(self, effect: LogLine) -> None:
-        level = logging.WARNING if effect.warning else logging.INFO
-        log.log(level, "generation=%d %s", self.core.generation, effect.text)
-
-    def _stop(self, effect: Stop) -> None:
-        self._on_stop(effect.reason)
-
-
-_CARRY_OUT: dict[type, Callable[..., None]] = {
-    Persist: Shell._persist,
-    Truncate: Shell._truncate,
-    ResetLog: Shell._reset,
-    WriteCheckpoint: Shell._checkpoint,
-    Send: Shell._send,
-    ReadLog: Shell._read_log,
-    ReadQueue: Shell._read_queue,
-    ReadRecord: Shell._read_record,
-    CompareAndSet: Shell._compare_and_set,
-    LogLine: Shell._log,
-    Stop: Shell._stop,
-}

@@ -67,7 +67,7 @@ def wire(
     core = NodeCore(store.member, replica, broker, settings, store.first, hello.cluster_id, first_session)
     shell = Shell(core, store, records, settings.renew_every, on_stop, guard, clocks)
     core.wake = shell.due
-    links = shell.links = Links(guard, hello, peers, shell.on_link, shell.on_message, on_reader, admit)
+    links = shell.io.links = Links(guard, hello, peers, shell.on_link, shell.on_message, on_reader, admit)
     return Parts(core, shell, records, links)
 
 

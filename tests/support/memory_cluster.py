@@ -12,22 +12,10 @@ from typing import Any
 
 from ha.apply.replica import Replica
 from ha.core import NodeCore
-from ha.effects import (
-    Acknowledge,
-    CompareAndSet,
-    LogLine,
-    Persist,
-    ReadLog,
-    ReadQueue,
-    ReadRecord,
-    ResetLog,
-    Send,
-    Stop,
-    Truncate,
-    WriteCheckpoint,
-)
-from ha.membership.record import CasConflict, MemoryCoordination, first_record
-from ha.messages.stream import Ack, Entries
+from ha.effects import CompareAndSet, LogLine, Persist, ReadLog, ReadQueue, ResetLog, Truncate, WriteCheckpoint
+from ha.interpreter import Interpreter, Write
+from ha.membership.record import CasConflict, MemoryCoordination, Record, first_record
+from ha.messages.stream import Entries
 from ha.messages.wire import decode, encode
 from ha.settings import Settings
 from tests.support.memory_disk import CLUSTER_ID, MemoryDisk
@@ -61,6 +49,7 @@ class MemoryNode:
         self.lines: list[str] = []
         self.stopped: str | None = None
         self.core = self._boot()
+        self.interpreter = Interpreter(self.core, self, self)
 
     def _boot(self) -> NodeCore:
         base = self.disk.base
@@ -98,27 +87,50 @@ class MemoryNode:
             self.core.settle()
         except StoreError as error:
             self.core.on_store_error(str(error))
-        while effects := self.core.take_effects():
-            for effect in effects:
-                self._carry_out(effect)
+        self.interpreter.run()
 
-    def _carry_out(self, effect: Any) -> None:
-        if isinstance(effect, Persist | Truncate | WriteCheckpoint | ResetLog):
-            self.writes.append(effect)
-        elif isinstance(effect, Send):
-            self.cluster.send(self.name, effect.peer, effect.message)
-        elif isinstance(effect, CompareAndSet):
-            self.cluster.cas.append((self, effect))
-        elif isinstance(effect, ReadLog):
-            self.reads.append(effect)
-        elif isinstance(effect, ReadQueue):
-            self.queue_reads.append(effect)
-        elif isinstance(effect, ReadRecord):
-            pass  # it is read at every turn
-        elif isinstance(effect, LogLine):
-            self.lines.append(effect.text)
-        elif isinstance(effect, Stop):
-            self.stopped = effect.reason
+    def answered(self, call: Callable[[], None]) -> None:
+        """The coordination store has answered."""
+        self.report(call, stored=True)
+
+    def stored(self, record: Record, call: Callable[[], None]) -> None:
+        """A change of the record has been made."""
+        self.answered(call)
+
+    # -- Io
+
+    def write(self, effect: Write) -> None:
+        """The disk does it later."""
+        self.writes.append(effect)
+
+    def read_log(self, effect: ReadLog) -> None:
+        """Another thread does it later."""
+        self.reads.append(effect)
+
+    def read_queue(self, effect: ReadQueue) -> None:
+        """Another thread does it later."""
+        self.queue_reads.append(effect)
+
+    def read_record(self) -> None:
+        """It is read at every turn."""
+
+    def compare_and_set(self, effect: CompareAndSet) -> None:
+        """It lands later."""
+        self.cluster.cas.append((self, effect))
+
+    def send(self, peer: str, message: Any) -> None:
+        """To the network of the test."""
+        self.cluster.send(self.name, peer, message)
+
+    def log(self, line: LogLine) -> None:
+        """Kept for the test."""
+        self.lines.append(line.text)
+
+    def stop(self, reason: str) -> None:
+        """The node ends."""
+        self.stopped = reason
+
+    # -- the disk
 
     def do_reads(self) -> None:
         """Another thread reads the log, also while the one that writes it waits for the disk."""
@@ -126,7 +138,7 @@ class MemoryNode:
         coming = [write.frame for write in takewhile(lambda each: isinstance(each, Persist), self.writes)]
         for effect in reads:
             frames = self.disk.read(effect, coming)
-            self.report(lambda e=effect, f=frames: self.core.on_log_read(e.peer, e.session, f))  # type: ignore[misc]
+            self.interpreter.log_read(effect, frames)
 
     def do_queue_reads(self) -> None:
         """A third thread reads queues: what it looked at in the last turn comes in this one, unless it is held."""
@@ -134,7 +146,7 @@ class MemoryNode:
             return
         pages, self.pages = self.pages, []
         for effect, page in pages:
-            self.report(lambda e=effect, p=page: self.core.on_queue_read(e, p))  # type: ignore[misc]
+            self.interpreter.queue_read(effect, page)
         asked, self.queue_reads = self.queue_reads, []
         try:
             self.pages = [(effect, self.disk.base.read(effect.asked)) for effect in asked]
@@ -151,29 +163,20 @@ class MemoryNode:
             else:
                 self._write(write)
 
-    def _write(self, write: Any) -> None:
+    def _write(self, write: Write) -> None:
         disk = self.disk
         if isinstance(write, Persist):
             disk.frames.append(write.frame)
-            self._acknowledge(write.then)
-            self.report(lambda: self.core.on_durable(write.frame.last))
         elif isinstance(write, Truncate):
             if disk.frames and disk.frames[-1].last > write.last:
                 self.cluster.check_not_ready(self, "cuts its log")
             disk.truncate(write.last)
-            self._acknowledge(write.then)
         elif isinstance(write, WriteCheckpoint):
             disk.base.write(write.checkpoint)
-            self._acknowledge(write.then)
-            self.report(self.core.on_checkpoint)
         else:
             self.cluster.check_not_ready(self, "throws its log away")
             disk.frames = []
-            self.report(lambda: self.core.on_reset(write))
-
-    def _acknowledge(self, then: Acknowledge | None) -> None:
-        if then is not None:
-            self.cluster.send(self.name, then.peer, Ack(then.generation, then.session, then.sequence))
+        self.interpreter.written(write)
 
 
 class MemoryCluster:
@@ -273,8 +276,7 @@ class MemoryCluster:
         for node in list(self.nodes.values()):
             if node.name not in self.frozen:
                 if node.name not in self.storeless:
-                    record = self.coordination.read()
-                    node.report(lambda n=node, r=record: n.core.on_record(r))  # type: ignore[misc]
+                    node.interpreter.record_read(self.coordination.read())
                 node.report(node.core.tick)
 
     def _go_on(self) -> None:
@@ -291,22 +293,21 @@ class MemoryCluster:
             if node.name in self.cas_held or node.name in self.frozen:
                 self.cas.append((node, effect))
             elif node.name in self.storeless:
-                node.report(lambda n=node, e=effect: n.core.on_cas_failed(e))  # type: ignore[misc]
+                node.interpreter.cas_failed(effect)
             else:
                 self.land(node, effect)
 
     def land(self, node: MemoryNode, effect: CompareAndSet, report: bool = True) -> None:
         """A compare-and-set reaches the store; ``report`` False loses its answer."""
-        core = node.core
         try:
             stored = self.coordination.compare_and_set(effect.expected, effect.record)  # type: ignore[arg-type]
         except CasConflict as conflict:
             current = conflict.current
             if report:
-                node.report(lambda: core.on_conflict(effect, current))
+                node.interpreter.conflict(effect, current)
             return
         if report:
-            node.report(lambda: core.on_stored(effect, stored), stored=True)
+            node.interpreter.stored(effect, stored)
 
     def run(self, until: Callable[[], bool], seconds: float = 20.0) -> None:
         """Turn until the condition holds; fails after this much of the cluster's own time."""

@@ -25,7 +25,7 @@ class BrokenCore:
     asleep = False
 
     def __init__(self) -> None:
-        self.keeper: Any = SimpleNamespace(expired=self.overslept)
+        self.leading: Any = SimpleNamespace(keeper=SimpleNamespace(expired=self.overslept))
 
     def overslept(self, now: float) -> bool:
         return self.asleep
@@ -104,7 +104,7 @@ async def test_a_shell_that_was_stopped_tells_the_core_nothing_and_settles_no_mo
     shell.start()
     shell.report(lambda: told.append("before"))
     shell.stop()
-    shell._answered(lambda: told.append("stored"))
+    shell.answered(lambda: told.append("stored"))
     shell.report(lambda: told.append("after"))
     shell.on_message("b", Probe(1, 1))
     shell.store_failed("the disk is gone")
@@ -185,7 +185,7 @@ async def test_a_renewal_whose_answer_was_not_read_yet_counts(seconds: float, st
     nothing: Any = None
     shell = Shell(core, nothing, records, 0.2, lambda reason: None, strict_guard())
     effect: Any = CompareAndSet(1, SimpleNamespace(released=False))  # type: ignore[arg-type]
-    shell._compare_and_set(effect)
+    shell.io.compare_and_set(effect)
     shell.look_at_clock()
     assert core.stepped_down == (not stays)
     records.stop()

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from broker_plugin.guard import BROKEN, Guard
-from broker_plugin.node import shell as shell_module
-from broker_plugin.node.shell import READ_ATTEMPTS, Shell
+from broker_plugin.node import io as io_module
+from broker_plugin.node.io import READ_ATTEMPTS
+from broker_plugin.node.shell import Shell
 from ha.effects import (
     Acknowledge,
     Effect,
@@ -47,7 +48,7 @@ Done = Callable[[StoreError | None], None]
 class Core:
     """Asks for what the test says, and writes down what it is told."""
 
-    keeper = SimpleNamespace(expired=lambda now: False)
+    leading = SimpleNamespace(keeper=SimpleNamespace(expired=lambda now: False))
     log_first = 1
     log_first_then = 0
 
@@ -156,7 +157,7 @@ class Rig:
         parts: Any = (self.core, self.store, None)
         self.shell = Shell(*parts, 0.2, lambda reason: None, self.guard)
         links: Any = self.links
-        self.shell.links = links
+        self.shell.io.links = links
 
     async def carry_out(self, *effects: Effect) -> None:
         """The core asks for these; the loop does all that it can do by itself."""
@@ -270,7 +271,7 @@ async def test_too_many_open_files_while_a_ready_backup_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was taken for one whose events are gone: out of the ready set, and a copy of everything."""
-    monkeypatch.setattr(shell_module, "READ_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(io_module, "READ_AGAIN_SECONDS", 0.01)
     log, _ = open_log(tmp_path / "log")
     log.append([frame(1)])
     rig, limits = Rig(), resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -301,7 +302,7 @@ async def test_too_many_open_files_while_a_ready_backup_is_read(
 
 
 async def test_a_log_that_the_system_keeps_refusing_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell_module, "READ_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(io_module, "READ_AGAIN_SECONDS", 0.0)
     rig = Rig()
     rig.store.error = StoreError("segment 1 failed: Input/output error")
     await rig.carry_out(ReadLog("a", 7, 5, 1000))
@@ -311,7 +312,7 @@ async def test_a_log_that_the_system_keeps_refusing_is_not_asked_for_ever(monkey
 
 
 async def test_a_node_that_has_ended_does_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell_module, "READ_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(io_module, "READ_AGAIN_SECONDS", 0.01)
     rig = Rig()
     rig.store.error = StoreError("segment 1 failed: Input/output error")
     await rig.carry_out(ReadLog("a", 7, 5, 1000))

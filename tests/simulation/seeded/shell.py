@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from contextlib import ExitStack
 from typing import Any
-from unittest.mock import patch
 
 from broker_plugin.coordination.record_thread import RecordThread
-from broker_plugin.node import shell as shell_module
+from broker_plugin.node.io import NodeIo
 from broker_plugin.node.shell import Shell
 from ha.apply.replica import Replica
 from ha.core import NodeCore
@@ -16,31 +15,33 @@ from ha.effects import Persist, Truncate, WriteCheckpoint
 from tests.simulation.seeded.planting import replace, seeded
 
 
-def _acknowledge_first(stack: ExitStack, effect: type, name: str) -> None:
-    """The shell sends the acknowledgement before it does what that waits for."""
-    original = getattr(Shell, name)
+def _acknowledge_first(stack: ExitStack, effect: type) -> None:
+    """The node sends the acknowledgement before it does what that waits for."""
 
-    def early(self: Shell, asked: Any) -> None:
-        self._acknowledge(asked.then)
-        original(self, asked)
+    def make(original: Any) -> Any:
+        def early(self: NodeIo, asked: Any) -> None:
+            if isinstance(asked, effect):
+                self.answers._acknowledge(asked.then)  # type: ignore[attr-defined]
+            original(self, asked)
 
-    table = {**shell_module._CARRY_OUT, effect: early}
-    stack.enter_context(patch.object(shell_module, "_CARRY_OUT", table))
+        return early
+
+    replace(stack, NodeIo, "write", make)
 
 
 @seeded("P11")
 def acknowledged_before_persist(stack: ExitStack) -> None:
-    _acknowledge_first(stack, Persist, "_persist")
+    _acknowledge_first(stack, Persist)
 
 
 @seeded("P11")
 def acknowledged_before_truncate(stack: ExitStack) -> None:
-    _acknowledge_first(stack, Truncate, "_truncate")
+    _acknowledge_first(stack, Truncate)
 
 
 @seeded("P11")
 def acknowledged_before_a_checkpoint_is_durable(stack: ExitStack) -> None:
-    _acknowledge_first(stack, WriteCheckpoint, "_checkpoint")
+    _acknowledge_first(stack, WriteCheckpoint)
 
 
 @seeded("P9", "P11", "P6", "P7", rare=True)
