@@ -21,6 +21,7 @@ from txobserver.configuration import (
     DECLARE_QUEUE,
     DELETE_EXCHANGE,
     DELETE_QUEUE,
+    LEAVE_EXCHANGE,
     UNBIND,
     BindingSpec,
     Configured,
@@ -59,7 +60,7 @@ class Replicated:
         if done.refusal is None:
             self._carry_out(step)
         for exchange in done.lapsed:
-            self._drop_exchange(exchange)
+            self._drop_exchange(exchange, step.name if step.operation == LEAVE_EXCHANGE else None)
 
     def _carry_out(self, step: Configure) -> None:
         configuration = self._content.configuration
@@ -98,10 +99,10 @@ class Replicated:
                 Exchange(spec.name, spec.kind, True, spec.auto_delete, spec.internal, spec.arguments)
             )
 
-    def _drop_exchange(self, name: str) -> None:
+    def _drop_exchange(self, name: str, left: str | None = None) -> None:
         exchange = self._topology.exchanges.get(name)
         if exchange is not None and exchange.durable:
-            self._operations.exchanges.lost_bindings(self._topology.remove_exchange(name))
+            self._operations.exchanges.lost_bindings(self._topology.remove_exchange(name), left)
 
     def _bind(self, each: Binding, bind: bool) -> None:
         if bind:

@@ -46,3 +46,20 @@ def test_an_answer_may_begin_a_step_and_end_it() -> None:
     pending.end(step)
     pending.then(lambda: told.append("third"))
     assert told == ["first", "second", "third"]
+
+
+def test_an_answer_waits_for_what_its_steps_led_to() -> None:
+    """``a_second_generation_of_exchanges_goes``: in whatever order they end, and however many generations there are."""
+    pending, told = Pending(), list[str]()
+    step = pending.begin()
+    pending.then(lambda: told.append("first"))
+    later = pending.begin()
+    pending.then(lambda: told.append("second"))
+    assert pending.begin(step) == step
+    pending.end(step)
+    pending.end(later)
+    pending.begin(step)
+    pending.end(step)
+    assert told == []
+    pending.end(step)
+    assert told == ["first", "second"]
