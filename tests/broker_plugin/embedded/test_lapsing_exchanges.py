@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import pairwise
 
 import pytest
 
@@ -196,36 +195,6 @@ def test_what_the_stream_takes_is_told_when_the_exchanges_above_have_gone(harnes
         harness.broker.operations.exchanges.delete(client.channel, "y", False, told)
     harness.settle()
     assert there == [False] and exchanges(harness) == set() and client.errors == []
-
-
-@pytest.mark.parametrize("generations", [2, 4])
-def test_a_second_generation_of_exchanges_goes_before_the_answer(harness: Harness, generations: int) -> None:
-    """Each is bound to the one below by way of an exchange of this node's memory, so each has its own step."""
-    client, other = harness.client(), harness.client()
-    client.declare("local", durable=False)
-    client.declare("elsewhere", durable=False)
-    names = [f"x{number}" for number in range(generations)]
-    for name in (*names, "later"):
-        declare_exchange(harness, client, name, auto_delete=True)
-        declare_exchange(harness, client, f"below {name}", durable=False, auto_delete=True)
-    for source, queue in ((names[0], "local"), ("later", "elsewhere")):
-        bind(harness, client, source, queue)
-        harness.settle()
-    for lower, upper in pairwise(names):
-        bind_exchange(harness, client, f"below {upper}", lower)
-        bind_exchange(harness, client, upper, f"below {upper}")
-    there: list[set[str]] = []
-    harness.broker.operations.queues.delete(
-        client.channel, "local", False, False, lambda count: there.append(exchanges(harness))
-    )
-    harness.turn()
-    later = delete(other, "elsewhere")
-    while not there:
-        harness.turn()
-        harness.ledger.commit(1)
-    assert there == [there[0] - {*names}] and not {*names} & set(harness.broker.topology.exchanges)
-    harness.settle()
-    assert later == [0] and exchanges(harness) == set() and client.errors == []
 
 
 def test_no_channel_that_has_closed_is_told_that_an_exchange_has_gone(harness: Harness) -> None:
