@@ -17,7 +17,7 @@ from typing import cast
 from broker_plugin.amqp.protocol.connection import Connection
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.embedded.broker import Broker
-from broker_plugin.embedded.queues.durable_queue import WindowLimits
+from broker_plugin.embedded.queues.windows import WindowLimits
 from broker_plugin.embedded.transactions.branches import DtxLimits
 from broker_plugin.guard import Guard, GuardedProtocol
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import msgspec
 
 from broker_plugin.embedded.operations.operations import Operations
-from broker_plugin.embedded.queues.durable_queue import DurableQueue, WindowLimits
+from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.queues.local_queue import LocalQueue
+from broker_plugin.embedded.queues.windows import WindowLimits, Windows
 from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.topology.exchange import Exchange
 from broker_plugin.embedded.topology.routers import Destination
@@ -43,7 +44,7 @@ class Replicated:
         self._topology = broker.topology
         self._ledger = ledger
         self._content = content
-        self._limits = limits
+        self._windows = Windows(limits)
 
     def load(self) -> None:
         """Everything that is configured when this node becomes active."""
@@ -81,7 +82,7 @@ class Replicated:
             return
         if isinstance(there, LocalQueue):
             self._operations.queues.drop_local(there)
-        queue = DurableQueue(spec, self._broker.turn, self._ledger, self._content, self._limits)
+        queue = DurableQueue(spec, self._broker.turn, self._ledger, self._content, self._windows)
         self._broker.numbered[spec.number] = queue
         self._topology.add_queue(queue)
 
