@@ -115,11 +115,20 @@ class AmqpProtocol(GuardedProtocol):
         if connection is None:
             return
         if not connection.ended:
+            self._look_for_life(connection)
             connection.tick(now, self._reading)
         elif self._ended_at is None:
             self._ended_at = now
         elif now - self._ended_at > self._server.settings.handshake_timeout:
             self.abort()
+
+    def _look_for_life(self, connection: Connection) -> None:
+        """A client that takes nothing may be at work, or hang: one read, above all of heartbeats, and it waits again.
+
+        Else a client that hangs is never given up, and keeps its messages (``a_consumer_that_hangs_is_given_up``).
+        """
+        if not self._reading and not connection.writable and not connection.overfull and not self._server.paused:
+            self._set_reading(True)
 
     def abort(self) -> None:
         """Drop the client."""

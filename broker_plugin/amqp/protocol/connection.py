@@ -242,6 +242,11 @@ class Connection(ClientConnection):
     @property
     def congested(self) -> bool:
         """Whether nothing more should be read from the client for now."""
+        return self.overfull or (self._session is not None and not self.writable)
+
+    @property
+    def overfull(self) -> bool:
+        """Whether too much of what the client has sent waits here. If not, it may be read though it takes nothing."""
         session = self._session
         if session is None:
             return False
@@ -250,7 +255,7 @@ class Connection(ClientConnection):
             return True
         if self._blocked is not None and self.published:
             return True
-        return not self.writable or self.waiting_bytes > self.settings.waiting_bytes
+        return self.waiting_bytes > self.settings.waiting_bytes
 
     def block(self, reason: str | None) -> None:
         """Publishers are not read for this reason (None: no more); clients are told if they understand it."""
