@@ -112,7 +112,7 @@ def commit(messages: Messages, options: SinkOptions, first: bool, last: bool) ->
     """Decide on the batch that the messages tell of, and carry the decision out, whoever took it.
 
     ``first``, ``last``: whether it may be the first of its query, and is the last. Raises as ``Decisions.decide`` and
-    ``finish``.
+    ``branches.finish``.
     """
     written = _told(messages)
     if not written:
@@ -121,7 +121,7 @@ def commit(messages: Messages, options: SinkOptions, first: bool, last: bool) ->
     with Decisions(options.hosts, written[0].query, options.patience) as decisions:
         names = [name for each in written for name in each.branches]
         record = decisions.decide(written[0].batch, names, first)
-        decisions.finish(record)
+        decisions.branches.finish(record)
         reached("committed")
         decisions.clean(record)
         if last:

@@ -142,7 +142,7 @@ def test_a_driver_that_comes_late_leaves_nothing_prepared(
     with decisions(query) as other:
         for batch in range(later + 1):
             decided = query.write(batch, "a", "b") if batch == 0 else query.write(batch, "c")
-            other.finish(other.decide(batch, decided.branches, first=batch == 0))
+            other.branches.finish(other.decide(batch, decided.branches, first=batch == 0))
     query.abort(0, late)
     assert not in_doubt(query)
     assert drained(channel, queue) == ["a", "b", "c"][: 2 + later]
