@@ -162,17 +162,20 @@ class Decisions:
 
     # -- a decision
 
-    def decide(self, batch: int, branches: Sequence[str], first: bool) -> Record:
+    def decide(self, batch: int, branches: Sequence[str], first: bool, whole: bool = True) -> Record:
         """The decision on a batch: this one, or the one that was taken before. It is durable when this returns.
 
-        ``first``: whether it may be the query's first. Raises PipelineError if it must not be and is, or if the record
-        is of a later batch; RecordElsewhere, OperationalError.
+        ``first``: whether it may be the query's first. ``whole``: whether the branches are all of the batch; else some
+        task has found it decided. Raises PipelineError for what must not be and is, or if the record is of a later
+        batch; RecordElsewhere, OperationalError.
         """
         patience = Patience(self._patience)
         while True:
             held = self._take(patience)
             reached("record held")
             try:
+                if not whole:
+                    self._check_decided(held, Batch(self.query, batch))
                 found = self._change(held, Record(self.query, batch, tuple(branches)), first)
             except (*LOST, OperationalError) as error:
                 self._leave()
@@ -181,6 +184,17 @@ class Decisions:
                 continue
             reached("decided")
             return found
+
+    def _check_decided(self, held: Taken, batch: Batch) -> None:
+        """Raises PipelineError where the global transaction says it, and the record is of the batch before."""
+        before = decided_by(held)
+        if (before.batch if before is not None else -1) + 1 == batch.number:
+            raise PipelineError(
+                f"batch {batch.number} of query {self.query} has no record, and its global transaction "
+                f"{batch.globally} was decided by somebody else, or the record was removed: look whether the rows are "
+                "in their queues. If so, set the option newRecord to true for one start; else have that decision "
+                "forgotten (DtxConnection.forget), and start the query again"
+            )
 
     def _change(self, held: Taken, wanted: Record, first: bool) -> Record:
         before = decided_by(held)
