@@ -45,9 +45,17 @@ CHANNEL_OPEN = b"\x00\x14\x00\x0a"
 class Connection(ClientConnection):
     """Implements ``ConnectionOutlet``. ``peer`` names the client in logs; ``ended``: drop it once all is sent."""
 
-    def __init__(self, broker: Broker, settings: AmqpSettings, wire: Wire, peer: str = "") -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        settings: AmqpSettings,
+        wire: Wire,
+        peer: str = "",
+        history: handshake.History = handshake.UNTOLD,
+    ) -> None:
         super().__init__(broker, settings, wire)
         self.peer = peer
+        self._history = history
         self.state = CONNECTION_TABLE.start
         self.heartbeats = Heartbeats(settings.handshake_timeout)
         self.last_requests = LastRequests(self._close_ok)
@@ -90,7 +98,7 @@ class Connection(ClientConnection):
             return len(data)
         self._move("header")
         said = self.settings
-        self.send(encode_method(handshake.start(said.cluster, said.cluster_id, said.loss_accepted), 0))
+        self.send(encode_method(handshake.start(said.cluster, said.cluster_id, self._history), 0))
         return len(PROTOCOL_HEADER)
 
     def _read_frames(self, data: bytes, at: int) -> int:
