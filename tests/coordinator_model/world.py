@@ -36,6 +36,7 @@ from tests.coordinator_model.disk import Disk, UserFiles
 from tests.coordinator_model.pg_client import Broken, FakeConnection, FakeCursor
 from tests.coordinator_model.pg_server import Server
 from tests.coordinator_model.schedule import Process, Schedule, VirtualLocks, VirtualTime
+from tests.coordinator_model.taken_back import TakenBack
 from tests.coordinator_model.truth import Truth
 
 MACHINE = "machine"
@@ -78,6 +79,7 @@ class WayOf:
     def after(self, what: str) -> None:
         """The answer may be lost."""
         self._world.step(f"{self._kind} answer", what)
+        self._world.standbys.answered(what)
 
     def lost(self, late: Callable[[], Any] | None, end: Callable[[], None]) -> None:
         """The server notices now or later, and does before what was late."""
@@ -126,6 +128,7 @@ class World:
         self._settled_until_cut = 0
         """After how many more branches that are committed the power fails; 0: it does not"""
         self._lingering: list[Callable[[], None]] = []
+        self.standbys = TakenBack(self.schedule)
         self._stack = ExitStack()
 
     # -- in the place of what the product uses
@@ -136,6 +139,7 @@ class World:
             put(patch.object(module, "time", VirtualTime(self.schedule)))
         put(patch.object(names_module, "secrets", SeededSecrets(random.Random(self.chance.random()))))
         put(patch.object(log_lines_module, "ENDED_KEPT", 600.0 if self.remembers else 0.0))
+        put(patch.object(log_module, "end_line", self.standbys.end_line))
         put(patch.object(log_module, "fcntl", VirtualLocks(self.schedule, log_module.fcntl)))
         put(patch.object(psycopg, "connect", self.connect))
         put(patch.object(psycopg, "ClientCursor", FakeCursor))
@@ -328,6 +332,12 @@ class World:
             self._touch(name, commit)
             if name in self._ended():
                 self.truth.reported.add(name)  # of a branch that came back with a standby: nobody looks for it again
+            elif not commit:
+                self.standbys.rolled_back(found.gid, name)
+
+    def excuse(self) -> None:
+        """Commits that have ended by an answer that a standby took back, before somebody rolled the branch back."""
+        self.truth.reported |= self.standbys.ended & self._ended()
 
     def _ended(self) -> set[str]:
         """Commits that everybody had carried out, as the log says."""
