@@ -24,8 +24,8 @@ class Way(Protocol):
     def before(self, what: str) -> None:
         """A message has been sent."""
 
-    def after(self, what: str) -> None:
-        """It has been carried out."""
+    def after(self, what: str, refused: bool = False) -> None:
+        """It has been carried out, or refused."""
 
     def lost(self, late: Callable[[], Any] | None, end: Callable[[], None]) -> None:
         """The client knows that the connection is lost. The server does what is ``late``, if anything, and ``end``s."""
@@ -43,7 +43,8 @@ class Straight:
     def before(self, what: str) -> None:
         """It arrives."""
 
-    after = before
+    def after(self, what: str, refused: bool = False) -> None:
+        """It is answered."""
 
     def lost(self, late: Callable[[], Any] | None, end: Callable[[], None]) -> None:
         """At once."""
@@ -175,7 +176,7 @@ class FakeConnection(psycopg.Connection[Any]):
             except psycopg.Error:
                 self._check_alive()
                 self._status = self.session.status
-                self._way.after(text)
+                self._way.after(text, refused=True)
                 raise
             self._status = self.session.status
             self._way.after(text)

@@ -31,7 +31,7 @@ class TakenBack:
 
     def rolled_back(self, gid: str, name: str) -> None:
         """A branch, by an administrator. If its commit was answered, it has come back with a standby."""
-        self._rolled_back[name] = self._told.get(gid, set())
+        self._rolled_back[name] = set(self._told.get(gid, ()))
 
     def end_line(self, name: str, now: float) -> Line:
         """In the place of the product's: whose turn it is ends a commit."""

@@ -38,6 +38,7 @@ from tests.coordinator_model.pg_server import Server
 from tests.coordinator_model.schedule import Process, Schedule, VirtualLocks, VirtualTime
 from tests.coordinator_model.taken_back import TakenBack
 from tests.coordinator_model.truth import Truth
+from txobserver.ports.store import StoreDamaged
 
 MACHINE = "machine"
 """Where the processes are that use the disk."""
@@ -76,10 +77,11 @@ class WayOf:
         """It may be lost, killed, or late."""
         self._world.step(self._kind, what)
 
-    def after(self, what: str) -> None:
+    def after(self, what: str, refused: bool = False) -> None:
         """The answer may be lost."""
         self._world.step(f"{self._kind} answer", what)
-        self._world.standbys.answered(what)
+        if not refused:
+            self._world.standbys.answered(what)
 
     def lost(self, late: Callable[[], Any] | None, end: Callable[[], None]) -> None:
         """The server notices now or later, and does before what was late."""
@@ -340,9 +342,11 @@ class World:
         self.truth.reported |= self.standbys.ended & self._ended()
 
     def _ended(self) -> set[str]:
-        """Commits that everybody had carried out, as the log says."""
+        """Commits that everybody had carried out, as the log says; of a damaged one none, and its users will tell."""
         log = self.disk.directory / LOG_NAME
-        return set(log_module.read_decisions(log)[2]) if log.exists() else set()
+        with suppress(StoreDamaged):
+            return set(log_module.read_decisions(log)[2]) if log.exists() else set()
+        return set()
 
     def _touch(self, name: str, commit: bool) -> None:
         """Of a commit that was against the decision nothing is left to be seen once he makes it forget: he knows."""
