@@ -33,8 +33,8 @@ from zope.sqlalchemy import mark_changed
 from recovery.coordinator.branches import PATIENCE, TransactionRolledBack, settled
 from recovery.coordinator.broker import Broker
 from recovery.coordinator.deciding import DecidingSession, check_one_commit, deciding
-from recovery.coordinator.decisions import LONGEST_TRANSACTION, DecisionRefused, DecisionUnknown
-from recovery.coordinator.names import branch_xid, new_global_name
+from recovery.coordinator.decisions import LONGEST_TRANSACTION, TOO_OLD, DecisionRefused, DecisionUnknown
+from recovery.coordinator.names import branch_xid
 from recovery.coordinator.own_statements import (
     ABORTED,
     BEGAN,
@@ -120,7 +120,7 @@ class BrokerDataManager:
             began = ask(connection, BEGAN)
             self._table = find_table(connection)
             [(self._began_there,)] = began.fetchall()
-        self._name = str(new_global_name(self._table.whose))
+        self._name = str(self._table.new_name())
         self._xid = branch_xid(self._name, "broker")
         self._participant: Participant | None = None
         self._ticket = ""
@@ -152,7 +152,7 @@ class BrokerDataManager:
         self._check_connection()
         try:
             if time.clock_gettime(time.CLOCK_BOOTTIME) - self._began > LONGEST_TRANSACTION:
-                raise TransactionRolledBack("the transaction is too old to be decided")
+                raise TransactionRolledBack(TOO_OLD)
             participant = self._owner.broker.prepare(self._xid)
         except (BranchRolledBack, ResourceLost, ResourceRefused) as error:
             raise TransactionRolledBack(str(error)) from error
@@ -175,6 +175,7 @@ class BrokerDataManager:
     def _number(self, ticket: Ticket) -> str:
         """PostgreSQL's own number of the transaction. Raises TransactionRolledBack for another than the one joined.
 
+        And for one that is too old by the server's clock, by which a recovery run forgets that it has aborted it.
         It is looked at behind the row of the decision, which is rolled back then with all that followed.
         """
         if ticket.began != self._began_there:
@@ -182,6 +183,8 @@ class BrokerDataManager:
                 "the session's transaction was ended in the middle, by SQL (COMMIT, ROLLBACK, PREPARE TRANSACTION): "
                 "what that did stands, and nothing else of this transaction does"
             )
+        if ticket.age > LONGEST_TRANSACTION:
+            raise TransactionRolledBack(TOO_OLD)
         return ticket.number
 
     def check_session(self) -> None:

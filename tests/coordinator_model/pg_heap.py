@@ -65,6 +65,8 @@ class Snapshot:
 class Transaction:
     """One transaction's number, and what it has done to tables. ``began``: a time that no other one has.
 
+    ``at``: when it began by the server's clock.
+
     ``begin_number``: gives it a number. ``running``: numbers of all that have not ended. ``wait``: until one has ended;
     raises what PostgreSQL does when that takes too long.
     """
@@ -75,9 +77,11 @@ class Transaction:
         running: Callable[[], set[int]],
         wait: Callable[[int], None],
         began: int = 0,
+        at: float = 0.0,
     ) -> None:
         self.xid = 0
         self.began = began
+        self.at = at
         self.committed = False
         self._begin_number = begin_number
         self._running = running
