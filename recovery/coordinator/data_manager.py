@@ -39,6 +39,7 @@ from recovery.coordinator.own_statements import (
     ABORTED,
     BEGAN,
     COMMITTED,
+    ENDED_BY_SQL,
     FUTURE,
     Ticket,
     ask,
@@ -179,10 +180,7 @@ class BrokerDataManager:
         It is looked at behind the row of the decision, which is rolled back then with all that followed.
         """
         if ticket.began != self._began_there:
-            raise TransactionRolledBack(
-                "the session's transaction was ended in the middle, by SQL (COMMIT, ROLLBACK, PREPARE TRANSACTION): "
-                "what that did stands, and nothing else of this transaction does"
-            )
+            raise TransactionRolledBack(f"the session's {ENDED_BY_SQL}")
         if ticket.age > LONGEST_TRANSACTION:
             raise TransactionRolledBack(TOO_OLD)
         return ticket.number
@@ -236,13 +234,16 @@ class BrokerDataManager:
     def _learn_alone(self) -> bool:
         """The same where the broker had no part, and no row tells. Raises DecisionUnknown if the COMMIT was lost.
 
-        If it was not, the server has not crashed since, and nothing else has had the transaction's number.
+        If it was not, the server has not crashed since, and nothing else has had the transaction's number. One without
+        a number may have written to a foreign table: it has committed if its COMMIT was answered.
         """
         status = None
         if self._ticket:
             dsn, password = self._database
             status = TableDecisions(dsn, self._table.name, password=password).status(self._ticket)
-        if status in (ABORTED, FUTURE) or (not self._ticket and not self._connection.closed):
+        if not self._ticket and not self._connection.closed:
+            return self._decider.is_answered
+        if status in (ABORTED, FUTURE):
             return False
         if status != COMMITTED or self._connection.closed:
             raise DecisionUnknown("no row tells whether it took effect: the broker had nothing to commit")

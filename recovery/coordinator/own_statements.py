@@ -42,6 +42,11 @@ _NUMBER = (
     + _MICROSECONDS
     + b", extract(epoch FROM clock_timestamp() - transaction_timestamp())::float8"
 )
+ENDED_BY_SQL = (
+    "transaction was ended in the middle, by SQL (COMMIT, ROLLBACK, PREPARE TRANSACTION): what that did stands, and "
+    "nothing else of this transaction does"
+)
+"""Behind whose it is."""
 COMMITTED, ABORTED, FUTURE = "committed", "aborted", "in the future"
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 import psycopg
 from psycopg import adapters
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 
 from tests.coordinator_model import pg_itself  # noqa: F401  (what it knows is registered)
 from tests.coordinator_model.pg_server import Server
@@ -128,6 +128,9 @@ class FakeCursor:
 
 class FakeConnection(psycopg.Connection[Any]):
     """As psycopg's own, which its transaction blocks and ``tpc_`` methods follow line by line."""
+
+    pgconn = SimpleNamespace(pipeline_status=PipelineStatus.OFF)
+    """Everything that was sent has been answered."""
 
     def __init__(self, server: Server, database: str, dsn: str, options: dict[str, Any], way: Way) -> None:
         given = {**conninfo_to_dict(dsn), **{key: value for key, value in options.items() if value is not None}}
