@@ -159,7 +159,7 @@ def clusters_are_known_by_their_names(stack: ExitStack) -> None:
     replace(stack, recover_module, "is_unique", lambda resource: True)
 
 
-@seeded(154, "nothing unforeseen", "everybody can go on", "both or neither", "nothing stood in the way")
+@seeded(252, "nothing unforeseen", "everybody can go on", "both or neither", "nothing stood in the way")
 def a_child_works_on_with_its_parent_s_log(stack: ExitStack) -> None:
     """And with its lock."""
     replace(stack, DecisionLog, "forked", lambda self: None)
@@ -171,7 +171,7 @@ def what_is_not_known_is_success(stack: ExitStack) -> None:
     replace(stack, Fate, "confirms", lambda self, commit: self is not Fate.PREPARED and not self.contradicts(commit))
 
 
-@seeded(9, "told what happened")
+@seeded(50, "told what happened")
 def a_lost_commit_is_a_failed_one(stack: ExitStack) -> None:
     """The database is not asked what became of it before the caller is told."""
     replace(stack, DecidingSession, "_has_committed", lambda self, error: False)
@@ -234,6 +234,12 @@ def an_unknown_decision_ends_the_run(stack: ExitStack) -> None:
 def a_clock_far_ahead_keeps_a_branch(stack: ExitStack) -> None:
     """What seems to begin in the future is left to its coordinator."""
     replace(stack, recover_module, "abs", lambda value: value)
+
+
+@seeded(365, "both or neither", "told what happened")
+def a_forgotten_abort_is_none(stack: ExitStack) -> None:
+    """A log decides a commit whose abort it has forgotten, by a clock that is ahead of the coordinator's."""
+    replace(stack, LogContents, "may_have_forgotten", lambda self, name: False)
 
 
 @seeded(964, "both or neither", "told what happened")

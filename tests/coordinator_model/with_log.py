@@ -7,7 +7,7 @@ from typing import Any
 
 from recovery.coordinator.broker import Broker
 from recovery.coordinator.coordinator import Coordinator
-from recovery.coordinator.decisions import ABORT_KEPT, ENDED_KEPT
+from recovery.coordinator.decisions import ENDED_KEPT
 from recovery.coordinator.log import DecisionLog
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.recover import recover
@@ -34,13 +34,12 @@ class WithLog(Application):
     def open_log(self, user: str, linked: bool) -> DecisionLog:
         """As this user, by this name. Raises StoreError.
 
-        Nobody makes it smaller by a clock that is so far ahead that it would forget what the others need, an abort or
-        what has ended: all that use a log are on one machine, whose one clock is not set by days in these few seconds.
+        Where it matters how long the log remembers what has ended, nobody makes it smaller by a clock that is far
+        ahead: all that use a log are on one machine, whose one clock is not set by days in these few seconds.
         """
         path = self.world.directory / ("etc" if linked else "data") / LOG_NAME
         process = self.world.schedule.current
-        kept = ENDED_KEPT if self.world.remembers else ABORT_KEPT
-        is_far_ahead = process is not None and process.skew >= kept
+        is_far_ahead = process is not None and process.skew > ENDED_KEPT and self.world.remembers
         return DecisionLog(path, 1 << 20 if is_far_ahead else self.compact_bytes, self.world.files(user))
 
     def live(self) -> None:

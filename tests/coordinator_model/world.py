@@ -28,6 +28,7 @@ import recovery.coordinator.postgresql as postgresql_module
 import recovery.coordinator.recover as recover_module
 import recovery.dtx.conversation as conversation_module
 import recovery.dtx.with_pika as with_pika_module
+from recovery.coordinator.decisions import ABORT_KEPT
 from recovery.coordinator.recover import Report
 from recovery.dtx.conversation import Refused
 from tests.coordinator_model.broker_client import ModelConnection, ModelDtxConnection
@@ -42,6 +43,8 @@ from txobserver.ports.store import StoreDamaged
 
 MACHINE = "machine"
 """Where the processes are that use the disk."""
+SERVER = "server"
+"""Where the databases are."""
 LOG_NAME = "decisions.log"
 TIMED = (
     branches_module,
@@ -58,6 +61,9 @@ DECIDING = ("COMMIT", "PREPARE", "ROLLBACK PREPARED", "Prepare", "Commit", "INSE
 """How messages begin that prepare or decide."""
 COMMITTING = ("COMMIT PREPARED", "Commit")
 """How messages begin that carry a decision out."""
+
+ABORTING = "ON CONFLICT DO NOTHING"
+"""What messages hold that record an abort."""
 
 
 class Late(Broken):
@@ -105,6 +111,9 @@ class World:
     def __init__(self, seed: int, directory: Path, note: Callable[[str], None] = lambda text: None) -> None:
         self.chance = random.Random(f"world {seed}")
         self._aftermath = random.Random(f"aftermath {seed}")
+        self._clocks = random.Random(f"clocks {seed}")
+        self._are_set = self._clocks.random() < 0.15
+        """Whether clocks are set by days"""
         self.note = lambda text: note(text.replace(str(directory), ""))
         self.schedule = Schedule(random.Random(f"schedule {seed}"))
         self.truth = Truth()
@@ -163,7 +172,7 @@ class World:
 
     def now(self) -> float:
         """Surroundings of the server."""
-        return self.schedule.now
+        return self.schedule.now + self.schedule.ahead.get(SERVER, 0.0)
 
     def wait(self, condition: Callable[[], bool], seconds: float | None) -> bool:
         """Surroundings of the server: while a session waits, others work."""
@@ -246,6 +255,8 @@ class World:
         if self._lingering and self.chance.random() < 0.05:
             self.troubles += 1
             self._notice(self.chance.randrange(len(self._lingering)))
+        if self._are_set and self._clocks.random() < (0.5 if ABORTING in what else 0.01):
+            self._set_a_clock()
         if self._settled_until_cut and kind.endswith("answer") and what.startswith(COMMITTING):
             self._settled_until_cut -= 1
             if not self._settled_until_cut:
@@ -284,6 +295,18 @@ class World:
         name, does = self.chance.choice(choices)
         self._count(name)
         does(kind)
+
+    def _set_a_clock(self) -> None:
+        """Forward, and by more than aborts are kept; or back. That of the machine with the log only if no standby goes
+        on: the log may forget then what has ended, as it says."""
+        which = SERVER if self.remembers else self._clocks.choice((MACHINE, SERVER))
+        ahead = self.schedule.ahead
+        ahead[which] = ahead.get(which, 0.0) + 2 * ABORT_KEPT
+        if which == MACHINE and ahead[which] > 2 * ABORT_KEPT:
+            ahead[which] = 0.0
+        self._count("clock set")
+        if self.budget and self._clocks.random() < 0.5:
+            self._clocks.choice(self.helpers)()
 
     def _kill(self, kind: str) -> None:
         assert self.schedule.current is not None
