@@ -19,7 +19,7 @@ if "--compiled" in sys.argv:
 
 from pamqp.commands import Queue, Tx
 
-from broker_plugin.embedded.queues.durable_queue import WindowLimits
+from broker_plugin.embedded.queues.windows import WindowLimits
 from python_tests.benchmarks.load import Shape, batch_bytes
 from tests.broker_plugin.amqp.peer import Peer
 from tests.broker_plugin.embedded.cluster_harness import ClusterHarness

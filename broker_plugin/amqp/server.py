@@ -11,13 +11,13 @@ import base64
 import ipaddress
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from typing import cast
 
 from broker_plugin.amqp.protocol.connection import Connection
+from broker_plugin.amqp.protocol.handshake import History
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.embedded.broker import Broker
-from broker_plugin.embedded.queues.durable_queue import WindowLimits
+from broker_plugin.embedded.queues.windows import WindowLimits
 from broker_plugin.embedded.transactions.branches import DtxLimits
 from broker_plugin.guard import Guard, GuardedProtocol
 
@@ -62,10 +62,10 @@ class AmqpProtocol(GuardedProtocol):
         if not self._server.admit(self):
             self._transport.abort()
             return
-        settings = replace(self._server.settings, loss_accepted=self._server.loss_accepted())
-        self._transport.set_write_buffer_limits(high=settings.output_bytes)
-        peer = transport.get_extra_info("peername")
-        self.connection = Connection(self._server.broker, settings, self, f"{peer[0]}:{peer[1]}" if peer else "")
+        server, peer = self._server, transport.get_extra_info("peername")
+        self._transport.set_write_buffer_limits(high=server.settings.output_bytes)
+        name = f"{peer[0]}:{peer[1]}" if peer else ""
+        self.connection = Connection(server.broker, server.settings, self, name, server.history())
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client."""
@@ -115,11 +115,20 @@ class AmqpProtocol(GuardedProtocol):
         if connection is None:
             return
         if not connection.ended:
+            self._look_for_life(connection)
             connection.tick(now, self._reading)
         elif self._ended_at is None:
             self._ended_at = now
         elif now - self._ended_at > self._server.settings.handshake_timeout:
             self.abort()
+
+    def _look_for_life(self, connection: Connection) -> None:
+        """A client that takes nothing may be at work, or hang: one read, above all of heartbeats, and it waits again.
+
+        Else a client that hangs is never given up, and keeps its messages (``a_consumer_that_hangs_is_given_up``).
+        """
+        if not self._reading and not connection.writable and not connection.overfull and not self._server.paused:
+            self._set_reading(True)
 
     def abort(self) -> None:
         """Drop the client."""
@@ -155,7 +164,7 @@ class AmqpServer:
 
     ``before_input`` is called before what a client sends is taken, and before what it is told is sent, so that a broker
     that may serve no more can say so.
-    ``loss_accepted`` is asked for each client: see ``AmqpSettings``. A primary serves no client of another generation.
+    ``history`` is asked for each client, which is told it. A primary serves no client of another generation.
     ``on_activity`` is called whenever a client has asked something of the broker, so that the ledger is looked after.
     """
 
@@ -166,14 +175,14 @@ class AmqpServer:
         settings: AmqpSettings,
         on_activity: Callable[[], object] = lambda: None,
         before_input: Callable[[], object] = lambda: None,
-        loss_accepted: Callable[[], int] = lambda: 0,
+        history: Callable[[], History] = History,
     ) -> None:
         self.guard = guard
         self.broker = broker
         self.settings = settings
         self.on_activity = on_activity
         self.before_input = before_input
-        self.loss_accepted = loss_accepted
+        self.history = history
         self.paused = False
         self._protocols: set[AmqpProtocol] = set()
         self._listener: asyncio.Server | None = None

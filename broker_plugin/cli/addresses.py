@@ -1,13 +1,81 @@
-"""Brokers and databases as they are named on a command line: checked before any is asked, shown without passwords."""
+"""Brokers and databases as they are named on a command line: checked before any is asked, shown without passwords.
+
+Everybody on a machine sees its processes with their command lines, so an address may stand in a file: ``@FILE``. A
+password on the command line is warned of, and not refused: a recovery run that ends instead leaves branches in doubt.
+"""
 
 from __future__ import annotations
 
 import re
+import stat
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from broker_plugin.cli.asking import BadArgument
 
 _PASSWORD = re.compile(r"(\b(?:ssl)?password\s*=\s*)('(?:\\.|[^'\\])*'|(?:\\.|[^\s&])+)", re.DOTALL)
+
+
+BROKER_HELP = "Url of a node; several of one cluster with commas. Or @FILE, in which that stands."
+BROKERS_HELP = f"{BROKER_HELP} May be repeated."
+DATABASE_HELP = "A PostgreSQL database, for psycopg. Or @FILE, in which that stands. May be repeated."
+_NO_SECRET = "://guest:guest@"
+"""The user of a broker that nobody has set up."""
+
+
+def read_brokers(given: Sequence[str]) -> list[str]:
+    """What was given to ``--broker``, checked; of ``@FILE`` what stands there. Raises BadArgument.
+
+    Warns of a password on the command line.
+    """
+    found = _addresses("--broker", given)
+    check_brokers(found)
+    _warn("--broker", given)
+    return found
+
+
+def read_databases(given: Sequence[str]) -> list[str]:
+    """The same of ``--database``. Raises BadArgument."""
+    found = _addresses("--database", given)
+    check_databases(found)
+    _warn("--database", given)
+    return found
+
+
+def _addresses(option: str, given: Sequence[str]) -> list[str]:
+    return [_read(option, Path(each[1:])) if each.startswith("@") else each for each in given]
+
+
+def _warn(option: str, given: Sequence[str]) -> None:
+    if any(_tells_a_password(each) for each in given if not each.startswith("@")):
+        print(
+            f"txha: everybody on this machine can read the password in {option}: write the address into a file that "
+            f"only you can read, and give {option} @FILE",
+            file=sys.stderr,
+        )
+
+
+def _tells_a_password(address: str) -> bool:
+    from recovery.dtx.hosts import urls_in, without_password
+
+    urls = (each for each in urls_in(address) if _NO_SECRET not in each)
+    return _PASSWORD.search(address) is not None or any(without_password(each) != each for each in urls)
+
+
+def _read(option: str, path: Path) -> str:
+    try:
+        with path.open() as file:
+            mode = path.stat().st_mode
+            text = file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise BadArgument(f"{option}: {path} cannot be read: {why}") from None
+    if stat.S_ISREG(mode) and mode & stat.S_IRWXO:
+        raise BadArgument(f"{option}: everybody on this machine may use {path}: take that away with chmod o= {path}")
+    if len(text.splitlines()) != 1:
+        raise BadArgument(f"{option}: {path} holds one address in one line, as it would stand on the command line")
+    return text
 
 
 def shown(address: str) -> str:

@@ -12,8 +12,8 @@ from broker_plugin.embedded.channels.session import Session
 from broker_plugin.embedded.errors import AmqpError
 from broker_plugin.embedded.operations.operations import Operations
 from broker_plugin.embedded.operations.replicated import Replicated
-from broker_plugin.embedded.queues.durable_queue import WindowLimits
 from broker_plugin.embedded.queues.outlet import ConnectionOutlet
+from broker_plugin.embedded.queues.windows import WindowLimits
 from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.transactions.branches import Branches, DtxLimits
 from txobserver.configuration import Configured

@@ -35,6 +35,7 @@ def status(core: NodeCore, member: Member, readiness: Readiness, complaint: str 
         "cluster_id": record.cluster_id if record else None,
         "record_version": record.version if record else 0,
         "loss_accepted": record.loss_accepted if record else 0,
+        "loss_unknown": record.loss_unknown if record else 0,
         "waits_for_operator": core.waits_for_operator,
         "record_error": complaint or None,
         "position": str(replica.tail),

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
+from broker_plugin.amqp.protocol.handshake import History
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.amqp.server import AmqpServer
 from broker_plugin.coordination.record_thread import RecordThread
@@ -74,13 +75,11 @@ def wire(
 def amqp_server(parts: Parts, guard: Guard, broker: Broker, settings: AmqpSettings) -> AmqpServer:
     """The server of this node's clients, which tells them nothing when its lease may be another's."""
 
-    def loss_accepted() -> int:
+    def history() -> History:
         record = parts.core.record
-        return record.loss_accepted if record else 0
+        return History(record.generation, max(record.loss_accepted, record.loss_unknown)) if record else History()
 
-    server = AmqpServer(
-        guard, broker, settings, before_input=parts.shell.look_at_clock, loss_accepted=loss_accepted
-    )
+    server = AmqpServer(guard, broker, settings, before_input=parts.shell.look_at_clock, history=history)
     parts.shell.on_overslept = server.forget_output
     return server
 

@@ -107,8 +107,8 @@ class QueueReplicator:
                 del self._wanted[place]
             else:
                 contents.remove(message.queue, place, rid)
-        if here.more and here.entries[-1][0] < message.through:
-            self._compared = here.entries[-1][0]
+        if here.through < message.through:
+            self._compared = here.through
             return False
         if message.ids:
             reply = Missing(message.generation, self._session, message.queue, list(self._wanted))

@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 
 from ha.messages.sizes import ENTRY, message_bytes, slices
 from txobserver.events import Message
+from txobserver.ports.store import END
 from txobserver.state.contents import Contents
 
 PAGE = 500
-END = (1 << 63) - 1
 Live = tuple[list[tuple[int, int, Message]], list[tuple[int, int]]]
 """Messages (place, replication id, message) that were added, and (place, replication id) of those that went"""
 
@@ -44,7 +44,7 @@ class ReplicatingSubscription:
         """The next (after, through, ids)."""
         after = self.cursor
         page = contents.ids_page(self.queue, after, PAGE)
-        self.cursor = page.entries[-1][0] if page.more else END
+        self.cursor = page.through
         return after, self.cursor, page.entries
 
     def enqueued(self, place: int, rid: int, message: Message) -> None:

@@ -35,6 +35,7 @@ from ha.messages.sizes import ENTRY, OVERHEAD, message_bytes
 from txobserver.configuration import DECLARE_QUEUE, Configured
 from txobserver.events import Configure, Message, Removal
 from txobserver.ids import place_of
+from txobserver.ports.store import END
 
 
 class Resync(Applied):
@@ -192,7 +193,8 @@ class Resync(Applied):
         self._page_after, through, ids = self._walking.next_page(contents)
         page = QueueSnapshot(self._generation, self._session, self._walking.queue, self._page_after, through, ids)
         self._asked = bool(ids)
-        self._send(page, OVERHEAD + ENTRY * len(ids))
+        passed = not ids and through < END  # many were passed over: work enough until the joiner has told that it came
+        self._send(page, self._portion if passed else OVERHEAD + ENTRY * len(ids))
         return True
 
     def _send_content(self) -> None:

@@ -30,6 +30,8 @@ class Record(msgspec.Struct, frozen=True):
     """Random identity that the cluster was founded with; empty in a record that is older than such identities."""
     loss_accepted: int = 0
     """Generation of the last promotion for which an operator accepted the loss of data; 0 if there was none."""
+    loss_unknown: int = 0
+    """An earlier record was lost: a loss may have been accepted for any generation up to this one. 0: none was lost."""
 
 
 class CoordinationError(Exception):

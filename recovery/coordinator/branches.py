@@ -16,8 +16,8 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from recovery.coordinator.decisions import LONGEST_TRANSACTION, DecisionRefused, Decisions
-from recovery.coordinator.names import branch_xid, new_global_name
+from recovery.coordinator.decisions import LONGEST_TRANSACTION, TOO_OLD, DecisionRefused, Decisions
+from recovery.coordinator.names import branch_xid
 from recovery.coordinator.resources import (
     LEFT,
     BranchRolledBack,
@@ -68,7 +68,7 @@ class Branches:
         patience: float = PATIENCE,
         reached: Reached = unwatched,
     ) -> None:
-        self.name = str(new_global_name(decisions.whose))
+        self.name = str(decisions.new_name())
         self._decisions = decisions
         self._resources = resources
         self._patience = patience
@@ -141,7 +141,7 @@ class Branches:
     def _decide(self) -> None:
         try:
             if time.clock_gettime(time.CLOCK_BOOTTIME) - self._began > LONGEST_TRANSACTION:
-                raise DecisionRefused("the transaction is too old to be decided")
+                raise DecisionRefused(TOO_OLD)
             stands = self._decisions.decide(self.name, True, list(self._participants.values()))
         except DecisionRefused as error:
             self.abandon()

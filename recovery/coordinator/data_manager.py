@@ -33,12 +33,13 @@ from zope.sqlalchemy import mark_changed
 from recovery.coordinator.branches import PATIENCE, TransactionRolledBack, settled
 from recovery.coordinator.broker import Broker
 from recovery.coordinator.deciding import DecidingSession, check_one_commit, deciding
-from recovery.coordinator.decisions import LONGEST_TRANSACTION, DecisionRefused, DecisionUnknown
-from recovery.coordinator.names import branch_xid, new_global_name
+from recovery.coordinator.decisions import LONGEST_TRANSACTION, TOO_OLD, DecisionRefused, DecisionUnknown
+from recovery.coordinator.names import branch_xid
 from recovery.coordinator.own_statements import (
     ABORTED,
     BEGAN,
     COMMITTED,
+    ENDED_BY_SQL,
     FUTURE,
     Ticket,
     ask,
@@ -120,7 +121,7 @@ class BrokerDataManager:
             began = ask(connection, BEGAN)
             self._table = find_table(connection)
             [(self._began_there,)] = began.fetchall()
-        self._name = str(new_global_name(self._table.whose))
+        self._name = str(self._table.new_name())
         self._xid = branch_xid(self._name, "broker")
         self._participant: Participant | None = None
         self._ticket = ""
@@ -152,7 +153,7 @@ class BrokerDataManager:
         self._check_connection()
         try:
             if time.clock_gettime(time.CLOCK_BOOTTIME) - self._began > LONGEST_TRANSACTION:
-                raise TransactionRolledBack("the transaction is too old to be decided")
+                raise TransactionRolledBack(TOO_OLD)
             participant = self._owner.broker.prepare(self._xid)
         except (BranchRolledBack, ResourceLost, ResourceRefused) as error:
             raise TransactionRolledBack(str(error)) from error
@@ -175,13 +176,13 @@ class BrokerDataManager:
     def _number(self, ticket: Ticket) -> str:
         """PostgreSQL's own number of the transaction. Raises TransactionRolledBack for another than the one joined.
 
+        And for one that is too old by the server's clock, by which a recovery run forgets that it has aborted it.
         It is looked at behind the row of the decision, which is rolled back then with all that followed.
         """
         if ticket.began != self._began_there:
-            raise TransactionRolledBack(
-                "the session's transaction was ended in the middle, by SQL (COMMIT, ROLLBACK, PREPARE TRANSACTION): "
-                "what that did stands, and nothing else of this transaction does"
-            )
+            raise TransactionRolledBack(f"the session's {ENDED_BY_SQL}")
+        if ticket.age > LONGEST_TRANSACTION:
+            raise TransactionRolledBack(TOO_OLD)
         return ticket.number
 
     def check_session(self) -> None:
@@ -233,13 +234,16 @@ class BrokerDataManager:
     def _learn_alone(self) -> bool:
         """The same where the broker had no part, and no row tells. Raises DecisionUnknown if the COMMIT was lost.
 
-        If it was not, the server has not crashed since, and nothing else has had the transaction's number.
+        If it was not, the server has not crashed since, and nothing else has had the transaction's number. One without
+        a number may have written to a foreign table: it has committed if its COMMIT was answered.
         """
         status = None
         if self._ticket:
             dsn, password = self._database
             status = TableDecisions(dsn, self._table.name, password=password).status(self._ticket)
-        if status in (ABORTED, FUTURE) or (not self._ticket and not self._connection.closed):
+        if not self._ticket and not self._connection.closed:
+            return self._decider.is_answered
+        if status in (ABORTED, FUTURE):
             return False
         if status != COMMITTED or self._connection.closed:
             raise DecisionUnknown("no row tells whether it took effect: the broker had nothing to commit")

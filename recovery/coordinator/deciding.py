@@ -18,6 +18,7 @@ from typing import Any
 
 from sqlalchemy import NestedTransaction
 from sqlalchemy.orm import Session, SessionTransaction
+from sqlalchemy.orm.session import SessionTransactionState
 from zope.sqlalchemy.datamanager import SessionDataManager
 
 from recovery.coordinator.branches import OutcomeUnknown, TransactionRolledBack
@@ -60,6 +61,12 @@ class DecidingSession(SessionDataManager):  # type: ignore[misc]
                 self.keep_session = False  # it does not know that its transaction is over, and can only be closed
                 with suppress(Exception):
                     self._finish("committed")
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the database has answered the COMMIT, and with no error."""
+        # there is no public way to see whether what has failed came behind it, as a listener of the session's
+        return self.tx is not None and self.tx._state is SessionTransactionState.COMMITTED
 
     def _has_committed(self, error: Exception) -> bool:
         if self.learn is None or (self.tx is not None and self.tx.is_active):

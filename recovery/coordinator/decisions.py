@@ -5,7 +5,10 @@ may roll it back. But only after it has recorded the abort: a coordinator that i
 what was rolled back. So a decision is a compare-and-set, and the first one stands.
 
 A recorded abort may be forgotten after ``ABORT_KEPT``: a coordinator whose transaction is older than
-``LONGEST_TRANSACTION`` decides nothing any more. A commit that everybody has carried out may be forgotten, too. A log
+``LONGEST_TRANSACTION`` decides nothing any more. Clocks are set, and do not agree, so this rests on none of them alone.
+A log says until when the transactions began, by their names, of which it has forgotten an abort, and takes no commit of
+one that began so early. For a table the age of a transaction counts by the clock of its server, which forgets the
+abort, as well as by the coordinator's. A commit that everybody has carried out may be forgotten, too. A log
 remembers it for ``ENDED_KEPT``, because a participant may take a step back: a database goes on with a standby that has
 the prepare, and not the commit that was answered.
 """
@@ -20,9 +23,11 @@ from recovery.coordinator.resources import Participant
 from txobserver.xid import Xid
 
 LONGEST_TRANSACTION = 24 * 3600.0
-"""Seconds, on the clock of the coordinator that also counts the time when the machine sleeps."""
+"""Seconds, on the clock of the coordinator that also counts the time when the machine sleeps; at a table, on the clock
+of its server as well."""
+TOO_OLD = "the transaction is too old to be decided"
 ABORT_KEPT = 2 * LONGEST_TRANSACTION
-"""Seconds for which a recorded abort is kept at least."""
+"""Seconds for which a recorded abort is kept at least, on the clock of who forgets it."""
 ENDED_KEPT = 600.0
 """Seconds for which a log keeps a commit at least after everybody has carried it out."""
 
@@ -49,6 +54,9 @@ class Decisions(Protocol):
     @property
     def whose(self) -> str:
         """The id."""
+
+    def new_name(self) -> GlobalName:
+        """For a transaction that begins now."""
 
     def owns(self, xid: Xid) -> GlobalName | None:
         """The global transaction of a branch if it hangs on these decisions; None for everybody else's."""

@@ -42,7 +42,7 @@ from recovery.coordinator.log_lines import (
     first_line,
     moved_line,
 )
-from recovery.coordinator.names import GlobalName, new_id, our_name
+from recovery.coordinator.names import GlobalName, new_global_name, new_id, our_name
 from recovery.coordinator.resources import Participant
 from recovery.coordinator.steps import Reached, unwatched
 from recovery.store.files import REAL_FILES, SCRATCH, Files, explain, renew_directory, sync_directories_above
@@ -51,6 +51,11 @@ from txobserver.xid import Xid
 
 COMPACT_BYTES = 1 << 20
 """A log is made smaller when it has grown by so many bytes, and most of them are of transactions that have ended."""
+
+_MAY_BE_FORGOTTEN = (
+    "the log has forgotten which transactions were aborted that began as early as this one, and it may be one of them: "
+    "begin it again"
+)
 
 
 class DecisionLog:
@@ -104,17 +109,27 @@ class DecisionLog:
 
     # -- decisions (recovery.coordinator.decisions.Decisions)
 
+    def new_name(self) -> GlobalName:
+        """For a transaction that begins now, and later than any of which an abort is forgotten, whatever clocks say."""
+        return new_global_name(self.whose, self._contents.forgotten + 1)
+
     def owns(self, xid: Xid) -> GlobalName | None:
         """The global transaction of a branch if it hangs on this log."""
         return our_name(xid, self.whose)
 
     def decide(self, name: str, commit: bool, participants: Sequence[Participant] = ()) -> bool:
-        """Record the decision durably unless there is one already; returns the one that stands."""
+        """Record the decision durably unless there is one already; returns the one that stands.
+
+        A commit is refused if an abort may have stood that is forgotten. No clock has a say in that: those of machines
+        are set, and the coordinator's may be another one than that of who made the log smaller.
+        """
         now = time.time()
         line: Line = {"commit": name, "at": now, "participants": participants} if commit else {"abort": name, "at": now}
         with self._acting(), self._locked():
             stands = self._contents.stands(name)
             if stands is None:
+                if commit and self._contents.may_have_forgotten(name):
+                    raise DecisionRefused(_MAY_BE_FORGOTTEN)
                 self._append(line)
                 self._reached("decision written")
             end = (self._descriptor, self._at)
@@ -305,7 +320,7 @@ class DecisionLog:
 
     def _compact(self) -> None:
         """Called with the lock: a new file takes the place of this one, if it is less than half as long."""
-        lines = [first_line(self.whose), *self._contents.lines(time.time())]
+        lines = self._contents.lines(time.time())
         length = sum(map(len, encode_lines(lines)))
         self._compact_at = self._at + max(self._compact_bytes, length // 2)
         if 2 * length > self._at or os.fstat(self._descriptor).st_nlink > 1:

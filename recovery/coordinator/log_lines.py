@@ -1,5 +1,7 @@
 """The lines of a decision log, and what they amount to.
 
+The first line also says of which transactions an abort may be missing: of those that began until then.
+
 A line is a checksum (crc32, in hex) and a JSON object. The checksum begins where that of the line before ended, so a
 line that is missing is found as well as one that was changed. The first line names the log. The others are ``commit``,
 ``abort`` and ``end`` of a transaction, and ``moved``: the log goes on in another file.
@@ -14,6 +16,7 @@ stands before them counts as synced.
 from __future__ import annotations
 
 import json
+import math
 import re
 import zlib
 from collections.abc import Iterator
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from recovery.coordinator.decisions import ABORT_KEPT, ENDED_KEPT, Decision
+from recovery.coordinator.names import read_global_name
 from recovery.coordinator.resources import Participant
 from txobserver.ports.store import StoreDamaged, StoreError
 
@@ -28,6 +32,9 @@ VERSION = 1
 _CRC_DIGITS = 8
 _LINE = re.compile(rb"[0-9a-f]{8} \{.*\}")
 
+NOTHING = -1
+"""In the place of a time: no abort has been forgotten."""
+_FORGOTTEN = "forgotten"
 SYNCED = "synced"
 """How far, in bytes, the writer of a line knows that the file is on the disk."""
 
@@ -42,10 +49,15 @@ class Ended(NamedTuple):
 
 
 class LogContents:
-    """``whose`` log it is, the ``decisions`` that stand and have not ended, and the commits that have ``ended``."""
+    """``whose`` log it is, the ``decisions`` that stand and have not ended, and the commits that have ``ended``.
+
+    ``forgotten``: aborts may be missing of transactions whose names say that they began until then (seconds since
+    1970).
+    """
 
     def __init__(self) -> None:
         self.whose = ""
+        self.forgotten = NOTHING
         self.decisions: dict[str, Decision] = {}
         self.ended: dict[str, Ended] = {}
 
@@ -54,7 +66,7 @@ class LogContents:
         if "log" in line:
             if line["version"] != VERSION:
                 raise StoreError(f"{path} has version {line['version']}; this txha reads version {VERSION}")
-            self.whose = str(line["log"])
+            self.whose, self.forgotten = str(line["log"]), int(line.get(_FORGOTTEN, NOTHING))
         elif "commit" in line:
             who = tuple(Participant(*each) for each in line["participants"])
             self._decide(line["commit"], Decision(True, line["at"], who))
@@ -83,16 +95,29 @@ class LogContents:
         ended = self.ended.get(name)
         return self.decisions.get(name) if ended is None else ended.decision
 
+    def may_have_forgotten(self, name: str) -> bool:
+        """Whether the abort of this transaction may have been here."""
+        return _began(name) <= self.forgotten
+
     def lines(self, now: float) -> list[Line]:
-        """The lines that have to be kept at this time (seconds since 1970), behind the first one."""
+        """All that have to be kept at this time (seconds since 1970); the first one tells of what is forgotten now."""
         kept: list[Line] = []
+        forgotten = self.forgotten
         for name, ended in self.ended.items():
             if ended.at > now - ENDED_KEPT:
                 kept += [_line(name, ended.decision), end_line(name, ended.at)]
         for name, each in self.decisions.items():
-            if each.commit or each.at > now - ABORT_KEPT:
+            if each.commit or max(each.at, _began(name)) > now - ABORT_KEPT:
                 kept.append(_line(name, each))
-        return kept
+            else:
+                forgotten = max(forgotten, int(_began(name)))
+        return [first_line(self.whose, forgotten), *kept]
+
+
+def _began(name: str) -> float:
+    """Seconds since 1970, as the name says. A name that does not say it is never forgotten."""
+    found = read_global_name(name)
+    return math.inf if found is None else found.began
 
 
 def _line(name: str, decision: Decision) -> Line:
@@ -101,9 +126,10 @@ def _line(name: str, decision: Decision) -> Line:
     return {"commit": name, "at": decision.at, "participants": decision.participants}
 
 
-def first_line(whose: str) -> Line:
-    """The line that names the log."""
-    return {"log": whose, "version": VERSION}
+def first_line(whose: str, forgotten: int = NOTHING) -> Line:
+    """The line that names the log. ``forgotten``: see LogContents."""
+    line: Line = {"log": whose, "version": VERSION}
+    return line if forgotten == NOTHING else {**line, _FORGOTTEN: forgotten}
 
 
 def end_line(name: str, now: float) -> Line:

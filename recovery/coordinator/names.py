@@ -38,9 +38,19 @@ def new_id() -> str:
     return secrets.token_hex(8)
 
 
-def new_global_name(whose: str) -> GlobalName:
-    """A name that nobody has given before."""
-    return GlobalName(whose, int(time.time()), secrets.token_hex(_RANDOM_BYTES))
+def new_global_name(whose: str, earliest: int = 0) -> GlobalName:
+    """A name that nobody has given before. It says that it began at ``earliest`` if the clock is behind that."""
+    return GlobalName(whose, max(int(time.time()), earliest), secrets.token_hex(_RANDOM_BYTES))
+
+
+def read_global_name(text: str) -> GlobalName | None:
+    """A name as it is written; None for everything else."""
+    parts = text.split(".")
+    try:
+        name = GlobalName(parts[0], int(parts[1], 16), parts[2])
+    except (IndexError, ValueError):
+        return None
+    return name if str(name) == text else None
 
 
 def branch_xid(name: str, resource: str) -> Xid:
@@ -56,12 +66,8 @@ def our_name(xid: Xid, *whose: str) -> GlobalName | None:
 
     More than one: decisions that earlier versions called otherwise. An empty one is nobody's.
     """
-    parts = xid.gtrid.split(b".")
-    if xid.format_id != FORMAT_ID or len(parts) != 3 or parts[0] not in [each.encode() for each in whose if each]:
-        return None
-    try:
-        name = GlobalName(parts[0].decode(), int(parts[1], 16), parts[2].decode())
-    except ValueError:
+    name = read_global_name(xid.gtrid.decode(errors="replace"))
+    if name is None or xid.format_id != FORMAT_ID or not name.whose or name.whose not in whose:
         return None
     return name if str(name).encode() == xid.gtrid else None
 

@@ -37,7 +37,16 @@ BEGAN = b"SELECT " + _MICROSECONDS
 
 It takes a snapshot; and unlike the mark it stays when the savepoint goes in which it was asked for.
 """
-_NUMBER = b"SELECT pg_current_xact_id_if_assigned()::text, " + _MICROSECONDS
+_NUMBER = (
+    b"SELECT pg_current_xact_id_if_assigned()::text, "
+    + _MICROSECONDS
+    + b", extract(epoch FROM clock_timestamp() - transaction_timestamp())::float8"
+)
+ENDED_BY_SQL = (
+    "transaction was ended in the middle, by SQL (COMMIT, ROLLBACK, PREPARE TRANSACTION): what that did stands, and "
+    "nothing else of this transaction does"
+)
+"""Behind whose it is."""
 COMMITTED, ABORTED, FUTURE = "committed", "aborted", "in the future"
 
 
@@ -69,16 +78,20 @@ def in_one_message(connection: psycopg.Connection[Any]) -> AbstractContextManage
 
 
 class Ticket(NamedTuple):
-    """PostgreSQL's own number of a transaction, empty if it has written nothing; and when it began, as BEGAN has it."""
+    """PostgreSQL's own number of a transaction, empty if it has written nothing; and when it began, as BEGAN has it.
+
+    ``age``: how long ago that was, in seconds, by the server's clock.
+    """
 
     number: str
     began: int
+    age: float
 
 
 def current_ticket(connection: psycopg.Connection[Any]) -> Ticket:
     """Of the present transaction. Raises psycopg.Error."""
-    [(number, began)] = ask(connection, _NUMBER).fetchall()
-    return Ticket(number or "", began)
+    [(number, began, age)] = ask(connection, _NUMBER).fetchall()
+    return Ticket(number or "", began, age)
 
 
 def ask_status(connection: psycopg.Connection[Any], ticket: str) -> str | None:

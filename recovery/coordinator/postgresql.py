@@ -9,13 +9,14 @@ from typing import Any
 
 import psycopg
 from psycopg import errors
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 
 from recovery.coordinator.dsn import check_dsn
 from recovery.coordinator.own_statements import (
     ABORTED,
     COMMIT_MARKED,
     COMMITTED,
+    ENDED_BY_SQL,
     MARK,
     OWNER,
     ROLE,
@@ -33,10 +34,7 @@ BUSY_WAIT = 0.02
 
 _OPTIONS: dict[str, Any] = {"connect_timeout": 10, "prepare_threshold": None}
 _PREPARED = b"SELECT gid, prepared, owner, database FROM pg_prepared_xacts"
-_ENDED = (
-    "the database's transaction was ended in the middle, by SQL (COMMIT, ROLLBACK, PREPARE TRANSACTION): what that did "
-    "stands, and nothing else of this transaction does"
-)
+_ENDED = f"the database's {ENDED_BY_SQL}"
 _FATES = {COMMITTED: Fate.COMMITTED, ABORTED: Fate.ROLLED_BACK, "in progress": Fate.PREPARED}
 
 
@@ -69,7 +67,12 @@ class Postgresql:
         return self._open()
 
     def _open(self) -> psycopg.Connection[Any]:
-        """The connection that stands, or a new one, on which no branch is at hand."""
+        """The connection that stands, or a new one, on which no branch is at hand.
+
+        It does not stand any more where somebody has left it in pipeline mode: nothing would be answered.
+        """
+        if self._at_hand is None and self._connection is not None and _in_pipeline(self._connection):
+            self.close()
         if self._connection is None or self._connection.closed:
             self._at_hand = None
             try:
@@ -193,6 +196,9 @@ class Postgresql:
 
     def _end(self, connection: psycopg.Connection[Any]) -> None:
         """Leave a branch that has not prepared: questions may be asked over the connection again."""
+        if _in_pipeline(connection):
+            self.close()
+            return
         try:
             connection.tpc_rollback()
             self._at_hand = None
@@ -207,9 +213,10 @@ class Postgresql:
 
     def abandon(self, xid: Xid) -> None:
         """In its own session if that stands. A lost one has rolled back by itself, unless it had prepared."""
-        if self._at_hand == xid and self._connection is not None and not self._connection.closed:
+        connection = self._connection
+        if self._at_hand == xid and connection is not None and not connection.closed and not _in_pipeline(connection):
             with suppress(psycopg.Error):
-                self._connection.tpc_rollback()
+                connection.tpc_rollback()
                 self._at_hand = None
                 return
         self.close()
@@ -303,11 +310,20 @@ def _check(connection: psycopg.Connection[Any]) -> None:
 
     That of one which is not there any more it answers with a warning: what SQL has committed is not in this branch.
     Where more statements have followed, they are in another transaction, without the mark of this one.
+
+    In psycopg's pipeline mode nothing is answered before it ends: a PREPARE TRANSACTION would seem to have succeeded.
     """
+    if _in_pipeline(connection):
+        raise BranchRolledBack("the connection is in pipeline mode: leave its block before the transaction ends")
     if _status(connection) == TransactionStatus.IDLE:
         raise BranchRolledBack(_ENDED)
     if _status(connection) == TransactionStatus.INERROR:
         raise BranchRolledBack("a statement has failed, so PostgreSQL rolls the transaction back")
+
+
+def _in_pipeline(connection: psycopg.Connection[Any]) -> bool:
+    """Whether the application has begun it, and not left; what is ours does so in one go."""
+    return not connection.closed and connection.pgconn.pipeline_status != PipelineStatus.OFF
 
 
 def _status(connection: psycopg.Connection[Any]) -> TransactionStatus:

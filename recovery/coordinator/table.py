@@ -25,7 +25,7 @@ from psycopg import errors
 
 from recovery.coordinator.decisions import ABORT_KEPT, Decision, DecisionRefused, DecisionUnknown
 from recovery.coordinator.dsn import check_dsn
-from recovery.coordinator.names import GlobalName, our_name
+from recovery.coordinator.names import GlobalName, new_global_name, our_name
 from recovery.coordinator.own_statements import Ticket, ask, ask_status, current_ticket, own_cursor
 from recovery.coordinator.resources import Participant
 from txobserver.xid import Xid
@@ -73,6 +73,10 @@ class DecisionTable(NamedTuple):
     name: str
     alone: bool
 
+    def new_name(self) -> GlobalName:
+        """For a transaction that begins now."""
+        return new_global_name(self.whose)
+
     def in_sql(self, statement: str) -> bytes:
         """A statement about ``{table}``, to be executed with parameters."""
         return statement.replace("{table}", self.name.replace("%", "%%")).encode()
@@ -105,7 +109,7 @@ def insert_commit(
     """In the transaction that is to be committed; rows of ``finished`` ones go with it at READ COMMITTED.
 
     The transaction is synced to the disk when it is committed, whatever was set. Returns PostgreSQL's own number of
-    it, and when it began. Raises psycopg.Error.
+    it, when it began, and its age behind the insertion. Raises psycopg.Error.
     """
     ask(connection, _DURABLE.encode())
     if finished:
@@ -142,6 +146,10 @@ class TableDecisions:
                 yield connection
         except psycopg.Error as error:
             raise DecisionRefused(f"the decisions cannot be reached: {' '.join(str(error).split())}") from error
+
+    def new_name(self) -> GlobalName:
+        """For a transaction that begins now."""
+        return self.table.new_name()
 
     def owns(self, xid: Xid) -> GlobalName | None:
         """The global transaction of a branch if it hangs on this table, or an earlier version may have meant that."""

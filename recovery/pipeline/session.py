@@ -26,7 +26,10 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.streaming.stopTimeout": "180s",
 }
+"""``stopTimeout``: Spark's own default lets ``query.stop()`` wait for ever where a query's Python does not answer. What
+source and sink do by themselves ends sooner: each waits for a lost broker or a lock for ``patience``, 60 seconds."""
 EMBEDDED = {
     "spark.driver.bindAddress": LOOPBACK,
     "spark.driver.host": LOOPBACK,

@@ -130,7 +130,9 @@ def record_for(chosen: Store, choice: Choice, site: Site) -> Record:
     """The record with which the chosen node is promoted: alone in the ready set, above every known generation.
 
     If something acknowledged may be lost with it, that stands in it from then on: whoever carries the plan out has
-    accepted it.
+    accepted it. Which losses were accepted before stood in the last record. If that is gone, an acceptance that came
+    about was for a generation that stands in the chosen store's stream, so for none above its last one
+    (``an_accepted_loss_is_forgotten_with_the_record``). It covers nothing here: no store is overwritten by it.
     """
     record = site.record
     known = [store.tail.generation for store in _ours(site)]
@@ -150,6 +152,7 @@ def record_for(chosen: Store, choice: Choice, site: Site) -> Record:
         preferred=chosen.node,
         cluster_id=site.cluster_id,
         loss_accepted=(record.loss_accepted if record else 0) if choice.sure else generation,
+        loss_unknown=(record.loss_unknown if record else 0) if choice.trusted else chosen.tail.generation,
     )
 
 

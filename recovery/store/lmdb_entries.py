@@ -14,7 +14,7 @@ import lmdb
 import msgspec
 
 from txobserver.events import Message
-from txobserver.ports.store import IDS_BYTES, Above, Asked, At, Entry, Ids, Page, StoreDamaged
+from txobserver.ports.store import END, IDS_BYTES, IDS_PASSED, Above, Asked, At, Entry, Ids, Page, StoreDamaged
 
 SLICE = 500
 SLICE_BYTES = 1 << 20
@@ -87,12 +87,14 @@ def holds(txn: lmdb.Transaction, queue: int, place: int) -> bool:
 
 
 def ids_of(txn: lmdb.Transaction, queue: int, after: int, limit: int, hidden: Container[int]) -> Ids:
-    """Up to ``limit`` ids above ``after`` that are not hidden, fewer of large messages. Raises struct.error.
+    """Up to ``limit`` ids above ``after`` that are not hidden, fewer of large messages, or where many are hidden.
 
-    A value is looked at only when it is known to be among them, since that reads all pages of it.
+    A value is looked at only when it is known to be among them, since that reads all pages of it. Raises
+    struct.error.
     """
     found: list[tuple[int, int]] = []
-    touched = 0
+    touched = passed = 0
+    last = after
     with txn.cursor() as cursor:
         there = cursor.set_range(_KEY.pack(queue, after + 1))
         while there:
@@ -101,12 +103,15 @@ def ids_of(txn: lmdb.Transaction, queue: int, after: int, limit: int, hidden: Co
                 break
             if place not in hidden:
                 if len(found) == limit or touched >= IDS_BYTES:
-                    return Ids(found, True)
+                    return Ids(found, found[-1][0])
                 data = cursor.value()
                 touched += len(data)
                 found.append((place, rid_of(data)))
+            elif (passed := passed + 1) > IDS_PASSED:
+                return Ids(found, last)
+            last = place
             there = cursor.next()
-    return Ids(found, False)
+    return Ids(found, END)
 
 
 def page_of(txn: lmdb.Transaction, asked: Asked) -> Page:

@@ -269,9 +269,9 @@ class LmdbState:
 
     def ids(self, queue: int) -> Iterator[tuple[int, int]]:
         """All (place, replication id) of a queue, in order."""
-        page = Ids([(-1, 0)], True)
+        page = Ids([], -1)
         while page.more:
-            page = self.ids_page(queue, page.entries[-1][0], PAGE)
+            page = self.ids_page(queue, page.through, PAGE)
             yield from page.entries
 
     def write(self, checkpoint: Checkpoint) -> None:

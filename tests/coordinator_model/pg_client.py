@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 import psycopg
 from psycopg import adapters
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 
 from tests.coordinator_model import pg_itself  # noqa: F401  (what it knows is registered)
 from tests.coordinator_model.pg_server import Server
@@ -24,8 +24,8 @@ class Way(Protocol):
     def before(self, what: str) -> None:
         """A message has been sent."""
 
-    def after(self, what: str) -> None:
-        """It has been carried out."""
+    def after(self, what: str, refused: bool = False) -> None:
+        """It has been carried out, or refused."""
 
     def lost(self, late: Callable[[], Any] | None, end: Callable[[], None]) -> None:
         """The client knows that the connection is lost. The server does what is ``late``, if anything, and ``end``s."""
@@ -43,7 +43,8 @@ class Straight:
     def before(self, what: str) -> None:
         """It arrives."""
 
-    after = before
+    def after(self, what: str, refused: bool = False) -> None:
+        """It is answered."""
 
     def lost(self, late: Callable[[], Any] | None, end: Callable[[], None]) -> None:
         """At once."""
@@ -128,6 +129,9 @@ class FakeCursor:
 class FakeConnection(psycopg.Connection[Any]):
     """As psycopg's own, which its transaction blocks and ``tpc_`` methods follow line by line."""
 
+    pgconn = SimpleNamespace(pipeline_status=PipelineStatus.OFF)
+    """Everything that was sent has been answered."""
+
     def __init__(self, server: Server, database: str, dsn: str, options: dict[str, Any], way: Way) -> None:
         given = {**conninfo_to_dict(dsn), **{key: value for key, value in options.items() if value is not None}}
         self._given = {key: value for key, value in given.items() if key not in ("autocommit", "connect_timeout")}
@@ -175,7 +179,7 @@ class FakeConnection(psycopg.Connection[Any]):
             except psycopg.Error:
                 self._check_alive()
                 self._status = self.session.status
-                self._way.after(text)
+                self._way.after(text, refused=True)
                 raise
             self._status = self.session.status
             self._way.after(text)

@@ -65,6 +65,8 @@ class Snapshot:
 class Transaction:
     """One transaction's number, and what it has done to tables. ``began``: a time that no other one has.
 
+    ``at``: when it began by the server's clock.
+
     ``begin_number``: gives it a number. ``running``: numbers of all that have not ended. ``wait``: until one has ended;
     raises what PostgreSQL does when that takes too long.
     """
@@ -75,9 +77,11 @@ class Transaction:
         running: Callable[[], set[int]],
         wait: Callable[[int], None],
         began: int = 0,
+        at: float = 0.0,
     ) -> None:
         self.xid = 0
         self.began = began
+        self.at = at
         self.committed = False
         self._begin_number = begin_number
         self._running = running
@@ -166,13 +170,23 @@ class Transaction:
     def check_late(self) -> None:
         """Constraints that are looked at when the transaction ends."""
         for table, value in self.late:
-            while rivals := [each for each in table.versions if each.row[table.late] == value]:
-                waits = [xid for each in rivals for xid in (each.made, each.deleted) if self._other(xid)]
-                if not waits:
-                    break
+            while self._check_once(table, value):
+                continue
+
+    def _check_once(self, table: Table, value: Any) -> bool:
+        """Whether somebody was waited for. The rows are looked at in their order, and the first that counts decides."""
+        mine = False
+        for each in [each for each in table.versions if each.row[table.late] == value]:
+            waits = [xid for xid in (each.made, each.deleted) if self._other(xid)]
+            if waits:
                 self._wait(waits[0])
-            if sum(not each.deleted for each in rivals) > 1:
+                return True
+            if each.deleted:
+                continue
+            if mine or each.made != self.xid:
                 raise fails("23505", f'duplicate key value violates unique constraint "{table.name}_{table.late}_key"')
+            mine = True
+        return False
 
     def undo_to(self, mark: int) -> None:
         """Take back what was done behind a mark."""

@@ -27,10 +27,14 @@ def _began(to: Statement, match: Match) -> Answer:
     return one_row("int8", to.session.query().began)
 
 
-@known(rf"SELECT pg_current_xact_id_if_assigned\(\)::text, {_START}")
+@known(
+    rf"SELECT pg_current_xact_id_if_assigned\(\)::text, {_START}, "
+    r"extract\(epoch FROM clock_timestamp\(\) - transaction_timestamp\(\)\)::float8"
+)
 def _number(to: Statement, match: Match) -> Answer:
     tx = to.session.query()
-    return one_row("pg_current_xact_id_if_assigned int8", str(tx.xid or "") or None, tx.began)
+    age = float(to.session.server.surroundings.now() - tx.at)
+    return one_row("pg_current_xact_id_if_assigned int8 float8", str(tx.xid or "") or None, tx.began, age)
 
 
 @known(r"SELECT 1 / \(coalesce\(current_setting\('txha\.branch', true\), ''\) = «V»\)::int")

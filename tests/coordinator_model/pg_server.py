@@ -100,7 +100,7 @@ class Server:
     def begin(self, wait: Callable[[int], None]) -> Transaction:
         """One that has not done anything."""
         self._transactions += 1
-        return Transaction(self._begin_number, self.running, wait, self._transactions)
+        return Transaction(self._begin_number, self.running, wait, self._transactions, self.surroundings.now())
 
     def _begin_number(self) -> int:
         xid, self.next_xid = self.next_xid, self.next_xid + 1

@@ -191,6 +191,7 @@ class Run:
     def _heal(self, world: World, applications: list[Application]) -> None:
         """Everything works, a while has passed, and everybody recovers; then people look, and say that they have."""
         world.notice_all()
+        world.excuse()
         world.schedule.now += 200.0
         reports: list[Report] = []
         for turn in range(4):

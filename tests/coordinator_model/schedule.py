@@ -45,11 +45,12 @@ class Process:
 
 
 class Schedule:
-    """``now``: seconds since 1970, of the true clock."""
+    """``now``: seconds since 1970, of the true clock. ``ahead``: by which a machine's was set forward meanwhile."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self.now = 1.7e9
+        self.ahead: dict[str, float] = {}
         self.steps = 0
         self.processes: list[Process] = []
         self.failed: list[tuple[Process, BaseException]] = []
@@ -171,7 +172,8 @@ class VirtualTime:
     def time(self) -> float:
         """Seconds since 1970, by the clock of the process."""
         current = self._schedule.current
-        return self._schedule.now + (current.skew if current is not None else 0.0)
+        now, ahead = self._schedule.now, self._schedule.ahead
+        return now + (0.0 if current is None else current.skew + ahead.get(current.machine, 0.0))
 
     def monotonic(self) -> float:
         """Seconds since some time."""

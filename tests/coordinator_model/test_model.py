@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -13,7 +14,9 @@ import pytest
 
 from tests.coordinator_model.pg_client import FakeConnection
 from tests.coordinator_model.run import Run
+from tests.coordinator_model.schedule import Process, Schedule
 from tests.coordinator_model.seeded import SEEDED, Seeded, find
+from tests.coordinator_model.taken_back import TakenBack
 
 SLICE = 120
 WITHIN = 400
@@ -67,6 +70,37 @@ def test_a_branch_that_came_back_behind_its_end_is_the_administrator_s() -> None
 def test_a_log_is_not_made_smaller_by_another_machine_s_clock() -> None:
     """One that is ten days ahead would forget what has ended, and a branch comes back with a standby."""
     assert Run(1391).run().broken == ""
+
+
+def test_an_abort_is_not_forgotten_by_another_machine_s_clock() -> None:
+    """A coordinator that was slow would find no record of it, and commit what a recovery run has rolled back."""
+    assert [Run(seed).run().broken for seed in (30675, 81772)] == ["", ""]
+
+
+def test_an_answer_that_a_standby_took_back_ends_a_commit() -> None:
+    """An administrator rolls the branch back before the coordinator, which has the answer, has noted the end."""
+    assert Run(35662).run().broken == ""
+
+
+def test_only_who_was_answered_ends_a_commit_that_was_taken_back() -> None:
+    """Somebody else has to notice what the administrator did; and so has he who was answered behind that."""
+    for answer_is_first, same, excused in ((True, True, {"t"}), (True, False, set()), (False, True, set())):
+        schedule = Schedule(random.Random(0))
+        found = TakenBack(schedule)
+        schedule.current = one = Process("one")
+        if answer_is_first:
+            found.answered("COMMIT PREPARED 'gid'")
+        found.rolled_back("gid", "t")
+        schedule.current = one if same else Process("other")
+        if not same:
+            found.answered("COMMIT PREPARED 'gid'")
+        assert found.end_line("t", 1.0) == {"end": "t", "at": 1.0}
+        assert found.ended == excused
+
+
+def test_a_late_constraint_fails_by_what_is_committed_before_anybody_is_waited_for() -> None:
+    """A client that is gone, and that the server has not noticed, has inserted the same value."""
+    assert Run(54648).run().broken == ""
 
 
 def test_lines_behind_a_failed_sync_do_not_damage_the_log() -> None:

@@ -28,6 +28,7 @@ import recovery.coordinator.postgresql as postgresql_module
 import recovery.coordinator.recover as recover_module
 import recovery.dtx.conversation as conversation_module
 import recovery.dtx.with_pika as with_pika_module
+from recovery.coordinator.decisions import ABORT_KEPT
 from recovery.coordinator.recover import Report
 from recovery.dtx.conversation import Refused
 from tests.coordinator_model.broker_client import ModelConnection, ModelDtxConnection
@@ -36,10 +37,14 @@ from tests.coordinator_model.disk import Disk, UserFiles
 from tests.coordinator_model.pg_client import Broken, FakeConnection, FakeCursor
 from tests.coordinator_model.pg_server import Server
 from tests.coordinator_model.schedule import Process, Schedule, VirtualLocks, VirtualTime
+from tests.coordinator_model.taken_back import TakenBack
 from tests.coordinator_model.truth import Truth
+from txobserver.ports.store import StoreDamaged
 
 MACHINE = "machine"
 """Where the processes are that use the disk."""
+SERVER = "server"
+"""Where the databases are."""
 LOG_NAME = "decisions.log"
 TIMED = (
     branches_module,
@@ -56,6 +61,9 @@ DECIDING = ("COMMIT", "PREPARE", "ROLLBACK PREPARED", "Prepare", "Commit", "INSE
 """How messages begin that prepare or decide."""
 COMMITTING = ("COMMIT PREPARED", "Commit")
 """How messages begin that carry a decision out."""
+
+ABORTING = "ON CONFLICT DO NOTHING"
+"""What messages hold that record an abort."""
 
 
 class Late(Broken):
@@ -75,9 +83,11 @@ class WayOf:
         """It may be lost, killed, or late."""
         self._world.step(self._kind, what)
 
-    def after(self, what: str) -> None:
+    def after(self, what: str, refused: bool = False) -> None:
         """The answer may be lost."""
         self._world.step(f"{self._kind} answer", what)
+        if not refused:
+            self._world.standbys.answered(what)
 
     def lost(self, late: Callable[[], Any] | None, end: Callable[[], None]) -> None:
         """The server notices now or later, and does before what was late."""
@@ -101,6 +111,9 @@ class World:
     def __init__(self, seed: int, directory: Path, note: Callable[[str], None] = lambda text: None) -> None:
         self.chance = random.Random(f"world {seed}")
         self._aftermath = random.Random(f"aftermath {seed}")
+        self._clocks = random.Random(f"clocks {seed}")
+        self._are_set = self._clocks.random() < 0.15
+        """Whether clocks are set by days"""
         self.note = lambda text: note(text.replace(str(directory), ""))
         self.schedule = Schedule(random.Random(f"schedule {seed}"))
         self.truth = Truth()
@@ -126,6 +139,7 @@ class World:
         self._settled_until_cut = 0
         """After how many more branches that are committed the power fails; 0: it does not"""
         self._lingering: list[Callable[[], None]] = []
+        self.standbys = TakenBack(self.schedule)
         self._stack = ExitStack()
 
     # -- in the place of what the product uses
@@ -136,6 +150,7 @@ class World:
             put(patch.object(module, "time", VirtualTime(self.schedule)))
         put(patch.object(names_module, "secrets", SeededSecrets(random.Random(self.chance.random()))))
         put(patch.object(log_lines_module, "ENDED_KEPT", 600.0 if self.remembers else 0.0))
+        put(patch.object(log_module, "end_line", self.standbys.end_line))
         put(patch.object(log_module, "fcntl", VirtualLocks(self.schedule, log_module.fcntl)))
         put(patch.object(psycopg, "connect", self.connect))
         put(patch.object(psycopg, "ClientCursor", FakeCursor))
@@ -157,7 +172,7 @@ class World:
 
     def now(self) -> float:
         """Surroundings of the server."""
-        return self.schedule.now
+        return self.schedule.now + self.schedule.ahead.get(SERVER, 0.0)
 
     def wait(self, condition: Callable[[], bool], seconds: float | None) -> bool:
         """Surroundings of the server: while a session waits, others work."""
@@ -240,6 +255,8 @@ class World:
         if self._lingering and self.chance.random() < 0.05:
             self.troubles += 1
             self._notice(self.chance.randrange(len(self._lingering)))
+        if self._are_set and self._clocks.random() < (0.5 if ABORTING in what else 0.01):
+            self._set_a_clock()
         if self._settled_until_cut and kind.endswith("answer") and what.startswith(COMMITTING):
             self._settled_until_cut -= 1
             if not self._settled_until_cut:
@@ -278,6 +295,18 @@ class World:
         name, does = self.chance.choice(choices)
         self._count(name)
         does(kind)
+
+    def _set_a_clock(self) -> None:
+        """Forward, and by more than aborts are kept; or back. That of the machine with the log only if no standby goes
+        on: the log may forget then what has ended, as it says."""
+        which = SERVER if self.remembers else self._clocks.choice((MACHINE, SERVER))
+        ahead = self.schedule.ahead
+        ahead[which] = ahead.get(which, 0.0) + 2 * ABORT_KEPT
+        if which == MACHINE and ahead[which] > 2 * ABORT_KEPT:
+            ahead[which] = 0.0
+        self._count("clock set")
+        if self.budget and self._clocks.random() < 0.5:
+            self._clocks.choice(self.helpers)()
 
     def _kill(self, kind: str) -> None:
         assert self.schedule.current is not None
@@ -328,11 +357,19 @@ class World:
             self._touch(name, commit)
             if name in self._ended():
                 self.truth.reported.add(name)  # of a branch that came back with a standby: nobody looks for it again
+            elif not commit:
+                self.standbys.rolled_back(found.gid, name)
+
+    def excuse(self) -> None:
+        """Commits that have ended by an answer that a standby took back, before somebody rolled the branch back."""
+        self.truth.reported |= self.standbys.ended & self._ended()
 
     def _ended(self) -> set[str]:
-        """Commits that everybody had carried out, as the log says."""
+        """Commits that everybody had carried out, as the log says; of a damaged one none, and its users will tell."""
         log = self.disk.directory / LOG_NAME
-        return set(log_module.read_decisions(log)[2]) if log.exists() else set()
+        with suppress(StoreDamaged):
+            return set(log_module.read_decisions(log)[2]) if log.exists() else set()
+        return set()
 
     def _touch(self, name: str, commit: bool) -> None:
         """Of a commit that was against the decision nothing is left to be seen once he makes it forget: he knows."""

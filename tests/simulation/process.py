@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.embedded.broker import Broker
-from broker_plugin.embedded.queues.durable_queue import WindowLimits
+from broker_plugin.embedded.queues.windows import WindowLimits
 from broker_plugin.guard import Guard
 from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.shell import Clocks

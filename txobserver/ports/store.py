@@ -22,6 +22,10 @@ PAGE = 1000
 """Messages that are read at a time by what goes through a whole queue."""
 IDS_BYTES = 8 << 20
 """Bytes of messages whose ids are looked for at a time: LMDB's Python binding reads every page of a value."""
+IDS_PASSED = 10_000
+"""Messages that are passed over at a time where ids are looked for: they have left the queue since the checkpoint."""
+END = (1 << 63) - 1
+"""Behind every place"""
 
 
 class StoreError(Exception):
@@ -150,10 +154,15 @@ class Page(NamedTuple):
 
 
 class Ids(NamedTuple):
-    """(place, replication id) of messages, in order; ``more``: other messages of the queue stand behind them."""
+    """(place, replication id) of messages, in order: all of the queue's up to ``through``."""
 
     entries: list[tuple[int, int]]
-    more: bool
+    through: int
+
+    @property
+    def more(self) -> bool:
+        """Whether other messages of the queue may stand behind these."""
+        return self.through < END
 
 
 class Base(Protocol):
@@ -176,9 +185,8 @@ class Base(Protocol):
         ...
 
     def ids_page(self, queue: int, after: int, limit: int, hidden: Container[int] = ()) -> Ids:
-        """Up to ``limit`` that are not ``hidden``, without the messages; fewer, but one, where those are large.
-
-        Raises StoreDamaged.
+        """Up to ``limit`` that are not ``hidden``, without the messages; fewer where those are large, but one, or where
+        more than ``IDS_PASSED`` are hidden, perhaps none. Raises StoreDamaged.
         """
         ...
 
@@ -233,10 +241,20 @@ class MemoryBase:
         return [(place, content[place]) for place in sorted(p for p in content if p > after)[:limit]]
 
     def ids_page(self, queue: int, after: int, limit: int, hidden: Container[int] = ()) -> Ids:
-        everything = self.page(queue, after, len(self.queues.get(queue, ())))
-        there = [(place, entry) for place, entry in everything if place not in hidden]
-        found = fitting(there[:limit], IDS_BYTES)
-        return Ids([(place, entry.rid) for place, entry in found], len(found) < len(there))
+        content = self.queues.get(queue, {})
+        found: list[tuple[int, int]] = []
+        taken = passed = 0
+        last = after
+        for place in sorted(place for place in content if place > after):
+            if place not in hidden:
+                taken += content[place].message.size
+                if found and (len(found) == limit or taken > IDS_BYTES):
+                    return Ids(found, found[-1][0])
+                found.append((place, content[place].rid))
+            elif (passed := passed + 1) > IDS_PASSED:
+                return Ids(found, last)
+            last = place
+        return Ids(found, END)
 
     def ids(self, queue: int) -> Iterator[tuple[int, int]]:
         content = self.queues.get(queue, {})

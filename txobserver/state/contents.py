@@ -20,9 +20,9 @@ from txobserver.digest import Tally
 from txobserver.events import Configure, Message
 from txobserver.ids import Position
 from txobserver.outcomes import Outcome, PreparedBranch, Remembered
-from txobserver.ports.store import PAGE, Base, Changes, Dropped, Entry, Ids, Meta, QueueSummary
+from txobserver.ports.store import END, IDS_PASSED, PAGE, Base, Changes, Dropped, Entry, Ids, Meta, QueueSummary
 from txobserver.state.offsets import Places
-from txobserver.state.reading import END, Reading
+from txobserver.state.reading import Reading
 from txobserver.state.shown import Kept, ShownBase
 from txobserver.state.transaction_table import TransactionTable, described
 from txobserver.xid import Global, Xid
@@ -33,6 +33,7 @@ REMOVAL_BYTES = 50
 
 NO_RIDS: Mapping[int, int] = MappingProxyType({})
 Shown = TypeVar("Shown")
+Batch = list[tuple[int, Shown]]
 
 
 class Contents:
@@ -222,20 +223,20 @@ class Contents:
         Costs what it returns, however much has changed since the last checkpoint.
         """
         base = self._shown
-        return list(islice(self._walk(queue, after, lambda last: base.page(queue, last, limit), _same), limit))
+        return list(islice(self._walk(queue, after, lambda last: base.page(queue, last, limit), _same, END), limit))
 
     def ids_page(self, queue: int, after: int, limit: int) -> Ids:
         """Up to ``limit`` (place, replication id) above ``after``, in order. No message is read for it.
 
         There may be fewer, and more to come: at most ``IDS_BYTES`` of messages are looked at, or one
-        (``one_joiner_topples_every_primary``).
+        (``one_joiner_topples_every_primary``), and ``IDS_PASSED`` passed over (``one_page_passes_over_what_has_gone``).
         """
         hidden = ChainMap(self._fresh.get(queue, {}), self._frozen_layer(queue))
         there = self._shown.ids_page(queue, after, limit, hidden)
-        last = there.entries[-1][0] if there.more else END
-        walk = self._walk(queue, after, lambda at: there.entries if at == after else [], _rid)
+        last = min(there.through, *(each.reach(after, IDS_PASSED) for each in self._recent_places(queue)), END)
+        walk = self._walk(queue, after, lambda at: there.entries if at == after else [], _rid, last)
         found = list(islice(takewhile(lambda each: each[0] <= last, walk), limit + 1))
-        return Ids(found[:limit], there.more or len(found) > limit)
+        return Ids(found[:limit], found[limit - 1][0] if len(found) > limit else last)
 
     def ids(self, queue: int) -> list[tuple[int, int]]:
         """All (place, replication id) of a queue in order."""
@@ -298,9 +299,9 @@ class Contents:
             if each <= place and self._stands(queue, each):
                 rid = rids.get(each)
                 stay[each] = self.ids_page(queue, each - 1, 1).entries[0][1] if rid is None else rid
-        page = Ids([(place, 0)], True)
+        page = Ids([], place)
         while page.more:
-            page = self.ids_page(queue, page.entries[-1][0], PAGE)
+            page = self.ids_page(queue, page.through, PAGE)
             stay.update(page.entries)
         return stay
 
@@ -326,13 +327,13 @@ class Contents:
         return {} if self._shown.dropped(queue) else self._frozen.get(queue, {})
 
     def _walk(
-        self, queue: int, after: int, below: Callable[[int], list[tuple[int, Shown]]], shown: Callable[[Entry], Shown]
+        self, queue: int, after: int, below: Callable[[int], Batch[Shown]], shown: Callable[[Entry], Shown], last: int
     ) -> Iterator[tuple[int, Shown]]:
-        """What is in a queue above ``after``; ``below`` reads the base, ``shown`` is what of an entry is asked for."""
+        """What is in a queue above ``after``, in the layers up to ``last``; ``below`` reads the base."""
         if queue not in self._tallies:
             return
         frozen, fresh = self._frozen_layer(queue), self._fresh.get(queue, {})
-        recent = ((place, shown(entry)) for place, entry in self._recent(queue, after))
+        recent = ((place, shown(entry)) for place, entry in self._recent(queue, after, last))
         first = next(recent, None)
         while batch := below(after):
             for place, value in batch:
@@ -346,16 +347,21 @@ class Contents:
             yield first
             yield from recent
 
-    def _recent(self, queue: int, after: int) -> Iterator[tuple[int, Entry]]:
-        """What the layers over the base hold above ``after``, in order."""
+    def _recent(self, queue: int, after: int, last: int) -> Iterator[tuple[int, Entry]]:
+        """What the layers over the base hold above ``after`` and up to ``last``, in order."""
         frozen, fresh = self._frozen_layer(queue), self._fresh.get(queue, {})
-        layers = [self._fresh_places] if self._shown.dropped(queue) else [self._frozen_places, self._fresh_places]
-        last = after
-        for place in merge(*[places[queue].above(after) for places in layers if queue in places]):
+        before = after
+        for place in merge(*[places.above(after) for places in self._recent_places(queue)]):
+            if place > last:
+                return
             entry = fresh[place] if place in fresh else frozen.get(place)
-            if entry is not None and place != last:
+            if entry is not None and place != before:
                 yield place, entry
-            last = place
+            before = place
+
+    def _recent_places(self, queue: int) -> list[Places]:
+        layers = [self._fresh_places] if self._shown.dropped(queue) else [self._frozen_places, self._fresh_places]
+        return [places[queue] for places in layers if queue in places]
 
     def freeze(self) -> tuple[Changes, list[Dropped]]:
         """Begin a checkpoint: (changes, dropped queues) since the last. Costs nothing; ends with ``thaw``."""

@@ -17,13 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import merge
 
-from txobserver.ports.store import Above, Asked, At, Entry, Page
+from txobserver.ports.store import END, Above, Asked, At, Entry, Page
 from txobserver.state.offsets import Places
 from txobserver.state.shown import Kept
 
 Layer = dict[int, Entry | None]
-END = (1 << 63) - 1
-"""Behind every place"""
 
 
 class Reading:

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Container, Iterable, Iterator
 from typing import Final
 
-from txobserver.ports.store import Base, Dropped, Entry, Ids
+from txobserver.ports.store import END, IDS_PASSED, Base, Dropped, Entry, Ids
 
 
 class Kept:
@@ -86,12 +86,16 @@ class ShownBase:
         if kept is None:
             return self._base.ids_page(queue, after, limit, hidden)
         found: list[tuple[int, int]] = []
+        passed, last = 0, after
         for place in kept.above(after):
             if place not in hidden:
                 if len(found) == limit:
-                    return Ids(found, True)
+                    return Ids(found, found[-1][0])
                 found.append((place, kept.rids[place]))
-        return Ids(found, False)
+            elif (passed := passed + 1) > IDS_PASSED:
+                return Ids(found, last)
+            last = place
+        return Ids(found, END)
 
     def ids(self, queue: int) -> dict[int, int]:
         """Every place with its replication id."""

@@ -72,7 +72,7 @@ class AmqpChannel(Answering):
 
     def frame(self, kind: int, payload: bytes) -> None:
         """The next frame of this channel."""
-        if self.busy or self._backlog:
+        if self.busy or self._backlog or not self.connection.writable:
             self._backlog.append((kind, payload))
             self.connection.waiting_bytes += len(payload) + WAITING_OVERHEAD
         else:

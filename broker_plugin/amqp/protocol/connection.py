@@ -45,9 +45,17 @@ CHANNEL_OPEN = b"\x00\x14\x00\x0a"
 class Connection(ClientConnection):
     """Implements ``ConnectionOutlet``. ``peer`` names the client in logs; ``ended``: drop it once all is sent."""
 
-    def __init__(self, broker: Broker, settings: AmqpSettings, wire: Wire, peer: str = "") -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        settings: AmqpSettings,
+        wire: Wire,
+        peer: str = "",
+        history: handshake.History = handshake.UNTOLD,
+    ) -> None:
         super().__init__(broker, settings, wire)
         self.peer = peer
+        self._history = history
         self.state = CONNECTION_TABLE.start
         self.heartbeats = Heartbeats(settings.handshake_timeout)
         self.last_requests = LastRequests(self._close_ok)
@@ -90,7 +98,7 @@ class Connection(ClientConnection):
             return len(data)
         self._move("header")
         said = self.settings
-        self.send(encode_method(handshake.start(said.cluster, said.cluster_id, said.loss_accepted), 0))
+        self.send(encode_method(handshake.start(said.cluster, said.cluster_id, self._history), 0))
         return len(PROTOCOL_HEADER)
 
     def _read_frames(self, data: bytes, at: int) -> int:
@@ -242,6 +250,11 @@ class Connection(ClientConnection):
     @property
     def congested(self) -> bool:
         """Whether nothing more should be read from the client for now."""
+        return self.overfull or (self._session is not None and not self.writable)
+
+    @property
+    def overfull(self) -> bool:
+        """Whether too much of what the client has sent waits here. If not, it may be read though it takes nothing."""
         session = self._session
         if session is None:
             return False
@@ -250,7 +263,7 @@ class Connection(ClientConnection):
             return True
         if self._blocked is not None and self.published:
             return True
-        return not self.writable or self.waiting_bytes > self.settings.waiting_bytes
+        return self.waiting_bytes > self.settings.waiting_bytes
 
     def block(self, reason: str | None) -> None:
         """Publishers are not read for this reason (None: no more); clients are told if they understand it."""

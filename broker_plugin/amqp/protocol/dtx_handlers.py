@@ -12,7 +12,7 @@ from broker_plugin.embedded.errors import dtx_error
 from txobserver import dtx_wire as dtx
 from txobserver.dtx_wire import XidFields
 from txobserver.outcomes import Status
-from txobserver.xid import Global, Xid, checked_xid
+from txobserver.xid import MAX_PART, Global, Xid, checked_xid
 
 Handler = Callable[[Answering, Any], None]
 
@@ -134,10 +134,17 @@ def _outcome(channel: Answering, method: dtx.Outcome) -> None:
     if method.kind == dtx.BY_XID:
         outcome = channel.broker.branches.outcome(_xid(method.xid), method.since)
     elif method.kind == dtx.BY_TOKEN:
-        outcome = channel.broker.outcome_of_token(method.xid.global_id, method.since)
+        outcome = channel.broker.outcome_of_token(_checked(method.xid.global_id), method.since)
     else:
         raise dtx_error(542, f"names of transactions are of kind {dtx.BY_XID} or {dtx.BY_TOKEN}, not {method.kind}")
     _answer(channel, dtx.OutcomeOk(outcome))
+
+
+def _checked(token: bytes) -> bytes:
+    """542 for one that no transaction can have: its outcome would be told as if nothing had been committed."""
+    if not 1 <= len(token) <= MAX_PART:
+        raise dtx_error(542, f"a token has 1 to {MAX_PART} bytes, not {len(token)}")
+    return token
 
 
 def _token(channel: Answering, method: dtx.Token) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from pamqp.commands import Connection
 
@@ -58,14 +58,28 @@ class LoginRefused(AmqpError):
     """403 for a wrong user or password."""
 
 
-def start(cluster: str = "", cluster_id: str = "", loss_accepted: int = 0) -> Connection.Start:
+class History(NamedTuple):
+    """What tells two histories of one cluster apart; 0 is not told.
+
+    ``generation``: that of the primary. ``loss_accepted``: the last one for whose promotion an operator accepted the
+    loss of data, or may have. Places of messages that were given before that may have been given again since.
+    """
+
+    generation: int = 0
+    loss_accepted: int = 0
+
+
+UNTOLD = History()
+"""Of a broker that stands alone."""
+
+
+def start(cluster: str = "", cluster_id: str = "", history: History = UNTOLD) -> Connection.Start:
     """connection.start. ``cluster`` is told as RabbitMQ tells it, so that a client knows two ways to one broker.
 
     An operator may have given the name twice: ``cluster_id``, which is this broker's own, tells two clusters apart.
-    ``loss_accepted`` tells two histories of one cluster apart.
     """
-    known = (("cluster_name", cluster), ("cluster_id", cluster_id), ("loss_accepted", loss_accepted))
-    named = {name: told for name, told in known if told}
+    known = {"cluster_name": cluster, "cluster_id": cluster_id, **history._asdict()}
+    named = {name: told for name, told in known.items() if told}
     return Connection.Start(0, 9, {**SERVER_PROPERTIES, **named}, MECHANISMS, "en_US")
 
 

@@ -13,15 +13,12 @@ class AmqpSettings:
     """Sizes in bytes, times in seconds. ``host`` is a loopback address; 0 as ``port`` takes a free one.
 
     ``cluster``, ``cluster_id``: its name and its random identity, told to clients unless they are empty.
-    ``loss_accepted``: the generation of the last promotion for which an operator accepted the loss of data, told, too,
-    unless it is 0: places of messages that were given before may have been given again since.
     """
 
     host: str = "127.0.0.1"
     port: int = 5672
     cluster: str = ""
     cluster_id: str = ""
-    loss_accepted: int = 0
     users: dict[str, str] = field(default_factory=lambda: {"guest": "guest"})
     max_connections: int = 1024
     heartbeat: int = 60

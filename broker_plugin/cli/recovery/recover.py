@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from broker_plugin.cli.addresses import BROKERS_HELP, DATABASE_HELP, read_brokers, read_databases
 from broker_plugin.cli.asking import BadArgument, Json
 
 GRACE = 60.0
@@ -41,7 +42,7 @@ def recover(
         typer.Option("--decisions", help="A coordinators' decision log. May be repeated.", resolve_path=True),
     ] = None,
     database: Annotated[
-        list[str] | None, typer.Option("--database", help="A PostgreSQL database, for psycopg. May be repeated.")
+        list[str] | None, typer.Option("--database", help=DATABASE_HELP)
     ] = None,
     coordination: Annotated[
         Path | None,
@@ -51,7 +52,7 @@ def recover(
     ] = None,
     broker: Annotated[
         list[str] | None,
-        typer.Option("--broker", help="Url of a node; several of one cluster with commas. May be repeated."),
+        typer.Option("--broker", help=BROKERS_HELP),
     ] = None,
     grace: Annotated[
         float | None,
@@ -69,7 +70,9 @@ def recover(
     """
     from broker_plugin.cli.recovery.crashed import Given
 
-    given = Given(directories, coordination, decisions or [], database or [], broker or [])
+    given = Given(
+        directories, coordination, decisions or [], read_databases(database or []), read_brokers(broker or [])
+    )
     seconds = _grace(grace, settle)
     if settle:
         if apply or accept_data_loss or accept_missing or chosen:

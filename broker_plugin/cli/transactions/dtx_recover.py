@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from broker_plugin.cli.addresses import check_brokers, check_databases, named
+from broker_plugin.cli.addresses import BROKERS_HELP, DATABASE_HELP, named, read_brokers, read_databases
 from broker_plugin.cli.asking import BadArgument, Json
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ def dtx_recover(
         typer.Option("--log", help="The coordinators' decision log, one. Without it: tables in the databases."),
     ] = None,
     database: Annotated[
-        list[str] | None, typer.Option("--database", help="A PostgreSQL database, for psycopg. May be repeated.")
+        list[str] | None, typer.Option("--database", help=DATABASE_HELP)
     ] = None,
     broker: Annotated[
         list[str] | None,
-        typer.Option("--broker", help="Url of a node; several of one cluster with commas. May be repeated."),
+        typer.Option("--broker", help=BROKERS_HELP),
     ] = None,
     grace: Annotated[
         float, typer.Option(help="Leave undecided transactions alone that began less than so many seconds ago.")
@@ -61,9 +61,8 @@ def dtx_recover(
         raise BadArgument("nobody is asked: name every resource that takes part, with --broker and --database")
     if path is None and not database:
         raise BadArgument("nothing says what was decided: name the log, with --log, or tables, with --database")
-    check_brokers(broker or [])
-    check_databases(database or [])
-    report = _run(path, database or [], broker or [], grace, forget)
+    brokers, databases = read_brokers(broker or []), read_databases(database or [])
+    report = _run(path, databases, brokers, grace, forget)
     if as_json:
         typer.echo(json.dumps(_as_dict(report), indent=2))
     else:

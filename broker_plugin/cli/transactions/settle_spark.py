@@ -10,12 +10,12 @@ from typing import Annotated
 
 import typer
 
-from broker_plugin.cli.addresses import check_brokers, shown
+from broker_plugin.cli.addresses import BROKER_HELP, read_brokers, shown
 from broker_plugin.cli.asking import BadArgument, Json
 
 
 def settle_spark(
-    broker: Annotated[str, typer.Option("--broker", help="Url of a node; several of one cluster with commas.")],
+    broker: Annotated[str, typer.Option("--broker", help=BROKER_HELP)],
     give_up: Annotated[
         list[str] | None,
         typer.Option(
@@ -37,13 +37,13 @@ def settle_spark(
     from recovery.pipeline.errors import PipelineError
     from recovery.pipeline.queues.settle import ELSEWHERE, UNDECIDED, settle
 
-    check_brokers([broker])
+    [urls] = read_brokers([broker])
     if not 0 <= patience < math.inf:
         raise BadArgument("--patience must be a finite number of seconds, and not negative")
     try:
-        left = settle(urls_in(broker), give_up or [], patience)
+        left = settle(urls_in(urls), give_up or [], patience)
     except (Error, PipelineError) as error:
-        raise BadArgument(f"{shown(broker)}: {error}") from None
+        raise BadArgument(f"{shown(urls)}: {error}") from None
     if as_json:
         typer.echo(json.dumps([each._asdict() for each in left], indent=2))
     else:

@@ -47,6 +47,7 @@ class ExchangeOperations:
     def __init__(self, broker: Serving) -> None:
         self._broker = broker
         self._leaves = Pending()
+        self._leaving: dict[str, int] = {}
 
     def declare(self, channel: Requester, request: ExchangeDeclare, reply: Reply) -> None:
         """exchange.declare."""
@@ -126,13 +127,15 @@ class ExchangeOperations:
             self.lost_bindings(topology.remove_exchange(name))
             self.when_left(channel, reply)
 
-    def lost_bindings(self, sources: Iterable[str]) -> None:
+    def lost_bindings(self, sources: Iterable[str], left: str | None = None) -> None:
         """These exchanges lost a binding: an auto-delete exchange goes with its last one.
 
         A durable one goes where the stream takes its last binding; here the stream is told that nothing but what it
-        holds is bound to the exchange any more.
+        holds is bound to the exchange any more. ``left``: the exchange of which the stream was told that, and which has
+        taken these bindings with it.
         """
         topology = self._broker.topology
+        cause = None if left is None else self._leaving.get(left)
         todo = list(sources)
         while todo:
             name = todo.pop()
@@ -140,7 +143,7 @@ class ExchangeOperations:
             if there is None or not there.auto_delete:
                 continue
             if there.durable:
-                self._broker.locks.run(("exchange", name), partial(self._leave, name, self._leaves.begin()))
+                self._broker.locks.run(("exchange", name), partial(self._leave, name, self._leaves.begin(cause)))
             elif not topology.bindings_from(name):
                 todo.extend(topology.remove_exchange(name))
 
@@ -151,6 +154,7 @@ class ExchangeOperations:
     def take_over(self, configuration: Configuration) -> None:
         """This node becomes active: what was bound to exchanges at an earlier primary only has gone with it."""
         self._leaves = Pending()
+        self._leaving = {}
         self.lost_bindings(list(configuration.exchanges))
 
     def _leave(self, name: str, leave: int) -> None:
@@ -160,8 +164,10 @@ class ExchangeOperations:
             return
         key = ("exchange", name)
         self._broker.locks.hold(key)
+        self._leaving[name] = leave
 
         def done(error: str | None) -> None:
+            del self._leaving[name]
             self._leaves.end(leave)
             self._broker.locks.release(key)
 

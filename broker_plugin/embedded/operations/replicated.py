@@ -9,8 +9,9 @@ from __future__ import annotations
 import msgspec
 
 from broker_plugin.embedded.operations.operations import Operations
-from broker_plugin.embedded.queues.durable_queue import DurableQueue, WindowLimits
+from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.queues.local_queue import LocalQueue
+from broker_plugin.embedded.queues.windows import WindowLimits, Windows
 from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.topology.exchange import Exchange
 from broker_plugin.embedded.topology.routers import Destination
@@ -21,6 +22,7 @@ from txobserver.configuration import (
     DECLARE_QUEUE,
     DELETE_EXCHANGE,
     DELETE_QUEUE,
+    LEAVE_EXCHANGE,
     UNBIND,
     BindingSpec,
     Configured,
@@ -42,7 +44,7 @@ class Replicated:
         self._topology = broker.topology
         self._ledger = ledger
         self._content = content
-        self._limits = limits
+        self._windows = Windows(limits)
 
     def load(self) -> None:
         """Everything that is configured when this node becomes active."""
@@ -59,7 +61,7 @@ class Replicated:
         if done.refusal is None:
             self._carry_out(step)
         for exchange in done.lapsed:
-            self._drop_exchange(exchange)
+            self._drop_exchange(exchange, step.name if step.operation == LEAVE_EXCHANGE else None)
 
     def _carry_out(self, step: Configure) -> None:
         configuration = self._content.configuration
@@ -80,7 +82,7 @@ class Replicated:
             return
         if isinstance(there, LocalQueue):
             self._operations.queues.drop_local(there)
-        queue = DurableQueue(spec, self._broker.turn, self._ledger, self._content, self._limits)
+        queue = DurableQueue(spec, self._broker.turn, self._ledger, self._content, self._windows)
         self._broker.numbered[spec.number] = queue
         self._topology.add_queue(queue)
 
@@ -98,10 +100,10 @@ class Replicated:
                 Exchange(spec.name, spec.kind, True, spec.auto_delete, spec.internal, spec.arguments)
             )
 
-    def _drop_exchange(self, name: str) -> None:
+    def _drop_exchange(self, name: str, left: str | None = None) -> None:
         exchange = self._topology.exchanges.get(name)
         if exchange is not None and exchange.durable:
-            self._operations.exchanges.lost_bindings(self._topology.remove_exchange(name))
+            self._operations.exchanges.lost_bindings(self._topology.remove_exchange(name), left)
 
     def _bind(self, each: Binding, bind: bool) -> None:
         if bind:

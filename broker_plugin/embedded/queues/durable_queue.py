@@ -7,8 +7,8 @@ Algorithm: the *window* is the beginning of what has never been handed out. Whil
 and new messages join it; when it is full they do not, and it is filled again when it runs short. What was handed out is
 known by place and id only; if it is given back, it waits in a heap beside the window and its message is read again
 when its turn comes. What a prepared branch of an earlier primary dequeues is out from the beginning, and the window
-passes it over. The count of what is ready is the queue's count less what is out, so it costs nothing to ask. No
-operation costs in proportion to the queue's depth.
+passes it over. The windows of all queues together are bounded, too (``Windows``). The count of what is ready is the
+queue's count less what is out, so it costs nothing to ask. No operation costs in proportion to the queue's depth.
 
 Nothing waits for the store: one page at a time is asked for (``Ledger.read``), which is bounded by bytes or is one
 message, and the queue goes on when it has come. What has left the queue by then is not taken from it
@@ -22,27 +22,20 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 from broker_plugin.embedded.queues.queue import Queue
 from broker_plugin.embedded.queues.subscriber import Taken
 from broker_plugin.embedded.queues.turn import Turn
+from broker_plugin.embedded.queues.windows import OVERHEAD, Windows
 from txobserver.configuration import QueueSpec
 from txobserver.events import Message, Removal
 from txobserver.ports.ledger import Content, Done, Found, Ledger
-from txobserver.ports.store import Above, At, StoreDamaged
+from txobserver.ports.store import Above, Asked, At, StoreDamaged
 
 HIGHEST_PLACE = (1 << 63) - 1
 FIRST_PAGE = 64
 """Messages read at first; how many are read next follows from their mean size."""
-
-
-class WindowLimits(NamedTuple):
-    """How much of a queue's beginning is kept in memory: whichever limit is reached first."""
-
-    messages: int = 4000
-    bytes: int = 8 << 20
 
 
 class DurableQueue(Queue):
@@ -50,12 +43,13 @@ class DurableQueue(Queue):
 
     durable = True
 
-    def __init__(self, spec: QueueSpec, turn: Turn, ledger: Ledger, content: Content, limits: WindowLimits) -> None:
+    def __init__(self, spec: QueueSpec, turn: Turn, ledger: Ledger, content: Content, windows: Windows) -> None:
         super().__init__(spec.name, spec.auto_delete, spec.arguments, turn)
         self.number = spec.number
         self._ledger = ledger
         self._content = content
-        self._limits = limits
+        self._windows = windows
+        self._limits = limits = windows.limits
         summary = content.summary(spec.number)
         self.total = summary.count
         self.mark = self._asked = self._old_mark = summary.mark
@@ -87,7 +81,8 @@ class DurableQueue(Queue):
 
     @property
     def _full(self) -> bool:
-        return len(self._window) >= self._limits.messages or self._window_bytes >= self._limits.bytes
+        held = len(self._window)
+        return held >= self._limits.messages or self._windows.room(held, self._window_bytes) <= 0
 
     # -- told by the ledger
 
@@ -115,8 +110,7 @@ class DurableQueue(Queue):
         self.total -= count
         self.removed_count = count
         kept = set(spared)
-        self._window.clear()
-        self._window_bytes = 0
+        self._empty_window()
         self._returned = [entry for entry in self._returned if entry[0] in kept]
         heapq.heapify(self._returned)
         for place in [place for place in self._loaded if place not in kept]:
@@ -186,9 +180,10 @@ class DurableQueue(Queue):
 
     def drop(self) -> None:
         super().drop()
-        self._window.clear()
+        self._empty_window()
         self._returned.clear()
-        self._loaded.clear()
+        for place in list(self._loaded):
+            self._unload(place)
         self._out.clear()
 
     # -- inside
@@ -213,7 +208,7 @@ class DurableQueue(Queue):
         if not self._window or self._window[0][0] > self.mark:
             return None
         place, rid, message = self._window.popleft()
-        self._window_bytes -= message.size
+        self._leave_window(message)
         self._out[place] = rid
         return place, place <= self._old_mark, message
 
@@ -239,23 +234,36 @@ class DurableQueue(Queue):
 
     def _read_on(self) -> None:
         """Ask for what is handed out next, if it is neither here nor asked for."""
-        limits = self._limits
         if self._reading:
             return
+        limits, windows = self._limits, self._windows
+        room = windows.room(len(self._window), self._window_bytes)
         if self._returned and self._returned_is_first() and not self._is_loaded(self._returned[0][0]):
             self._read_returned()
-        elif not self._complete and len(self._window) * 2 < limits.messages and self._window_bytes * 2 < limits.bytes:
-            room = limits.bytes - self._window_bytes
-            size = max(1, min(room // self._mean, limits.messages - len(self._window)))
-            self._reading, before = True, self._changes
+        elif not self._complete and len(self._window) * 2 < limits.messages and room * 2 > windows.share:
+            size = max(1, min(windows.messages(room, self._mean), limits.messages - len(self._window)))
+            before = self._changes
             asked = Above(self.number, self._cursor, size, room)
-            self._ledger.read(asked, lambda found: self._take_page(found, before))
+            weight = windows.weight(room, size)
+            self._read(asked, weight, lambda found: self._take_page(found, before, weight))
 
-    def _take_page(self, found: Found, changes: int) -> None:
-        """What stands behind the window has been read."""
-        self._reading = False
-        if self.deleted:
-            return
+    def _read(self, asked: Asked, weight: int, then: Callable[[Found], None]) -> None:
+        """One page. Until it has come it counts for what the windows hold, as large as it may be."""
+        self._reading = True
+        self._windows.held += weight
+
+        def came(found: Found) -> None:
+            self._reading = False
+            self._windows.held -= weight
+            if not self.deleted:
+                then(found)
+
+        self._ledger.read(asked, came)
+
+    def _take_page(self, found: Found, changes: int, weight: int) -> None:
+        """What stands behind the window has been read; so much of it was asked for, whatever others hold by now."""
+        limits, windows = self._limits, self._windows
+        most = windows.held + weight
         before, passed = self._window_bytes, 0
         held = len(self._window)
         for place, entry in found.entries:
@@ -264,7 +272,7 @@ class DurableQueue(Queue):
                 continue  # the window was emptied meanwhile, and new messages have joined it
             if place in self._passed_over:
                 self._cursor = place
-            elif self._full:
+            elif windows.held >= most or self._window_bytes >= limits.bytes or len(self._window) >= limits.messages:
                 break
             else:
                 self._append(place, entry.rid, entry.message)
@@ -279,25 +287,23 @@ class DurableQueue(Queue):
     def _read_returned(self) -> None:
         """Ask for the first of what was given back."""
         limits, returned = self._limits, self._returned
-        room = max(0, limits.bytes - self._loaded_bytes)
-        size = max(1, min(room // self._mean, limits.messages - len(self._loaded)))
+        room = max(0, self._windows.room(len(self._loaded), self._loaded_bytes))
+        size = max(1, min(self._windows.messages(room, self._mean), limits.messages - len(self._loaded)))
         first = [heapq.heappop(returned) for _ in range(min(size, len(returned)))]
         for each in first:
             heapq.heappush(returned, each)
         self._asked_back = {place: rid for place, rid in first if place not in self._loaded}
-        self._reading = True
-        self._ledger.read(At(self.number, tuple(self._asked_back), room), self._take_returned)
+        weight = self._windows.weight(room, size)
+        self._read(At(self.number, tuple(self._asked_back), room), weight, self._take_returned)
 
     def _take_returned(self, found: Found) -> None:
         """It has been read."""
-        self._reading = False
         asked, self._asked_back = self._asked_back, {}
-        if self.deleted:
-            return
         for place, entry in found.entries:
             if asked.pop(place, None) == entry.rid:
                 self._loaded[place] = entry.message
                 self._loaded_bytes += entry.message.size
+                self._windows.held += entry.message.size + OVERHEAD
         first = min(asked, default=0)
         if first and self._returned[0][0] == first and not self._is_loaded(first):
             raise StoreDamaged("the queue state does not hold a message that was given back")
@@ -311,6 +317,7 @@ class DurableQueue(Queue):
         message = self._loaded.pop(place, None)
         if message is not None:
             self._loaded_bytes -= message.size
+            self._windows.held -= message.size + OVERHEAD
             return message
         entry = self._content.recent(self.number, place)
         return None if entry is None else entry.message
@@ -319,7 +326,17 @@ class DurableQueue(Queue):
         """To the window."""
         self._window.append((place, rid, message))
         self._window_bytes += message.size
+        self._windows.held += message.size + OVERHEAD
         self._cursor = place
+
+    def _leave_window(self, message: Message) -> None:
+        self._window_bytes -= message.size
+        self._windows.held -= message.size + OVERHEAD
+
+    def _empty_window(self) -> None:
+        for _, _, message in self._window:
+            self._leave_window(message)
+        self._window.clear()
 
     def _forget(self, place: int, rid: int) -> None:
         """A message left the queue though nobody held it."""
@@ -332,5 +349,5 @@ class DurableQueue(Queue):
             if entry[0] >= place:
                 if entry[0] == place:
                     del self._window[index]
-                    self._window_bytes -= entry[2].size
+                    self._leave_window(entry[2])
                 return

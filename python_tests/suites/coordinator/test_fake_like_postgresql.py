@@ -14,7 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 from python_tests.harness.servers.postgresql import PostgreSQL
 from tests.coordinator_model.pg_client import FakeConnection, FakeCursor, Straight
 from tests.coordinator_model.pg_heap import Table
-from tests.coordinator_model.pg_programs import SETUP, SETUP_OF_ROLES, Runner, Step, draw, draw_with_crashes
+from tests.coordinator_model.pg_programs import GIDS, SETUP, SETUP_OF_ROLES, Runner, Step, draw, draw_with_crashes
 from tests.coordinator_model.pg_server import Server
 
 PROGRAMS = int(os.environ.get("TXHA_FAKE_PROGRAMS", "150"))
@@ -108,6 +108,16 @@ def test_the_fake_answers_as_postgresql(real: PostgreSQL, first: int) -> None:
     for seed in range(first, min(first + 50, PROGRAMS)):
         found = differences(real, seed, draw(seed))
         assert not found, found[0]
+
+
+def test_a_late_constraint_looks_at_rows_in_their_order(real: PostgreSQL) -> None:
+    """A committed one in front of one whose transaction is open: nobody is waited for. And the open one alone is."""
+    sessions = [Step(on, "connect", ("owner", "-c lock_timeout=300ms", False, "bank")) for on in (0, 1)]
+    taken, opened, mine = (f"INSERT INTO checked VALUES ('{n}', 'taken')" for n in "012")
+    prepare = f"PREPARE TRANSACTION '{GIDS[0][0]}'"
+    for committed in ([Step(0, "execute", (taken,)), Step(0, "commit")], []):
+        rest = [Step(0, "execute", (opened,)), Step(1, "execute", (mine,)), Step(1, "execute", (prepare,))]
+        assert differences(real, 0, sessions + committed + rest) == []
 
 
 @pytest.mark.parametrize("seed", range(CRASHING))

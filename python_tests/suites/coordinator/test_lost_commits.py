@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import psycopg
 import pytest
 import transaction
 import zope.sqlalchemy
-from sqlalchemy import event
+from sqlalchemy import event, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -16,6 +17,7 @@ from python_tests.suites.coordinator import orm
 from python_tests.suites.coordinator.database_door import DatabaseDoor
 from python_tests.suites.coordinator.orm import Order
 from python_tests.suites.coordinator.shop import Shop
+from python_tests.suites.coordinator.test_no_xid import make_foreign_ledger
 from recovery.coordinator.branches import OutcomeUnknown
 from recovery.coordinator.own_statements import COMMITTED
 from recovery.coordinator.recover import Report
@@ -172,14 +174,29 @@ def test_a_commit_of_a_database_alone_that_it_refuses_is_rolled_back(shop: Shop)
     assert shop.look() == (1, 1)
 
 
-def test_an_error_behind_a_transaction_that_has_only_read_is_told_as_it_is(shop: Shop) -> None:
-    """Nothing was written, so nothing is unknown."""
+def test_an_error_behind_a_commit_that_has_written_to_a_foreign_table_alone(
+    shop: Shop, postgresql: PostgreSQL
+) -> None:
+    """It has no number. Its caller was told that it failed, and would have written the row a second time."""
+    make_foreign_ledger(postgresql)
     session = shop.sessions()
     event.listen(session, "after_commit", fail)
+    with transaction.manager:
+        shop.broker.join(session)
+        session.execute(text("INSERT INTO ledger VALUES (1)"))
+    event.remove(session, "after_commit", fail)
+    with psycopg.connect(shop.dsn) as connection:
+        assert connection.execute("SELECT n FROM ledger").fetchall() == [(1,)]
+
+
+def test_an_error_in_front_of_a_commit_without_a_number_is_told_as_it_is(shop: Shop) -> None:
+    """Nothing was committed."""
+    session = shop.sessions()
+    event.listen(session, "before_commit", fail)
     with pytest.raises(ZeroDivisionError), transaction.manager:
         shop.broker.join(session)
         assert session.get(Order, "a") is None
-    event.remove(session, "after_commit", fail)
+    event.remove(session, "before_commit", fail)
 
 
 def work_alone(shop: Shop, number: str, customer: str) -> None:

@@ -41,6 +41,15 @@ def opened(postgresql: PostgreSQL) -> Iterator[Callable[..., Postgresql]]:
         each.close()
 
 
+def make_foreign_ledger(postgresql: PostgreSQL) -> None:
+    """A table that is in another database of the server."""
+    with psycopg.connect(postgresql.dsn.replace("dbname=bank", "dbname=postgres")) as there:
+        there.execute("DROP TABLE IF EXISTS ledger")
+        there.execute("CREATE TABLE ledger (n int)")
+    with psycopg.connect(postgresql.dsn) as here:
+        here.execute(FOREIGN.format(port=postgresql.port).encode())
+
+
 def refused(worker: Postgresql, statement: bytes, why: str) -> None:
     """Work that cannot be prepared is rolled back; the coordinator is told, and can go on."""
     xid = new_xid()
@@ -56,11 +65,7 @@ def test_no_xid_is_not_nothing_written_to_a_foreign_table(
     postgresql: PostgreSQL, opened: Callable[..., Postgresql]
 ) -> None:
     """PostgreSQL cannot prepare it. To leave it out would lose the row, and publish the message."""
-    with psycopg.connect(postgresql.dsn.replace("dbname=bank", "dbname=postgres")) as there:
-        there.execute("DROP TABLE IF EXISTS ledger")
-        there.execute("CREATE TABLE ledger (n int)")
-    with psycopg.connect(postgresql.dsn) as here:
-        here.execute(FOREIGN.format(port=postgresql.port).encode())
+    make_foreign_ledger(postgresql)
     worker, xid = opened(), new_xid()
     refused(worker, b"INSERT INTO ledger VALUES (1)", "foreign")
     worker.begin(xid)

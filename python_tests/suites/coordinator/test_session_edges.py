@@ -17,6 +17,7 @@ from python_tests.suites.coordinator import orm
 from python_tests.suites.coordinator.orm import Order
 from python_tests.suites.coordinator.shop import Shop
 from recovery.coordinator.branches import TransactionRolledBack
+from recovery.coordinator.table import TableDecisions
 
 
 def sessions_on(dsn: str, **options: Any) -> sessionmaker[Session]:
@@ -176,6 +177,39 @@ def test_a_session_s_transaction_that_is_too_old_decides_nothing(shop: Shop, mon
         shop.place("a")
     assert shop.look() == (0, 0) and shop.decisions() == 0
     assert shop.queue.open().in_doubt() == []
+
+
+AHEAD = """
+    CREATE SCHEMA ahead;
+    CREATE FUNCTION ahead.now() RETURNS timestamptz LANGUAGE sql AS $$SELECT pg_catalog.now() + interval '3 days'$$;
+    CREATE FUNCTION ahead.clock_timestamp() RETURNS timestamptz LANGUAGE sql
+        AS $$SELECT pg_catalog.clock_timestamp() + interval '3 days'$$
+"""
+"""A clock that was set forward, for who has this schema in front of the system's."""
+
+
+def test_a_server_s_clock_set_forward_decides_no_commit_that_was_aborted(shop: Shop) -> None:
+    """A recovery run has recorded the abort, and the next one has forgotten it by that clock; the coordinator's has not
+    gone on."""
+    session = shop.sessions()
+    path = "search_path = ahead, pg_catalog, public"
+
+    def set_forward() -> None:
+        shop.recover()
+        session.execute(text(f"SET LOCAL {path}"))
+        TableDecisions(shop.dsn, options=f"-c {path.replace(' ', '')}").unfinished()
+        with psycopg.connect(shop.dsn) as connection:
+            assert connection.execute("SELECT name FROM txha_decisions").fetchall() == []
+
+    shop.at["broker prepared"] = set_forward
+    with psycopg.connect(shop.dsn, autocommit=True) as connection:
+        connection.execute(AHEAD)
+        try:
+            with pytest.raises(TransactionRolledBack, match="too old"), transaction.manager:
+                orm.place(shop.broker, session, shop.queue.own, "a")
+        finally:
+            connection.execute("DROP SCHEMA ahead CASCADE")
+    assert shop.look() == (0, 0) and shop.decisions() == 0
 
 
 # -- other data managers

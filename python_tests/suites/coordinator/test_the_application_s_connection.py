@@ -158,3 +158,26 @@ def test_work_behind_a_lost_connection_is_refused(table: Table) -> None:
     worker.begin(new_xid())
     table.work(worker)
     worker.close()
+
+
+@pytest.mark.parametrize("ask", [Postgresql.prepare, Postgresql.commit_in_one_phase])
+def test_a_pipeline_that_was_left_open_is_not_prepared(
+    postgresql: PostgreSQL, ask: Callable[[Postgresql, Xid], object]
+) -> None:
+    """Nothing is answered in it: a PREPARE TRANSACTION that was only sent was told as one that had succeeded."""
+    worker, xid = Postgresql(postgresql.dsn), new_xid()
+    worker.begin(xid)
+    left = worker.connection.pipeline()
+    left.__enter__()
+    worker.connection.execute("CREATE TABLE left_open (n int)")
+    with pytest.raises(BranchRolledBack, match="leave its block"):
+        ask(worker, xid)
+    worker.abandon(xid)
+    assert worker.fate(xid, "") is Fate.UNKNOWN and xid not in worker.in_doubt()
+    again = worker.connection.pipeline()
+    again.__enter__()
+    other = new_xid()  # begun in one that nobody has left
+    worker.begin(other)
+    assert worker.connection.execute("SELECT to_regclass('left_open')").fetchall() == [(None,)]
+    worker.commit_in_one_phase(other)
+    worker.close()

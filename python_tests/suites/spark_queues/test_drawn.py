@@ -126,7 +126,7 @@ def test_a_refusal_has_a_name_and_a_cause() -> None:
     for fault in ("its rows are lost", "the broker has no record of query q"):
         assert refusal(f"PipelineError: {fault}", {*DEEDS, ASTRAY} - {ACCEPT_LOSS}) is None
     assert refusal("PipelineError: its rows are lost", {*DEEDS, ASTRAY}) is None
-    other = "PipelineError: what the checkpoint says of queue q is of cluster and accepted loss c/0"
+    other = "PipelineError: what the checkpoint says of queue q is of cluster, accepted loss and generation c/0@1"
     assert refusal(other, {ACCEPT_LOSS}) == "another history" and refusal(other, {*DEEDS} - {ACCEPT_LOSS}) is None
     for fault in ("batch 0 of query q comes late: batch 1 has been decided", "another driver has written offsets/1"):
         assert refusal(f"PipelineError: {fault}", {*DEEDS, ASTRAY} - {SUSPEND}) is None

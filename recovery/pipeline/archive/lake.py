@@ -28,7 +28,7 @@ from txobserver.ids import Position
 FORMAT_VERSION = 1
 MANIFESTS_KEPT = 20
 _NAME = re.compile(r"[0-9]{20}\.json")
-
+_NOWHERE = "leads to nothing: bring back what it leads to, as by mounting the disk"
 
 PARTS = {"lock", "data", "checkpoint", "manifest"}
 """What an archive's directory holds, also when the job was killed before its first manifest."""
@@ -99,16 +99,27 @@ class Lake:
 
     @property
     def exists(self) -> bool:
-        """Whether an archive is there."""
-        return self._manifests.is_dir()
+        """Whether an archive is there. Raises PipelineError if that is elsewhere, and cannot be seen.
+
+        To take it for none would begin another one in its place, and sweep its files away.
+        """
+        if self._manifests.is_dir():
+            return True
+        if self._manifests.is_symlink():
+            raise PipelineError(f"{self._manifests} {_NOWHERE}")
+        return False
 
     def current(self) -> Manifest:
         """The newest manifest, an empty one if there is none. Raises PipelineError."""
+        missing = None
         while versions := self._versions():
             try:
                 manifest = msgspec.json.decode(versions[-1].read_bytes(), type=Manifest)
             except FileNotFoundError:
-                continue  # so old by now that it was removed
+                if versions[-1] == missing:  # what was removed is not listed again
+                    raise PipelineError(f"{missing} {_NOWHERE}") from None
+                missing = versions[-1]  # so old by now that it was removed
+                continue
             except (OSError, msgspec.DecodeError) as error:
                 raise PipelineError(f"{versions[-1]} cannot be read: {error}") from error
             if manifest.format != FORMAT_VERSION:

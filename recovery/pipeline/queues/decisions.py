@@ -34,31 +34,16 @@ from typing import Self, TypeVar
 from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
 
 from recovery.dtx.conversation import PAUSE, Patience
-from recovery.dtx.errors import (
-    Conflict,
-    HeuristicCommit,
-    HeuristicOutcome,
-    OperationalError,
-    ProgrammingError,
-    RolledBack,
-    UnknownXid,
-)
+from recovery.dtx.errors import OperationalError, ProgrammingError, UnknownXid
 from recovery.dtx.lost import LOST
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
+from recovery.pipeline.queues.branches import LEFT, QueryBranches
 from recovery.pipeline.queues.kept import Kept, Taken
-from recovery.pipeline.queues.names import JOB, Batch, batch_of, lock_queue, record_queue, record_xid
+from recovery.pipeline.queues.names import Batch, batch_of, lock_queue, record_queue, record_xid
 from recovery.pipeline.queues.record import Record, decoded
 from recovery.pipeline.queues.steps import reached
 from txobserver.outcomes import Outcome
-from txobserver.xid import Global, Xid
-
-LEFT = (Outcome.PREPARED, Outcome.PENDING)
-GONE_WRONG = (Outcome.ROLLED_BACK, Outcome.HEURISTICALLY_ROLLED_BACK)
-
-NOTHING = "Nothing of the batch is committed; start the query again"
-MAYBE = "Its rows may be in their queues, and would come twice if they were written again: look there first"
-
 
 T = TypeVar("T")
 
@@ -75,7 +60,8 @@ class Decisions:
     """The decisions of one query at the broker. A context manager; while it is open it holds the query's lock.
 
     ``patience``: seconds for which a lost connection is made anew, or somebody else's lock is waited for. Raises
-    OperationalError if no host answers, PipelineError if somebody else keeps the lock.
+    OperationalError if no host answers, PipelineError if somebody else keeps the lock. ``branches``: what a decision
+    names and what it does not.
     """
 
     def __init__(self, hosts: Sequence[str], query: str, patience: float) -> None:
@@ -89,6 +75,7 @@ class Decisions:
             if "RESOURCE_LOCKED" in str(error):
                 raise PipelineError(f"another driver is at work on query {query}, and does not end") from error
             raise
+        self.branches = QueryBranches(self._broker, query)
 
     def __enter__(self) -> Self:
         return self
@@ -175,17 +162,20 @@ class Decisions:
 
     # -- a decision
 
-    def decide(self, batch: int, branches: Sequence[str], first: bool) -> Record:
+    def decide(self, batch: int, branches: Sequence[str], first: bool, whole: bool = True) -> Record:
         """The decision on a batch: this one, or the one that was taken before. It is durable when this returns.
 
-        ``first``: whether it may be the query's first. Raises PipelineError if it must not be and is, or if the record
-        is of a later batch; RecordElsewhere, OperationalError.
+        ``first``: whether it may be the query's first. ``whole``: whether the branches are all of the batch; else some
+        task has found it decided. Raises PipelineError for what must not be and is, or if the record is of a later
+        batch; RecordElsewhere, OperationalError.
         """
         patience = Patience(self._patience)
         while True:
             held = self._take(patience)
             reached("record held")
             try:
+                if not whole:
+                    self._check_decided(held, Batch(self.query, batch))
                 found = self._change(held, Record(self.query, batch, tuple(branches)), first)
             except (*LOST, OperationalError) as error:
                 self._leave()
@@ -194,6 +184,17 @@ class Decisions:
                 continue
             reached("decided")
             return found
+
+    def _check_decided(self, held: Taken, batch: Batch) -> None:
+        """Raises PipelineError where the global transaction says it, and the record is of the batch before."""
+        before = decided_by(held)
+        if (before.batch if before is not None else -1) + 1 == batch.number:
+            raise PipelineError(
+                f"batch {batch.number} of query {self.query} has no record, and its global transaction "
+                f"{batch.globally} was decided by somebody else, or the record was removed: look whether the rows are "
+                "in their queues. If so, set the option newRecord to true for one start; else have that decision "
+                "forgotten (DtxConnection.forget), and start the query again"
+            )
 
     def _change(self, held: Taken, wanted: Record, first: bool) -> Record:
         before = decided_by(held)
@@ -218,9 +219,9 @@ class Decisions:
                     "accepted, or was written elsewhere. Find out whether it is in the queues; to go on, set the "
                     "option newRecord to true for one start"
                 )
-            self.finish(before)
+            self.branches.finish(before)
             wanted = Record(wanted.query, wanted.batch, wanted.branches, before.batch)
-        self._check_prepared(wanted)
+        self.branches.check_prepared(wanted)
         self._wait_for_changes(Patience(self._patience))
         if held.tag is None:
             self._kept.make(held.channel)
@@ -241,82 +242,22 @@ class Decisions:
         with contextlib.suppress(ProgrammingError, OperationalError, *LOST):
             self._broker.tpc_rollback()
 
-    def _check_prepared(self, wanted: Record) -> None:
-        known = self._broker.branches(wanted.decided.globally).branches
-        for name in wanted.branches:
-            if (outcome := known.get(wanted.decided.branch(name), Outcome.UNKNOWN)) is not Outcome.PREPARED:
-                raise PipelineError(
-                    f"branch {wanted.decided.branch(name)} was prepared and is {outcome.name.lower()} now: somebody "
-                    f"else has settled it. {NOTHING if self._was_rolled_back(outcome) else MAYBE}"
-                )
-
-    def _was_rolled_back(self, outcome: Outcome) -> bool:
-        """What was not decided yet. Of a job that was decided and carried out nothing is known, either."""
-        gone = outcome in (Outcome.UNKNOWN, Outcome.EXPIRED) and not self.query.startswith(JOB)
-        return gone or outcome in GONE_WRONG
-
     # -- what follows from a decision
-
-    def finish(self, record: Record) -> None:
-        """Commit its branches, and forget how they ended. Done before, it does nothing.
-
-        Raises PipelineError if an operator rolled one back, OperationalError.
-        """
-        known = self._broker.branches(record.decided.globally).branches
-        for name in record.branches:
-            xid = record.decided.branch(name)
-            if (outcome := known.get(xid)) is None:  # it was committed, and forgotten
-                continue
-            if outcome in LEFT:
-                outcome = self._commit(xid)
-                reached("one committed")
-            if outcome in GONE_WRONG:
-                raise PipelineError(
-                    f"branch {xid} was rolled back by somebody else, though batch {record.batch} is decided: its rows "
-                    f"are lost. To go on without them: txha dtx forget {xid}"
-                )
-            self._forget(xid)
-
-    def _commit(self, xid: Xid) -> Outcome:
-        try:
-            self._broker.tpc_commit(xid)
-        except HeuristicCommit:
-            return Outcome.HEURISTICALLY_COMMITTED
-        except (HeuristicOutcome, RolledBack):
-            return Outcome.HEURISTICALLY_ROLLED_BACK
-        except UnknownXid:
-            return Outcome.EXPIRED
-        return Outcome.COMMITTED
-
-    def _forget(self, name: Xid | Global) -> None:
-        with contextlib.suppress(UnknownXid):
-            self._broker.forget(name)
 
     def clean(self, record: Record) -> None:
         """Roll back what attempts that did not win have prepared, and refuse what they prepare from now on.
 
-        The record's own branches must have been committed (``finish``).
+        The record's own branches must have been committed (``branches.finish``).
         """
         named = {record.decided.branch(name) for name in record.branches}
-        for xid in self.prepared():
+        for xid in self.branches.prepared():
             batch = batch_of(xid)
             if batch is not None and batch.number <= record.batch and xid not in named:
-                self.roll_back(xid)
+                self.branches.roll_back(xid)
         self._broker.decide(record.decided.globally, False)
         if record.before is not None:
-            self._forget(Batch(self.query, record.before).globally)
+            self.branches.forget(Batch(self.query, record.before).globally)
         self._wait_for_changes(Patience(self._patience))
-
-    def prepared(self) -> list[Xid]:
-        """The branches of this query that are prepared."""
-        ours = [(xid, batch_of(xid)) for xid in self._broker.tpc_recover()]
-        return [xid for xid, batch in ours if batch is not None and batch.query == self.query]
-
-    def roll_back(self, xid: Xid) -> None:
-        """End a branch that no decision names. What is gone already is no error."""
-        with contextlib.suppress(UnknownXid, Conflict, HeuristicOutcome):
-            self._broker.tpc_rollback(xid)
-            self._forget(xid)
 
     def abandon(self, batch: Batch) -> None:
         """Roll back what is prepared for a batch, which will be written again; if it is decided, what has lost.
@@ -329,9 +270,9 @@ class Decisions:
     def _abandon(self, batch: Batch) -> None:
         record = self.record()
         named = {batch.branch(name) for name in record.branches} if record and record.batch == batch.number else set()
-        for xid in self.prepared():  # all that a record named before this one are committed
+        for xid in self.branches.prepared():  # all that a record named before this one are committed
             if batch_of(xid) == batch and xid not in named:
-                self.roll_back(xid)
+                self.branches.roll_back(xid)
 
     def refuse(self, batch: Batch) -> None:
         """Of a batch job: if it has no decision, it never will. Roll back what it has, and refuse what comes late."""

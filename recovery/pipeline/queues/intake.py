@@ -32,7 +32,7 @@ from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.kept import Kept, Taken
 from recovery.pipeline.queues.names import FORMAT, settled_queue
 from recovery.pipeline.queues.options import SourceOptions
-from recovery.pipeline.queues.places import history_of, settled_by, settled_record
+from recovery.pipeline.queues.places import goes_on, history_of, settled_by, settled_record
 from txobserver.xid import Xid
 
 PLACE = "x-txha-place"
@@ -120,14 +120,14 @@ class Intake:
 
     def _go_on_in(self, history: str, channel: BlockingChannel) -> None:
         """Of the broker that this channel leads to."""
-        if self.history not in ("", history):
+        if not goes_on(self.history, history):
             if self._options.fail_on_data_loss:
                 channel.close()  # nobody goes on with it
                 raise PipelineError(
-                    f"what the checkpoint says of queue {self._options.queue} is of cluster and accepted loss "
-                    f"{self.history}, and this broker's are {history}: the same places may be those of messages that "
-                    "nobody has read. Give the query a new checkpoint, or set failOnDataLoss to false: then all that "
-                    "is in the queue is read"
+                    f"what the checkpoint says of queue {self._options.queue} is of cluster, accepted loss and "
+                    f"generation {self.history}, and this broker's are {history}: the same places may be those of "
+                    "messages that nobody has read. Give the query a new checkpoint, or set failOnDataLoss to false: "
+                    "then all that is in the queue is read"
                 )
             self.done.clear()
             self._planned.clear()
@@ -253,7 +253,7 @@ class Intake:
             while missing := wanted - self._messages.keys():
                 if self._highest > max(missing) or self._is_dry(patience):
                     break
-                if self.history != history:
+                if not goes_on(history, self.history):
                     return []
             return [self._messages[place] for place in sorted(wanted & self._messages.keys())]
 

@@ -7,7 +7,9 @@ that they had left the queue. What stands in neither was never in a batch, whate
 
 *For good* is as long as the cluster's history goes on. When an operator accepts a loss of data, the stream goes on from
 where it was cut, and places behind that are given to other messages, which nobody has read yet. So an offset also says
-in which history its places are: of which cluster, and behind which loss.
+in which history its places are: of which cluster, behind which loss, and in which generation it was made. The last is
+what counts. Where the coordination record was lost, nobody knows which losses had been accepted, but they were none
+behind a generation that the broker tells (``an_accepted_loss_is_forgotten_with_the_record``).
 
 What has left the queue is known from a record at the broker (``intake``), which names places, too.
 """
@@ -15,6 +17,7 @@ What has left the queue is known from a record at the broker (``intake``), which
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from array import array
 from base64 import b64decode, b64encode
@@ -58,8 +61,27 @@ def offset_of(kept: Mapping[str, Any]) -> Offset:
 
 
 def history_of(told: Mapping[str, Any]) -> str:
-    """Of the broker that tells these server properties: the cluster, and the last loss of data that was accepted."""
-    return f"{told.get('cluster_id') or told.get('cluster_name', '')}/{told.get('loss_accepted', 0)}"
+    """Of the broker that tells these server properties: its cluster, the last accepted loss, its generation."""
+    cluster, loss = told.get("cluster_id") or told.get("cluster_name", ""), told.get("loss_accepted", 0)
+    return f"{cluster}/{loss}@{told.get('generation', loss)}"
+
+
+_HISTORY = re.compile(r"(?P<cluster>.*)/(?P<loss>\d+)(?:@(?P<generation>\d+))?", re.DOTALL)
+"""Without a generation, of an earlier version: it was not made before the loss that it knows."""
+
+
+def goes_on(since: str, now: str) -> bool:
+    """Whether places that were noted in the first history name the same messages in the second, which came later.
+
+    A loss that is accepted for a generation takes something from earlier ones. Empty fits to any.
+    """
+    if not since or not now:
+        return True
+    before, after = _HISTORY.fullmatch(since), _HISTORY.fullmatch(now)
+    if before is None or after is None or before["cluster"] != after["cluster"]:
+        return False
+    made = int(before["generation"] or before["loss"])
+    return int(after["loss"]) <= made <= int(after["generation"] or after["loss"])
 
 
 def settled_record(queue: str, places: Collection[int]) -> bytes:

@@ -51,12 +51,12 @@ def _settle(decisions: Decisions, found: Sequence[tuple[Xid, int]], given_up: bo
     except RecordElsewhere:
         return [Left(query, batch, xid.bqual.decode(), ELSEWHERE) for xid, batch in found]
     if record is not None:
-        decisions.finish(record)
+        decisions.branches.finish(record)
     left = []
     for xid, batch in found:
         state = _state(xid, batch, record, given_up)
         if state == ROLLED_BACK:
-            decisions.roll_back(xid)
+            decisions.branches.roll_back(xid)
         left.append(Left(query, batch, xid.bqual.decode(), state))
     if record is None or query.startswith(JOB):
         decisions.drop()

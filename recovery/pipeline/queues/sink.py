@@ -38,11 +38,12 @@ Messages = Sequence[WriterCommitMessage | None]
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one attempt of a partition has prepared."""
+    """What one attempt of a partition has prepared. ``left``: nothing, since the batch was decided already."""
 
     query: str
     batch: int
     branches: tuple[str, ...]
+    left: bool = False
 
 
 def write(rows: Iterator[pa.RecordBatch], batch: Batch, partition: int, attempt: int, options: SinkOptions) -> Written:
@@ -55,7 +56,7 @@ def write(rows: Iterator[pa.RecordBatch], batch: Batch, partition: int, attempt:
     while True:
         with DtxConnection(*options.hosts, patience=options.patience) as broker:  # it is for one branch
             if not names and broker.branches(batch.globally).decision in DECIDED:
-                return Written(*batch, ())
+                return Written(*batch, (), left=True)
             first = next(messages, None)
             if first is None:
                 return Written(*batch, tuple(names))
@@ -112,7 +113,7 @@ def commit(messages: Messages, options: SinkOptions, first: bool, last: bool) ->
     """Decide on the batch that the messages tell of, and carry the decision out, whoever took it.
 
     ``first``, ``last``: whether it may be the first of its query, and is the last. Raises as ``Decisions.decide`` and
-    ``finish``.
+    ``branches.finish``.
     """
     written = _told(messages)
     if not written:
@@ -120,8 +121,9 @@ def commit(messages: Messages, options: SinkOptions, first: bool, last: bool) ->
     reached("commit called")
     with Decisions(options.hosts, written[0].query, options.patience) as decisions:
         names = [name for each in written for name in each.branches]
-        record = decisions.decide(written[0].batch, names, first)
-        decisions.finish(record)
+        whole = options.new_record or not any(each.left for each in written)
+        record = decisions.decide(written[0].batch, names, first, whole)
+        decisions.branches.finish(record)
         reached("committed")
         decisions.clean(record)
         if last:

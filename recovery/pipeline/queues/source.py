@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.intake import Delivery, Intake
 from recovery.pipeline.queues.options import SourceOptions
-from recovery.pipeline.queues.places import Offset, offset_of
+from recovery.pipeline.queues.places import Offset, goes_on, offset_of
 from recovery.pipeline.queues.steps import reached
 from txobserver.octets import text_of
 
@@ -131,7 +131,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _in(history: str, offset: Offset) -> Offset:
     """What an offset names in this history: nothing if it was made in another one."""
-    return offset if offset.history in ("", history) else Offset(offset.queue, history=history)
+    return offset if goes_on(offset.history, history) else Offset(offset.queue, history=history)
 
 
 def _packed(messages: Sequence[Delivery]) -> bytes:

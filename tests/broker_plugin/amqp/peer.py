@@ -8,6 +8,7 @@ from pamqp import body, commands, frame, header
 from pamqp.commands import Basic, Channel
 
 from broker_plugin.amqp.protocol.connection import Connection
+from broker_plugin.amqp.protocol.handshake import UNTOLD, History
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from tests.broker_plugin.amqp.raw_client import DEFAULT_PROPERTIES, show
 from tests.broker_plugin.embedded.harness import Harness
@@ -32,10 +33,10 @@ class Wire:
 class Peer:
     """A client of one connection; ``frames`` are what it was sent since it last looked."""
 
-    def __init__(self, harness: Harness | None = None, **settings: Any) -> None:
+    def __init__(self, harness: Harness | None = None, history: History = UNTOLD, **settings: Any) -> None:
         self.harness = harness or Harness()
         self.wire = Wire()
-        self.connection = Connection(self.harness.broker, AmqpSettings(**settings), self.wire)
+        self.connection = Connection(self.harness.broker, AmqpSettings(**settings), self.wire, history=history)
 
     def send(self, channel: int, *values: Any) -> None:
         self.connection.receive(b"".join(frame.marshal(value, channel) for value in values))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pamqp import body, commands, decode, encode, frame, header
 from pamqp.commands import Basic, Channel, Confirm, Queue, Tx
 
+from broker_plugin.amqp.protocol.handshake import History
 from tests.broker_plugin.amqp.peer import HEADER, Peer, publish
 
 
@@ -151,14 +152,14 @@ class TestHandshake:
         assert isinstance(start, commands.Connection.Start)
         told = [start.server_properties[name] for name in ("cluster_name", "cluster_id")]
         assert told == ["orders", "0123456789abcdef" * 2]
-        assert "loss_accepted" not in start.server_properties
+        assert not {"loss_accepted", "generation"} & start.server_properties.keys()
 
     def test_a_loss_that_was_accepted_is_told(self) -> None:
-        peer = Peer(cluster="orders", loss_accepted=7)
+        peer = Peer(cluster="orders", history=History(9, 7))
         peer.connection.receive(HEADER)
         _, _, start = frame.unmarshal(peer.connection.take_output())
         assert isinstance(start, commands.Connection.Start)
-        assert start.server_properties["loss_accepted"] == 7
+        assert [start.server_properties[name] for name in ("generation", "loss_accepted")] == [9, 7]
 
 
 class TestErrors:

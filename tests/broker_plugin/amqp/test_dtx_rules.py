@@ -277,6 +277,11 @@ class TestArguments:
         plain.ask(Tx.Select())
         refused(542, lambda: plain.ask(dtx.Token(token)))
 
+    @pytest.mark.parametrize("token", [b"", b"t" * 65])
+    def test_the_outcome_of_a_token_that_cannot_be(self, channel: DtxChannel, token: bytes) -> None:
+        """A token that a client had cut or lengthened was told to have committed nothing."""
+        refused(542, lambda: channel.ask(dtx.Outcome(dtx.BY_TOKEN, XidFields(0, token, b""))))
+
     def test_a_token_on_a_channel_without_tx(self, channel: DtxChannel) -> None:
         refused(406, lambda: channel.ask(dtx.Token(b"t")))
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pamqp.commands import Basic, Channel, Queue
 
 from broker_plugin.amqp.protocol.handshake import OPEN
-from broker_plugin.embedded.queues.durable_queue import WindowLimits
+from broker_plugin.embedded.queues.windows import WindowLimits
 from tests.broker_plugin.amqp.conversation import HANDSHAKE, finish, one, raw, sound
 from tests.broker_plugin.amqp.dtx_client import xid
 from tests.broker_plugin.amqp.peer import Peer, publish

@@ -9,11 +9,13 @@ import pytest
 from pamqp import body, commands, frame, header
 from pamqp.commands import Basic, Channel, Queue
 
+from broker_plugin.amqp.protocol.codec import HEARTBEAT_FRAME
 from broker_plugin.amqp.protocol.connection import Connection
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.amqp.server import AmqpProtocol, AmqpServer, embedded_broker
 from tests.broker_plugin.amqp.conftest import Served, ServedByCore
 from tests.broker_plugin.amqp.raw_client import RawClient
+from tests.broker_plugin.embedded.local_ledger import LocalLedger
 from tests.support.guards import strict_guard
 
 
@@ -80,6 +82,7 @@ class FakeTransport(asyncio.Transport):
         super().__init__()
         self.reading = True
         self.written = b""
+        self.aborted = False
 
     def pause_reading(self) -> None:
         self.reading = False
@@ -89,6 +92,12 @@ class FakeTransport(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return False
+
+    def close(self) -> None:
+        """What waits to be sent is not taken, so it stays open."""
+
+    def abort(self) -> None:
+        self.aborted = True
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self.high = high
@@ -136,6 +145,37 @@ class TestReading:
         assert not transport.reading, "the server is paused still"
         server.resume()
         assert transport.reading
+
+    @pytest.mark.parametrize("state", ["hangs", "works", "has sent too much"])
+    async def test_a_consumer_that_hangs_is_given_up(
+        self, server: AmqpServer, monkeypatch: pytest.MonkeyPatch, state: str
+    ) -> None:
+        """It takes no deliveries, so it was not read, and its silence was not noticed: it kept its messages for ever.
+
+        One that takes none, but sends heartbeats, stays; so does one that is not read for what it has sent itself.
+        """
+        LocalLedger().serve(server.broker)
+        protocol, transport = AmqpProtocol(server), FakeTransport()
+        protocol.connection_made(transport)
+        credentials = commands.Connection.StartOk({}, "PLAIN", "\0guest\0guest", "en_US")
+        protocol.data_received(b"AMQP\x00\x00\x09\x01" + frame.marshal(credentials, 0))
+        for method in (commands.Connection.TuneOk(2047, 131072, 2), commands.Connection.Open("/"), Channel.Open()):
+            protocol.data_received(frame.marshal(method, int(isinstance(method, Channel.Open))))
+        connection = protocol.connection
+        assert connection is not None and not connection.ended
+        if state == "has sent too much":
+            monkeypatch.setattr(Connection, "overfull", True)
+        protocol.pause_writing()
+        asked = frame.marshal(Basic.Qos(prefetch_count=1), 1)
+        protocol.data_received(asked)
+        for half_seconds in range(1000):
+            protocol.tick(half_seconds / 2)
+            if state == "works" and half_seconds % 2:
+                assert transport.reading, "it is looked at again"
+                protocol.data_received(HEARTBEAT_FRAME + asked)
+                assert not transport.reading, "it was read once"
+        assert connection.ended == transport.aborted == (state == "hangs")
+        assert connection.take_output().count(frame.marshal(Basic.QosOk(), 1)) == 0, "none is carried out meanwhile"
 
     async def test_the_ledger_is_looked_after(self, server: AmqpServer, activities: list[str]) -> None:
         protocol = AmqpProtocol(server)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_plugin.cli.addresses import check_brokers, check_databases, shown
+from broker_plugin.cli.addresses import check_brokers, check_databases, read_brokers, read_databases, shown
 from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.commands import app
 from broker_plugin.cli.transactions.dtx_recover import dtx_recover
@@ -46,6 +46,61 @@ def test_what_can_be_mended_is_said_before_anybody_is_asked(
     with pytest.raises(BadArgument, match=r"--broker|--database") as told:
         dtx_recover(log=[tmp_path / "log"], broker=broker, database=database)
     assert "hun" not in str(told.value) and "ter" not in str(told.value)
+
+
+def test_a_password_stands_in_a_file_and_not_in_the_process_list(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever sees a machine's processes has read it. A run that is refused would settle nothing, so it is told."""
+    secret = tmp_path / "broker"
+    secret.write_text("amqp://me:hunter@a/,amqp://me:hunter@b/\n")
+    secret.chmod(0o640)
+    assert read_brokers([f"@{secret}", "amqp://guest:guest@c/"]) == [
+        "amqp://me:hunter@a/,amqp://me:hunter@b/",
+        "amqp://guest:guest@c/",
+    ]
+    assert read_databases(["host=h dbname=d", "service=bank"]) == ["host=h dbname=d", "service=bank"]
+    assert capsys.readouterr().err == ""
+    for read, option, address in (
+        (read_brokers, "--broker", "amqp://guest:guest@c/,amqp://me:hunter@a/"),
+        (read_databases, "--database", "host=h password=hunter"),
+        (read_databases, "--database", "postgresql://me:hunter@h/d"),
+    ):
+        assert read([address]) == [address]
+        told = capsys.readouterr().err
+        assert f"give {option} @FILE" in told and told.count("\n") == 1 and "hunter" not in told
+
+
+def test_a_file_with_a_password_is_nobody_else_s(tmp_path: Path) -> None:
+    secret = tmp_path / "broker"
+    with pytest.raises(BadArgument, match=r"--broker: .* cannot be read: No such file"):
+        read_brokers([f"@{secret}"])
+    secret.write_text("amqp://me:hunter@a/\namqp://me:hunter@b/\n")
+    secret.chmod(0o604)
+    with pytest.raises(BadArgument, match=r"chmod o="):
+        read_brokers([f"@{secret}"])
+    secret.chmod(0o600)
+    with pytest.raises(BadArgument, match="one address in one line") as told:
+        read_brokers([f"@{secret}"])
+    assert "hunter" not in str(told.value)
+
+
+def test_every_command_reads_addresses_from_files(tmp_path: Path) -> None:
+    """What stands in the file is looked at, and not its name."""
+    DecisionLog(tmp_path / "log").close()
+    wrong = tmp_path / "wrong"
+    wrong.write_text("http://nobody/")
+    wrong.chmod(0o600)
+    log, directory = str(tmp_path / "log"), str(tmp_path / "nodes")
+    for command in (
+        ["dtx", "recover", "--log", log, "--broker", f"@{wrong}"],
+        ["dtx", "settle-spark", "--broker", f"@{wrong}"],
+    ):
+        with pytest.raises(BadArgument, match=r"'http://nobody/' is no url"):
+            app(command, standalone_mode=False)
+    for option in ("--broker", "--database"):
+        with pytest.raises(BadArgument, match="nothing cannot be read"):
+            app(["recover", directory, option, f"@{tmp_path / 'nothing'}"], standalone_mode=False)
 
 
 def test_settle_spark_with_no_url_of_a_broker() -> None:

@@ -78,7 +78,7 @@ def test_older_record_restored(directory: Path, capsys: pytest.CaptureFixture[st
     shutil.copytree(directory, aside := directory.with_name("aside"))
     status, found = recover(directory, capsys)
     assert (status, found["promote"], found["nothing_acknowledged_is_lost"]) == (0, "a", True)
-    assert record_in(directory) == Record("cluster", 1, 2, A, (A,), True, "a", ID, 0)
+    assert record_in(directory) == Record("cluster", 1, 2, A, (A,), True, "a", ID, 0, 1)
 
     shutil.rmtree(aside / "a")
     for _ in range(2):

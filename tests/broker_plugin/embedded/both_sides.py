@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 
 from broker_plugin.embedded.errors import AmqpError
 from broker_plugin.embedded.operations.binding_operations import BindRequest
-from broker_plugin.embedded.queues.durable_queue import WindowLimits
+from broker_plugin.embedded.queues.windows import WindowLimits
 from tests.broker_plugin.embedded.harness import Client, Connection, Delivery, Harness, properties
 from tests.broker_plugin.embedded.model import Channel, Model
 from tests.broker_plugin.embedded.model_routing import Binding, Refused

@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 from broker_plugin.embedded.broker import Broker
-from broker_plugin.embedded.queues.durable_queue import WindowLimits
+from broker_plugin.embedded.queues.windows import WindowLimits
 from tests.broker_plugin.embedded.harness import Harness
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from txobserver.ports.ledger import Content

@@ -14,7 +14,8 @@ from broker_plugin.embedded.channels.channel import Channel, Got
 from broker_plugin.embedded.errors import AmqpError
 from broker_plugin.embedded.operations.queue_arguments import QueueDeclare
 from broker_plugin.embedded.operations.queue_operations import QueueState
-from broker_plugin.embedded.queues.durable_queue import DurableQueue, WindowLimits
+from broker_plugin.embedded.queues.durable_queue import DurableQueue
+from broker_plugin.embedded.queues.windows import WindowLimits
 from tests.broker_plugin.embedded.local_ledger import LocalLedger
 from txobserver.events import Message
 from txobserver.ports.ledger import Content

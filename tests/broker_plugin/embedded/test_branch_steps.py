@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_plugin.embedded.errors import AmqpError
-from broker_plugin.embedded.queues.durable_queue import DurableQueue, WindowLimits
+from broker_plugin.embedded.queues.durable_queue import DurableQueue
+from broker_plugin.embedded.queues.windows import WindowLimits
 from tests.broker_plugin.embedded.cluster_harness import ClusterHarness
 from tests.broker_plugin.embedded.harness import Client
 from tests.support.examples import examples

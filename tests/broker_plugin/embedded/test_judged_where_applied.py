@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_plugin.embedded.queues.durable_queue import WindowLimits
+from broker_plugin.embedded.queues.windows import WindowLimits
 from tests.broker_plugin.embedded.cluster_harness import ClusterHarness
 from tests.broker_plugin.embedded.harness import Client, Harness, got
 from tests.broker_plugin.embedded.test_declarations import bind

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_plugin.embedded.queues.durable_queue import WindowLimits
+from broker_plugin.embedded.queues.windows import WindowLimits
 from tests.broker_plugin.embedded.cluster_harness import ClusterHarness
 from tests.broker_plugin.embedded.harness import Client, Harness, got, queue_of
 from tests.support.examples import examples

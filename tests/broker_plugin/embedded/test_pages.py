@@ -10,7 +10,8 @@ from collections.abc import Callable, Container
 
 import pytest
 
-from broker_plugin.embedded.queues.durable_queue import DurableQueue, WindowLimits
+from broker_plugin.embedded.queues.durable_queue import DurableQueue
+from broker_plugin.embedded.queues.windows import WindowLimits
 from tests.broker_plugin.embedded.harness import Client, Harness, got, properties, queue_of
 from tests.broker_plugin.embedded.local_ledger import LocalLedger
 from txobserver.events import Message, Removal

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker_plugin.embedded.queues.durable_queue import WindowLimits
+from broker_plugin.embedded.queues.windows import WindowLimits
 from tests.broker_plugin.embedded.harness import Harness, queue_of
 from tests.support.examples import examples
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
-from broker_plugin.embedded.queues.durable_queue import WindowLimits
+from broker_plugin.embedded.queues.durable_queue import DurableQueue
+from broker_plugin.embedded.queues.windows import OVERHEAD, WindowLimits
 from tests.broker_plugin.embedded.harness import Client, Harness, got, properties, queue_of
 from tests.broker_plugin.embedded.local_ledger import LocalLedger
 from txobserver.events import Delivered
@@ -156,6 +158,63 @@ class TestWindow:
         assert len(queue_of(harness)._window) == 5
         assert harness.ledger.contents.dirty_bytes > 30 * 1000
         assert client.drain("q") == [b""] * 30
+
+    def test_many_queues_hold_no_more_than_they_may_together(self) -> None:
+        """Each window held 8 MiB, so a thousand queues held 8 GiB: whether clients took anything from them or not."""
+        limits, bodies = WindowLimits(1000, 2_000, together=40_000, least=1_000), [b"%0100d" % n for n in range(60)]
+        harness = Harness(limits)
+        names = [f"q{number}" for number in range(40)]
+        client = harness.client()
+        most = limits.together + 5 * limits.bytes + len(names) * (limits.least + OVERHEAD + 200)
+
+        def held() -> int:
+            queues = cast("list[DurableQueue]", [harness.broker.topology.queues[name] for name in names])
+            found = [message for queue in queues for _, _, message in queue._window]
+            found += [message for queue in queues for message in queue._loaded.values()]
+            weight = sum(message.size + OVERHEAD for message in found)
+            assert queues[0]._windows.held == weight, "what is counted is what is there"
+            return weight
+
+        for name in names:
+            client.declare(name)
+            client.publish(name, *bodies)
+        harness.settle()
+        assert limits.together < held() < most, "without consumers"
+        harness.take_over()
+        takers = [harness.client() for _ in names]
+        for name, taker in zip(names, takers, strict=True):
+            taker.channel.qos(2, False)
+            taker.channel.consume(name, "", False, False, {})
+        harness.settle()
+        assert limits.together // 2 < held() < most, "with consumers that do not go on"
+        for taker in takers[::2]:
+            taker.channel.close()
+        harness.settle()
+        assert held() < most
+        takers[::2] = [harness.client() for _ in takers[::2]]
+        for name, taker in zip(names[::2], takers[::2], strict=True):
+            taker.channel.consume(name, "", False, False, {})
+        harness.settle()
+        assert [taker.bodies for taker in takers[::2]] == [bodies] * 20, "each goes on with what it may hold"
+        for _ in bodies:
+            for taker in takers[1::2]:
+                taker.channel.ack(0, True)
+            harness.settle()
+        assert [taker.bodies for taker in takers[1::2]] == [bodies] * 20 and held() == 0
+
+    @pytest.mark.parametrize("end", ["purge", "delete"])
+    def test_what_a_queue_held_is_free_when_it_is_emptied(self, harness: Harness, client: Client, end: str) -> None:
+        client.publish("q", *[b"x" * 100] * 50)
+        harness.settle()
+        windows = queue_of(harness)._windows
+        assert windows.held == 50 * (OVERHEAD + queue_of(harness)._window[0][2].size)
+        queues = harness.broker.operations.queues
+        if end == "purge":
+            queues.purge(client.channel, "q", lambda count: None)
+        else:
+            queues.delete(client.channel, "q", False, False, lambda count: None)
+        harness.settle()
+        assert windows.held == 0
 
     def test_every_message_is_read_once(self, deep: tuple[Harness, Client], base: CountingBase) -> None:
         _, client = deep

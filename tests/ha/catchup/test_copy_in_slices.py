@@ -20,7 +20,7 @@ from tests.support.memory_host import text
 from tests.support.steps import answered, begin, commit, declared, publish, survivors_agree
 from txobserver.configuration import queue_step
 from txobserver.events import Message, Removal, Settle
-from txobserver.ports.store import IDS_BYTES, Entry, Ids, MemoryBase, Meta, QueueSummary
+from txobserver.ports.store import END, IDS_BYTES, Entry, Ids, MemoryBase, Meta, QueueSummary
 from txobserver.state.contents import Contents
 
 
@@ -61,7 +61,7 @@ def test_no_message_is_read_for_a_page_of_ids() -> None:
         def ids_page(self, queue: int, after: int, limit: int, hidden: Container[int] = ()) -> Ids:
             content = self.queues.get(queue, {})
             there = [(place, content[place].rid) for place in sorted(content) if place > after and place not in hidden]
-            return Ids(there[:limit], len(there) > limit)
+            return Ids(there[:limit], there[limit - 1][0] if len(there) > limit else END)
 
     base = Base()
     contents = Contents(base, Meta())
@@ -73,11 +73,11 @@ def test_no_message_is_read_for_a_page_of_ids() -> None:
     contents.thaw()
     contents.remove(1, 3, 103)
     contents.insert(1, 10, 110, text("m"))
-    assert contents.ids_page(1, 1, 4) == ([(2, 102), (4, 104), (5, 105), (6, 106)], True)
-    assert contents.ids_page(1, 8, 9) == ([(9, 109), (10, 110)], False)
+    assert contents.ids_page(1, 1, 4) == ([(2, 102), (4, 104), (5, 105), (6, 106)], 6)
+    assert contents.ids_page(1, 8, 9) == ([(9, 109), (10, 110)], END)
     contents.remove(1, 10, 110)
     contents.remove(1, 9, 109)
-    assert contents.ids_page(1, 7, 9) == ([(8, 108)], False)
+    assert contents.ids_page(1, 7, 9) == ([(8, 108)], END)
     assert contents.summary(1).count == 8
 
 

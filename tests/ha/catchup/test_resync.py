@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from ha.apply.applied import Applied
@@ -78,6 +79,23 @@ def test_what_the_joiner_has_taken_makes_room_for_more_at_once() -> None:
     assert copy.resync.held < held, "what it has taken is held no more"
     copy.resync.progress(1000, False, copy.now)
     assert copy.resync.held == 0, "nor can it have taken more than was sent"
+
+
+def test_one_page_passes_over_what_has_gone_and_the_next_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages without ids, one after the other in one turn, would hold the event loop as one page without bounds."""
+    monkeypatch.setattr("txobserver.state.contents.IDS_PASSED", 50)
+    copy = Copy(400)
+    entries = copy.replica.contents.ids(1)
+    for place, rid in entries[:-1]:
+        copy.replica.contents.remove(1, place, rid)
+    copy.resync.store_marked(copy.now)
+    copy.lacks()
+    for pages in range(1, 8):
+        assert copy.pages == pages, "the next waits until the joiner has taken this one"
+        copy.resync.progress(pages, False, copy.now)
+    copy.lacks()
+    assert copy.ended and [part.ids for part in copy.parts[:8]] == [[]] * 7 + [entries[-1:]]
+    assert [part.after for part in copy.parts[1:8]] == [part.through for part in copy.parts[:7]]
 
 
 def test_one_that_is_full_is_sent_nothing_until_it_has_room() -> None:

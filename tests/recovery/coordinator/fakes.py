@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from recovery.coordinator.decisions import Decision, DecisionRefused, DecisionUnknown
-from recovery.coordinator.names import GlobalName, our_name
+from recovery.coordinator.names import GlobalName, new_global_name, our_name
 from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost
 from txobserver.xid import Xid
 
@@ -152,6 +152,9 @@ class MemoryDecisions:
         self.world = world
         self.made: dict[str, Decision] = {}
         self.ended: dict[str, Decision] = {}
+
+    def new_name(self) -> GlobalName:
+        return new_global_name(self.whose)
 
     def owns(self, xid: Xid) -> GlobalName | None:
         return our_name(xid, self.whose)

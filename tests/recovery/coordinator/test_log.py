@@ -249,7 +249,7 @@ def work_until_it_is_smaller(log: DecisionLog) -> None:
     """Until another file has taken the place of the log."""
     before = log.path.stat().st_ino
     for number in range(100):
-        work(log, f"{log.path.stat().st_size}.{number}.", 1)
+        work(log, f"{log.path.stat().st_size}-{number}-", 1)
         if log.path.stat().st_ino != before:
             return
     raise AssertionError("it stayed as it was")
@@ -267,14 +267,54 @@ def test_a_commit_that_has_not_ended_is_kept_however_old_it_is(path: Path, clock
 
 def test_an_abort_is_forgotten_after_its_time(path: Path, clock: Clock) -> None:
     log = DecisionLog(path, compact_bytes=0)
-    log.decide("old", False)
+    old = str(log.new_name())
+    log.decide(old, False)
     work(log, "some", 20)
     clock.now += ABORT_KEPT - 1
     work_until_it_is_smaller(log)
-    assert DecisionLog(path).decision("old") is not None
+    assert DecisionLog(path).decision(old) is not None
     clock.now += ENDED_KEPT + 1
     work_until_it_is_smaller(log)
-    assert DecisionLog(path).decision("old") is None
+    assert DecisionLog(path).decision(old) is None
+
+
+@pytest.mark.parametrize("back", [0.0, 2 * ABORT_KEPT])
+def test_a_clock_set_forward_decides_no_commit_that_was_aborted(path: Path, clock: Clock, back: float) -> None:
+    """The log forgets the abort, and a slow coordinator would commit. Also if the clock is set back before it does."""
+    log, slow = DecisionLog(path, compact_bytes=0), DecisionLog(path)
+    aborted, other = str(slow.new_name()), str(slow.new_name())
+    log.decide(aborted, False)
+    work(log, "some", 20)
+    clock.now += 2 * ABORT_KEPT
+    work_until_it_is_smaller(log)
+    clock.now -= back
+    assert log.decision(aborted) is None
+    for name in (aborted, other):
+        with pytest.raises(DecisionRefused, match="begin it again"):
+            slow.decide(name, True, WHO)
+        assert slow.decision(name) is None
+    assert slow.decide(str(slow.new_name()), True, WHO) is True, "whatever its clock says"
+    assert slow.decide(aborted, False) is False
+    work(log, "more", 20)
+    clock.now += back + ENDED_KEPT + 1
+    work_until_it_is_smaller(log)
+    with pytest.raises(DecisionRefused):
+        DecisionLog(path).decide(other, True, WHO)
+
+
+def test_an_abort_of_what_seems_to_begin_later_is_kept(path: Path, clock: Clock) -> None:
+    """A coordinator's clock is far ahead. To forget it would refuse what others begin until then."""
+    log = DecisionLog(path, compact_bytes=0)
+    clock.now += 3 * ABORT_KEPT
+    aborted = str(log.new_name())
+    clock.now -= 3 * ABORT_KEPT
+    log.decide(aborted, False)
+    work(log, "some", 20)
+    clock.now += 2 * ABORT_KEPT
+    work_until_it_is_smaller(log)
+    found = DecisionLog(path)
+    assert found.decision(aborted) is not None
+    assert found.decide(str(found.new_name()), True, WHO) is True
 
 
 def _decide_many(path: Path, start: Any, results: Any, commit: bool) -> None:

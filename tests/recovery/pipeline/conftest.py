@@ -20,7 +20,6 @@ FAST = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.streaming.stopTimeout": "60s",  # else a query whose Python does not answer is never stopped
 }
 
 

@@ -193,6 +193,24 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
         lake.commit(before)
 
 
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("part", ["manifest/00000000000000000001.json", "manifest"])
+def test_a_dangling_symlink_is_no_empty_archive(node: Path, tmp_path: Path, part: str) -> None:
+    """Its disk is not mounted. Nothing waits for ever for it, and nothing is swept away."""
+    lake = Lake(tmp_path / "lake")
+    with lake.writing():
+        batch(lake, node, 1, 30)
+    files, moved = list(lake.files()), tmp_path / "unmounted"
+    (lake.directory / part).rename(moved)
+    (lake.directory / part).symlink_to(tmp_path / "disk")
+    for use in (lake.current, lambda: sweep(lake)):
+        with pytest.raises(PipelineError, match="leads to nothing: bring back"):
+            use()
+    assert files and list(lake.files()) == files
+    moved.rename(tmp_path / "disk")
+    assert lake.current().version == 1
+
+
 def test_a_manifest_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.commit(lake.current())

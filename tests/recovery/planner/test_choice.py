@@ -348,6 +348,21 @@ def test_the_record_keeps_the_identity_and_says_whether_a_loss_was_accepted() ->
     assert choice.chosen is not None and record_for(choice.chosen, choice, old).loss_accepted == 7, "as it was before"
 
 
+def test_an_accepted_loss_is_forgotten_with_the_record() -> None:
+    """The new record says up to which generation one may have been accepted, and gives no store's events up for it."""
+    stores = store("a1", "7.60", "1.1 7.41"), store("b1"), store("c1")
+    old_copy = msgspec.structs.replace(forced(6, "b1"), loss_unknown=4)
+    for by, unknown in ((None, 7), (old_copy, 7), (msgspec.structs.replace(old_copy, generation=8), 4)):
+        found = site(*stores, by=by)
+        choice = choose(found)
+        assert choice.chosen is not None and choice.sure
+        made = record_for(choice.chosen, choice, found)
+        assert (made.loss_accepted, made.loss_unknown) == (6 if by else 0, unknown)
+    rival = store("b1", "1.50", applied="1.50")
+    known = msgspec.structs.replace(record(8, "x1"), loss_unknown=7)
+    assert choose(site(stores[0], rival, stores[2], by=known)).between == ("a", "b"), "nobody has accepted that"
+
+
 def test_a_cluster_that_was_founded_and_never_started_needs_nothing() -> None:
     first = first_record("c", ID, Member("a", "1"))
     found = plan(site(gone("a", "empty"), gone("b", "missing"), by=first))

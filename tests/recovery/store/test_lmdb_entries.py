@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+import txobserver.ports.store as store_module
+import txobserver.state.contents as contents_module
 from recovery.store import lmdb_entries, lmdb_state
 from recovery.store.lmdb_state import LmdbState
 from tests.recovery.store.test_lmdb_state import checkpoint
 from tests.support.logs import message
-from txobserver.ports.store import Above, At, Checkpoint, Meta
+from tests.support.operations import lines_of
+from txobserver.ports.store import END, Above, At, Checkpoint, Ids, MemoryBase, Meta, QueueSummary
 from txobserver.state.contents import Contents
 
 
@@ -59,12 +62,70 @@ def test_ids_of_large_messages_come_a_few_at_a_time(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(lmdb_entries, "IDS_BYTES", 5_000)
     state = LmdbState(tmp_path)
     state.write(checkpoint(*[(1, place, "x" * 2_000) for place in range(10)]))
-    assert state.ids_page(1, -1, 100) == ([(0, 1000), (1, 1001), (2, 1002)], True)
-    assert state.ids_page(1, 2, 100, {3, 5}) == ([(4, 1004), (6, 1006), (7, 1007)], True)
-    assert state.ids_page(1, 6, 100) == ([(7, 1007), (8, 1008), (9, 1009)], False)
+    assert state.ids_page(1, -1, 100) == ([(0, 1000), (1, 1001), (2, 1002)], 2)
+    assert state.ids_page(1, 2, 100, {3, 5}) == ([(4, 1004), (6, 1006), (7, 1007)], 7)
+    assert state.ids_page(1, 6, 100) == ([(7, 1007), (8, 1008), (9, 1009)], END)
     monkeypatch.setattr(lmdb_entries, "IDS_BYTES", 1)
-    assert state.ids_page(1, -1, 100) == ([(0, 1000)], True), "one is looked at, however large it is"
+    assert state.ids_page(1, -1, 100) == ([(0, 1000)], 0), "one is looked at, however large it is"
     assert list(state.ids(1)) == [(place, place + 1000) for place in range(10)]
+
+
+class Asked(set[int]):
+    """Places, and how often it was asked for one since the last look."""
+
+    times = 0
+
+    def __contains__(self, place: object) -> bool:
+        self.times += 1
+        return super().__contains__(place)
+
+
+@pytest.mark.parametrize("kind", [LmdbState, MemoryBase])
+def test_one_page_passes_over_what_has_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[LmdbState] | type[MemoryBase]
+) -> None:
+    """1.3 million settled messages in front of the rest held the event loop for most of a second: a page ends there."""
+    for module in (lmdb_entries, store_module):
+        monkeypatch.setattr(module, "IDS_PASSED", 10)
+    state = LmdbState(tmp_path) if kind is LmdbState else MemoryBase()
+    state.write(checkpoint(*[(1, place, "x") for place in range(100)]))
+    gone = Asked({*range(5, 80), 90})
+    pages, after = [], -1
+    while after != END:
+        gone.times = 0
+        page = state.ids_page(1, after, 8, gone)
+        assert page.through > after and gone.times <= 8 + 10 + 1
+        pages.append(page)
+        after = page.through
+    assert pages[0] == ([(place, place + 1000) for place in range(5)], 14) and pages[1] == ([], 24)
+    assert [place for page in pages for place, _ in page.entries] == [*range(5), *range(80, 90), *range(91, 100)]
+
+
+@pytest.mark.plain
+def test_one_page_passes_over_what_has_gone_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came and went since the checkpoint is passed over, too: in the layer that is being written and above it."""
+    for module in (lmdb_entries, contents_module):
+        monkeypatch.setattr(module, "IDS_PASSED", 50)
+    costs: dict[int, list[int]] = {900: [], 9_000: []}
+    for count, each in costs.items():
+        state = LmdbState(tmp_path / str(count))
+        state.write(checkpoint(*[(1, place, "x") for place in range(count // 3)]))
+        meta = Meta(summaries={1: QueueSummary(count // 3, 0, -1)})
+        contents = Contents(state, meta)
+        for place in range(count // 3, count):
+            if place == count * 2 // 3:
+                contents.freeze()
+            contents.insert(1, place, place + 1000, message("x"))
+        left = [count // 3, count * 2 // 3, count - 1]
+        for place in {*range(count)} - {*left}:
+            contents.remove(1, place, place + 1000)
+        found: list[tuple[int, int]] = []
+        pages = [Ids([], -1)]
+        while pages[-1].more:
+            each.append(lines_of(lambda: pages.append(contents.ids_page(1, pages[-1].through, 10))))  # noqa: B023
+            found += pages[-1].entries
+        assert [place for place, _ in found] == left and len(pages) > count // 60
+    assert max(costs[9_000]) < 1.1 * max(costs[900])
 
 
 def test_a_purge_leaves_what_it_spared_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from txobserver.events import TxEnqueue, TxOpen
 from txobserver.ids import Position
 from txobserver.outcomes import Kind, Outcomes, OutcomesMeta, Remembered, name_of
 from txobserver.ports.store import (
+    END,
     Changes,
     Checkpoint,
     Dropped,
@@ -66,10 +67,10 @@ def test_ids_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = LmdbState(tmp_path)
     state.write(checkpoint(*[(1, place, "a") for place in (3, 5, 7, 9)], (2, 4, "b"), (2, 6, "b")))
     monkeypatch.setattr(lmdb_state, "entry_of", None)
-    assert state.ids_page(1, -1, 10) == ([(3, 1003), (5, 1005), (7, 1007), (9, 1009)], False)
-    assert state.ids_page(1, 3, 2) == ([(5, 1005), (7, 1007)], True)
-    assert state.ids_page(1, 3, 2, {5, 8}) == ([(7, 1007), (9, 1009)], False)
-    assert state.ids_page(1, 9, 2) == ([], False) == state.ids_page(3, -1, 1)
+    assert state.ids_page(1, -1, 10) == ([(3, 1003), (5, 1005), (7, 1007), (9, 1009)], END)
+    assert state.ids_page(1, 3, 2) == ([(5, 1005), (7, 1007)], 7)
+    assert state.ids_page(1, 3, 2, {5, 8}) == ([(7, 1007), (9, 1009)], END)
+    assert state.ids_page(1, 9, 2) == ([], END) == state.ids_page(3, -1, 1)
     assert list(state.ids(2)) == [(4, 1004), (6, 1006)]
 
 
@@ -79,7 +80,7 @@ def test_a_page_has_no_more_than_was_asked_for_and_nothing_of_another_queue(tmp_
     for limit in (1, 2, 5, 6):
         assert state.ids_page(2, -1, limit).entries == [(place, place + 1000) for place in range(min(limit, 5))]
         assert [place for place, _ in state.page(2, -1, limit)] == list(range(min(limit, 5)))
-    assert state.ids_page(2, 2, 9) == ([(3, 1003), (4, 1004)], False) and state.ids_page(2, 4, 9) == ([], False)
+    assert state.ids_page(2, 2, 9) == ([(3, 1003), (4, 1004)], END) and state.ids_page(2, 4, 9) == ([], END)
     assert [place for place, _ in state.page(2, 2, 9)] == [3, 4] and not list(state.page(2, 4, 9))
     state.close()
 
@@ -258,10 +259,9 @@ steps = st.lists(
 
 def walked(contents: Contents, queue: int, limit: int) -> list[tuple[int, int]]:
     """All ids of a queue by pages of so many."""
-    found: list[tuple[int, int]] = []
-    page = Ids([(-1, 0)], True)
+    found, page = list[tuple[int, int]](), Ids([], -1)
     while page.more:
-        page = contents.ids_page(queue, page.entries[-1][0], limit)
+        page = contents.ids_page(queue, page.through, limit)
         assert len(page.entries) <= limit and (page.entries or not page.more)
         found += page.entries
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 
 from txobserver.events import Message
-from txobserver.ports.store import PAGE, Checkpoint, Dropped, Entry, Ids, MemoryBase, Meta
+from txobserver.ports.store import END, PAGE, Checkpoint, Dropped, Entry, Ids, MemoryBase, Meta
 from txobserver.state.contents import Contents
 from txobserver.state.offsets import Places
 
@@ -145,7 +145,7 @@ def test_what_a_purge_spares_is_named_in_the_order_in_which_clients_hold_it() ->
     contents, base = stored(*range(1, 10))
     assert contents.purge(1, 1 << 62, [7, 9, 2, 4], {place: place + 100 for place in (7, 9, 2, 4)}) == 5
     for _ in range(2):
-        assert contents.ids_page(1, 2, 2) == ([(4, 104), (7, 107)], True)
+        assert contents.ids_page(1, 2, 2) == ([(4, 104), (7, 107)], 7)
         assert [place for place, _ in contents.page(1, 4, 9)] == [7, 9]
         write(contents, base)
 
@@ -155,8 +155,8 @@ def test_what_was_spared_and_settled_since_fills_no_page_of_ids() -> None:
     contents, _ = stored(*range(1, 10))
     contents.purge(1, 1 << 62, [2, 4, 6, 8], {place: place + 100 for place in (2, 4, 6, 8)})
     assert contents.remove(1, 2, 102) and contents.remove(1, 4, 104)
-    assert contents.ids_page(1, -1, 2) == ([(6, 106), (8, 108)], False)
-    assert contents.ids_page(1, -1, 1) == ([(6, 106)], True)
+    assert contents.ids_page(1, -1, 2) == ([(6, 106), (8, 108)], END)
+    assert contents.ids_page(1, -1, 1) == ([(6, 106)], 6)
 
 
 def test_what_a_purge_spares_was_handed_out_before() -> None:

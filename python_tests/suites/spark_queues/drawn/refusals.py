@@ -36,7 +36,7 @@ ANY = {*DEEDS}
 ANOTHER_HISTORY = "another history"
 
 REFUSALS: dict[str, tuple[str, set[str]]] = {
-    ANOTHER_HISTORY: (r"is of cluster and accepted loss", {ACCEPT_LOSS}),
+    ANOTHER_HISTORY: (r"is of cluster, accepted loss and generation", {ACCEPT_LOSS}),
     "the record is lost": (r"the broker has no record of query|broker's record of query .* is of batch", {ACCEPT_LOSS}),
     "the record is held": (r"somebody holds the record of query", {LOOK_AT_SINK}),
     "messages are gone": (r"messages of a batch that is to be read again have left", {LOOK_AT_MESSAGES}),

@@ -19,6 +19,7 @@ from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues import intake
 from recovery.pipeline.queues.intake import Delivery, Intake
 from recovery.pipeline.queues.options import SourceOptions
+from recovery.pipeline.queues.places import goes_on, history_of
 from recovery.pipeline.queues.source import QueueReader
 from tests.processes.crashed import status_of, txha
 
@@ -107,6 +108,62 @@ def test_places_are_given_again_behind_an_accepted_loss(pair: LocalCluster) -> N
         driver.reader.commit(second)
     with Reader(pair.url(other), QUEUE) as driver:
         assert driver.plan(second) == second, "what is of this history is known as before"
+
+
+@pytest.mark.timeout(300)
+def test_an_accepted_loss_is_forgotten_with_the_record(pair: LocalCluster) -> None:
+    """The record that `txha recover` writes cannot say that it was accepted. Who has read since is not held up."""
+    alone, other = left_alone(pair)
+    publish(pair.url(alone), OLD)
+    with Reader(pair.url(alone), QUEUE) as driver:
+        first = driver.plan(driver.reader.initialOffset())
+    loss_accepted(pair, alone, other)
+    with Reader(pair.url(other), QUEUE) as driver:
+        since = driver.plan(driver.reader.initialOffset())
+    pair.start_node(alone)
+    wait_until(pair.all_ready, 60, "everyone ready")
+    record_lost(pair, alone, other)
+    publish(pair.urls[0], NEW)
+    with Reader(",".join(pair.urls), QUEUE) as driver, pytest.raises(PipelineError, match="a new checkpoint"):
+        driver.plan(first)
+    with Reader(",".join(pair.urls), QUEUE) as driver:
+        end = driver.plan(since)
+        assert driver.rows(since, end) == NEW
+
+
+def record_lost(cluster: LocalCluster, backup: str, primary: str) -> None:
+    """No other one takes over: the last one to be killed is the primary. An operator has another record written."""
+    cluster.kill(backup)
+    cluster.kill(primary)
+    cluster.stop()
+    for file in cluster.directory.glob("coordination.sqlite*"):
+        file.unlink()
+    recovered = txha("recover", "--apply", cluster.directory)
+    assert recovered.returncode == 0, recovered.stdout + recovered.stderr
+    cluster.start()
+    wait_until(cluster.all_ready, 60, "everyone ready")
+
+
+def test_which_history_goes_on_in_which() -> None:
+    """By the generation that an offset was made in, or of an earlier version by the loss that it knows."""
+    for since, now, same in (
+        ("", "c/0@1", True),
+        ("c/0@3", "c/0@9", True),
+        ("c/0@3", "c/4@9", False),
+        ("c/0@4", "c/4@9", True),
+        ("c/4@7", "c/4@7", True),
+        ("c/0@9", "c/0@8", False),
+        ("c/0@3", "d/0@3", False),
+        ("c/0", "c/0@9", True),
+        ("c/0", "c/1@9", False),
+        ("c/4", "c/4@9", True),
+        ("a/5/0@1", "a/5/0@1", True),
+        ("a/5@1", "a/5/0@5", False),
+        ("what is this", "c/0@1", False),
+    ):
+        assert goes_on(since, now) is same, (since, now)
+    assert history_of({"cluster_id": "c", "cluster_name": "n", "loss_accepted": 4, "generation": 9}) == "c/4@9"
+    assert history_of({"cluster_name": "n"}) == "n/0@0"
 
 
 @pytest.mark.timeout(300)

@@ -133,6 +133,27 @@ def test_abort_does_not_undo_a_decision(query: Query, channel: BlockingChannel, 
     assert drained(channel, queue) == ["a"]
 
 
+@pytest.mark.parametrize("batch", [0, 1])
+def test_a_batch_that_somebody_else_has_rolled_back_is_not_done(
+    cluster: LocalCluster, query: Query, channel: BlockingChannel, queue: str, batch: int
+) -> None:
+    """By the global transaction, before there was a record. Its tasks leave their rows alone, as if it were done."""
+    if batch:
+        query.commit(query.write(0, "a"))
+    which = Batch(query.id, batch).globally
+    with DtxConnection(cluster.urls[0]) as other:
+        other.decide(which, False)
+    with pytest.raises(PipelineError, match="was decided by somebody else"):
+        query.commit(query.write(batch, "b"))
+    with DtxConnection(cluster.urls[0]) as other:
+        other.forget(which)
+    query.commit(query.write(batch, "b"))
+    channel.queue_delete(record_queue(query.id))
+    query.options = query.options.model_copy(update={"new_record": True})
+    query.commit(query.write(batch, "b"))
+    assert drained(channel, queue) == ["a", "b"][1 - batch :], "it is done: only its record was removed"
+
+
 @pytest.mark.parametrize("later", [0, 1])
 def test_a_driver_that_comes_late_leaves_nothing_prepared(
     query: Query, channel: BlockingChannel, queue: str, tmp_path: Path, later: int
@@ -142,7 +163,7 @@ def test_a_driver_that_comes_late_leaves_nothing_prepared(
     with decisions(query) as other:
         for batch in range(later + 1):
             decided = query.write(batch, "a", "b") if batch == 0 else query.write(batch, "c")
-            other.finish(other.decide(batch, decided.branches, first=batch == 0))
+            other.branches.finish(other.decide(batch, decided.branches, first=batch == 0))
     query.abort(0, late)
     assert not in_doubt(query)
     assert drained(channel, queue) == ["a", "b", "c"][: 2 + later]

@@ -26,7 +26,7 @@ def decide_and_die(query: Query, *written: Written) -> None:
     branches = [name for each in written for name in each.branches]
     with Decisions(query.options.hosts, query.id, 20) as driver:
         driver.decide(0, branches, first=True)
-        driver._commit(Batch(query.id, 0).branch(branches[0]))
+        driver.branches._commit(Batch(query.id, 0).branch(branches[0]))
 
 
 def written(query: Query) -> list[Written]:
@@ -52,13 +52,13 @@ def test_an_abort_that_has_lost_its_lock(
 ) -> None:
     """A driver wakes up and aborts; its connection goes, and the next driver decides what it is about to roll back."""
     with Decisions(query.options.hosts, query.id, 20) as asleep:
-        lose, prepared = once(asleep, query, partial(written, query)), asleep.prepared
+        lose, prepared = once(asleep, query, partial(written, query)), asleep.branches.prepared
 
         def then() -> list[object]:
             lose()
             return [*prepared()]
 
-        monkeypatch.setattr(asleep, "prepared", then)
+        monkeypatch.setattr(asleep.branches, "prepared", then)
         asleep.abandon(Batch(query.id, 0))
     query.commit(*written(query))
     assert drained(channel, queue) == ["a", "b"]
@@ -84,7 +84,7 @@ def test_the_decision_of_another_driver_is_not_ones_own(
 
         monkeypatch.setattr(asleep._broker, "tpc_commit", then)
         record = asleep.decide(0, [name for each in mine for name in each.branches], first=True)
-        asleep.finish(record)
+        asleep.branches.finish(record)
         asleep.clean(record)
     assert sorted(drained(channel, queue)) == rows
 
