@@ -23,11 +23,8 @@ from ha.primary.primary import Primary
 from txobserver.ids import Member
 
 
-class Waiting:
-    """No record is known, or it names no primary, or this node itself, which leads no more.
-
-    What it does not do, the other two roles do by overriding.
-    """
+class Role:
+    """What every role answers; what it does not do here, the roles that do it override."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -85,7 +82,11 @@ class Waiting:
         """This node is about to stop."""
 
 
-class Following(Waiting):
+class Waiting(Role):
+    """No record is known, or it names no primary, or this node itself, which leads no more."""
+
+
+class Following(Role):
     """A backup of the record's primary."""
 
     def __init__(self, node: Node, record: Record, primary: str) -> None:
@@ -171,7 +172,7 @@ class Following(Waiting):
         return refused
 
 
-class Leading(Waiting):
+class Leading(Role):
     """The primary of the record's generation: its hand on the record, the stream, and those who follow it."""
 
     def __init__(self, node: Node, record: Record, sent_at: float) -> None:
@@ -283,5 +284,3 @@ class Leading(Waiting):
             self._handover.begin(self.primary, "", f"resigning: {reason}")
             self.keeper.release("", self.node.now)
 
-
-Role = Waiting | Following | Leading

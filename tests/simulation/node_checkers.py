@@ -26,8 +26,9 @@ class OneDecision(Checker):
     promise = "P6"
 
     def turned(self, process: Process) -> None:
-        primary = process.core.leading and process.core.leading.primary
-        if primary is not None:
+        leading = process.core.leading
+        if leading is not None:
+            primary = leading.primary
             for buffer in process.core.replica.buffers.values():
                 mine = buffer.decided and process.core.replica.position_of(buffer.decided).generation
                 passed = primary.point.sequence
@@ -175,11 +176,11 @@ class DurableBeforeAnswer(Checker):
         self._check(process, f"the length of {queue}")
 
     def _check(self, process: Process, what: str) -> None:
-        record, primary = self.truth.cluster.coordination.valid, process.core.leading and process.core.leading.primary
-        if record is None or primary is None:
+        record, leading = self.truth.cluster.coordination.valid, process.core.leading
+        if record is None or leading is None:
             self.fail(f"{process.name} answers {what} and is no primary")
             return
-        sequence = max(primary.point.sequence, process.core.replica.applied.sequence)
+        sequence = max(leading.primary.point.sequence, process.core.replica.applied.sequence)
         generation = self.truth.generation_at(sequence)
         for member in record.ready:
             disk = self.truth.cluster.disks[member.node]
