@@ -17,7 +17,8 @@ class Difference(NamedTuple):
     """``pattern`` in a line becomes ``alike`` in what either broker answers; without a pattern it is not drawn.
 
     ``ends``: what such a line leads to differs too, so what comes behind its step is not compared; ``alone``: RabbitMQ
-    says it, and txha does not. ``only``: the RabbitMQ whose answers differ from the others', if it is a difference of RabbitMQ's versions.
+    says it, and txha does not. ``only``: the RabbitMQ whose answers differ from the others', if it is a difference of
+    RabbitMQ's versions.
     """
 
     name: str
