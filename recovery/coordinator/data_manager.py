@@ -169,7 +169,7 @@ class BrokerDataManager:
         self._removing = [name for name in self._owner.finished if name.startswith(here)]
         written = insert_commit(self._connection, self._table, self._name, participant, self._removing)
         self._ticket = self._number(written)
-        self._decider.learn = self._learn
+        self._decider.learn, self._decider.decides = self._learn, True
         self._voted = True
         self._owner.reached("decision written")
 

@@ -16,13 +16,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from sqlalchemy import NestedTransaction
+from sqlalchemy import Connection, NestedTransaction, event
 from sqlalchemy.orm import Session, SessionTransaction
 from sqlalchemy.orm.session import SessionTransactionState
 from zope.sqlalchemy.datamanager import SessionDataManager
 
 from recovery.coordinator.branches import OutcomeUnknown, TransactionRolledBack
 from recovery.coordinator.decisions import DecisionRefused, DecisionUnknown
+from recovery.coordinator.own_statements import make_durable
 
 log = logging.getLogger("txha.coordinator")
 
@@ -34,10 +35,11 @@ class DecidingSession(SessionDataManager):  # type: ignore[misc]
     """zope.sqlalchemy's data manager of the session whose commit decides; made of one by ``deciding``.
 
     ``learn``: tells whether the decision stands in the database, and if not, that it never will; None until its row is
-    inserted. It raises DecisionRefused and DecisionUnknown.
+    inserted. It raises DecisionRefused and DecisionUnknown. ``decides``: whether there is such a row.
     """
 
     learn: Callable[[], bool] | None = None
+    decides = False
 
     def sortKey(self) -> str:
         """Behind all others."""
@@ -52,6 +54,8 @@ class DecidingSession(SessionDataManager):  # type: ignore[misc]
             if self.tx is not None and self.learn is not None:
                 self.session.flush()  # which may take it to another connection
                 check_one_commit(self.tx)
+                if self.decides:
+                    commit_durably(self.tx)
             super().tpc_vote(trans)
         except Exception as error:
             if self.state != "committed" and not self._has_committed(error):
@@ -91,6 +95,22 @@ def check_one_commit(tx: SessionTransaction) -> None:
             "the session works in a transaction that was begun on its connection, and its commit does not commit that: "
             "bind the session to an engine"
         )
+
+
+def commit_durably(tx: SessionTransaction) -> None:
+    """The commit of this transaction is synced to the disk, whatever is set until then.
+
+    That is seen to right before COMMIT: listeners of the session's come before, and may set it as they like
+    (``a_listener_takes_the_sync_back``).
+    """
+    # there is no public way to the connections of a session
+    for connection in {found[0] for found in tx._connections.values()}:
+        event.listen(connection, "commit", _set_durable, once=True)
+
+
+def _set_durable(connection: Connection) -> None:
+    driver: Any = connection.connection.driver_connection
+    make_durable(driver)
 
 
 def deciding(session: Session, transaction: Any) -> DecidingSession:

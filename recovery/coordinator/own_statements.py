@@ -31,6 +31,8 @@ level: a query would have taken the snapshot.
 """
 COMMIT_MARKED = b"SELECT 1 / (coalesce(current_setting('txha.branch', true), '') = %s)::int; COMMIT"
 """In one message. Without the mark the division by zero stands in front of the COMMIT."""
+DURABLE = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
+"""Else PostgreSQL tells a commit that its crash takes back. Other settings than off are on disk here, and stay."""
 _MICROSECONDS = b"(extract(epoch FROM transaction_timestamp()) * 1000000)::bigint"
 BEGAN = b"SELECT " + _MICROSECONDS
 """When the present transaction began, which no other one of this session did: microseconds, by the server's clock.
@@ -70,6 +72,11 @@ def own_cursor(connection: psycopg.Connection[Any]) -> psycopg.ClientCursor[Tupl
 def ask(connection: psycopg.Connection[Any], query: bytes, *values: Any) -> psycopg.Cursor[TupleRow]:
     """Carry a query out, in the present transaction; the cursor with its answer. Raises psycopg.Error."""
     return own_cursor(connection).execute(query, values or None)
+
+
+def make_durable(connection: psycopg.Connection[Any]) -> None:
+    """The present transaction will be synced to the disk when it is committed. Raises psycopg.Error."""
+    ask(connection, DURABLE.encode())
 
 
 def in_one_message(connection: psycopg.Connection[Any]) -> AbstractContextManager[Any]:

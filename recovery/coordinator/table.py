@@ -26,15 +26,13 @@ from psycopg import errors
 from recovery.coordinator.decisions import ABORT_KEPT, Decision, DecisionRefused, DecisionUnknown
 from recovery.coordinator.dsn import check_dsn
 from recovery.coordinator.names import GlobalName, new_global_name, our_name
-from recovery.coordinator.own_statements import Ticket, ask, ask_status, current_ticket, own_cursor
+from recovery.coordinator.own_statements import DURABLE, Ticket, ask, ask_status, current_ticket, own_cursor
 from recovery.coordinator.resources import Participant
 from txobserver.xid import Xid
 
 CREATE = """CREATE TABLE IF NOT EXISTS txha_decisions (
     name text PRIMARY KEY, committed boolean NOT NULL, resource text, branch text, at timestamptz NOT NULL DEFAULT now()
 )"""
-_DURABLE = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
-"""Else PostgreSQL tells a commit that its crash takes back. Other settings than off are on disk here, and stay."""
 _FIND = """
 SELECT to_hex(system_identifier), database.oid, found.oid, format('%%I.%%I', nspname, relname), relpersistence,
     (SELECT count(*) FROM pg_class AS every WHERE every.relname = found.relname AND every.relkind IN ('r', 'p'))
@@ -108,10 +106,8 @@ def insert_commit(
 ) -> Ticket:
     """In the transaction that is to be committed; rows of ``finished`` ones go with it at READ COMMITTED.
 
-    The transaction is synced to the disk when it is committed, whatever was set. Returns PostgreSQL's own number of
-    it, when it began, and its age behind the insertion. Raises psycopg.Error.
+    Returns PostgreSQL's own number of it, when it began, and its age behind the insertion. Raises psycopg.Error.
     """
-    ask(connection, _DURABLE.encode())
     if finished:
         ask(connection, table.in_sql(_REMOVE), list(finished))
     ask(connection, table.in_sql(_INSERT), name, True, participant.resource, participant.branch)
@@ -223,7 +219,7 @@ def _ask(connection: psycopg.Connection[Any], query: bytes, *values: Any) -> psy
 
     Nothing of them is left behind, so a pooler can give the connection to others; and one answer says all.
     """
-    settings = _SETTINGS.format(seconds=LOCK_SECONDS, durable=_DURABLE)
+    settings = _SETTINGS.format(seconds=LOCK_SECONDS, durable=DURABLE)
     cursor = own_cursor(connection)
     cursor.execute(settings.encode() + query, values)
     while cursor.nextset():

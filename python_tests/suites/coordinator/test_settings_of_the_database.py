@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 import transaction
+from sqlalchemy import event, text
 
 from python_tests.harness.servers.postgresql import PostgreSQL
 from python_tests.harness.waiting import wait_until
@@ -18,9 +19,9 @@ from python_tests.suites.coordinator.shop import Shop
 from recovery.coordinator import table
 from recovery.coordinator.data_manager import TransactionalBroker
 from recovery.coordinator.decisions import DecisionRefused, DecisionUnknown
+from recovery.coordinator.own_statements import make_durable
 from recovery.coordinator.recover import Report
-from recovery.coordinator.resources import Participant
-from recovery.coordinator.table import TableDecisions, find_table, insert_commit
+from recovery.coordinator.table import TableDecisions
 
 
 @contextmanager
@@ -64,6 +65,24 @@ def test_a_decision_is_durable_with_synchronous_commit_off(
     assert shop.recover().settled
 
 
+@pytest.mark.parametrize("sql", ["RESET ALL", "SET LOCAL synchronous_commit = off", "SET synchronous_commit = off"])
+def test_a_listener_takes_the_sync_back(shop: Shop, postgresql: PostgreSQL, lazy_writer: None, sql: str) -> None:
+    """It runs behind the decision's row, right before the commit; the database is killed behind that."""
+
+    def kill() -> None:
+        postgresql.kill()
+        postgresql.start()
+
+    with setting(postgresql.dsn, "synchronous_commit", "off"):
+        shop.at["broker committed"] = kill
+        session = shop.sessions()
+        event.listen(session, "before_commit", lambda each: each.execute(text(sql)))
+        with transaction.manager:
+            orm.place(shop.broker, session, shop.queue.own, "a")
+    assert shop.look() == (1, 1)
+    assert shop.recover().settled
+
+
 def test_an_abort_is_durable_with_synchronous_commit_off(
     shop: Shop, postgresql: PostgreSQL, lazy_writer: None
 ) -> None:
@@ -85,9 +104,8 @@ def test_only_a_decision_is_synced_that_would_not_be(shop: Shop, was: str, becom
     with psycopg.connect(shop.dsn) as connection:
         connection.execute(f"SET synchronous_commit = {was}".encode())
         connection.commit()
-        insert_commit(connection, find_table(connection), "name", Participant("resource", "branch"), ())
+        make_durable(connection)
         assert connection.execute("SHOW synchronous_commit").fetchone() == (becomes,)
-        connection.execute("DELETE FROM txha_decisions")
         connection.commit()
         assert connection.execute("SHOW synchronous_commit").fetchone() == (was,)
 
