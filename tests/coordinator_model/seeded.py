@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 import recovery.coordinator.broker as broker_module
 import recovery.coordinator.data_manager as data_manager_module
+import recovery.coordinator.own_statements as own_statements
 import recovery.coordinator.postgresql as postgresql_module
 import recovery.coordinator.recover as recover_module
 import recovery.coordinator.table as table_module
@@ -111,10 +112,11 @@ def the_vote_writes_on_any_connection(stack: ExitStack) -> None:
     replace(stack, BrokerDataManager, "_number", lambda self, ticket: ticket.number)
 
 
-@seeded(3, "both or neither", "told what happened")
+@seeded(5, "both or neither", "told what happened")
 def a_decision_is_as_durable_as_the_database_likes(stack: ExitStack) -> None:
     """The decision is committed with the setting that is there."""
-    replace(stack, table_module, "_DURABLE", "SELECT 1")
+    replace(stack, own_statements, "DURABLE", "SELECT 1")
+    replace(stack, table_module, "DURABLE", "SELECT 1")
 
 
 @seeded(23, "both or neither", "told what happened", "nothing unforeseen", "nothing is left in doubt")
@@ -242,7 +244,7 @@ def a_forgotten_abort_is_none(stack: ExitStack) -> None:
     replace(stack, LogContents, "may_have_forgotten", lambda self, name: False)
 
 
-@seeded(964, "both or neither", "told what happened")
+@seeded(3074, "both or neither", "told what happened")
 def a_record_behind_a_failed_sync_is_believed(stack: ExitStack) -> None:
     """Who opens the log takes what he reads there for what is on the disk."""
     replace(stack, DecisionLog, "_write_again", lambda self: None)

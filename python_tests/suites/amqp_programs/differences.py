@@ -114,6 +114,11 @@ DIFFERENCES = (
         "it when it is acknowledged; here only what consumers hold counts.",
     ),
     Difference(
+        "queues-behind-a-transaction-s-publish",
+        "RabbitMQ 3.10 looks at the commit for the queue that a transaction has published to by the default exchange, "
+        "so one declared behind the publish gets the message; RabbitMQ 4.0 and txha look when it is published.",
+    ),
+    Difference(
         "quorum-queues",
         "Every durable queue is replicated, so x-queue-type quorum is a durable queue like any other.",
     ),

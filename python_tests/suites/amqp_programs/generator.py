@@ -314,7 +314,7 @@ UNORDERED_SAFE = tuple(
 
 def generate(seed: int) -> Program:
     """The program of this seed."""
-    return _without_limits_behind_gets(Generator(seed).program())
+    return _without_queues_behind_publishes(_without_limits_behind_gets(Generator(seed).program()))
 
 
 def _without_limits_behind_gets(program: Program) -> Program:
@@ -329,6 +329,33 @@ def _without_limits_behind_gets(program: Program) -> Program:
                 got.add(where)
             elif op.name == "basic.qos" and op.arguments.get("global") and where in got:
                 op = op._replace(arguments={**op.arguments, "global": False})
+            ops.append(op)
+        steps.append(step._replace(ops=tuple(ops)))
+    return tuple(steps)
+
+
+def _without_queues_behind_publishes(program: Program) -> Program:
+    """See ``queues-behind-a-transaction-s-publish``: such a queue is declared passively, which makes none."""
+    transactions: dict[tuple[str, int], set[object]] = {}
+    there: set[object] = set()
+    steps = []
+    for step in program:
+        ops = []
+        for op in step.ops:
+            where, queue = (step.connection, op.channel), op.arguments.get("queue")
+            if op.name == "tx.select":
+                transactions.setdefault(where, set())
+            elif op.name in ("tx.commit", "tx.rollback") and where in transactions:
+                transactions[where].clear()
+            elif op.name == "basic.publish" and where in transactions and not op.arguments.get("exchange"):
+                transactions[where].add(op.arguments.get("key"))
+            elif op.name == "queue.delete":
+                there.discard(queue)
+            elif op.name == "queue.declare" and not op.arguments.get("passive"):
+                if queue not in there and any(queue in keys for keys in transactions.values()):
+                    op = op._replace(arguments={**op.arguments, "passive": True})
+                else:
+                    there.add(queue)
             ops.append(op)
         steps.append(step._replace(ops=tuple(ops)))
     return tuple(steps)
