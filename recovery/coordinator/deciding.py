@@ -12,8 +12,8 @@ somebody else has begun on its connection, which it does not commit. Neither is 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from sqlalchemy import Connection, NestedTransaction, event
@@ -40,6 +40,7 @@ class DecidingSession(SessionDataManager):  # type: ignore[misc]
 
     learn: Callable[[], bool] | None = None
     decides = False
+    _told_of_commit = False
 
     def sortKey(self) -> str:
         """Behind all others."""
@@ -56,7 +57,8 @@ class DecidingSession(SessionDataManager):  # type: ignore[misc]
                 check_one_commit(self.tx)
                 if self.decides:
                     commit_durably(self.tx)
-            super().tpc_vote(trans)
+            with self._listening():
+                super().tpc_vote(trans)
         except Exception as error:
             if self.state != "committed" and not self._has_committed(error):
                 raise
@@ -69,8 +71,27 @@ class DecidingSession(SessionDataManager):  # type: ignore[misc]
     @property
     def is_answered(self) -> bool:
         """Whether the database has answered the COMMIT, and with no error."""
-        # there is no public way to see whether what has failed came behind it, as a listener of the session's
-        return self.tx is not None and self.tx._state is SessionTransactionState.COMMITTED
+        # where a listener of the application's was told first, and failed, there is no public way to see it
+        return self._told_of_commit or (
+            self.tx is not None and self.tx._state is SessionTransactionState.COMMITTED
+        )
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Hear of the answer: what fails behind it, as a listener at the transaction's end, leaves no trace of it."""
+        session = self.session
+        if session is None:  # there was no work to do
+            yield
+            return
+
+        def committed(session: Session) -> None:
+            self._told_of_commit |= not session.in_nested_transaction()
+
+        event.listen(session, "after_commit", committed, insert=True)
+        try:
+            yield
+        finally:
+            event.remove(session, "after_commit", committed)
 
     def _has_committed(self, error: Exception) -> bool:
         if self.learn is None or (self.tx is not None and self.tx.is_active):

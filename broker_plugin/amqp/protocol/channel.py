@@ -134,9 +134,10 @@ class AmqpChannel(Answering):
     def whole_publish(self, data: bytes, start: int, stop: int) -> int:
         """basic.publish at ``data[start:stop]`` with all of its content behind it, if it is there in one body frame.
 
-        Returns the offset behind the content, or 0 if it has to be read frame by frame.
+        Returns the offset behind the content, or 0 if it has to be read frame by frame, or waits.
         """
-        if self.busy or self._backlog or self.closing or self._publishing is not None:
+        waits = self.busy or self._backlog or not self.connection.writable
+        if waits or self.closing or self._publishing is not None:
             return 0
         at, end, number = stop + 1, len(data), self.number
         repeated = self.connection.published.get(data[start:stop])

@@ -24,7 +24,7 @@ from recovery.coordinator.recover import Report
 from recovery.coordinator.table import TableDecisions
 
 
-def fail(session: Session) -> None:
+def fail(session: Session, *ended: object) -> None:
     """As a listener of the application's own may."""
     raise ZeroDivisionError
 
@@ -174,19 +174,42 @@ def test_a_commit_of_a_database_alone_that_it_refuses_is_rolled_back(shop: Shop)
     assert shop.look() == (1, 1)
 
 
+@pytest.mark.parametrize("behind", ["after_commit", "after_transaction_end"])
 def test_an_error_behind_a_commit_that_has_written_to_a_foreign_table_alone(
-    shop: Shop, postgresql: PostgreSQL
+    shop: Shop, postgresql: PostgreSQL, behind: str
 ) -> None:
     """It has no number. Its caller was told that it failed, and would have written the row a second time."""
     make_foreign_ledger(postgresql)
     session = shop.sessions()
-    event.listen(session, "after_commit", fail)
     with transaction.manager:
         shop.broker.join(session)
         session.execute(text("INSERT INTO ledger VALUES (1)"))
-    event.remove(session, "after_commit", fail)
+        event.listen(session, behind, fail)
+    event.remove(session, behind, fail)
     with psycopg.connect(shop.dsn) as connection:
         assert connection.execute("SELECT n FROM ledger").fetchall() == [(1,)]
+
+
+def test_a_commit_without_a_number_that_fails_behind_a_savepoint_is_told_as_it_is(
+    shop: Shop, postgresql: PostgreSQL
+) -> None:
+    """The release of a savepoint is told to listeners like a commit, and is none."""
+    make_foreign_ledger(postgresql)
+    with psycopg.connect(postgresql.dsn.replace("dbname=bank", "dbname=postgres")) as there:
+        there.execute("ALTER TABLE ledger ADD UNIQUE (n) DEFERRABLE INITIALLY DEFERRED")
+    session = shop.sessions()
+
+    def write_twice(session: Session) -> None:
+        for _ in range(2):
+            with session.begin_nested():
+                session.execute(text("INSERT INTO ledger VALUES (1)"))
+
+    with pytest.raises(IntegrityError), transaction.manager:
+        shop.broker.join(session)
+        session.get(Order, "a")
+        event.listen(session, "before_commit", write_twice, once=True)
+    with psycopg.connect(shop.dsn) as connection:
+        assert connection.execute("SELECT n FROM ledger").fetchall() == []
 
 
 def test_an_error_in_front_of_a_commit_without_a_number_is_told_as_it_is(shop: Shop) -> None:

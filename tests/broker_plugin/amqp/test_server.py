@@ -109,6 +109,20 @@ class FakeTransport(asyncio.Transport):
         self.written += data
 
 
+def connected(server: AmqpServer) -> tuple[AmqpProtocol, FakeTransport, Connection]:
+    """A client with one channel, and a heartbeat of two seconds."""
+    LocalLedger().serve(server.broker)
+    protocol, transport = AmqpProtocol(server), FakeTransport()
+    protocol.connection_made(transport)
+    credentials = commands.Connection.StartOk({}, "PLAIN", "\0guest\0guest", "en_US")
+    protocol.data_received(b"AMQP\x00\x00\x09\x01" + frame.marshal(credentials, 0))
+    for method in (commands.Connection.TuneOk(2047, 131072, 2), commands.Connection.Open("/"), Channel.Open()):
+        protocol.data_received(frame.marshal(method, int(isinstance(method, Channel.Open))))
+    connection = protocol.connection
+    assert connection is not None and not connection.ended
+    return protocol, transport, connection
+
+
 class TestReading:
     """When the transport is read, and that the ledger is looked after."""
 
@@ -154,15 +168,7 @@ class TestReading:
 
         One that takes none, but sends heartbeats, stays; so does one that is not read for what it has sent itself.
         """
-        LocalLedger().serve(server.broker)
-        protocol, transport = AmqpProtocol(server), FakeTransport()
-        protocol.connection_made(transport)
-        credentials = commands.Connection.StartOk({}, "PLAIN", "\0guest\0guest", "en_US")
-        protocol.data_received(b"AMQP\x00\x00\x09\x01" + frame.marshal(credentials, 0))
-        for method in (commands.Connection.TuneOk(2047, 131072, 2), commands.Connection.Open("/"), Channel.Open()):
-            protocol.data_received(frame.marshal(method, int(isinstance(method, Channel.Open))))
-        connection = protocol.connection
-        assert connection is not None and not connection.ended
+        protocol, transport, connection = connected(server)
         if state == "has sent too much":
             monkeypatch.setattr(Connection, "overfull", True)
         protocol.pause_writing()
@@ -176,6 +182,31 @@ class TestReading:
                 assert not transport.reading, "it was read once"
         assert connection.ended == transport.aborted == (state == "hangs")
         assert connection.take_output().count(frame.marshal(Basic.QosOk(), 1)) == 0, "none is carried out meanwhile"
+
+    async def test_what_is_returned_to_a_client_that_takes_nothing_is_bounded(self, server: AmqpServer) -> None:
+        """It is read once in a while, to see whether it lives: what it publishes waits with all else that it sends."""
+        protocol, transport, connection = connected(server)
+        protocol.pause_writing()
+        content = b"x" * 100_000
+        unroutable = b"".join(
+            frame.marshal(each, 1)
+            for each in (
+                Basic.Publish(0, "", "nobody", mandatory=True),
+                header.ContentHeader(0, len(content), Basic.Properties()),
+                body.ContentBody(content),
+            )
+        )
+        sent = 0
+        for half_seconds in range(1000):
+            protocol.tick(half_seconds / 2)
+            if transport.reading:
+                protocol.data_received(unroutable)
+                sent += 1
+        assert content not in connection.take_output(), "none is carried out meanwhile"
+        assert sent * len(content) < 2 * server.settings.waiting_bytes, "it is read no more when too much waits"
+        transport.written = b""
+        protocol.resume_writing()
+        assert sent == (transport.written + connection.take_output()).count(content), "all are, in the end"
 
     async def test_the_ledger_is_looked_after(self, server: AmqpServer, activities: list[str]) -> None:
         protocol = AmqpProtocol(server)

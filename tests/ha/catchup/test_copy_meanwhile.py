@@ -30,7 +30,9 @@ from tests.support.memory_host import text
 from tests.support.steps import answered, backups_of, declared, publish, survivors_agree
 from txobserver.configuration import delete_queue_step, queue_step
 from txobserver.events import Configure, Delivered, Message, Publish, Purge, Settle, TxEnqueue, TxOpen
-from txobserver.ports.store import MemoryBase, Meta
+from txobserver.ports import store
+from txobserver.ports.store import IDS_PASSED, MemoryBase, Meta
+from txobserver.state import contents, shown
 
 pytestmark = pytest.mark.plain
 
@@ -112,9 +114,15 @@ STEPS = ["publish", "first", "any", "purge", "mark", "take", "full", "room", "ti
 
 
 @pytest.mark.parametrize("seed", range(120))
-def test_a_copy_is_exact_whatever_happens_meanwhile(seed: int) -> None:
-    """Messages come and go, the queue is purged, and the joiner takes the next part, is full, or has room again."""
+def test_a_copy_is_exact_whatever_happens_meanwhile(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages come and go, the queue is purged, and the joiner takes the next part, is full, or has room again.
+
+    A page may end behind few messages that have gone, perhaps without an id.
+    """
     chance = Random(seed)
+    passed = Random(seed).choice([1, 7, IDS_PASSED])
+    for module in (store, contents, shown):
+        monkeypatch.setattr(module, "IDS_PASSED", passed)
     script = chance.choices(STEPS, weights=[2, 3, 3, 0.3, 1, 4, 2, 1, 3], k=60)
     primary = Primary(chance.choice([0, 30, 60, 2 * PAGE]), bytes(chance.choice([1, 5 * KIB, 5 * KIB])))
     joiner, ids, now = Joiner(primary), primary.replica.contents.ids, 1.0
