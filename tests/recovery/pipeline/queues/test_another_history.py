@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,7 @@ def test_which_history_goes_on_in_which() -> None:
     """By the generation that an offset was made in, or of an earlier version by the loss that it knows."""
     for since, now, same in (
         ("", "c/0@1", True),
+        ("c/0@1", "", True),
         ("c/0@3", "c/0@9", True),
         ("c/0@3", "c/4@9", False),
         ("c/0@4", "c/4@9", True),
@@ -164,6 +166,25 @@ def test_which_history_goes_on_in_which() -> None:
         assert goes_on(since, now) is same, (since, now)
     assert history_of({"cluster_id": "c", "cluster_name": "n", "loss_accepted": 4, "generation": 9}) == "c/4@9"
     assert history_of({"cluster_name": "n"}) == "n/0@0"
+    earlier = history_of({"cluster_id": "c", "loss_accepted": 4})
+    assert earlier == "c/4@4" and goes_on(earlier, earlier), "a broker of an earlier version tells no generation"
+
+
+@pytest.mark.parametrize("now", ["c/0@4", "c/4@4"])
+def test_a_take_over_while_a_batch_is_brought(monkeypatch: pytest.MonkeyPatch, now: str) -> None:
+    """Its messages come again from the next primary, and are gone only if an operator has accepted that."""
+    driver, message = Intake.__new__(Intake), Delivery(7, False, "", "q", pika.BasicProperties(), b"")
+    driver._lock, driver._options, driver._highest = threading.RLock(), SourceOptions(queue="q"), -1
+    driver._planned, driver._messages, driver.history = set(), {}, "c/0@3"
+
+    def is_dry(itself: Intake, patience: object) -> bool:
+        if driver.history == now:
+            driver._messages[7] = message
+        driver.history = now
+        return False
+
+    monkeypatch.setattr(Intake, "_is_dry", is_dry)
+    assert driver.bring([7]) == ([message] if now == "c/0@4" else [])
 
 
 @pytest.mark.timeout(300)
