@@ -188,14 +188,18 @@ def test_a_refused_record_that_a_compare_and_set_finds_is_not_gone_by(change: di
     assert b.core.following is None or b.core.following.backup.primary != "x"
 
 
+@pytest.mark.parametrize("released", [False, True])
 @pytest.mark.parametrize("change", [{"cluster_id": "another"}, {"generation": 0}], ids=["another cluster", "older"])
-def test_who_refuses_a_record_does_not_write_over_it(change: dict[str, Any]) -> None:
+def test_who_refuses_a_record_does_not_write_over_it(change: dict[str, Any], released: bool) -> None:
     """The version that a candidate knows stands still, since another record has taken its place: it waits."""
     cluster = declared("q", size=2)
     (b,) = backups_of(cluster)
     cluster.kill(cluster.primary.name)
     cluster.turn()
     assert b.core.record is not None
+    if released:
+        b.core.on_record(replace(b.core.record, version=b.core.record.version + 1, primary=None))
+        assert b.core.following is None
     foreign = replace(b.core.record, primary=Member("x", "x1"), ready=(Member("x", "x1"),), **change)
     cluster.coordination.record = foreign
     cluster.pause(5)
