@@ -276,6 +276,7 @@ def test_an_abort_is_forgotten_after_its_time(path: Path, clock: Clock) -> None:
     clock.now += ENDED_KEPT + 1
     work_until_it_is_smaller(log)
     assert DecisionLog(path).decision(old) is None
+    assert DecisionLog(path).new_name().began == int(clock.now), "later than what is forgotten, and no earlier than now"
 
 
 @pytest.mark.parametrize("back", [0.0, 2 * ABORT_KEPT])
