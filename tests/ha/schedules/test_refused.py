@@ -234,3 +234,29 @@ def test_a_change_of_a_role_given_up_is_read_as_any_record() -> None:
     made = replace(known, version=known.version + 1, loss_accepted=known.generation)
     b.report(lambda: b.core.on_stored(CompareAndSet(known.version, made), made))
     assert b.core.record == made
+
+
+def test_a_candidate_whose_store_has_failed_does_not_lead() -> None:
+    """The answer to its proposal comes behind the failure: it only waits for its end, and the lease for another."""
+    cluster = declared("q", size=2)
+    (b,) = backups_of(cluster)
+    cluster.kill(cluster.primary.name)
+    cluster.cas_held.add(b.name)
+    cluster.run(lambda: bool(cluster.cas))
+    ((_, asked),) = cluster.cas
+    b.core.on_store_error("input/output error")
+    b.core.on_stored(asked, asked.record)
+    assert b.core.leading is None and b.core.failed
+
+
+def test_a_primary_hears_no_answer_to_what_it_asked_in_a_role_before() -> None:
+    """Of a proposal that was thought lost, say: the record that it found has been overtaken by the primary's own."""
+    primary = declared("q", size=2).primary
+    known, leading = primary.core.record, primary.core.leading
+    assert known is not None and leading is not None
+    other = replace(known, version=known.version + 1, primary=Member("x", "x1"))
+    before = CompareAndSet(known.version, other)
+    primary.core.on_conflict(before, other)
+    primary.core.on_stored(before, other)
+    primary.core.on_cas_failed(before)
+    assert primary.core.leading is leading and primary.core.record == known
