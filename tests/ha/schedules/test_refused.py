@@ -260,3 +260,21 @@ def test_a_primary_hears_no_answer_to_what_it_asked_in_a_role_before() -> None:
     primary.core.on_stored(before, other)
     primary.core.on_cas_failed(before)
     assert primary.core.leading is leading and primary.core.record == known
+
+
+def test_who_is_overwritten_is_not_ready_whatever_record_it_knows() -> None:
+    """The record that takes it out of the ready set may reach it behind the primary's word."""
+    cluster, a, b = two()
+    cluster.kill("b")
+    cluster.run(lambda: ready(cluster) == ["a"])
+    published(cluster, a, "alone")
+    force_resync(a)
+    cluster.held.add(("a", "b"))
+    b = cluster.start("b")
+    cluster.run(lambda: any(t == "b" and isinstance(decode(data), ResyncBegin) for _, t, data in cluster.wire))
+    (begin,) = [each for _, t, data in cluster.wire if t == "b" and isinstance(each := decode(data), ResyncBegin)]
+    known = b.core.record
+    assert known is not None
+    b.core.candidate.record = replace(known, ready=(*known.ready, b.member))
+    b.core.on_message("a", begin)
+    assert b.core.replica.resyncing and b.state == "catchup"
