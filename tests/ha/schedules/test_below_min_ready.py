@@ -74,3 +74,17 @@ def test_who_steps_down_forgets_what_was_never_written() -> None:
     node.core.look_at_clock(cluster.now + 3600, 0)
     assert node.core.leading is None and primary.writer.abandoned
     assert node.core.replica.tail == tail
+
+
+def test_a_primary_that_gives_its_lease_up_commits_nothing_more() -> None:
+    """Its change of the record may have been made already, and the next primary have begun."""
+    cluster = declared("q", size=2)
+    node = cluster.primary
+    leading = node.core.leading
+    cluster.cas_held.add(node.name)
+    leading.keeper.release("", cluster.now)
+    before, tail = leading.primary.point.sequence, node.core.replica.tail.sequence
+    leading.primary.ledger.publish([node.host.number("q")], text("m"), None)
+    cluster.pause(0.1)
+    assert node.core.leading is leading and leading.backups.attachments.durable_everywhere() > tail
+    assert leading.primary.point.sequence == before
