@@ -67,6 +67,18 @@ def test_a_primary_whose_store_failed_takes_no_page_that_was_asked_for_before(fa
     assert len(found) == (0 if fails else 1)
 
 
+def test_what_is_cut_is_not_durable_however_late_its_write_is_heard_of() -> None:
+    """Also at a node that follows nobody: what it takes next at these sequences is on no disk yet."""
+    (backup,) = backups_of(declared("q", size=2))
+    core, tail = backup.core, backup.core.replica.tail.sequence
+    for follows in (True, False):
+        assert (core.following is not None) is follows
+        core.on_durable(tail + 5)
+        assert core.replica.durable == tail
+        assert core.record is not None
+        core.on_record(replace(core.record, version=core.record.version + 1, primary=None))
+
+
 def test_a_primary_and_one_whose_store_failed_go_by_no_record_that_is_read() -> None:
     """The keeper of the one knows better, and the other only waits for its end."""
     cluster = declared("q", size=2)

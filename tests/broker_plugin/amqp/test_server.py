@@ -160,18 +160,21 @@ class TestReading:
         server.resume()
         assert transport.reading
 
-    @pytest.mark.parametrize("state", ["hangs", "works", "has sent too much"])
+    @pytest.mark.parametrize("state", ["hangs", "works", "has sent too much", "waits with all others"])
     async def test_a_consumer_that_hangs_is_given_up(
         self, server: AmqpServer, monkeypatch: pytest.MonkeyPatch, state: str
     ) -> None:
         """It takes no deliveries, so it was not read, and its silence was not noticed: it kept its messages for ever.
 
-        One that takes none, but sends heartbeats, stays; so does one that is not read for what it has sent itself.
+        One that takes none, but sends heartbeats, stays; so does one that is not read for what it has sent itself, or
+        because nobody is.
         """
         protocol, transport, connection = connected(server)
         if state == "has sent too much":
             monkeypatch.setattr(Connection, "overfull", True)
         protocol.pause_writing()
+        if state == "waits with all others":
+            server.pause()
         asked = frame.marshal(Basic.Qos(prefetch_count=1), 1)
         protocol.data_received(asked)
         for half_seconds in range(1000):

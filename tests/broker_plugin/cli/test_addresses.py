@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,9 @@ from broker_plugin.cli.addresses import check_brokers, check_databases, read_bro
 from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.commands import app
 from broker_plugin.cli.transactions.dtx_recover import dtx_recover
+from broker_plugin.cli.transactions.settle_spark import settle_spark
 from recovery.coordinator.log import DecisionLog
+from recovery.pipeline.errors import PipelineError
 
 
 def test_no_decisions_is_not_nothing_in_doubt() -> None:
@@ -83,6 +87,51 @@ def test_a_file_with_a_password_is_nobody_else_s(tmp_path: Path) -> None:
     with pytest.raises(BadArgument, match="one address in one line") as told:
         read_brokers([f"@{secret}"])
     assert "hunter" not in str(told.value)
+
+
+@pytest.mark.parametrize("held", [b"", b"\n", b"amqp://\xff\xfe"])
+def test_a_file_without_an_address_is_said(tmp_path: Path, held: bytes) -> None:
+    secret = tmp_path / "broker"
+    secret.write_bytes(held)
+    secret.chmod(0o600)
+    with pytest.raises(BadArgument, match=r"not UTF-8" if b"a" in held else "one address in one line"):
+        read_brokers([f"@{secret}"])
+
+
+def test_a_file_that_others_may_write_is_refused_and_a_pipe_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever writes it could lead the command elsewhere; and a shell's pipe, as of a password store, has any mode."""
+    path = tmp_path / "password=in the name"
+    path.write_text("amqp://me:hunter@a/")
+    path.chmod(0o602)
+    with pytest.raises(BadArgument, match=r"chmod o="):
+        read_brokers([f"@{path}"])
+    path.unlink()
+    os.mkfifo(path)
+    path.chmod(0o666)
+    writer = threading.Thread(target=path.write_text, args=("amqp://me:hunter@a/",))
+    writer.start()
+    try:
+        assert read_brokers([f"@{path}"]) == ["amqp://me:hunter@a/"]
+    finally:
+        writer.join()
+    assert capsys.readouterr().err == ""
+
+
+def test_settle_spark_asks_the_brokers_that_the_file_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret, asked = tmp_path / "broker", list[list[str]]()
+    secret.write_text("amqp://me:hunter@a/,amqp://me:hunter@b/")
+    secret.chmod(0o600)
+
+    def settle(urls: list[str], given_up: object, patience: float) -> list[object]:
+        asked.append(urls)
+        raise PipelineError("no")
+
+    monkeypatch.setattr("recovery.pipeline.queues.settle.settle", settle)
+    with pytest.raises(BadArgument, match="@b/: no") as told:
+        settle_spark(broker=f"@{secret}", give_up=None, patience=1.0, as_json=False)
+    assert asked == [["amqp://me:hunter@a/", "amqp://me:hunter@b/"]] and "hunter" not in str(told.value)
 
 
 def test_every_command_reads_addresses_from_files(tmp_path: Path) -> None:

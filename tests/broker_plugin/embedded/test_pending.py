@@ -102,3 +102,4 @@ def test_a_second_generation_of_exchanges_goes_before_the_answer(generations: in
     assert there == [there[0] - {*names}] and not {*names} & set(harness.broker.topology.exchanges)
     harness.settle()
     assert later == [0] and exchanges(harness) == set() and client.errors == []
+    assert not harness.broker.operations.exchanges._leaving, "no more than leaves now is kept"

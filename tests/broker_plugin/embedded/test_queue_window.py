@@ -7,11 +7,12 @@ from typing import cast
 
 import pytest
 
-from broker_plugin.embedded.queues.durable_queue import DurableQueue
+from broker_plugin.embedded.queues.durable_queue import FIRST_PAGE, DurableQueue
 from broker_plugin.embedded.queues.windows import OVERHEAD, WindowLimits
 from tests.broker_plugin.embedded.harness import Client, Harness, got, properties, queue_of
 from tests.broker_plugin.embedded.local_ledger import LocalLedger
-from txobserver.events import Delivered
+from tests.broker_plugin.embedded.test_pages import SMALL, asked, consumer, stored, until
+from txobserver.events import Delivered, Removal
 from txobserver.ports.store import Asked, MemoryBase, Page
 
 
@@ -216,10 +217,62 @@ class TestWindow:
         harness.settle()
         assert windows.held == 0
 
+    @pytest.mark.parametrize("state", ["asked for", "given back", "removed"])
+    def test_what_a_queue_held_is_free_however_it_goes(self, state: str) -> None:
+        """A page on its way, what was read to go out again, and what leaves the window though nobody held it.
+
+        What stays counted is held for ever: in the end all queues have ``least`` only.
+        """
+        harness, _ = stored(*[b"%0100d" % n for n in range(30)])
+        queue, windows = queue_of(harness), queue_of(harness)._windows
+        client = asked(harness)
+        assert windows.held > 0 == len(queue._window)
+        late = harness.ledger._pages.copy()
+        if state == "asked for":
+            harness.ledger._pages.clear()
+        else:
+            late.clear()
+        if state == "given back":
+            until(harness, lambda: len(client.deliveries) == 30)
+            assert windows.held == 0 and not queue._loaded
+            client.channel.close()
+            client = consumer(harness, prefetch=1)
+            until(harness, lambda: len(client.deliveries) == 1)
+            assert queue._loaded
+        if state == "removed":
+            client.channel.close()
+            until(harness, lambda: not harness.ledger._pages)
+            place, rid, message = queue._window[1]
+            before = windows.held
+            harness.ledger.settle(queue.number, [(place, rid)], Removal.ACKED)
+            until(harness, lambda: all(each[0] != place for each in queue._window))
+            assert windows.held == before - message.size - OVERHEAD
+        harness.broker.operations.queues.delete(harness.client().channel, "q", False, False, lambda count: None)
+        while not queue.deleted:
+            harness.turn()
+            harness.ledger.commit()
+        assert (windows.held > 0) == (state == "asked for")
+        harness.ledger._pages += late
+        harness.settle()
+        harness.ledger.read_pages()
+        assert windows.held == 0
+
     def test_every_message_is_read_once(self, deep: tuple[Harness, Client], base: CountingBase) -> None:
         _, client = deep
         assert client.drain("q") == [b"%d" % n for n in range(200)]
         assert base.count == 200
+
+    def test_no_more_is_read_than_may_be_held(self, base: CountingBase) -> None:
+        """Small messages are mostly overhead: of a page of as many as their bytes allow, most were read for nothing."""
+        harness = Harness(WindowLimits(1000, 8_000, together=0, least=6_100), LocalLedger(base=base))
+        client = harness.client()
+        client.declare("q")
+        client.publish("q", *SMALL * 10)
+        harness.settle()
+        harness.take_over()
+        client = harness.client()
+        assert client.drain("q") == SMALL * 10
+        assert base.count <= 200 + FIRST_PAGE, "only the first page is asked for without knowing their size"
 
     def test_counting_and_acknowledging_read_nothing(self, deep: tuple[Harness, Client], base: CountingBase) -> None:
         _, client = deep

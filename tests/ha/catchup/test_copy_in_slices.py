@@ -142,6 +142,25 @@ def test_a_joiner_compares_large_messages_a_few_at_a_time() -> None:
     assert sent[-1].message.places == [99]
 
 
+@pytest.mark.plain
+def test_a_joiner_compares_on_behind_what_has_gone_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of its own that holds nothing is not its last: what stands behind, and is gone at the primary, goes."""
+    for module in ("txobserver.state.contents", "txobserver.ports.store"):
+        monkeypatch.setattr(f"{module}.IDS_PASSED", 10)
+    contents, base = large_queue(100, 10)
+    for place in range(60):
+        contents.remove(1, place, place + 100)
+    replica, sent = Replica(base, Meta(), {}), list[Any]()
+    replica.contents = contents
+    replicator = QueueReplicator("n1", 7, replica, sent.append)
+    page = QueueSnapshot(1, 7, 1, -1, END, [(place, place + 100) for place in range(50, 80)])
+    steps = 1
+    while not replicator.snapshot(page):
+        steps += 1
+    assert steps > 60 // 11 and [place for place, _ in contents.ids(1)] == [*range(60, 80)]
+    assert sent[-1].message.places == [*range(50, 60)]
+
+
 def test_what_leaves_the_queue_live_is_not_read_by_the_joiner() -> None:
     """However large it is: the primary says which messages those were."""
     contents, base = large_queue(3, 1000)

@@ -52,3 +52,39 @@ def test_a_primary_that_was_abandoned_takes_nothing() -> None:
     tail = node.core.replica.tail.sequence
     primary.ledger.publish([number], text("m"), None)
     assert node.core.replica.tail.sequence == tail
+
+
+def test_a_primary_that_takes_over_below_min_ready_serves_all_the_same() -> None:
+    """What it refuses to confirm it refuses to clients; it does not wait for others before it serves any."""
+    cluster = declared("q", size=2, min_ready=2)
+    (backup,) = backups_of(cluster)
+    cluster.kill(cluster.primary.name)
+    cluster.run(lambda: backup.state == "active")
+    assert [member.node for member in backup.core.leading.keeper.record.ready] == [backup.name]
+    cluster.run(lambda: backup.core.leading.primary.decisions.below_min_ready)
+
+
+def test_who_steps_down_forgets_what_was_never_written() -> None:
+    """Its tail is on no disk: it would stand for primary, and be followed, by events that nobody has."""
+    cluster = declared("q", size=2)
+    node = cluster.primary
+    tail, primary = node.core.replica.tail, node.core.leading.primary
+    primary.ledger.publish([node.host.number("q")], text("m"), None)
+    assert node.core.replica.tail.sequence == tail.sequence + 1
+    node.core.look_at_clock(cluster.now + 3600, 0)
+    assert node.core.leading is None and primary.writer.abandoned
+    assert node.core.replica.tail == tail
+
+
+def test_a_primary_that_gives_its_lease_up_commits_nothing_more() -> None:
+    """Its change of the record may have been made already, and the next primary have begun."""
+    cluster = declared("q", size=2)
+    node = cluster.primary
+    leading = node.core.leading
+    cluster.cas_held.add(node.name)
+    leading.keeper.release("", cluster.now)
+    before, tail = leading.primary.point.sequence, node.core.replica.tail.sequence
+    leading.primary.ledger.publish([node.host.number("q")], text("m"), None)
+    cluster.pause(0.1)
+    assert node.core.leading is leading and leading.backups.attachments.durable_everywhere() > tail
+    assert leading.primary.point.sequence == before

@@ -188,14 +188,18 @@ def test_a_refused_record_that_a_compare_and_set_finds_is_not_gone_by(change: di
     assert b.core.following is None or b.core.following.backup.primary != "x"
 
 
+@pytest.mark.parametrize("released", [False, True])
 @pytest.mark.parametrize("change", [{"cluster_id": "another"}, {"generation": 0}], ids=["another cluster", "older"])
-def test_who_refuses_a_record_does_not_write_over_it(change: dict[str, Any]) -> None:
+def test_who_refuses_a_record_does_not_write_over_it(change: dict[str, Any], released: bool) -> None:
     """The version that a candidate knows stands still, since another record has taken its place: it waits."""
     cluster = declared("q", size=2)
     (b,) = backups_of(cluster)
     cluster.kill(cluster.primary.name)
     cluster.turn()
     assert b.core.record is not None
+    if released:
+        b.core.on_record(replace(b.core.record, version=b.core.record.version + 1, primary=None))
+        assert b.core.following is None
     foreign = replace(b.core.record, primary=Member("x", "x1"), ready=(Member("x", "x1"),), **change)
     cluster.coordination.record = foreign
     cluster.pause(5)
@@ -230,3 +234,47 @@ def test_a_change_of_a_role_given_up_is_read_as_any_record() -> None:
     made = replace(known, version=known.version + 1, loss_accepted=known.generation)
     b.report(lambda: b.core.on_stored(CompareAndSet(known.version, made), made))
     assert b.core.record == made
+
+
+def test_a_candidate_whose_store_has_failed_does_not_lead() -> None:
+    """The answer to its proposal comes behind the failure: it only waits for its end, and the lease for another."""
+    cluster = declared("q", size=2)
+    (b,) = backups_of(cluster)
+    cluster.kill(cluster.primary.name)
+    cluster.cas_held.add(b.name)
+    cluster.run(lambda: bool(cluster.cas))
+    ((_, asked),) = cluster.cas
+    b.core.on_store_error("input/output error")
+    b.core.on_stored(asked, asked.record)
+    assert b.core.leading is None and b.core.failed
+
+
+def test_a_primary_hears_no_answer_to_what_it_asked_in_a_role_before() -> None:
+    """Of a proposal that was thought lost, say: the record that it found has been overtaken by the primary's own."""
+    primary = declared("q", size=2).primary
+    known, leading = primary.core.record, primary.core.leading
+    assert known is not None and leading is not None
+    other = replace(known, version=known.version + 1, primary=Member("x", "x1"))
+    before = CompareAndSet(known.version, other)
+    primary.core.on_conflict(before, other)
+    primary.core.on_stored(before, other)
+    primary.core.on_cas_failed(before)
+    assert primary.core.leading is leading and primary.core.record == known
+
+
+def test_who_is_overwritten_is_not_ready_whatever_record_it_knows() -> None:
+    """The record that takes it out of the ready set may reach it behind the primary's word."""
+    cluster, a, b = two()
+    cluster.kill("b")
+    cluster.run(lambda: ready(cluster) == ["a"])
+    published(cluster, a, "alone")
+    force_resync(a)
+    cluster.held.add(("a", "b"))
+    b = cluster.start("b")
+    cluster.run(lambda: any(t == "b" and isinstance(decode(data), ResyncBegin) for _, t, data in cluster.wire))
+    (begin,) = [each for _, t, data in cluster.wire if t == "b" and isinstance(each := decode(data), ResyncBegin)]
+    known = b.core.record
+    assert known is not None
+    b.core.candidate.record = replace(known, ready=(*known.ready, b.member))
+    b.core.on_message("a", begin)
+    assert b.core.replica.resyncing and b.state == "catchup"

@@ -276,6 +276,7 @@ def test_an_abort_is_forgotten_after_its_time(path: Path, clock: Clock) -> None:
     clock.now += ENDED_KEPT + 1
     work_until_it_is_smaller(log)
     assert DecisionLog(path).decision(old) is None
+    assert DecisionLog(path).new_name().began == int(clock.now), "later than what is forgotten, and no earlier than now"
 
 
 @pytest.mark.parametrize("back", [0.0, 2 * ABORT_KEPT])
@@ -302,6 +303,26 @@ def test_a_clock_set_forward_decides_no_commit_that_was_aborted(path: Path, cloc
         DecisionLog(path).decide(other, True, WHO)
 
 
+@pytest.mark.parametrize("between", [False, True], ids=["together", "one by one"])
+def test_what_is_forgotten_later_may_have_begun_earlier(path: Path, clock: Clock, between: bool) -> None:
+    """The first line tells of the last beginning of them all, in whatever order they were aborted."""
+    log, slow = DecisionLog(path, compact_bytes=0), DecisionLog(path)
+    early = str(log.new_name())
+    clock.now += 1000
+    late = str(log.new_name())
+    log.decide(late, False)
+    clock.now += ABORT_KEPT / 2 if between else 0
+    log.decide(early, False)
+    for _ in range(2):
+        work(log, f"some{path.stat().st_size}-", 20)
+        clock.now += ABORT_KEPT - 1000
+        work_until_it_is_smaller(log)
+    assert log.decision(early) is log.decision(late) is None
+    for name in (early, late):
+        with pytest.raises(DecisionRefused, match="begin it again"):
+            slow.decide(name, True, WHO)
+
+
 def test_an_abort_of_what_seems_to_begin_later_is_kept(path: Path, clock: Clock) -> None:
     """A coordinator's clock is far ahead. To forget it would refuse what others begin until then."""
     log = DecisionLog(path, compact_bytes=0)
@@ -315,6 +336,18 @@ def test_an_abort_of_what_seems_to_begin_later_is_kept(path: Path, clock: Clock)
     found = DecisionLog(path)
     assert found.decision(aborted) is not None
     assert found.decide(str(found.new_name()), True, WHO) is True
+
+
+def test_an_abort_is_kept_for_its_time_whenever_its_transaction_began(path: Path, clock: Clock) -> None:
+    """By its name, which a clock far behind may have written: its time begins when it is recorded."""
+    log = DecisionLog(path, compact_bytes=0)
+    aborted = str(log.new_name())
+    clock.now += 3 * ABORT_KEPT
+    log.decide(aborted, False)
+    work(log, "some", 20)
+    clock.now += ENDED_KEPT + 1
+    work_until_it_is_smaller(log)
+    assert without_time(DecisionLog(path).decision(aborted)) == (False, ())
 
 
 def _decide_many(path: Path, start: Any, results: Any, commit: bool) -> None:

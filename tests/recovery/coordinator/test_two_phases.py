@@ -229,6 +229,8 @@ def test_what_is_not_ours_is_never_touched() -> None:
     assert site.recover().rows == []
     assert list(site.broker.branches) == theirs
     assert all(our_name(xid, "w") is None for xid in theirs)
+    nobody_s = Xid(theirs[-1].format_id, b".1.x", b"broker")
+    assert our_name(nobody_s, "w", "") is None, "a table that has no earlier name has none"
 
 
 @pytest.mark.parametrize("which", [0, 1])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 
+import pytest
+
+import txobserver.state.shown as shown_module
 from txobserver.events import Message
 from txobserver.ports.store import END, PAGE, Checkpoint, Dropped, Entry, Ids, MemoryBase, Meta
 from txobserver.state.contents import Contents
@@ -157,6 +160,29 @@ def test_what_was_spared_and_settled_since_fills_no_page_of_ids() -> None:
     assert contents.remove(1, 2, 102) and contents.remove(1, 4, 104)
     assert contents.ids_page(1, -1, 2) == ([(6, 106), (8, 108)], END)
     assert contents.ids_page(1, -1, 1) == ([(6, 106)], 6)
+
+
+@pytest.mark.plain
+def test_one_page_passes_over_what_a_purge_spared_and_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends there, and the next goes on: were it taken for the last one, a joiner's copy would lack the rest."""
+    monkeypatch.setattr(shown_module, "IDS_PASSED", 3)
+    contents, base = stored(*range(1, 60))
+    spared = list(range(2, 60))
+    contents.purge(1, 1 << 62, spared, {place: place + 100 for place in spared})
+    gone = [*range(10, 30), *range(33, 35), *range(40, 55)]
+    for place in gone:
+        assert contents.remove(1, place, place + 100)
+    left = [(place, place + 100) for place in spared if place not in gone]
+    for limit in (1, 4, 100):
+        found, page, pages = list[tuple[int, int]](), Ids([], -1), 0
+        while page.more:
+            before = page.through
+            page = contents.ids_page(1, before, limit)
+            assert page.through > before and all(before < place <= page.through for place, _ in page.entries)
+            found, pages = found + page.entries, pages + 1
+        assert found == left and pages > len(gone) // 4
+    write(contents, base)
+    assert contents.ids(1) == left
 
 
 def test_what_a_purge_spares_was_handed_out_before() -> None:

@@ -16,8 +16,11 @@ from recovery.dtx.errors import OperationalError, RolledBack
 from recovery.dtx.two_phase import GlobalState
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
+from recovery.pipeline.queues import sink
 from recovery.pipeline.queues.decisions import Decisions
 from recovery.pipeline.queues.names import Batch, record_queue, record_xid
+from recovery.pipeline.queues.options import SinkOptions
+from recovery.pipeline.queues.sink import Written
 from tests.recovery.pipeline.queues.conftest import Query, drained
 from txobserver.outcomes import Outcome
 from txobserver.xid import Global
@@ -152,6 +155,26 @@ def test_a_batch_that_somebody_else_has_rolled_back_is_not_done(
     query.options = query.options.model_copy(update={"new_record": True})
     query.commit(query.write(batch, "b"))
     assert drained(channel, queue) == ["a", "b"][1 - batch :], "it is done: only its record was removed"
+
+
+@pytest.mark.parametrize("left", [(True, True), (True, False), (False, True), (False, False)])
+def test_one_task_that_found_the_batch_decided_is_enough(
+    monkeypatch: pytest.MonkeyPatch, left: tuple[bool, ...]
+) -> None:
+    """The other's rows were prepared before, and are not all of the batch."""
+
+    class Asked(Exception):
+        """So far, and no further."""
+
+    def asked(decisions: Decisions, *given: object) -> None:
+        raise Asked(*given)
+
+    for name, does in (("__init__", lambda *_: None), ("__exit__", lambda *_: None), ("decide", asked)):
+        monkeypatch.setattr(Decisions, name, does)
+    messages = [Written("q", 3, () if each else ("b",), each) for each in left]
+    with pytest.raises(Asked) as told:
+        sink.commit(messages, SinkOptions(queue="q"), first=False, last=False)
+    assert told.value.args == (3, ["b"] * left.count(False), False, not any(left))
 
 
 @pytest.mark.parametrize("later", [0, 1])
