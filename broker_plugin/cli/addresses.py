@@ -82,7 +82,8 @@ def _read(option: str, path: Path) -> str:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise BadArgument(f"{option}: {path} cannot be read: {why}") from None
     if stat.S_ISREG(mode) and mode & stat.S_IRWXO:
-        raise BadArgument(f"{option}: everybody on this machine may use {path}: take that away with chmod o= {path}")
+        real = path.resolve()  # /dev/stdin is another file for chmod
+        raise BadArgument(f"{option}: everybody on this machine may use {real}: take that away with chmod o= {real}")
     if len(text.splitlines()) != 1:
         raise BadArgument(f"{option}: {path} must hold one address, in one line, as it would stand on the command line")
     return text

@@ -84,6 +84,8 @@ def test_a_file_with_a_password_is_nobody_else_s(tmp_path: Path) -> None:
     secret.chmod(0o604)
     with pytest.raises(BadArgument, match=r"chmod o="):
         read_brokers([f"@{secret}"])
+    with secret.open() as as_stdin, pytest.raises(BadArgument, match=f"chmod o= {secret}$"):
+        read_brokers([f"@/dev/fd/{as_stdin.fileno()}"])
     secret.chmod(0o600)
     with pytest.raises(BadArgument, match="must hold one address, in one line") as told:
         read_brokers([f"@{secret}"])
