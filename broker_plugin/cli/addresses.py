@@ -22,6 +22,8 @@ BROKERS_HELP = f"{BROKER_HELP} May be repeated."
 DATABASE_HELP = "A PostgreSQL database, for psycopg. Or @FILE, in which that stands. May be repeated."
 _NO_SECRET = "://guest:guest@"
 """The user of a broker that nobody has set up."""
+_LONGEST = 65536
+"""Characters that are read of a file: some, as /dev/zero, have no end."""
 
 
 def read_brokers(given: Sequence[str]) -> list[str]:
@@ -29,9 +31,18 @@ def read_brokers(given: Sequence[str]) -> list[str]:
 
     Warns of a password on the command line.
     """
+    from recovery.dtx.hosts import READS
+
     found = _addresses("--broker", given)
-    check_brokers(found)
-    _warn("--broker", given)
+    for address, as_given in zip(found, given, strict=True):
+        try:
+            check_brokers([address])
+        except BadArgument:
+            if not as_given.startswith("@"):
+                raise
+            # Nothing of what stands there is told: it may be the password alone.
+            raise BadArgument(f"--broker: {as_given[1:]} holds what is no url of a broker: one reads {READS}") from None
+    _warn("--broker", [each.replace(_NO_SECRET, "://") for each in given])
     return found
 
 
@@ -59,22 +70,22 @@ def _warn(option: str, given: Sequence[str]) -> None:
 def _tells_a_password(address: str) -> bool:
     from recovery.dtx.hosts import urls_in, without_password
 
-    urls = (each for each in urls_in(address) if _NO_SECRET not in each)
-    return _PASSWORD.search(address) is not None or any(without_password(each) != each for each in urls)
+    return _PASSWORD.search(address) is not None or any(without_password(each) != each for each in urls_in(address))
 
 
 def _read(option: str, path: Path) -> str:
     try:
         with path.open() as file:
             mode = path.stat().st_mode
-            text = file.read().strip()
+            text = file.read(_LONGEST).strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise BadArgument(f"{option}: {path} cannot be read: {why}") from None
     if stat.S_ISREG(mode) and mode & stat.S_IRWXO:
-        raise BadArgument(f"{option}: everybody on this machine may use {path}: take that away with chmod o= {path}")
+        real = path.resolve()  # /dev/stdin is another file for chmod
+        raise BadArgument(f"{option}: everybody on this machine may use {real}: take that away with chmod o= {real}")
     if len(text.splitlines()) != 1:
-        raise BadArgument(f"{option}: {path} holds one address in one line, as it would stand on the command line")
+        raise BadArgument(f"{option}: {path} must hold one address, in one line, as it would stand on the command line")
     return text
 
 

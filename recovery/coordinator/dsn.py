@@ -7,11 +7,25 @@ from psycopg.conninfo import conninfo_to_dict
 
 
 def check_dsn(dsn: str) -> None:
-    """Raises ValueError. It tells nothing of the DSN: where that cannot be read, any part of it may be the password."""
+    """Raises ValueError. It tells nothing of the DSN: where that cannot be read, any part of it may be the password.
+
+    So it may where an url was cut at a sign of the password: psycopg would tell of a host or port that cannot be.
+    """
     try:
-        conninfo_to_dict(dsn)
+        found = conninfo_to_dict(dsn)
+        if not (_may_be_hosts(str(found.get("host", ""))) and _may_be_ports(str(found.get("port", "")))):
+            raise ProgrammingError
     except (ProgrammingError, AttributeError):
         raise ValueError(
             "the DSN cannot be read: one is 'host=… dbname=…' with libpq's keywords, or postgresql://user@host/dbname, "
-            "in which % is written %25"
+            "in which %, @, : and / of a name or password are written %25, %40, %3A and %2F"
         ) from None
+
+
+def _may_be_hosts(listed: str) -> bool:
+    """A directory, or an @ in front of an abstract socket's name, is a host, too."""
+    return all("@" not in each or each.startswith(("/", "@")) for each in listed.split(","))
+
+
+def _may_be_ports(listed: str) -> bool:
+    return all(each.strip().isdecimal() or not each.strip() for each in listed.split(","))

@@ -12,7 +12,7 @@ from recovery.dtx.errors import ProgrammingError
 READS = "amqp://user:password@host:port/vhost, in which a / of a name or password is written %2F"
 T = TypeVar("T")
 _BETWEEN = re.compile(r"\s*,\s*(?=amqps?://)")
-_SECRET = re.compile(r"^([^:@/]+://)?([^:@/]*):(?!//).*@", re.DOTALL)
+_SECRET = re.compile(r"^([^:@/]+://)?([^:]*):(?!//).*@", re.DOTALL)
 
 
 def urls_in(listed: str) -> list[str]:
@@ -47,5 +47,8 @@ def _check_url(url: str) -> None:
 
 
 def without_password(url: str) -> str:
-    """As it may be shown: of what stands before the last @ only scheme and user, for a password may hold any sign."""
+    """As it may be shown: of what stands before the last @ only scheme and user, for a password may hold any sign.
+
+    So may a user (``me@corp``), but the first : ends it.
+    """
     return _SECRET.sub(r"\1\2@", url)

@@ -39,6 +39,9 @@ def test_a_second_log_is_not_ignored(tmp_path: Path) -> None:
         ([""], []),
         ([], ["port=1 password=hun ter=2"]),
         ([], ["postgresql://me:hun%ter@host/db"]),
+        ([], ["postgresql://me@corp:hunter@host/db"]),
+        ([], ["postgresql://me:hun@ter@host/db"]),
+        ([], ["postgresql://me:hun/ter@host/db"]),
         ([], ["hunter"]),
         ([], [""]),
     ],
@@ -68,7 +71,9 @@ def test_a_password_stands_in_a_file_and_not_in_the_process_list(
     for read, option, address in (
         (read_brokers, "--broker", "amqp://guest:guest@c/,amqp://me:hunter@a/"),
         (read_databases, "--database", "host=h password=hunter"),
+        (read_brokers, "--broker", "amqp://me@corp:hunter@a/"),
         (read_databases, "--database", "postgresql://me:hunter@h/d"),
+        (read_databases, "--database", "postgresql://guest:guest@h/d"),
     ):
         assert read([address]) == [address]
         told = capsys.readouterr().err
@@ -83,10 +88,34 @@ def test_a_file_with_a_password_is_nobody_else_s(tmp_path: Path) -> None:
     secret.chmod(0o604)
     with pytest.raises(BadArgument, match=r"chmod o="):
         read_brokers([f"@{secret}"])
+    with secret.open() as as_stdin, pytest.raises(BadArgument, match=f"chmod o= {secret}$"):
+        read_brokers([f"@/dev/fd/{as_stdin.fileno()}"])
     secret.chmod(0o600)
-    with pytest.raises(BadArgument, match="one address in one line") as told:
+    with pytest.raises(BadArgument, match="must hold one address, in one line") as told:
         read_brokers([f"@{secret}"])
     assert "hunter" not in str(told.value)
+    for nothing in ("", "\n \n"):
+        secret.write_text(nothing)
+        with pytest.raises(BadArgument, match="must hold one address, in one line"):
+            read_brokers([f"@{secret}"])
+
+
+def test_a_file_with_the_password_alone(tmp_path: Path) -> None:
+    """What stands in it was repeated, as no url of a broker."""
+    secret = tmp_path / "broker"
+    secret.touch(0o600)
+    for holds in ("hunter", "127.0.0.1:5701:*:me:hunter", "amqp://me:hunter"):
+        secret.write_text(holds)
+        for read in (read_brokers, read_databases):
+            with pytest.raises(BadArgument, match=r"no url of a broker|DSN cannot be read") as told:
+                read(["service=bank" if read is read_databases else "amqp://h/", f"@{secret}"])
+            assert "hunter" not in str(told.value)
+
+
+def test_a_file_without_an_end() -> None:
+    """Nothing but the memory ended the reading."""
+    with pytest.raises(BadArgument, match=r"/dev/zero"):
+        read_brokers(["@/dev/zero"])
 
 
 @pytest.mark.parametrize("held", [b"", b"\n", b"amqp://\xff\xfe"])
@@ -145,7 +174,7 @@ def test_every_command_reads_addresses_from_files(tmp_path: Path) -> None:
         ["dtx", "recover", "--log", log, "--broker", f"@{wrong}"],
         ["dtx", "settle-spark", "--broker", f"@{wrong}"],
     ):
-        with pytest.raises(BadArgument, match=r"'http://nobody/' is no url"):
+        with pytest.raises(BadArgument, match=r"wrong holds what is no url of a broker: one reads amqp://"):
             app(command, standalone_mode=False)
     for option in ("--broker", "--database"):
         with pytest.raises(BadArgument, match="nothing cannot be read"):
@@ -166,12 +195,15 @@ def test_settle_spark_with_a_patience_that_cannot_be(patience: str) -> None:
 def test_what_can_be_is_left_alone() -> None:
     check_brokers(["amqp://a:b@host/,amqp://other:5672/"])
     check_databases(["dbname=bank", "postgresql://me@host/bank?options=-c%20search_path%3Da"])
+    check_databases(["host=a,b port=1,2", "host=a,b port=1,", "host=@txha port=1", "host=/run/a@b", "hostaddr=::1"])
+    check_databases(["postgresql://me%40corp:hun%2Fter@[::1]:1,other/bank", "postgresql://%2Frun%2Fa/bank"])
 
 
 @pytest.mark.parametrize(
     ("address", "without"),
     [
         ("amqp://a:x@h:1/,amqp://b:y/z@i:2/", "amqp://a@h:1/,amqp://b@i:2/"),
+        ("amqp://me@corp:x@h:1/,amqp://b@i:2/", "amqp://me@corp@h:1/,amqp://b@i:2/"),
         (r"host=h password='it\'s it' user=me", "host=h password=… user=me"),
         ("host=h password=it\\ s user=me", "host=h password=… user=me"),
         ("host=h sslpassword = secret", "host=h sslpassword = …"),

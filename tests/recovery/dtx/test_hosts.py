@@ -56,9 +56,13 @@ def test_pika_s_own_parameters_are_left_to_pika() -> None:
     [
         ("amqp://me:hunter@host:1/", "amqp://me@host:1/"),
         ("amqp://me:hun/t@er@host:1/", "amqp://me@host:1/"),
+        ("amqp://me@corp:hunter@host:1/", "amqp://me@corp@host:1/"),
+        ("amqp://m/e:hunter@host:1/", "amqp://m/e@host:1/"),
+        ("amqp//me:hunter@host:1/", "amqp//me@host:1/"),
         ("postgresql://me:hun@/ter@host/db", "postgresql://me@host/db"),
         ("amqp://host:1/", "amqp://host:1/"),
         ("amqp://me@host:1/", "amqp://me@host:1/"),
+        ("amqp://[::1]:1/", "amqp://[::1]:1/"),
     ],
 )
 def test_a_password_may_hold_any_sign(url: str, shown: str) -> None:
