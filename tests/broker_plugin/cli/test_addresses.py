@@ -123,7 +123,7 @@ def test_a_file_without_an_address_is_said(tmp_path: Path, held: bytes) -> None:
     secret = tmp_path / "broker"
     secret.write_bytes(held)
     secret.chmod(0o600)
-    with pytest.raises(BadArgument, match=r"not UTF-8" if b"a" in held else "one address in one line"):
+    with pytest.raises(BadArgument, match=r"not UTF-8" if b"a" in held else "one address, in one line"):
         read_brokers([f"@{secret}"])
 
 
