@@ -239,7 +239,7 @@ class NodeCore(Node):
             self.role = Following(self, record, record.primary.node)
         elif self.state == READY and self.member not in record.ready:
             current.detached(retry_at_once=True)
-        elif self.state == CATCHUP and self.member in record.ready:
+        elif self.state == CATCHUP and self.member in record.ready and self.replica.whole:
             self.move("granted")
 
     def _promoted(self, record: Record, sent_at: float) -> None:

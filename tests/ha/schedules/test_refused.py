@@ -278,3 +278,6 @@ def test_who_is_overwritten_is_not_ready_whatever_record_it_knows() -> None:
     b.core.candidate.record = replace(known, ready=(*known.ready, b.member))
     b.core.on_message("a", begin)
     assert b.core.replica.resyncing and b.state == "catchup"
+    renewed = replace(known, version=known.version + 1, ready=(*known.ready, b.member))
+    b.core.on_record(renewed)
+    assert b.state == "catchup", "a reading that comes late shows it in the ready set of before"
