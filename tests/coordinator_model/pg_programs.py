@@ -31,7 +31,7 @@ SETUP = (
 SETUP_OF_ROLES = (("alice", table.CREATE), ("alice", "CREATE TABLE work (n text PRIMARY KEY)"), ("bob", table.CREATE))
 LEVELS = ("read committed", "repeatable read")
 GIDS = [("4_eA==_YQ==", psycopg.Xid.from_parts(4, "x", "a")), ("4_eQ==_YQ==", psycopg.Xid.from_parts(4, "y", "a"))]
-_DURABLE = table._DURABLE
+_DURABLE = own_statements.DURABLE
 _TICKET = own_statements.TICKET.decode()
 _FIND = " ".join(table._FIND.split())
 
