@@ -26,7 +26,7 @@ MODULES = (
     *(f"broker_plugin.embedded.{name}" for name in ("broker", "serving", "operations.requester")),
     *(f"broker_plugin.embedded.channels.{name}" for name in ("channel", "client", "confirms", "session")),
     *(f"broker_plugin.embedded.queues.{name}" for name in ("consumer", "durable_queue", "local_queue", "owner")),
-    *(f"broker_plugin.embedded.queues.{name}" for name in ("queue", "subscriber", "turn")),
+    *(f"broker_plugin.embedded.queues.{name}" for name in ("queue", "subscriber", "turn", "windows")),
     *(f"broker_plugin.embedded.transactions.{name}" for name in ("branch", "transaction", "unit_of_work")),
     *(f"broker_plugin.amqp.protocol.{name}" for name in ("answering", "channel", "client_connection", "codec")),
     "broker_plugin.amqp.protocol.connection",

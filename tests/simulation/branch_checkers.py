@@ -8,13 +8,12 @@ from tests.simulation.book import Attempt
 from tests.simulation.checker import Checker
 from tests.simulation.reference import Change
 from tests.simulation.reference_branches import HEURISTIC
-from tests.simulation.truth import Truth
 from txobserver.ids import Position
 from txobserver.outcomes import Outcome
 from txobserver.xid import Xid
 
 if TYPE_CHECKING:
-    from tests.simulation.process import Process
+    from tests.simulation.seen import Process, Truth
 
 TOLD_COMMIT = (Outcome.COMMITTED, Outcome.HEURISTICALLY_COMMITTED)
 PLAIN = (Outcome.COMMITTED, Outcome.ROLLED_BACK)

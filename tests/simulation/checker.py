@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from ha.membership.record import Record
 from tests.simulation.book import Attempt
 from tests.simulation.reference import Change, Deletions
-from tests.simulation.truth import Truth
 from txobserver.events import DtxPrepare, TxPrepare
 from txobserver.ids import Member, Position
 from txobserver.outcomes import Outcome
 from txobserver.xid import Xid
 
 if TYPE_CHECKING:
-    from tests.simulation.process import Process
+    from tests.simulation.seen import Process, Truth
 
 
 class Checker:

@@ -26,9 +26,7 @@ from txobserver.outcomes import Outcome, Status
 from txobserver.xid import Global, Xid
 
 if TYPE_CHECKING:
-    from tests.simulation.clients import Client
-    from tests.simulation.cluster import Cluster
-    from tests.simulation.process import Process
+    from tests.simulation.seen import Client, Cluster, Process
 
 LATENCY = (0.0001, 0.003)
 Operation = Callable[[], Any]

@@ -19,7 +19,7 @@ from tests.simulation.client_link import ClientLink
 from txobserver.outcomes import Outcome
 
 if TYPE_CHECKING:
-    from tests.simulation.cluster import Cluster
+    from tests.simulation.seen import Cluster
 
 INPUT = "orders"
 OUTPUTS = ("billing", "stock", "shipping")

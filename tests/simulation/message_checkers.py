@@ -8,10 +8,9 @@ from ha.membership.node_state import ACTIVE
 from tests.simulation.book import OK, Attempt
 from tests.simulation.checker import Checker
 from tests.simulation.reference import Change
-from tests.simulation.truth import Truth
 
 if TYPE_CHECKING:
-    from tests.simulation.process import Process
+    from tests.simulation.seen import Process, Truth
 
 
 class Atomic(Checker):

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from tests.simulation.checker import Checker
 from tests.simulation.reference import Change, Deletions
 from tests.simulation.reference_names import names_of
-from tests.simulation.truth import Truth
 from txobserver.ids import Position
 
 if TYPE_CHECKING:
-    from tests.simulation.process import Process
+    from tests.simulation.seen import Process, Truth
 
 
 class IfEmpty(Checker):

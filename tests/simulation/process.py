@@ -32,7 +32,7 @@ from txobserver.events import DtxPrepare, Event, Message, TxPrepare
 from txobserver.frames import decode_frame
 
 if TYPE_CHECKING:
-    from tests.simulation.cluster import Cluster
+    from tests.simulation.seen import Cluster
 
 PORT = 5670
 CLUSTER_ID = "5eed" * 8

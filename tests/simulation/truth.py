@@ -23,9 +23,8 @@ from txobserver.outcomes import Outcome
 from txobserver.xid import Xid
 
 if TYPE_CHECKING:
-    from tests.simulation.checkers import Checker
-    from tests.simulation.cluster import Cluster
-    from tests.simulation.process import Process
+    from tests.simulation.checker import Checker
+    from tests.simulation.seen import Cluster, Process
 
 
 class Broken(AssertionError):
