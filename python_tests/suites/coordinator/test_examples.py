@@ -23,12 +23,16 @@ TABLES = "DROP TABLE IF EXISTS accounts, txha_decisions"
 def changes(urls: list[str], postgresql: PostgreSQL, tmp_path: Path) -> Iterator[dict[str, str]]:
     """Where the page's places are here; the tables that it makes are removed, before and after."""
     ports = tuple(int(url.rstrip("/").rsplit(":", 1)[1]) for url in urls)
+    address = tmp_path / "orders.url"
+    address.write_text(f"{urls[0]}\n")
+    address.chmod(0o600)
     with psycopg.connect(postgresql.dsn, autocommit=True) as connection:
         connection.execute(TABLES)
         yield {
             "(5701, 5702, 5703)": repr(ports),
             "127.0.0.1:5701": f"127.0.0.1:{ports[0]}",
             "host=127.0.0.1 dbname=bank": postgresql.dsn,
+            "/etc/orders.url": str(address),
             "/tmp/decisions.log": str(tmp_path / "decisions.log"),
         }
         connection.execute(TABLES)
