@@ -58,9 +58,11 @@ class Running:
     def turn(self, state: str, generation: int, primary: Any = None, backup: Any = None) -> int:
         """How often clients that wait have been looked at in it."""
         before = self.door.looks
-        keeper = SimpleNamespace(record=SimpleNamespace(ready=("a",))) if state == "active" else None
+        keeper = SimpleNamespace(record=SimpleNamespace(ready=("a",)))
+        leading = primary and SimpleNamespace(primary=primary, keeper=keeper)
+        following = backup and SimpleNamespace(backup=backup)
         self.node.core = SimpleNamespace(
-            state=state, generation=generation, primary=primary, backup=backup, keeper=keeper
+            state=state, generation=generation, leading=leading, following=following
         )
         self.node._after_turn()
         return self.door.looks - before

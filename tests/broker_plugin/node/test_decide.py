@@ -21,7 +21,9 @@ def verdict(state: str, primary: Any, backup: Any, clients: str = "proxy") -> Ve
     node: Any = Node.__new__(Node)
     looked: list[None] = []
     node.shell = SimpleNamespace(look_at_clock=lambda: looked.append(None))
-    node.core = SimpleNamespace(state=state, primary=primary, backup=backup, generation=7)
+    leading = primary and SimpleNamespace(primary=primary)
+    following = backup and SimpleNamespace(backup=backup)
+    node.core = SimpleNamespace(state=state, leading=leading, following=following, generation=7)
     node._config = SimpleNamespace(backup_clients=clients)
     node.links = SimpleNamespace(greetings={"a": SimpleNamespace(amqp_host="h", amqp_port=5672)})
     node.amqp = SimpleNamespace(connection_factory=verdict)
