@@ -50,11 +50,13 @@ class Receiver(ABC):
             self.outlet.cancelled(self._gone.pop(0))
 
     def qos(self, prefetch: int, whole_channel: bool) -> None:
-        """basic.qos with RabbitMQ's meaning of ``global``: off, each consumer from now on; on, the whole channel."""
+        """basic.qos with RabbitMQ's meaning of ``global``: off, each consumer from now on; on, the whole channel.
+
+        The former ends a limit of the whole channel (``a_limit_for_each_consumer_ends_that_of_the_channel``).
+        """
         if not whole_channel:
             self.consumer_prefetch = prefetch
-            return
-        self.prefetch = prefetch or UNLIMITED
+        self.prefetch = (prefetch if whole_channel else 0) or UNLIMITED
         self.wake_queues()
 
     def set_flowing(self, flowing: bool) -> None:

@@ -169,8 +169,12 @@ class BrokerMachine(BothSides):
         self.qos(slot, prefetch, whole_channel)
 
     def qos(self, slot: int, prefetch: int, whole_channel: bool) -> None:
-        field = "prefetch" if whole_channel else "consumer_prefetch"
-        self.both(slot, lambda ch: ch.qos(prefetch, whole_channel), lambda ch: setattr(ch, field, prefetch))
+        def limited(channel: Any) -> None:
+            channel.prefetch = prefetch if whole_channel else 0
+            if not whole_channel:
+                channel.consumer_prefetch = prefetch
+
+        self.both(slot, lambda ch: ch.qos(prefetch, whole_channel), limited)
 
     @rule(data=st.data(), slot=SLOTS, name=QUEUES, multiple=st.booleans(), everything=SELDOM)
     def acknowledge(self, data: st.DataObject, slot: int, name: str, multiple: bool, everything: bool) -> None:

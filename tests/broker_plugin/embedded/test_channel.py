@@ -167,6 +167,20 @@ class TestConsumers:
         harness.settle()
         assert sorted(client.bodies) == [b"q1", b"r1"]
 
+    @pytest.mark.parametrize("prefetch", [0, 1])
+    def test_a_limit_for_each_consumer_ends_that_of_the_channel(
+        self, harness: Harness, client: Client, prefetch: int
+    ) -> None:
+        """As in RabbitMQ: consumers that are there go on without a limit, and only later ones have the new one."""
+        client.channel.qos(1, True)
+        client.channel.consume("q", "c", False, False, {})
+        client.publish("q", b"1", b"2", b"3")
+        harness.settle()
+        assert client.bodies == [b"1"]
+        client.channel.qos(prefetch, False)
+        harness.settle()
+        assert client.bodies == [b"1", b"2", b"3"]
+
     def test_a_prefetch_limit_below_what_is_held_already(self, harness: Harness, client: Client) -> None:
         """The consumer that holds too much gets nothing, and takes nothing away from the others."""
         full, other = harness.client(), harness.client()
