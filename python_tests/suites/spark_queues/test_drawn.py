@@ -44,8 +44,8 @@ PAGE = Path(__file__).parents[3] / "docs" / "spark_drawn_crashes.md"
 FINDS = {
     "undelivered-is-gone": 29,
     "returns-behind-prepare": 56,
-    "elsewhere-is-none": 27,
-    "empty-is-none": 27,
+    "elsewhere-is-none": 158,
+    "empty-is-none": 158,
     "any-history-is-ones-own": 44,
 }
 """A seed for each fault."""
