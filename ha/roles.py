@@ -229,23 +229,26 @@ class Leading(Role):
         """Our compare-and-set has been made; why this role is over, if it is."""
         before = self.keeper.record.ready
         self.keeper.stored(record)
-        self._answered(before)
+        self._answered()
+        self._ready_set_changed(before)
         return "the lease was handed over" if self.keeper.released else None
 
     def conflict(self, current: Record | None) -> str | None:
         """Our compare-and-set found another version; why this role is over, if it is."""
-        before, keeper, node = self.keeper.record.ready, self.keeper, self.node
+        before, keeper = self.keeper.record.ready, self.keeper
         keeper.conflict(current)
+        self._answered()
         if keeper.lost or keeper.released:  # by a change of ours that was thought lost
-            node.candidate.access.answered(not keeper.expired(node.now), node.now)
             return keeper.farewell(current)
-        self._answered(before)
+        self._ready_set_changed(before)
         return None
 
-    def _answered(self, before: tuple[Member, ...]) -> None:
-        node = self.node
-        node.candidate.access.answered(not self.keeper.expired(node.now), node.now)
-        self.backups.record_stored(before, node.log_first, node.now)
+    def _answered(self) -> None:
+        now = self.node.now
+        self.node.candidate.access.answered(not self.keeper.expired(now), now)
+
+    def _ready_set_changed(self, before: tuple[Member, ...]) -> None:
+        self.backups.record_stored(before, self.node.log_first, self.node.now)
 
     def cas_failed(self) -> None:
         """The outcome of our compare-and-set is unknown."""

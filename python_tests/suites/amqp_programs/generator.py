@@ -7,6 +7,7 @@ not) or all acknowledgements; channels that publish at once publish to different
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -317,45 +318,45 @@ def generate(seed: int) -> Program:
     return _without_queues_behind_publishes(_without_limits_behind_gets(Generator(seed).program()))
 
 
+def _each(program: Program, change: Callable[[str, Op], Op]) -> Program:
+    """The program with each operation changed, in order; ``change`` is told whose connection it is on."""
+    return tuple(step._replace(ops=tuple(change(step.connection, op) for op in step.ops)) for step in program)
+
+
 def _without_limits_behind_gets(program: Program) -> Program:
     """See ``gets-in-a-channel-s-limit``: a channel that has got a message limits its consumers one by one."""
     got: set[tuple[str, int]] = set()
-    steps = []
-    for step in program:
-        ops = []
-        for op in step.ops:
-            where = (step.connection, op.channel)
-            if op.name == "basic.get" and not op.arguments.get("no_ack"):
-                got.add(where)
-            elif op.name == "basic.qos" and op.arguments.get("global") and where in got:
-                op = op._replace(arguments={**op.arguments, "global": False})
-            ops.append(op)
-        steps.append(step._replace(ops=tuple(ops)))
-    return tuple(steps)
+
+    def change(connection: str, op: Op) -> Op:
+        where = (connection, op.channel)
+        if op.name == "basic.get" and not op.arguments.get("no_ack"):
+            got.add(where)
+        elif op.name == "basic.qos" and op.arguments.get("global") and where in got:
+            return op._replace(arguments={**op.arguments, "global": False})
+        return op
+
+    return _each(program, change)
 
 
 def _without_queues_behind_publishes(program: Program) -> Program:
     """See ``queues-behind-a-transaction-s-publish``: such a queue is declared passively, which makes none."""
     transactions: dict[tuple[str, int], set[object]] = {}
     there: set[object] = set()
-    steps = []
-    for step in program:
-        ops = []
-        for op in step.ops:
-            where, queue = (step.connection, op.channel), op.arguments.get("queue")
-            if op.name == "tx.select":
-                transactions.setdefault(where, set())
-            elif op.name in ("tx.commit", "tx.rollback") and where in transactions:
-                transactions[where].clear()
-            elif op.name == "basic.publish" and where in transactions and not op.arguments.get("exchange"):
-                transactions[where].add(op.arguments.get("key"))
-            elif op.name == "queue.delete":
-                there.discard(queue)
-            elif op.name == "queue.declare" and not op.arguments.get("passive"):
-                if queue not in there and any(queue in keys for keys in transactions.values()):
-                    op = op._replace(arguments={**op.arguments, "passive": True})
-                else:
-                    there.add(queue)
-            ops.append(op)
-        steps.append(step._replace(ops=tuple(ops)))
-    return tuple(steps)
+
+    def change(connection: str, op: Op) -> Op:
+        where, queue = (connection, op.channel), op.arguments.get("queue")
+        if op.name == "tx.select":
+            transactions.setdefault(where, set())
+        elif op.name in ("tx.commit", "tx.rollback") and where in transactions:
+            transactions[where].clear()
+        elif op.name == "basic.publish" and where in transactions and not op.arguments.get("exchange"):
+            transactions[where].add(op.arguments.get("key"))
+        elif op.name == "queue.delete":
+            there.discard(queue)
+        elif op.name == "queue.declare" and not op.arguments.get("passive"):
+            if queue not in there and any(queue in keys for keys in transactions.values()):
+                return op._replace(arguments={**op.arguments, "passive": True})
+            there.add(queue)
+        return op
+
+    return _each(program, change)
