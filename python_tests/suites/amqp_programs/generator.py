@@ -315,12 +315,30 @@ UNORDERED_SAFE = tuple(
 
 def generate(seed: int) -> Program:
     """The program of this seed."""
-    return _without_queues_behind_publishes(_without_limits_behind_gets(Generator(seed).program()))
+    ordered = _without_gets_of_what_is_unordered(Generator(seed).program())
+    return _without_queues_behind_publishes(_without_limits_behind_gets(ordered))
 
 
 def _each(program: Program, change: Callable[[str, Op], Op]) -> Program:
     """The program with each operation changed, in order; ``change`` is told whose connection it is on."""
     return tuple(step._replace(ops=tuple(change(step.connection, op) for op in step.ops)) for step in program)
+
+
+def _without_gets_of_what_is_unordered(program: Program) -> Program:
+    """Several channels publish to that queue at once, so which message is its first is open. A request without a
+    queue's name means the one that its channel has declared last.
+    """
+    declared: dict[tuple[str, int], object] = {}
+
+    def change(connection: str, op: Op) -> Op:
+        where = (connection, op.channel)
+        if op.name == "queue.declare":
+            declared[where] = op.arguments["queue"]
+        elif op.name == "basic.get" and not op.arguments["queue"] and declared.get(where) == UNORDERED:
+            return op._replace(arguments={**op.arguments, "queue": QUEUES[0]})
+        return op
+
+    return _each(program, change)
 
 
 def _without_limits_behind_gets(program: Program) -> Program:

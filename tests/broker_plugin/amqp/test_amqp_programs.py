@@ -25,6 +25,7 @@ from python_tests.suites.amqp_programs.generator import generate
 from python_tests.suites.amqp_programs.judge import Fault, Judged
 from python_tests.suites.amqp_programs.program import Op, Step, digest, octets_of, pieces
 from python_tests.suites.amqp_programs.shrink import shrink
+from python_tests.suites.amqp_programs.values import UNORDERED
 
 PAGE = Path(__file__).parents[3] / "docs" / "differences.md"
 OLD, NEW = "RabbitMQ 3.10", "RabbitMQ 4.0"
@@ -32,6 +33,18 @@ OLD, NEW = "RabbitMQ 3.10", "RabbitMQ 4.0"
 
 def test_a_seed_is_a_program() -> None:
     assert digest(generate(5)) == digest(generate(5)) != digest(generate(6))
+
+
+def test_what_two_channels_publish_at_once_is_not_fetched() -> None:
+    """Programs 601098 and others fetched it by no name, from the queue that the channel had declared last."""
+    last: dict[tuple[str, int], object] = {}
+    for step in (step for seed in (601098, 600002, 39) for step in generate(seed)):
+        for op in step.ops:
+            queue = op.arguments.get("queue")
+            if op.name == "queue.declare":
+                last[step.connection, op.channel] = queue
+            if op.name == "basic.get":
+                assert (queue or last.get((step.connection, op.channel))) != UNORDERED
 
 
 def test_interleaved_frames_keep_each_channels_order() -> None:
