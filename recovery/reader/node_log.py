@@ -19,7 +19,7 @@ from recovery.reader.declarations import declared_in
 from recovery.reader.marks import Mark, mark_of
 from recovery.store.groups import GROUP_HEADER_SIZE, group_header_at
 from recovery.store.lmdb_state import read_meta
-from recovery.store.log import LogReclaimed, gap
+from recovery.store.log import LogReclaimed
 from recovery.store.segment import (
     HEADER_ROOM,
     SegmentInfo,
@@ -29,6 +29,7 @@ from recovery.store.segment import (
     segment_firsts,
     segment_path,
 )
+from recovery.store.segments import gap
 from txobserver.frames import HEADER_SIZE, Frame, TornFrame, bytes_behind, header_is_intact
 from txobserver.ports.store import StoreDamaged, StoreError
 
