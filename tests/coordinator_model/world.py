@@ -22,6 +22,7 @@ import recovery.coordinator.branches as branches_module
 import recovery.coordinator.broker as broker_module
 import recovery.coordinator.data_manager as data_manager_module
 import recovery.coordinator.log as log_module
+import recovery.coordinator.log_file as log_file_module
 import recovery.coordinator.log_lines as log_lines_module
 import recovery.coordinator.names as names_module
 import recovery.coordinator.postgresql as postgresql_module
@@ -151,7 +152,7 @@ class World:
         put(patch.object(names_module, "secrets", SeededSecrets(random.Random(self.chance.random()))))
         put(patch.object(log_lines_module, "ENDED_KEPT", 600.0 if self.remembers else 0.0))
         put(patch.object(log_module, "end_line", self.standbys.end_line))
-        put(patch.object(log_module, "fcntl", VirtualLocks(self.schedule, log_module.fcntl)))
+        put(patch.object(log_file_module, "fcntl", VirtualLocks(self.schedule, log_file_module.fcntl)))
         put(patch.object(psycopg, "connect", self.connect))
         put(patch.object(psycopg, "ClientCursor", FakeCursor))
         put(patch.object(broker_module, "DtxConnection", ModelDtxConnection))
@@ -381,5 +382,3 @@ class World:
     def take_report(self, report: Report) -> None:
         """Somebody has read it."""
         self.truth.reported |= {row.transaction for row in (*report.contradicted, *report.not_known)}
-
-
