@@ -94,7 +94,7 @@ class Tables:
 
     def _is_written(self, txn: lmdb.Transaction) -> bool:
         """Whether there ever was a checkpoint, if of a format that can be read. Raises StoreDamaged, StoreError."""
-        version = txn.get(_VERSION_KEY, db=self._meta)
+        version: Any = txn.get(_VERSION_KEY, db=self._meta)
         if version is None:
             return False
         if not version.isdigit():
