@@ -70,12 +70,12 @@ def no_number_is_nothing_written(stack: ExitStack) -> None:
     original = Postgresql.prepare
 
     def prepare(self: Postgresql, xid: Xid) -> Any:
-        with self._answered() as connection:
+        with self._session.answered() as connection:
             postgresql_module._check(connection)
             ticket, *_ = connection.execute(postgresql_module.TICKET).fetchone() or (None, False)
             if ticket is None:
                 connection.tpc_rollback()
-                self._at_hand = None
+                self._session.at_hand = None
                 return None
         return original(self, xid)
 
@@ -134,7 +134,7 @@ def a_database_is_called_as_its_client_calls_it(stack: ExitStack) -> None:
     """Whatever name a pooler has for it."""
 
     def in_doubt(self: Postgresql) -> list[Xid]:
-        with self._answered() as connection:
+        with self._session.answered() as connection:
             connection.rollback()
             found = [each for each in connection.tpc_recover() if each.database == connection.info.dbname]
             return [
