@@ -41,7 +41,10 @@ class Savepoint:
 
 
 class Session:
-    """One role in one database, until ``end``. ``alive``: whether the server knows it still."""
+    """One role in one database, until ``end``. ``alive``: whether the server knows it still.
+
+    Many methods: a double of a session of PostgreSQL, one for each thing that statements do there.
+    """
 
     def __init__(self, server: Server, database: str, user: str, given: dict[str, str]) -> None:
         self.server = server
