@@ -36,7 +36,7 @@ class BranchSession:
     def open(self) -> psycopg.Connection[Any]:
         """The connection that stands, or a new one, on which no branch is at hand.
 
-        It does not stand any more where somebody has left it in pipeline mode: nothing would be answered.
+        It does not stand any more where the application has left it in pipeline mode: nothing would be answered.
         """
         if self.at_hand is None and self._connection is not None and in_pipeline(self._connection):
             self.close()
@@ -75,7 +75,7 @@ class BranchSession:
             raise left(LEFT)
 
     def leave(self) -> None:
-        """Close the connection if a branch is at hand on it, which is nobody's any more; else it stays."""
+        """Close the connection if a branch is at hand on it, which is worked on no more; else it stays."""
         if self.at_hand is not None:
             self.close()
 

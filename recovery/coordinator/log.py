@@ -1,8 +1,9 @@
 """The decision log: which transactions were decided, and how, so that a record that was told is never lost.
 
-- The first decision on a transaction stands, whoever of several processes made it.
-- Nobody acts on a record before a sync that began after it was written, its reader neither.
-- Absence means abort: so an unreadable log decides nothing any more, and neither does one that has forgotten an abort.
+- The first decision on a transaction stands, whichever process made it.
+- No process acts on a record before a sync that began after it was written, its reader neither.
+- Absence means abort: so an unreadable log decides nothing any more, and neither is a commit decided whose
+  abort may be forgotten.
 
 ``recovery.coordinator.log_file`` is the file, ``recovery.coordinator.log_lines`` its lines.
 """
@@ -134,7 +135,7 @@ class DecisionLog:
 def read_decisions(path: Path) -> tuple[str, dict[str, Decision], dict[str, Decision]]:
     """Whose log it is, the decisions that stand and have not ended, and the commits that have.
 
-    Nothing is changed, not even a torn tail, and nobody is waited for. Raises StoreDamaged, StoreError.
+    Nothing is changed, not even a torn tail, and no lock is waited for. Raises StoreDamaged, StoreError.
     """
     contents = LogContents()
     try:

@@ -2,19 +2,21 @@
 
 Its lines are those of ``recovery.coordinator.log_lines``.
 
-- One writer at a time: an exclusive lock on the file. Under it a writer first reads what others appended, so
-  the first decision on a transaction stands.
-- Nobody acts on a record before a sync that began after it was written, its reader neither. Threads share syncs.
+- One writer at a time: an exclusive lock on the file. Under it a writer first reads what others appended, so the
+  first decision on a transaction stands.
+- No process acts on a record before a sync that began after it was written, its reader neither. Threads share syncs.
 - Who opens the file writes it again first, and the names that lead to it: after a sync that failed, in any process,
   Linux takes for clean what is not on the disk (docs/decisions/written-again.md).
-- A crash leaves the last lines behind the last sync whole, cut short, or with holes between them. Nobody has acted on
-  any of them, and whoever has the lock cuts them off where the first is not whole. Each line says how far the file was
-  synced, so that a hole there is not taken for damage, nor the other way round. Anything else that does not match its
-  checksum is damage, and nothing is decided any more: absence means abort here, so no line may get lost.
+- A crash leaves the last lines behind the last sync whole, cut short, or with holes between them. No process has
+  acted on any of them, and the one that has the lock cuts them off where the first is not whole. Each line says how
+  far the file was synced, so that a hole there is not taken for damage, nor the other way round. Anything else that
+  does not match its checksum is damage, and nothing is decided any more: absence means abort here, so no line may get
+  lost.
 - When most of it has ended, the lines that count are written to a new file, synced, and renamed over the old one. Who
   holds the old one open sees that when it has the lock.
-- There is one file, whoever names it how: the new one takes the place of the file itself, not of a symbolic link to
-  it, and whoever could use the old one can use it. A file with a second name (a hard link) is not replaced.
+- There is one file, by whichever name it is reached: the new one takes the place of the file itself, not of a
+  symbolic link to it, and all users of the old one can use it. A file with a second name (a hard link) is not
+  replaced.
 - A child of fork opens the file anew: what it inherits is its parent's lock.
 """
 
@@ -103,7 +105,7 @@ class LogFile:
         return self.path.resolve(strict=True)
 
     def _create(self) -> None:
-        """With its first line, or not at all; somebody else may be faster."""
+        """With its first line, or not at all; another process may be faster."""
         if self.path.is_symlink():
             raise StoreError(f"{self.path} is a symbolic link that leads nowhere; restore the log that it led to")
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,7 +118,7 @@ class LogFile:
         self._files.sync_directory(self.path.parent)
 
     def _write_new(self, path: Path, lines: list[Line], old: int | None) -> int:
-        """A new file with these lines, synced; returns its descriptor. Whoever may use ``old`` may use it.
+        """A new file with these lines, synced; returns its descriptor. Users of ``old`` may use it.
 
         Raises OSError, and leaves nothing then.
         """
@@ -208,7 +210,7 @@ class LogFile:
             sync_directories_above(self.path.parent, self._files)
 
     def _remove_second_name(self, file: Path) -> None:
-        """Whoever was killed while it made the log has left the name under which it wrote it."""
+        """A process that was killed while it made the log has left the name under which it wrote it."""
         for name in self._files.names(file.parent):
             if not name.startswith(f".{file.name}."):
                 continue
@@ -263,7 +265,7 @@ class LogFile:
                 return  # the file is mounted by itself, and stays
             raise
         self._files.sync_directory(file.parent)
-        # Whoever still reaches the old file, as where it is mounted by itself, must not decide anything in it.
+        # A process that still reaches the old file, as where it is mounted by itself, must not decide in it.
         line, _ = encode_line({**moved_line(self.whose), SYNCED: self._on_disk}, self._crc)
         self._files.write(self._descriptor, [line])
 

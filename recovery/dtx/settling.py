@@ -21,7 +21,7 @@ OPEN = (Outcome.ACTIVE, Outcome.ROLLED_BACK)
 NOT_THERE = (Outcome.UNKNOWN, Outcome.EXPIRED)
 
 Closing: TypeAlias = dtx.Prepare | dtx.Commit | dtx.Rollback
-"""Requests after which nobody works on the branch any more."""
+"""Requests after which the branch is worked on no more."""
 
 
 class Settling(Conversation):

@@ -58,7 +58,7 @@ class MarkedSegments:
                     offset += GROUP_HEADER_SIZE
                     continue
                 if not header_is_intact(header):
-                    return  # torn or damaged: whoever reads it will know which
+                    return  # torn or damaged: a reader of the frames will know which
                 size = HEADER_SIZE + bytes_behind(header)
                 if offset + size > end:
                     return

@@ -91,7 +91,7 @@ class NodeLog:
             for at, frame in scan(path, 0 if end is None else end.offset, whole):
                 end = mark_of(tail.segment, at, frame)
         except (StoreDamaged, TornFrame, FileNotFoundError):
-            return tail  # whoever reads it says so
+            return tail  # a reader of it says so
         return end
 
     def ranges(

@@ -1,7 +1,7 @@
 """One reading of a node's log, from first to last or the other way, while its node writes, cuts and reclaims.
 
 What is not there, or not whole, is looked at again: the node may have changed the log in the middle of the reading.
-Only then it is damaged, or was cut behind what has been given already, which is said to whoever reads.
+Only then it is damaged, or was cut behind what has been given already, which its reader is told.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The people of a world: operators who decide branches, administrators, and who reads the report of a recovery run."""
+"""The people of a world: operators who decide branches, administrators, and readers of the report of a recovery run."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class People:
             self._server.settle(found, commit)
             self._touch(name, commit)
             if name in self._ended():
-                self._truth.reported.add(name)  # of a branch that came back with a standby: nobody looks for it again
+                self._truth.reported.add(name)  # of a branch that came back with a standby: it is not looked for again
             elif not commit:
                 self._standbys.rolled_back(found.gid, name)
 
     def excuse(self) -> None:
-        """Commits that have ended by an answer that a standby took back, before somebody rolled the branch back."""
+        """Commits that have ended by an answer that a standby took back, before the branch was rolled back."""
         self._truth.reported |= self._standbys.ended & self._ended()
 
     def _ended(self) -> set[str]:
@@ -76,12 +76,12 @@ class People:
         return set()
 
     def _touch(self, name: str, commit: bool) -> None:
-        """Of a commit that was against the decision nothing is left to be seen once he makes it forget: he knows."""
+        """Of a commit against the decision no trace is left once the operator makes it forget, who knows of it."""
         self._note(f"decided by people: {name} {'commit' if commit else 'rollback'}")
         self._truth.interfered.add(name)
         if commit:
             self._truth.reported.add(name)
 
     def take_report(self, report: Report) -> None:
-        """Somebody has read it."""
+        """An operator has read it."""
         self._truth.reported |= {row.transaction for row in (*report.contradicted, *report.not_known)}

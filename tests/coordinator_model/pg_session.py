@@ -117,7 +117,7 @@ class Names:
         return next((found for _, schema in self.schemas if (found := self.seen(schema, parts[0]))), None)
 
     def seen(self, schema: Schema, name: str) -> Table | None:
-        """A table, if whoever has made it has committed."""
+        """A table, if the transaction that has made it has committed."""
         found = schema.tables.get(name)
         if found is None or found.maker is None or found.maker.committed or found.maker is self._session.tx:
             return found

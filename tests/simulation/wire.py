@@ -45,7 +45,7 @@ class Wire:
         return self._up and any(generation is not None for _, generation in self._output)
 
     def forget_output(self) -> None:
-        """As ``AmqpServer.forget_output``: what has not left yet is told to nobody."""
+        """As ``AmqpServer.forget_output``: what has not left yet is not told."""
         self._output.clear()
 
     def to_client(self, call: Callable[[], None], read: bool = False) -> None:
@@ -61,7 +61,7 @@ class Wire:
         self._process.parts.shell.look_at_clock()
         output, self._output = self._output, []
         for call, generation in output:
-            if generation is not None and self._up:  # else nobody is at the other end any more
+            if generation is not None and self._up:  # else no client is at the other end any more
                 self._cluster.truth.leaves(self._process, generation)
             self._send_back(call)
 

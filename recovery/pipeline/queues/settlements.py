@@ -71,7 +71,7 @@ class Settlements:
             held.put_back()
 
     def _record(self, broker: DtxConnection) -> Taken | None:
-        """None while a settlement is on its way, or somebody looks at the record: later. Raises pika's errors."""
+        """None while a settlement is on its way, or an operator looks at the record: later. Raises pika's errors."""
         held = self._kept.take(broker.channel)
         if held is not None and held.tag is None:
             self._kept.make(held.channel)
