@@ -131,6 +131,20 @@ def test_two_histories_in_one_reading(tmp_path: Path) -> None:
         list(reader)
 
 
+@pytest.mark.parametrize("backwards", [False, True])
+def test_the_next_segment_is_whole_and_of_another_history(tmp_path: Path, backwards: bool) -> None:
+    """Segments of the same names were made behind the cut, so that none is missing."""
+    log, _ = opened(tmp_path, FRAMES, 1)
+    source = NodeLog(tmp_path)
+    reader = source.backwards(3 * FRAMES + 1) if backwards else source.frames(1)
+    assert places(islice(reader, 3 if backwards else 6)) == (OLD[:-4:-1] if backwards else OLD[:6])
+    log.truncate(LAST, Position(1, LAST))
+    for _, first in NEW[LAST // 3 :]:
+        log.append([frame(first, generation=2)])
+    with pytest.raises(LogCut, match=f"was cut at event {21 if backwards else 18} or before, while it was read"):
+        list(reader)
+
+
 @pytest.mark.parametrize("behind", [3, 500])
 def test_a_log_begun_anew_is_no_damage(tmp_path: Path, behind: int) -> None:
     log, _ = opened(tmp_path, FRAMES, 300)
