@@ -57,7 +57,7 @@ def start(may_kill_nodes: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
         cluster = running[settings]
         for index in range(cluster.count):
             name = f"node-{index + 1}"
-            if not cluster.runs(name):
+            if not cluster.processes.runs(name):
                 cluster.start_node(name, settings=settings)
         wait_until(cluster.all_ready, 30, "everyone ready", every=0.1)
         return cluster

@@ -202,11 +202,11 @@ class LogReaderProtocol(GuardedProtocol):
     def _extent(self, commit: int, queues: dict[int, str]) -> LogExtent:
         source = self._server.log
         sizes: dict[int, int] = {}
-        for first in source.firsts():
+        for first in source.segments.firsts():
             with suppress(FileNotFoundError):  # it has been reclaimed since
                 sizes[first] = segment_path(source.directory, first).stat().st_size
         if commit and not sizes:
-            raise source.empty()
+            raise source.segments.empty()
         tail = self._server.tail = source.tail(self._server.tail)
         last = tail.last if tail else commit
         return LogExtent(min(sizes, default=commit + 1), commit, sum(sizes.values()), queues, last)
@@ -224,5 +224,5 @@ class LogReaderProtocol(GuardedProtocol):
             if size >= asked.max_bytes:
                 break
         if not found:  # and the reader would take it for the end
-            raise source.lacks(asked.first, last)
+            raise source.segments.lacks(asked.first, last)
         return LogFrames(found)

@@ -146,7 +146,7 @@ def open_transactions(pace: Pace, points: tuple[int, ...]) -> Iterator[Point]:
 
 
 def _beside_open(subject: Subject, count: int, seconds: float) -> Run:
-    departures = subject.departures()
+    departures = subject.nodes.departures()
 
     async def load() -> tuple[Result, Result]:
         held, commit = Result(), batch_bytes(Shape(queues=QUEUES, messages=0))
@@ -174,7 +174,7 @@ def _beside_open(subject: Subject, count: int, seconds: float) -> Run:
         raise Refused(f"{count} transactions were open and {len(held.latencies)} were committed in the end")
     for each in (result, held):
         subject.expected += each.messages(SHAPE)
-    anonymous = subject.anonymous_mib()
+    anonymous = subject.nodes.anonymous_mib()
     subject.check(departures)
     return subject.run_of(result, SHAPE, anonymous)
 

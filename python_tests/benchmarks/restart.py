@@ -68,7 +68,7 @@ def restart(extent: Extent, place: Path) -> dict[str, Any]:
                 subject.cluster.start()
                 taken = time.monotonic() - began
                 subject.find_primary()
-                subject.check(subject.departures())
+                subject.check(subject.nodes.departures())
                 print(f"restart  {depth:>9,} messages  {way:16} {taken:6.2f} s", flush=True)
                 found.append({"way": way, "depth": depth, "seconds": taken})
     return {"points": found}
@@ -96,7 +96,7 @@ def _come_back(subject: Subject, extent: Extent, new_store: bool) -> dict[str, f
     missed_from = 0 if new_store else subject.log_bytes()
     subject.cluster.kill(name)
     wait_until(lambda: name not in subject.ready_set(), 30, "the leaving of who was killed")
-    departures = subject.departures()
+    departures = subject.nodes.departures()
     subject.fill([AWAY], subject.expected[AWAY] + extent.missed_mib * 2**20 // AWAY_SIZE, AWAY_SIZE)
     if new_store:
         for part in ("log", "state"):
@@ -107,9 +107,9 @@ def _come_back(subject: Subject, extent: Extent, new_store: bool) -> dict[str, f
     with _Load(subject, extent.seconds) as load:
         began = time.monotonic()
         subject.cluster.start_node(name)
-        wait_until(lambda: subject.state(name) in ("catchup", "ready"), JOIN_SECONDS, "the attachment")
+        wait_until(lambda: subject.nodes.state(name) in ("catchup", "ready"), JOIN_SECONDS, "the attachment")
         attached = time.monotonic()
-        wait_until(lambda: subject.state(name) == "ready", JOIN_SECONDS, "everyone ready", every=0.05)
+        wait_until(lambda: subject.nodes.state(name) == "ready", JOIN_SECONDS, "everyone ready", every=0.05)
         ready = time.monotonic()
     during = load.rate(attached, ready)
     after = _steady(subject, extent.seconds)

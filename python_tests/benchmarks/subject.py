@@ -46,11 +46,50 @@ class Run:
     anonymous_mib: float
 
 
+class Nodes:
+    """The nodes of a cluster, as they are seen from outside."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+
+    def departures(self) -> int:
+        """How often anybody has left the ready set, or stopped being primary."""
+        logs = [path.read_text() for path in self._cluster.directory.glob("node-*/node.log")]
+        return sum(log.count(line) for log in logs for line in DEPARTURES)
+
+    def anonymous_mib(self) -> float:
+        """Anonymous resident memory of the node that has most."""
+        return max(anonymous_bytes(self._cluster.pid(directory.name)) for directory in self.directories()) / 2**20
+
+    def state(self, name: str) -> str:
+        """A node's state, asked for without a process of its own; ``down`` if it does not answer."""
+        try:
+            return str(ask(self._cluster.directory / name, "status", timeout=5.0)["state"])
+        except AdminError:
+            return "down"
+
+    def directories(self) -> list[Path]:
+        """Of all nodes."""
+        return sorted(path.parent for path in self._cluster.directory.glob("node-*/node.toml"))
+
+    def _statuses(self) -> list[dict[str, object]]:
+        return [dict(ask(directory, "status", timeout=30.0)) for directory in self.directories()]
+
+    def agree(self) -> bool:
+        """Whether all have applied their logs up to one position. Raises AdminError."""
+        return len({(status["applied"], status["position"]) for status in self._statuses()}) == 1
+
+    def queues(self) -> list[dict[str, dict[str, object]]]:
+        """What each node shows of its queues. Raises AdminError."""
+        return [status["queues"] for status in self._statuses()]  # type: ignore[misc]
+
+
 class Subject:
-    """A context manager: the cluster ends with it. ``expected``: what each queue holds."""
+    """A context manager: the cluster ends with it. ``expected``: what each queue holds. ``nodes``: who they are."""
 
     def __init__(self, directory: Path, nodes: int = 3, *options: str) -> None:
         self.cluster = LocalCluster(directory, nodes, *options)
+        self.nodes = Nodes(self.cluster)
         self.expected: Counter[str] = Counter()
 
     def __enter__(self) -> Subject:
@@ -91,13 +130,13 @@ class Subject:
 
     def measure(self, connections: int, shape: Shape, seconds: float, kind: type[Loader] = Loader) -> Run:
         """Load for so many seconds, and the check that nothing went wrong. Raises Refused."""
-        departures = self.departures()
+        departures = self.nodes.departures()
         try:
             result = asyncio.run(run_load([self.port], connections, shape, seconds, kind))
         except (LoadError, OSError) as error:
             raise Refused(f"the load was cut short: {error}") from None
         self.expected += result.messages(shape)
-        anonymous = self.anonymous_mib()
+        anonymous = self.nodes.anonymous_mib()
         self.check(departures)
         return self.run_of(result, shape, anonymous)
 
@@ -118,16 +157,11 @@ class Subject:
 
     def kill_all(self) -> None:
         """SIGKILL of every node, then the end of who started them."""
-        for pid in [self.cluster.pid(directory.name) for directory in self._directories()]:
+        for pid in [self.cluster.pid(directory.name) for directory in self.nodes.directories()]:
             os.kill(pid, signal.SIGKILL)
         self.cluster.stop()
 
     # -- looking
-
-    def departures(self) -> int:
-        """How often anybody has left the ready set, or stopped being primary."""
-        logs = [path.read_text() for path in self.cluster.directory.glob("node-*/node.log")]
-        return sum(log.count(line) for log in logs for line in DEPARTURES)
 
     def log_is_whole(self) -> bool:
         """Whether the primary still has its log from the first event on."""
@@ -138,20 +172,9 @@ class Subject:
         log = (self.cluster.directory / self.primary / "node.log").read_text()
         return log.count(f"backup {name} resynchronises queue by queue")
 
-    def anonymous_mib(self) -> float:
-        """Anonymous resident memory of the node that has most."""
-        return max(anonymous_bytes(self.cluster.pid(directory.name)) for directory in self._directories()) / 2**20
-
     def log_bytes(self) -> int:
         """The size of the primary's log."""
         return sum(path.stat().st_size for path in (self.cluster.directory / self.primary / "log").iterdir())
-
-    def state(self, name: str) -> str:
-        """A node's state, asked for without a process of its own; ``down`` if it does not answer."""
-        try:
-            return str(ask(self.cluster.directory / name, "status", timeout=5.0)["state"])
-        except AdminError:
-            return "down"
 
     def ready_set(self) -> list[str]:
         """The nodes of the ready set, as the primary knows it. Raises AdminError."""
@@ -159,11 +182,11 @@ class Subject:
 
     def check(self, departures: int) -> None:
         """Compare what every node holds with what was acknowledged. Raises Refused."""
-        if self.departures() != departures:
+        if self.nodes.departures() != departures:
             raise Refused("a node left the ready set, or stopped being primary")
         try:
-            wait_until(self._agreed, SETTLE_SECONDS, "one position on every node", every=0.1)
-            self.compare(self._queues())
+            wait_until(self.nodes.agree, SETTLE_SECONDS, "one position on every node", every=0.1)
+            self.compare(self.nodes.queues())
         except (TimeoutError, AdminError) as error:
             raise Refused(str(error)) from None
 
@@ -176,18 +199,6 @@ class Subject:
                 found = queues.get(name, {}).get("messages")
                 if found != expected:
                     raise Refused(f"{expected} messages were acknowledged for {name}, and {found} are there")
-
-    def _directories(self) -> list[Path]:
-        return sorted(path.parent for path in self.cluster.directory.glob("node-*/node.toml"))
-
-    def _statuses(self) -> list[dict[str, object]]:
-        return [dict(ask(directory, "status", timeout=30.0)) for directory in self._directories()]
-
-    def _agreed(self) -> bool:
-        return len({(status["applied"], status["position"]) for status in self._statuses()}) == 1
-
-    def _queues(self) -> list[dict[str, dict[str, object]]]:
-        return [status["queues"] for status in self._statuses()]  # type: ignore[misc]
 
 
 def pause(seconds: float = 0.5) -> None:

@@ -40,6 +40,57 @@ def end_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
+class NodeProcesses:
+    """Which process each node of the cluster in ``directory`` has: one of its supervisor's, or one that was added."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._added: dict[str, subprocess.Popen[bytes]] = {}
+
+    def add(self, name: str, process: subprocess.Popen[bytes]) -> None:
+        """From now on this is the node's."""
+        self._added[name] = process
+
+    def added(self) -> list[subprocess.Popen[bytes]]:
+        """Those that were added, one for each node at most."""
+        return list(self._added.values())
+
+    def forget(self) -> None:
+        """All of those have ended, and the nodes have none of them any more."""
+        self._added = {}
+
+    def pid(self, name: str) -> int:
+        """The process of a node. Raises LookupError if it does not run."""
+        extra = self._added.get(name)
+        if extra is not None:
+            if extra.poll() is None:
+                return extra.pid
+            raise LookupError(f"{name} does not run")
+        for node in json.loads((self._directory / "cluster.json").read_text())["nodes"]:
+            if node["name"] == name and node["pid"] is not None:
+                return int(node["pid"])
+        raise LookupError(f"{name} does not run")
+
+    def runs(self, name: str) -> bool:
+        """Whether a node has a process; of one that has just ended that may be noticed a moment later."""
+        try:
+            self.pid(name)
+        except LookupError:
+            return False
+        return True
+
+    def runs_as(self, name: str, pid: int) -> bool:
+        """Whether a node has this very process."""
+        try:
+            return self.pid(name) == pid
+        except LookupError:
+            return False
+
+    def exit_status(self, name: str) -> int | None:
+        """How a node that was started by itself has ended, negative for a signal; None while it runs."""
+        return self._added[name].poll()
+
+
 class LocalCluster:
     """Three nodes (by default) below ``directory``. A context manager: everything it started is ended with it."""
 
@@ -52,7 +103,7 @@ class LocalCluster:
         self._options = options
         self._environment = {**os.environ, **(environment or {})}
         self._supervisor: subprocess.Popen[str] | None = None
-        self._extra: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes = NodeProcesses(directory)
 
     @property
     def ports(self) -> list[int]:
@@ -100,7 +151,7 @@ class LocalCluster:
 
     def stop(self) -> None:
         """End every process, cleanly if possible."""
-        processes = [p for p in (self._supervisor, *self._extra.values()) if p is not None]
+        processes = [p for p in (self._supervisor, *self.processes.added()) if p is not None]
         for process in processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -111,7 +162,8 @@ class LocalCluster:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        self._supervisor, self._extra = None, {}
+        self._supervisor = None
+        self.processes.forget()
 
     def status(self) -> list[dict[str, Any]]:
         """What ``txha status --json`` says."""
@@ -142,30 +194,7 @@ class LocalCluster:
 
     def pid(self, name: str) -> int:
         """The process of a node. Raises LookupError if it does not run."""
-        extra = self._extra.get(name)
-        if extra is not None:
-            if extra.poll() is None:
-                return extra.pid
-            raise LookupError(f"{name} does not run")
-        for node in json.loads((self.directory / "cluster.json").read_text())["nodes"]:
-            if node["name"] == name and node["pid"] is not None:
-                return int(node["pid"])
-        raise LookupError(f"{name} does not run")
-
-    def runs(self, name: str) -> bool:
-        """Whether a node has a process; of one that has just ended that may be noticed a moment later."""
-        try:
-            self.pid(name)
-        except LookupError:
-            return False
-        return True
-
-    def runs_as(self, name: str, pid: int) -> bool:
-        """Whether a node has this very process."""
-        try:
-            return self.pid(name) == pid
-        except LookupError:
-            return False
+        return self.processes.pid(name)
 
     @contextmanager
     def frozen(self, name: str) -> Iterator[None]:
@@ -175,7 +204,7 @@ class LocalCluster:
         try:
             yield
         finally:
-            if self.runs_as(name, pid):
+            if self.processes.runs_as(name, pid):
                 os.kill(pid, signal.SIGCONT)
 
     def kill(self, name: str) -> float:
@@ -183,12 +212,8 @@ class LocalCluster:
         pid = self.pid(name)
         os.kill(pid, signal.SIGKILL)
         killed = time.monotonic()
-        wait_until(lambda: not self.runs_as(name, pid), START_SECONDS, f"the end of {name}")
+        wait_until(lambda: not self.processes.runs_as(name, pid), START_SECONDS, f"the end of {name}")
         return killed
-
-    def exit_status(self, name: str) -> int | None:
-        """How a node that was started by itself has ended, negative for a signal; None while it runs."""
-        return self._extra[name].poll()
 
     def promote(self, name: str) -> None:
         """``txha promote`` of a ready backup. Raises CalledProcessError where that is refused."""
@@ -206,15 +231,16 @@ class LocalCluster:
 
         Raises TimeoutError if it has not ended.
         """
-        wait_until(lambda: not self.runs(name), START_SECONDS, f"the end of {name}")
+        wait_until(lambda: not self.processes.runs(name), START_SECONDS, f"the end of {name}")
         with (log or self.directory / name / "node.log").open("ab") as output:
-            self._extra[name] = subprocess.Popen(
+            process = subprocess.Popen(
                 self.node_command(name, settings),
                 stdout=output,
                 stderr=output,
                 env={**self._environment, **(environment or {})},
                 start_new_session=True,
             )
+        self.processes.add(name, process)
 
     def node_command(self, name: str, settings: Sequence[str] = ()) -> list[str]:
         """How one node is run by itself."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import psycopg
 from psycopg import errors
-from psycopg.pq import PipelineStatus, TransactionStatus
+from psycopg.pq import TransactionStatus
 
+from recovery.coordinator.branch_session import BranchSession, in_pipeline, sentence
 from recovery.coordinator.dsn import check_dsn
 from recovery.coordinator.own_statements import (
     ABORTED,
@@ -25,14 +25,13 @@ from recovery.coordinator.own_statements import (
     ask_status,
     in_one_message,
 )
-from recovery.coordinator.resources import LEFT, BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
+from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
 from txobserver.xid import Xid
 
 BUSY_SECONDS = 5.0
 """How long a branch may be in the hands of another session that settles it, too."""
 BUSY_WAIT = 0.02
 
-_OPTIONS: dict[str, Any] = {"connect_timeout": 10, "prepare_threshold": None}
 _PREPARED = b"SELECT gid, prepared, owner, database FROM pg_prepared_xacts"
 _ENDED = f"the database's {ENDED_BY_SQL}"
 _FATES = {COMMITTED: Fate.COMMITTED, ABORTED: Fate.ROLLED_BACK, "in progress": Fate.PREPARED}
@@ -52,76 +51,37 @@ class Postgresql:
 
     def __init__(self, dsn: str, **options: Any) -> None:
         check_dsn(dsn)
-        self._dsn = dsn
-        self._options = options
-        self._connection: psycopg.Connection[Any] | None = None
+        self._session = BranchSession(dsn, options)
         self._name: str | None = None
-        self._at_hand: Xid | None = None
         self._role = ""
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
         """For work in the branch that is begun. Raises ResourceLost, also if that was begun on one that is lost."""
-        if self._at_hand is not None and (self._connection is None or self._connection.closed):
-            raise ResourceLost("the connection on which the branch was begun is lost")
-        return self._open()
-
-    def _open(self) -> psycopg.Connection[Any]:
-        """The connection that stands, or a new one, on which no branch is at hand.
-
-        It does not stand any more where somebody has left it in pipeline mode: nothing would be answered.
-        """
-        if self._at_hand is None and self._connection is not None and _in_pipeline(self._connection):
-            self.close()
-        if self._connection is None or self._connection.closed:
-            self._at_hand = None
-            try:
-                self._connection = psycopg.connect(self._dsn, **{**_OPTIONS, **self._options})
-            except psycopg.OperationalError as error:
-                raise ResourceLost(_sentence(error)) from None
-            except psycopg.Error as error:  # the DSN cannot be one
-                raise ResourceRefused(_sentence(error)) from None
-        return self._connection
+        return self._session.for_work()
 
     @property
     def name(self) -> str:
         """The server's own identifier, and the database."""
         if self._name is None:
-            with self._answered() as connection:
+            with self._session.answered() as connection:
                 query = "SELECT system_identifier, current_database() FROM pg_control_system()"
                 identifier, database = _row(connection, query)
                 self._name = f"postgresql:{identifier}/{database}"
         return self._name
 
-    @contextmanager
-    def _answered(self) -> Iterator[psycopg.Connection[Any]]:
-        """Errors become those of resources."""
-        connection = self._open()
-        try:
-            yield connection
-        except psycopg.Error as error:
-            kind = ResourceLost if connection.closed else ResourceRefused
-            if self._at_hand is None:
-                self.close()  # whatever state the session was left in
-            raise kind(_sentence(error)) from error
-
     # -- work
 
     def connection_in(self, xid: Xid) -> psycopg.Connection[Any]:
         """The connection, for work in this branch. Raises ResourceLost, also if another one has begun over it since."""
-        self._check_at_hand(xid, ResourceLost)
+        self._session.check_at_hand(xid, ResourceLost)
         return self.connection
-
-    def _check_at_hand(self, xid: Xid, left: type[Exception] = BranchRolledBack) -> None:
-        """What is executed is of the branch at hand, and so is what is prepared."""
-        if self._at_hand != xid:
-            raise left(LEFT)
 
     def begin(self, xid: Xid) -> None:
         """A transaction of its own, which sees what was committed before, and is marked as this branch."""
-        self.leave()
-        connection = self._open()
-        self._at_hand = xid  # first: a begin that is interrupted is left by the next one
+        self._session.leave()
+        connection = self._session.open()
+        self._session.at_hand = xid  # first: a begin that is interrupted is left by the next one
         try:
             connection.rollback()
             with in_one_message(connection):
@@ -131,10 +91,10 @@ class Postgresql:
             [(self._role,)] = role.fetchall()
         except BaseException as error:
             lost = connection.closed
-            self.close()  # whatever state the session was left in
+            self._session.close()  # whatever state the session was left in
             if not isinstance(error, psycopg.Error):
                 raise
-            raise (ResourceLost if lost else ResourceRefused)(_sentence(error)) from error
+            raise (ResourceLost if lost else ResourceRefused)(sentence(error)) from error
 
     def prepare(self, xid: Xid) -> Participant | None:
         """The ticket is PostgreSQL's own number of the transaction, and who has none needs no second phase.
@@ -143,8 +103,8 @@ class Postgresql:
         what a serializable transaction has read must be protected. PREPARE TRANSACTION refuses the first two, and keeps
         the third; so it is asked in any case, and what it took without a number is committed here.
         """
-        self._check_at_hand(xid)
-        with self._answered() as connection:
+        self._session.check_at_hand(xid)
+        with self._session.answered() as connection:
             try:
                 _check(connection)
                 [(ticket, standby, mark, role)] = ask(connection, TICKET).fetchall()
@@ -152,7 +112,7 @@ class Postgresql:
                     raise BranchRolledBack(_ENDED)
                 if standby:  # where nothing can be prepared, and nothing can have been written
                     connection.tpc_commit()
-                    self._at_hand = None
+                    self._session.at_hand = None
                     return None
                 participant = Participant(self.name, xid.bqual.decode(), ticket or "")
                 if role != self._role:
@@ -160,10 +120,10 @@ class Postgresql:
                 connection.tpc_prepare()
                 if ticket is None:
                     connection.tpc_commit()
-                    self._at_hand = None
+                    self._session.at_hand = None
                     return None
             except psycopg.Error as error:
-                self._rolled_back(connection, error)
+                _rolled_back(connection, error)
         return participant
 
     def _take_back_role(self, connection: psycopg.Connection[Any]) -> None:
@@ -176,50 +136,44 @@ class Postgresql:
 
     def commit_in_one_phase(self, xid: Xid) -> None:
         """A plain COMMIT."""
-        self._check_at_hand(xid)
-        with self._answered() as connection:
+        self._session.check_at_hand(xid)
+        with self._session.answered() as connection:
             try:
                 _check(connection)
                 ask(connection, COMMIT_MARKED, _mark(xid))
                 connection.tpc_commit()  # psycopg's own state: nothing is sent
-                self._at_hand = None
+                self._session.at_hand = None
             except psycopg.Error as error:
                 if connection.closed:
                     raise
                 # a COMMIT that fails leaves no transaction
                 ended = isinstance(error, errors.DivisionByZero) and _status(connection) == TransactionStatus.INERROR
                 self._end(connection)
-                raise BranchRolledBack(_ENDED if ended else _sentence(error)) from error
+                raise BranchRolledBack(_ENDED if ended else sentence(error)) from error
             except BranchRolledBack:
                 self._end(connection)
                 raise
 
     def _end(self, connection: psycopg.Connection[Any]) -> None:
         """Leave a branch that has not prepared: questions may be asked over the connection again."""
-        if _in_pipeline(connection):
-            self.close()
+        if in_pipeline(connection):
+            self._session.close()
             return
         try:
             connection.tpc_rollback()
-            self._at_hand = None
+            self._session.at_hand = None
         except psycopg.Error:
-            self.close()
-
-    @staticmethod
-    def _rolled_back(connection: psycopg.Connection[Any], error: psycopg.Error) -> None:
-        if connection.closed:
-            raise error
-        raise BranchRolledBack(_sentence(error)) from error
+            self._session.close()
 
     def abandon(self, xid: Xid) -> None:
         """In its own session if that stands. A lost one has rolled back by itself, unless it had prepared."""
-        connection = self._connection
-        if self._at_hand == xid and connection is not None and not connection.closed and not _in_pipeline(connection):
+        connection = self._session.standing(xid)
+        if connection is not None:
             with suppress(psycopg.Error):
                 connection.tpc_rollback()
-                self._at_hand = None
+                self._session.at_hand = None
                 return
-        self.close()
+        self._session.close()
         if self.fate(xid, "") is Fate.PREPARED:
             self.settle(xid, False, "")
 
@@ -230,7 +184,7 @@ class Postgresql:
 
         The server says which one it is: by way of a pooler the connection may have been given another name for it.
         """
-        with self._answered() as connection:
+        with self._session.answered() as connection:
             connection.rollback()
             (here,) = _row(connection, "SELECT current_database()")
             rows = ask(connection, _PREPARED).fetchall()
@@ -249,28 +203,28 @@ class Postgresql:
             error = self._settle(xid, commit)
             if error is None:
                 return Fate.COMMITTED if commit else Fate.ROLLED_BACK
-            self.close()
+            self._session.close()
             if isinstance(error, errors.UndefinedObject):
                 return self.fate(xid, ticket)
             if time.monotonic() > deadline:
-                raise ResourceRefused(_sentence(error)) from error
+                raise ResourceRefused(sentence(error)) from error
             time.sleep(BUSY_WAIT)
 
     def _settle(self, xid: Xid, commit: bool) -> psycopg.Error | None:
         """An error that says that another session has settled the branch, or is doing so, or has to."""
-        with self._answered() as connection:
+        with self._session.answered() as connection:
             settle = connection.tpc_commit if commit else connection.tpc_rollback
             try:
-                if self._at_hand == xid:
+                if self._session.at_hand == xid:
                     settle()
-                    self._at_hand = None
+                    self._session.at_hand = None
                 else:
                     connection.rollback()
                     settle(_psycopg_xid(connection, xid))
             except (errors.UndefinedObject, errors.ObjectNotInPrerequisiteState) as error:
                 return error
             except errors.InsufficientPrivilege as error:
-                if self._at_hand != xid:
+                if self._session.at_hand != xid:
                     raise
                 return error  # its session has another role now than the branch, of which the next one knows nothing
         return None
@@ -281,7 +235,7 @@ class Postgresql:
             return Fate.PREPARED
         if not ticket:
             return Fate.UNKNOWN
-        with self._answered() as connection:
+        with self._session.answered() as connection:
             status = ask_status(connection, ticket)
         return Fate.UNKNOWN if status is None else _FATES.get(status, Fate.UNKNOWN)
 
@@ -293,14 +247,11 @@ class Postgresql:
 
     def leave(self) -> None:
         """Close the connection if a branch is at hand on it, which is nobody's any more; else it stays."""
-        if self._at_hand is not None:
-            self.close()
+        self._session.leave()
 
     def close(self) -> None:
         """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-        self._connection = self._at_hand = None
+        self._session.close()
 
 
 def _check(connection: psycopg.Connection[Any]) -> None:
@@ -313,17 +264,12 @@ def _check(connection: psycopg.Connection[Any]) -> None:
 
     In psycopg's pipeline mode nothing is answered before it ends: a PREPARE TRANSACTION would seem to have succeeded.
     """
-    if _in_pipeline(connection):
+    if in_pipeline(connection):
         raise BranchRolledBack("the connection is in pipeline mode: leave its block before the transaction ends")
     if _status(connection) == TransactionStatus.IDLE:
         raise BranchRolledBack(_ENDED)
     if _status(connection) == TransactionStatus.INERROR:
         raise BranchRolledBack("a statement has failed, so PostgreSQL rolls the transaction back")
-
-
-def _in_pipeline(connection: psycopg.Connection[Any]) -> bool:
-    """Whether the application has begun it, and not left; what is ours does so in one go."""
-    return not connection.closed and connection.pgconn.pipeline_status != PipelineStatus.OFF
 
 
 def _status(connection: psycopg.Connection[Any]) -> TransactionStatus:
@@ -348,5 +294,7 @@ def _row(connection: psycopg.Connection[Any], query: str, *values: Any) -> tuple
     return row
 
 
-def _sentence(error: psycopg.Error) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+def _rolled_back(connection: psycopg.Connection[Any], error: psycopg.Error) -> None:
+    if connection.closed:
+        raise error
+    raise BranchRolledBack(sentence(error)) from error

@@ -17,12 +17,10 @@ branch may still be worked on (409). Both pass, so the question is repeated.
 from __future__ import annotations
 
 import contextlib
-from typing import NamedTuple, TypeAlias
 
-from recovery.dtx.arguments import check_timeout, checked_decision, checked_global, fields_of
-from recovery.dtx.conversation import Conversation, Lost, Patience, Refused, Steps
+from recovery.dtx.arguments import check_timeout, fields_of
+from recovery.dtx.conversation import Lost, Refused, Steps
 from recovery.dtx.errors import (
-    HEURISTIC,
     Conflict,
     DatabaseError,
     HeuristicOutcome,
@@ -33,12 +31,13 @@ from recovery.dtx.errors import (
     StaleDelivery,
     TimedOut,
     UnknownXid,
-    heuristic,
 )
+from recovery.dtx.others import OtherBranches
+from recovery.dtx.settling import NOT_THERE, Closing, Settling, checked
 from txobserver import dtx_wire as dtx
-from txobserver.outcomes import Outcome, Status
+from txobserver.outcomes import Status
 from txobserver.table import Table
-from txobserver.xid import Global, Xid
+from txobserver.xid import Xid
 
 IDLE, ACTIVE, PREPARED, READ_ONLY = "idle", "active", "prepared", "read-only"
 ROLLED_BACK, IN_DOUBT = "rolled back", "in doubt"
@@ -59,33 +58,19 @@ CLIENT_TABLE: Table[str, str] = Table(
 )
 """The branch of a connection. ``left``: it has not ended as was asked, and is named by its xid from then on."""
 
-DECISIONS = {number: outcome for outcome, number in dtx.DECISIONS.items()}
-OPEN = (Outcome.ACTIVE, Outcome.ROLLED_BACK)
-"""A branch that is not prepared; ROLLED_BACK: it is rollback-only, and the next request is told why."""
 
-NOT_THERE = (Outcome.UNKNOWN, Outcome.EXPIRED)
+class TwoPhase(Settling):
+    """One branch after the other on a channel in dtx mode. ``xid`` is that of the branch at hand, None for none.
 
-Closing: TypeAlias = dtx.Prepare | dtx.Commit | dtx.Rollback
-"""Requests after which nobody works on the branch any more."""
-
-
-class GlobalState(NamedTuple):
-    """A global transaction: its ``decision`` (UNKNOWN for none), and what became of each branch."""
-
-    decision: Outcome
-    branches: dict[Xid, Outcome]
-
-
-class TwoPhase(Conversation):
-    """One branch after the other on a channel in dtx mode. ``xid`` is that of the branch at hand, None for none."""
+    ``others``: what may be done with all others while none is at hand.
+    """
 
     def __init__(self, patience: float) -> None:
         super().__init__(patience)
         self.xid: Xid | None = None
         self.state = CLIENT_TABLE.start
+        self.others = OtherBranches(patience, self._check_idle)
         self._since = 0
-
-    # -- the branch at hand
 
     def begin(self, xid: Xid, timeout: int | None = None) -> Steps[None]:
         """tpc_begin. ``timeout`` in seconds; None leaves it to the broker."""
@@ -116,7 +101,7 @@ class TwoPhase(Conversation):
         """
         if (yield from self.connect()):
             raise StaleDelivery("the connection was lost, and what it delivered and was not settled is delivered again")
-        outcome = yield from self.outcome(xid)
+        outcome = yield from self.others.outcome(xid)
         if outcome not in NOT_THERE:
             raise OperationalError(f"the connection was lost; branch {xid} is {outcome.name.lower()} and cannot go on")
         try:
@@ -158,7 +143,7 @@ class TwoPhase(Conversation):
             elif self.state == PREPARED:
                 yield from self._decide(xid, dtx.Rollback(fields_of(xid)))
             elif self.state == IN_DOUBT:
-                yield from self._settle(xid, dtx.Rollback(fields_of(xid)), lost=True)
+                yield from self.settle(xid, dtx.Rollback(fields_of(xid)), self._since, lost=True)
         except (OutcomeUnknown, HeuristicOutcome, Conflict):
             self._move("left")
             raise
@@ -180,7 +165,7 @@ class TwoPhase(Conversation):
             yield from self._end(xid)
             status = Status((yield from self.ask(request)).status)
         except Lost:
-            status = yield from self._settle(xid, request, lost=True)
+            status = yield from self.settle(xid, request, self._since, lost=True)
         except RolledBack:
             self._move("refused")
             raise
@@ -208,18 +193,6 @@ class TwoPhase(Conversation):
         with contextlib.suppress(Lost):
             yield from self.reopen(self.patience())
 
-    # -- any branch
-
-    def commit_other(self, xid: Xid) -> Steps[None]:
-        """tpc_commit with an xid. One that has been committed already is no error."""
-        self._check_idle("commit")
-        yield from self._settled(xid, dtx.Commit(fields_of(xid)))
-
-    def rollback_other(self, xid: Xid) -> Steps[None]:
-        """tpc_rollback with an xid."""
-        self._check_idle("roll back")
-        yield from self._settled(xid, dtx.Rollback(fields_of(xid)))
-
     def _check_idle(self, what: str) -> None:
         if self.state != IDLE:
             raise ProgrammingError(f"branch {self.xid} has not ended: {what} others when it has")
@@ -227,147 +200,10 @@ class TwoPhase(Conversation):
     def _decide(self, xid: Xid, request: dtx.Commit | dtx.Rollback) -> Steps[None]:
         """A branch that was prepared here."""
         try:
-            _checked(xid, Status((yield from self.ask(request)).status))
+            checked(xid, Status((yield from self.ask(request)).status))
         except (Lost, UnknownXid):
             try:
-                yield from self._settled(xid, request, lost=True)
+                yield from self.settled(xid, request, self._since, lost=True)
             except RolledBack:
                 self._move("refused")
                 raise
-
-    def _settled(self, xid: Xid, request: dtx.Commit | dtx.Rollback, lost: bool = False) -> Steps[None]:
-        """As ``_settle``. Raises RolledBack if it was that instead of committed."""
-        status = yield from self._settle(xid, request, lost)
-        if status is not Status.OK and isinstance(request, dtx.Commit):
-            raise RolledBack(f"branch {xid} was rolled back")
-
-    def _settle(self, xid: Xid, request: Closing, lost: bool = False) -> Steps[Status]:
-        """Ask what has become of the branch, and make the request if it still waits for that; the request's status.
-
-        ``lost``: the branch is ours, and the request may have arrived before.
-        """
-        patience = self.patience()
-        while True:
-            outcome = None
-            try:
-                outcome = yield from self._hear(xid, patience)
-                if _waits_for(request, outcome):
-                    return _checked(xid, Status((yield from self.ask(request)).status))
-            except Lost:
-                lost = True
-            except UnknownXid:  # it has ended between question and request
-                if outcome is Outcome.ROLLED_BACK:
-                    return Status.OK if isinstance(request, dtx.Rollback) else Status.ROLLED_BACK
-            except Conflict:
-                if not (lost and outcome in OPEN):  # it may be worked on by a connection that is gone, for a while
-                    raise
-            else:
-                if outcome is not Outcome.PENDING:
-                    return _status(xid, request, outcome, lost)
-            yield from patience.wait(f"branch {xid}")
-
-    # -- questions
-
-    def _hear(self, xid: Xid, patience: Patience) -> Steps[Outcome]:
-        """The outcome, on a channel that is opened anew if need be. Raises Lost."""
-        yield from self.reopen(patience)
-        question = dtx.Outcome(dtx.BY_XID, fields_of(xid), self._since if xid == self.xid else 0)
-        patience.outcome = Outcome((yield from self.ask(question)).outcome)
-        return patience.outcome
-
-    def outcome(self, xid: Xid) -> Steps[Outcome]:
-        """What is known of a branch."""
-        self._check_idle("ask for")
-        return Outcome((yield from self.insist(dtx.Outcome(dtx.BY_XID, fields_of(xid)))).outcome)
-
-    def recover(self) -> Steps[list[Xid]]:
-        """tpc_recover: prepared, or decided by an operator and not forgotten."""
-        self._check_idle("list")
-        while True:
-            found: list[Xid] = []
-            answer = yield from self.insist(dtx.Recover())
-            with contextlib.suppress(Lost):  # the pages are those of one channel: begin again
-                found += (Xid(*xid) for xid in dtx.unpack_xids(answer.xids))
-                while answer.more:
-                    answer = yield from self.ask(dtx.Recover(True))
-                    found += (Xid(*xid) for xid in dtx.unpack_xids(answer.xids))
-                return found
-
-    # -- global transactions
-
-    def decide(self, which: Global, commit: bool) -> Steps[None]:
-        """One durable record for all its branches."""
-        self._check_idle("decide on")
-        request = dtx.Decide(*checked_global(which), checked_decision(commit))
-        _checked(which, Status((yield from self.insist(request)).status))
-
-    def look(self, which: Global) -> Steps[GlobalState]:
-        """Its decision and its branches."""
-        self._check_idle("look at")
-        while True:
-            answer = yield from self.insist(dtx.Global(*checked_global(which)))
-            found = dtx.unpack_states(answer.branches)
-            with contextlib.suppress(Lost):
-                while answer.more:
-                    answer = yield from self.ask(dtx.Global(which.format_id, which.gtrid, True))
-                    found += dtx.unpack_states(answer.branches)
-                branches = {Xid(*xid): Outcome(outcome) for xid, outcome in found}
-                return GlobalState(DECISIONS.get(answer.decision, Outcome.UNKNOWN), branches)
-
-    def forget(self, name: Xid | Global) -> Steps[None]:
-        """How it ended is not needed any more."""
-        self._check_idle("forget")
-        request = dtx.ForgetGlobal(*name) if isinstance(name, Global) else dtx.Forget(fields_of(name))
-        again = False
-        while True:
-            try:
-                yield from self.ask(request)
-                return
-            except Lost:
-                yield from self.connect()
-                again = True
-            except UnknownXid:
-                if again:
-                    return
-                raise
-
-
-def _waits_for(request: Closing, outcome: Outcome) -> bool:
-    """Whether a branch of which this is known can be given the request."""
-    if isinstance(request, dtx.Rollback):
-        return outcome in (*OPEN, Outcome.PREPARED)
-    one_phase = isinstance(request, dtx.Commit) and request.one_phase
-    return outcome in OPEN if one_phase or isinstance(request, dtx.Prepare) else outcome is Outcome.PREPARED
-
-
-def _status(xid: Xid, request: Closing, outcome: Outcome, lost: bool) -> Status:
-    """What a branch that waits for nothing of this kind says about the request."""
-    if outcome in NOT_THERE:
-        return _status_of_none(xid, request, outcome, lost)
-    if isinstance(request, dtx.Prepare):
-        return Status.OK  # it was prepared, whatever was decided since
-    if outcome in HEURISTIC:
-        raise heuristic(f"branch {xid}", outcome)
-    if isinstance(request, dtx.Commit) and outcome in (Outcome.COMMITTED, Outcome.ROLLED_BACK):
-        return Status.OK if outcome is Outcome.COMMITTED else Status.ROLLED_BACK
-    raise Conflict(f"branch {xid} is {outcome.name.lower().replace('_', ' ')}")
-
-
-def _status_of_none(xid: Xid, request: Closing, outcome: Outcome, lost: bool) -> Status:
-    """The same for one that is not there."""
-    if not lost:
-        raise UnknownXid(f"there is no branch {xid}; its outcome is: {outcome.name.lower()}")
-    if isinstance(request, dtx.Rollback):
-        return Status.OK
-    if isinstance(request, dtx.Commit) and not request.one_phase:
-        raise OutcomeUnknown(f"branch {xid} is gone: somebody else has rolled it back, or forgotten it", outcome)
-    if isinstance(request, dtx.Commit) and outcome is Outcome.EXPIRED:
-        raise OutcomeUnknown(f"how branch {xid} ended is not remembered (any more)", outcome)
-    return Status.ROLLED_BACK
-
-
-def _checked(name: Xid | Global, status: Status) -> Status:
-    """The status, unless an operator has decided before."""
-    if status in HEURISTIC:
-        raise heuristic(f"{'branch' if isinstance(name, Xid) else 'global transaction'} {name}", status)
-    return status

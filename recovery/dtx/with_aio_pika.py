@@ -30,8 +30,9 @@ from recovery.dtx.arguments import make_xid
 from recovery.dtx.conversation import PATIENCE, Conversation, Lost, Pause, Plain, Reconnect, Refused, Request, Steps
 from recovery.dtx.errors import CLOSED, NotSupportedError, ProgrammingError
 from recovery.dtx.hosts import checked_hosts
+from recovery.dtx.others import GlobalState
 from recovery.dtx.plain import PlainTransactions
-from recovery.dtx.two_phase import GlobalState, TwoPhase
+from recovery.dtx.two_phase import TwoPhase
 from txobserver.dtx_wire import DtxMethod, End, Select, register
 from txobserver.outcomes import Outcome
 from txobserver.xid import Global, Xid
@@ -245,33 +246,33 @@ class AioDtxConnection(_Connection):
 
         Raises RolledBack, HeuristicOutcome, Conflict, UnknownXid, OutcomeUnknown.
         """
-        await self._run(self._branch.commit() if xid is None else self._branch.commit_other(xid))
+        await self._run(self._branch.commit() if xid is None else self._branch.others.commit(xid))
 
     async def tpc_rollback(self, xid: Xid | None = None) -> None:
         """Give everything up. Raises HeuristicOutcome, Conflict, UnknownXid, OutcomeUnknown."""
-        await self._run(self._branch.rollback() if xid is None else self._branch.rollback_other(xid))
+        await self._run(self._branch.rollback() if xid is None else self._branch.others.rollback(xid))
 
     async def tpc_recover(self) -> list[Xid]:
         """Branches that are prepared, or were decided by an operator and are not forgotten. Raises OperationalError."""
-        return await self._run(self._branch.recover())
+        return await self._run(self._branch.others.recover())
 
     # -- beyond PEP 249
 
     async def outcome(self, xid: Xid) -> Outcome:
         """What became of a branch, or is becoming of it."""
-        return await self._run(self._branch.outcome(xid))
+        return await self._run(self._branch.others.outcome(xid))
 
     async def decide(self, which: Global, commit: bool) -> None:
         """Settle all branches of a global transaction. Raises Conflict, HeuristicOutcome, OperationalError."""
-        await self._run(self._branch.decide(which, commit))
+        await self._run(self._branch.others.decide(which, commit))
 
     async def branches(self, which: Global) -> GlobalState:
         """The decision on a global transaction, and what became of each branch."""
-        return await self._run(self._branch.look(which))
+        return await self._run(self._branch.others.look(which))
 
     async def forget(self, name: Xid | Global) -> None:
         """How a branch or a global transaction ended is not needed any more. Raises UnknownXid, Conflict."""
-        await self._run(self._branch.forget(name))
+        await self._run(self._branch.others.forget(name))
 
 
 class AioTxConnection(_Connection):

@@ -26,9 +26,10 @@ from recovery.dtx.conversation import PATIENCE, Conversation, Lost, Pause, Plain
 from recovery.dtx.errors import CLOSED, NotSupportedError, ProgrammingError, StaleDelivery
 from recovery.dtx.hosts import checked_hosts, without_password
 from recovery.dtx.lost import LOST, connected
+from recovery.dtx.others import GlobalState
 from recovery.dtx.plain import PlainTransactions
 from recovery.dtx.tagged import TaggedConnection, Tags
-from recovery.dtx.two_phase import GlobalState, TwoPhase
+from recovery.dtx.two_phase import TwoPhase
 from txobserver.dtx_wire import METHODS, DtxMethod, Select
 from txobserver.outcomes import Outcome
 from txobserver.xid import Global, Xid
@@ -277,24 +278,24 @@ class DtxConnection(_Connection):
         committed. Raises RolledBack (in one phase; ``tpc_rollback`` is left), HeuristicOutcome, Conflict, UnknownXid,
         and OutcomeUnknown: ask again later, by ``outcome`` or by this method with the xid.
         """
-        self._run(self._branch.commit() if xid is None else self._branch.commit_other(xid))
+        self._run(self._branch.commit() if xid is None else self._branch.others.commit(xid))
 
     def tpc_rollback(self, xid: Xid | None = None) -> None:
         """Give everything up, prepared or not. With an xid as in ``tpc_commit``.
 
         Raises HeuristicOutcome, Conflict if it has been committed, OutcomeUnknown, and UnknownXid.
         """
-        self._run(self._branch.rollback() if xid is None else self._branch.rollback_other(xid))
+        self._run(self._branch.rollback() if xid is None else self._branch.others.rollback(xid))
 
     def tpc_recover(self) -> list[Xid]:
         """Branches that are prepared, or were decided by an operator and are not forgotten. Raises OperationalError."""
-        return self._run(self._branch.recover())
+        return self._run(self._branch.others.recover())
 
     # -- beyond PEP 249
 
     def outcome(self, xid: Xid) -> Outcome:
         """What became of a branch, or is becoming of it."""
-        return self._run(self._branch.outcome(xid))
+        return self._run(self._branch.others.outcome(xid))
 
     def decide(self, which: Global, commit: bool) -> None:
         """Settle all branches of a global transaction (``xid.globally``) by one durable record.
@@ -302,15 +303,15 @@ class DtxConnection(_Connection):
         Those that are prepared end like that, whatever crashes; those that come later are refused. The same decision
         again does nothing; the other one raises Conflict. Raises HeuristicOutcome, OperationalError.
         """
-        self._run(self._branch.decide(which, commit))
+        self._run(self._branch.others.decide(which, commit))
 
     def branches(self, which: Global) -> GlobalState:
         """The decision on a global transaction, and what became of each branch."""
-        return self._run(self._branch.look(which))
+        return self._run(self._branch.others.look(which))
 
     def forget(self, name: Xid | Global) -> None:
         """How a branch or a global transaction ended is not needed any more. Raises UnknownXid, Conflict."""
-        self._run(self._branch.forget(name))
+        self._run(self._branch.others.forget(name))
 
 
 class TxConnection(_Connection):

@@ -16,9 +16,9 @@ from recovery.pipeline.rows.kinds import token_text
 from recovery.pipeline.rows.numbering import UNKNOWN, Begun
 from recovery.pipeline.schema import ARROW
 from recovery.pipeline.selection import Selection
-from recovery.reader.marks import Mark
+from recovery.reader.marks import END, Mark
 from recovery.reader.node_admin import AdminError, ask
-from recovery.reader.node_log import END, NodeLog
+from recovery.reader.node_log import NodeLog
 from recovery.store.identity import read_identity
 from recovery.store.lmdb_state import read_meta
 from recovery.store.log import LogReclaimed
@@ -79,7 +79,7 @@ def commit_point(directory: Path) -> int:
 def node_table(directory: Path, until: Until = "log") -> pa.Table:
     """All rows of a node's log, from its beginning up to its end (``log``) or to the commit point (``commit``)."""
     log = NodeLog(directory)
-    first = next(iter(log.firsts()), 1)
+    first = next(iter(log.segments.firsts()), 1)
     last = commit_point(directory) if until == "commit" else END
     return pa.Table.from_batches(rows_of(log, node_name(directory), first, last), schema=ARROW)
 

@@ -25,7 +25,7 @@ class Landmarks:
     def find(self, log: NodeLog, sequence: int) -> Mark | None:
         """As ``log.find``."""
         near = self._before(sequence)
-        if near is not None and not log.holds(near):
+        if near is not None and not log.segments.holds(near):
             self._known.clear()  # the log has been made anew, or that segment has been reclaimed
             near = None
         found = log.find(sequence, near)

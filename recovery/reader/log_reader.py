@@ -28,7 +28,7 @@ class LogReader:
     def segments(self) -> list[SegmentInfo]:
         """What each segment says of itself, in order. Raises StoreDamaged or StoreError."""
         found = []
-        for first in self._log.firsts():
+        for first in self._log.segments.firsts():
             try:
                 found.append(read_header(segment_path(self._log.directory, first))[0])
             except (FileNotFoundError, TornFrame):

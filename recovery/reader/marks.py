@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from txobserver.frames import Frame
 
+END = (1 << 63) - 1
+"""A sequence behind all others"""
+
 
 class Mark(NamedTuple):
     """Where a frame stands, and what its header says."""

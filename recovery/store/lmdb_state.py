@@ -13,32 +13,25 @@ import struct
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import lmdb
-import msgspec
 
 from recovery.store.child import in_a_child
 from recovery.store.condemned import check_not_condemned, condemn
 from recovery.store.crash_points import crash_point
 from recovery.store.files import FILE_MODE, explain
 from recovery.store.lmdb_entries import (
-    drop,
     entry_of,
     holds,
     ids_of,
     page_of,
     place_of_key,
     rid_of,
-    sealed,
-    unsealed,
     value_at,
     values,
-    write_changes,
 )
 from recovery.store.lmdb_errors import explained, impossible_map
-from txobserver.events import TxEvent
-from txobserver.outcomes import Outcomes, Remembered
+from recovery.store.lmdb_tables import Tables, head_of, incomplete
 from txobserver.ports.store import (
     PAGE,
     Asked,
@@ -53,26 +46,11 @@ from txobserver.ports.store import (
     StoreError,
 )
 
-FORMAT_VERSION = 3
-"""Version 2, whose queues and exchanges do not say whether they are used, and version 1, which remembers no outcomes
-either, can be read too."""
 MAP_SIZE = 256 << 30
 """Bytes of addresses; the file is as long as what it holds."""
 MAX_TABLES = 4
 MAX_READERS = 64
 """Of one environment, as LMDB counts them: tables, and threads that read at a time."""
-_TX_KEY = struct.Struct(">QQ")
-_META_KEY = b"meta"
-_OPEN_KEY = b"open"
-_VERSION_KEY = b"format"
-_OPENED_KEY = b"opened"
-_LOG_KEY = b"log begun"
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode_meta = msgspec.msgpack.Decoder(Meta).decode
-_decode_open = msgspec.msgpack.Decoder(QueueSummary).decode
-_decode_event = msgspec.msgpack.Decoder(TxEvent).decode
-_decode_outcome = msgspec.msgpack.Decoder(Remembered).decode
 
 
 def check(directory: Path) -> None:
@@ -127,9 +105,7 @@ def _read_checked(state: Path) -> tuple[Meta, bool]:
 def _read(state: Path) -> tuple[Meta, bool]:
     try:
         with _reader(state) as env, env.begin() as txn:
-            table = env.open_db(b"meta", txn=txn, create=False)
-            data, begun = txn.get(_META_KEY, db=table), txn.get(_LOG_KEY, db=table) is not None
-        return Meta() if data is None else _decode_meta(unsealed(_META_KEY, data)), begun
+            return head_of(env, txn)
     except lmdb.NotFoundError:
         return Meta(), False
     except lmdb.Error as error:
@@ -160,10 +136,7 @@ class LmdbState:
             self._env = lmdb.open(
                 str(directory), MAP_SIZE, max_dbs=MAX_TABLES, max_readers=MAX_READERS, mode=FILE_MODE, **options
             )
-            self._entries = self._env.open_db(b"entries", create=not read_only)
-            self._transactions = self._env.open_db(b"transactions", create=not read_only)
-            self._meta = self._env.open_db(b"meta", create=not read_only)
-            self._outcomes = self._open_outcomes(create=not read_only)
+            self._tables = Tables(self._env, directory, create=not read_only)
         except lmdb.Error as error:
             if impossible_map(error, directory, MAP_SIZE):
                 raise StoreDamaged("the queue state's own pages ask for more than was ever written") from error
@@ -171,43 +144,10 @@ class LmdbState:
         except OSError as error:
             raise explain(error, directory) from error
 
-    def _open_outcomes(self, create: bool) -> Any:
-        """A state of version 1 has none, and gets them when it is first opened to be written."""
-        try:
-            return self._env.open_db(b"outcomes", create=create)
-        except lmdb.NotFoundError:
-            return None
-
     def load(self) -> Loaded:
         """The last checkpoint, but for the queues' messages. Raises StoreDamaged, StoreError."""
-        transactions: dict[int, list[tuple[int, TxEvent]]] = {}
         with self._reading(), self._env.begin() as txn:
-            version = txn.get(_VERSION_KEY, db=self._meta)
-            if version is None:
-                return Loaded(Meta(), {}, [])
-            if not version.isdigit():
-                raise StoreDamaged("the queue state has no format version")
-            if not 1 <= (found := int(version)) <= FORMAT_VERSION:
-                raise StoreError(
-                    f"{self._directory} has format version {found}; this version of txha reads 1 to {FORMAT_VERSION}"
-                )
-            data = txn.get(_META_KEY, db=self._meta)
-            if data is None:
-                raise StoreDamaged("the queue state holds no checkpoint")
-            meta = _decode_meta(unsealed(_META_KEY, data))
-            for key, value in txn.cursor(db=self._transactions):
-                tx, sequence = _TX_KEY.unpack(key)
-                transactions.setdefault(tx, []).append((sequence, _decode_event(unsealed(key, value))))
-            outcomes = () if self._outcomes is None else txn.cursor(db=self._outcomes)
-            remembered = [_decode_outcome(unsealed(key, value)) for key, value in outcomes]
-            stored = self._read_open(txn)
-        there = QueueSummary()
-        for tx, events in transactions.items():
-            for sequence, _ in events:
-                there.put(tx, sequence)
-        if there != stored or Outcomes(meta.outcomes, remembered).meta != meta.outcomes:
-            raise self._incomplete()
-        return Loaded(meta, transactions, remembered)
+            return self._tables.load(txn)
 
     def verify(self, meta: Meta) -> None:
         """Compare all that is there, and can be found by its key, with what ``meta`` counts. Raises StoreDamaged.
@@ -219,7 +159,7 @@ class LmdbState:
         with self._reading(), self._views() as txn:
             for key, data in txn.cursor():
                 if txn.get(key) is None:  # a search from the root; a cursor's would begin where it stands
-                    raise self._incomplete()
+                    raise incomplete()
                 queue, place = place_of_key(key)
                 summary = found.get(queue)
                 if summary is None:
@@ -229,7 +169,7 @@ class LmdbState:
         if found.keys() != expected.keys() or any(
             (found[queue].count, found[queue].digest) != (each.count, each.digest) for queue, each in expected.items()
         ):
-            raise self._incomplete()
+            raise incomplete()
 
     def get(self, queue: int, place: int) -> Entry | None:
         """The entry, or None. Raises StoreDamaged."""
@@ -265,7 +205,7 @@ class LmdbState:
 
     def _views(self) -> lmdb.Transaction:
         """A transaction on the messages in which values are views, so that no more of them is copied than is read."""
-        return self._env.begin(db=self._entries, buffers=True)
+        return self._env.begin(db=self._tables.entries, buffers=True)
 
     def ids(self, queue: int) -> Iterator[tuple[int, int]]:
         """All (place, replication id) of a queue, in order."""
@@ -281,7 +221,7 @@ class LmdbState:
             # A reader that was killed within its transaction still stands in the table: as if it needed every page.
             self._env.reader_check()
             with self._env.begin(write=True) as txn:
-                self._write(txn, checkpoint)
+                self._tables.write(txn, checkpoint)
                 crash_point("checkpoint.before-commit")
         except lmdb.Error as error:
             raise explained(error, self._directory) from error
@@ -290,8 +230,8 @@ class LmdbState:
     @property
     def log_begun(self) -> bool:
         """Whether the log that leads on from this state is known to have a segment. Raises StoreDamaged."""
-        with self._reading(), self._env.begin(db=self._meta) as txn:
-            return txn.get(_LOG_KEY) is not None
+        with self._reading(), self._env.begin() as txn:
+            return self._tables.log_begun(txn)
 
     def confirm(self, log_begun: bool) -> None:
         """Make durable what was found at the opening. Raises StoreError.
@@ -301,55 +241,14 @@ class LmdbState:
         before. A transaction of our own writes the other head page, behind a sync of the file, and names the same.
         """
         try:
-            with self._env.begin(write=True, db=self._meta) as txn:
-                txn.put(_OPENED_KEY, b"%d" % (int(txn.get(_OPENED_KEY) or 0) + 1))
-                if log_begun:
-                    txn.put(_LOG_KEY, b"")
+            with self._env.begin(write=True) as txn:
+                self._tables.confirm(txn, log_begun)
         except lmdb.Error as error:
             raise explained(error, self._directory) from error
 
     def close(self) -> None:
         """Let go of the files."""
         self._env.close()
-
-    def _write(self, txn: lmdb.Transaction, checkpoint: Checkpoint) -> None:
-        with txn.cursor(db=self._entries) as cursor:
-            for queue, kept in checkpoint.dropped:
-                drop(cursor, queue, kept)
-            for queue in sorted(checkpoint.changes):
-                write_changes(cursor, queue, checkpoint.changes[queue])
-        self._write_transactions(txn, checkpoint)
-        self._write_outcomes(txn, checkpoint)
-        txn.put(_VERSION_KEY, str(FORMAT_VERSION).encode(), db=self._meta)
-        txn.put(_META_KEY, sealed(_META_KEY, _encode(checkpoint.meta)), db=self._meta)
-
-    def _write_transactions(self, txn: lmdb.Transaction, checkpoint: Checkpoint) -> None:
-        summary = self._read_open(txn)
-        with txn.cursor(db=self._transactions) as cursor:
-            for tx in checkpoint.tx_ended:
-                while cursor.set_range(_TX_KEY.pack(tx, 0)) and _TX_KEY.unpack(cursor.key())[0] == tx:
-                    summary.take(*_TX_KEY.unpack(cursor.key()))
-                    cursor.delete()
-            for tx, sequence, event in checkpoint.tx_events:
-                key = _TX_KEY.pack(tx, sequence)
-                if not cursor.set_key(key):
-                    summary.put(tx, sequence)
-                cursor.put(key, sealed(key, _encode(event)))
-        txn.put(_OPEN_KEY, sealed(_OPEN_KEY, _encode(summary)), db=self._meta)
-
-    def _write_outcomes(self, txn: lmdb.Transaction, checkpoint: Checkpoint) -> None:
-        if checkpoint.remember_anew:
-            txn.drop(self._outcomes, delete=False)
-        for key, remembered in checkpoint.remembered.items():
-            if remembered is None:
-                txn.delete(key, db=self._outcomes)
-            else:
-                txn.put(key, sealed(key, _encode(remembered)), db=self._outcomes)
-
-    def _read_open(self, txn: lmdb.Transaction) -> QueueSummary:
-        """Count and digest of the events of open transactions."""
-        data = txn.get(_OPEN_KEY, db=self._meta)
-        return QueueSummary() if data is None else _decode_open(unsealed(_OPEN_KEY, bytes(data)))
 
     @contextmanager
     def _reading(self, serving: bool = False) -> Iterator[None]:
@@ -370,7 +269,3 @@ class LmdbState:
         if serving and not self._read_only and isinstance(error, StoreDamaged):
             condemn(self._directory, str(error))
         return error
-
-    @staticmethod
-    def _incomplete() -> StoreDamaged:
-        return StoreDamaged("the queue state does not hold what its last checkpoint wrote")

@@ -14,23 +14,16 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import takewhile
 from pathlib import Path
-from threading import Lock
 
 from recovery.store.crash_points import crash_point
 from recovery.store.files import REAL_FILES, Files, explain
 from recovery.store.groups import GROUP_HEADER_SIZE
 from recovery.store.open_segment import OpenSegment
-from recovery.store.segment import SegmentInfo, read_header, scan, segment_firsts, segment_path
+from recovery.store.segment import SegmentInfo
+from recovery.store.segments import Segments, gap
 from txobserver.frames import Frame, TornFrame
 from txobserver.ids import Position
 from txobserver.ports.store import StoreDamaged, StoreError
-
-INDEX_EVERY = 64 << 10
-
-
-def gap(directory: Path, expected: int, found: int) -> str:
-    """What is said of a log with a hole."""
-    return f"{directory} lacks the events {expected} to {found - 1}; let the node rejoin with a new store"
 
 
 class LogReclaimed(StoreError):
@@ -52,11 +45,9 @@ class Log:
         self._describe = describe
         self._segment_bytes = segment_bytes
         self._files = files
-        self._firsts = segment_firsts(directory, files)
-        self._index: dict[int, list[tuple[int, int]]] = {}
+        self._segments = Segments(directory, files)
         self._open: OpenSegment | None = None
         self._broken: StoreError | None = None
-        self._names = Lock()  # held where a segment comes or goes, since two threads remove some
         self._cuts = 0  # how often the tail was set back, or the log begun anew
         self.tail = before
 
@@ -64,7 +55,7 @@ class Log:
 
     def begin(self, before: Position) -> None:
         """Make the first segment of a log that has none, behind ``before``, durably. Raises StoreError."""
-        if not self._firsts[: len(self._firsts) - len(self._headless())]:
+        if len(self._segments.headless()) == len(self._segments.firsts):
             self._guarded(lambda: self._begin_behind(before))
 
     def recover(self, applied: Position, begun: bool = False) -> Iterator[Frame]:
@@ -72,96 +63,31 @@ class Log:
 
         ``begun``: whether the log is known to have had a segment.
         """
-        for first in reversed(self._headless_of(begun, applied)):
-            self._files.remove(segment_path(self._directory, first))
-            self._firsts.remove(first)
+        for first in reversed(self._segments.headless_of(begun, applied)):
+            self._segments.remove(first)
+        self.tail = applied
         end = since = 0
-        for segment, offset, frame in self._walk(applied):
+        for segment, offset, frame in self._segments.walk(applied):
             end = offset
             if frame is None:
                 since = 0 if segment > applied.sequence else -1
                 continue
-            self._note(segment, frame.first, offset)
+            self._segments.note(segment, frame.first, offset)
             end += len(frame.data)
             if frame.last > applied.sequence:
                 since = max(offset - GROUP_HEADER_SIZE, 0) if since < 0 else since
                 self.tail = frame.position
                 yield frame
-        if self._firsts:
-            self._reopen(self._firsts[-1], end, end if since < 0 else since)
+        if self._segments.firsts:
+            self._reopen(self._segments.firsts[-1], end, end if since < 0 else since)
 
     def inspect(self, applied: Position, begun: bool = False) -> Iterator[Frame]:
         """What ``recover`` reads, with the same checks; nothing is changed. Raises StoreDamaged, StoreError."""
-        self._firsts = self._firsts[: len(self._firsts) - len(self._headless_of(begun, applied))]
-        for _, _, frame in self._walk(applied):
+        self._segments.leave_out(self._segments.headless_of(begun, applied))
+        self.tail = applied
+        for _, _, frame in self._segments.walk(applied):
             if frame is not None and frame.last > applied.sequence:
                 yield frame
-
-    def _headless_of(self, begun: bool, applied: Position) -> list[int]:
-        """As ``_headless``; raises StoreDamaged where a log that has begun holds nothing else."""
-        headless = self._headless()
-        if begun and len(headless) == len(self._firsts):
-            raise StoreDamaged(
-                f"{self._directory} holds no log, and there was one: what was acknowledged behind {applied} may have "
-                "been in it; restore it or let the node rejoin with a new store"
-            )
-        return headless
-
-    def _walk(self, applied: Position) -> Iterator[tuple[int, int, Frame | None]]:
-        """(segment, offset, frame) from the segment on that goes on behind ``applied``; None where a segment begins."""
-        self.tail = applied
-        start = bisect_right(self._firsts, applied.sequence + 1) - 1
-        if self._firsts and start < 0:
-            raise StoreDamaged(f"{self._directory} lacks the events between {applied} and {self._firsts[0]}")
-        expected: int | None = None
-        generation = applied.generation
-        for first in self._firsts[max(start, 0) :]:
-            if expected is not None and first != expected:
-                raise StoreDamaged(gap(self._directory, expected, first))
-            expected = first
-            try:
-                yield first, self._segment_start(first), None
-            except TornFrame as error:
-                raise StoreDamaged(f"{error}; restore it or let the node rejoin with a new store") from None
-            for offset, frame in self._scan(first, whole=first != self._firsts[-1]):
-                if frame.first != expected:
-                    raise StoreDamaged(gap(self._directory, expected, frame.first))
-                if frame.last > applied.sequence and frame.generation < generation:
-                    raise StoreDamaged(
-                        f"{self._directory} holds {frame.position} behind events of generation {generation}, "
-                        "which cannot be; let the node rejoin with a new store"
-                    )
-                expected, generation = frame.last + 1, max(generation, frame.generation)
-                yield first, offset, frame
-        if expected is not None and expected <= applied.sequence:
-            raise StoreDamaged(gap(self._directory, expected, applied.sequence + 1))
-
-    def _segment_start(self, first: int) -> int:
-        path = segment_path(self._directory, first)
-        try:
-            return read_header(path, self._files)[1]
-        except OSError as error:
-            raise explain(error, path) from error
-
-    def _scan(self, first: int, offset: int = 0, whole: bool = True) -> Iterator[tuple[int, Frame]]:
-        path = segment_path(self._directory, first)
-        try:
-            yield from scan(path, offset, whole, self._files)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise explain(error, path) from error
-
-    def _headless(self) -> list[int]:
-        """The last segments, if a crash between their creation and the sync of their headers left them without one."""
-        headless: list[int] = []
-        for first in reversed(self._firsts):
-            try:
-                self._segment_start(first)
-                break
-            except TornFrame:
-                headless.insert(0, first)
-        return headless
 
     def _reopen(self, first: int, end: int, since: int) -> None:
         """Continue the last segment behind its last whole frame. What stands from ``since`` on was not applied yet.
@@ -170,7 +96,7 @@ class Log:
         failed. It is about to count as durable, so it is written again. So is the directory: a segment that was made or
         removed just before may have neither come nor gone on the disk.
         """
-        path = segment_path(self._directory, first)
+        path = self._segments.path(first)
         self.close()
         try:
             self._open = OpenSegment.open(self._files, path)
@@ -183,7 +109,7 @@ class Log:
     @property
     def first(self) -> int:
         """The first sequence that can be read, one behind the tail when there is none."""
-        firsts = self._firsts  # looked at once: the thread that writes puts another one into its place
+        firsts = self._segments.firsts  # looked at once: the thread that writes puts another one into its place
         return firsts[0] if firsts else self.tail.sequence + 1
 
     def read(self, first: int, max_bytes: int) -> list[Frame]:
@@ -210,12 +136,12 @@ class Log:
         found: list[Frame] = []
         if first > last:
             return found
-        firsts = list(self._firsts)  # looked at behind the tail: the segment that this is in is among them
+        firsts = list(self._segments.firsts)  # looked at behind the tail: the segment that this is in is among them
         size = 0
         behind = firsts[max(bisect_right(firsts, first) - 1, 0) :]
         for segment in takewhile(lambda each: found or each <= first, behind):
             try:
-                for _, frame in self._scan(segment, self._near(segment, first)):
+                for _, frame in self._segments.scan(segment, self._segments.near(segment, first)):
                     if frame.last >= first:
                         begin = found[-1].last + 1 if found else first
                         if frame.first > begin or (found and frame.first < begin):
@@ -231,16 +157,6 @@ class Log:
         if not found and first < self.first:
             raise LogReclaimed(f"the log no longer holds the events before {self.first}")
         raise StoreDamaged(gap(self._directory, found[-1].last + 1 if found else first, last + 1))
-
-    def _note(self, segment: int, sequence: int, offset: int) -> None:
-        index = self._index.setdefault(segment, [])
-        if not index or offset - index[-1][1] >= INDEX_EVERY:
-            index.append((sequence, offset))
-
-    def _near(self, segment: int, sequence: int) -> int:
-        index = self._index.get(segment, [])
-        at = bisect_right(index, sequence, key=lambda each: each[0]) - 1
-        return index[at][1] if at >= 0 else 0
 
     # -- writing (one thread)
 
@@ -265,20 +181,8 @@ class Log:
 
     def reclaim(self, applied: int, older_than: float) -> None:
         """Remove segments of events up to ``applied``, last written before ``older_than`` (seconds since 1970)."""
-        while self._reclaim_one(applied, older_than):
+        while self._segments.reclaim_one(applied, older_than):
             crash_point("reclaim.segment-removed")
-
-    def _reclaim_one(self, applied: int, older_than: float) -> bool:
-        """Another thread writes meanwhile, and may cut: the one segment that it leaves stays."""
-        with self._names:
-            if len(self._firsts) < 2 or self._firsts[1] > applied + 1:
-                return False
-            path = segment_path(self._directory, self._firsts[0])
-            if self._files.modified(path) >= older_than:
-                return False
-            self._index.pop(self._firsts.pop(0), None)
-            self._files.remove(path)
-        return True
 
     def close(self) -> None:
         """Let go of the files."""
@@ -307,21 +211,21 @@ class Log:
                 raise StoreError(f"frame {frame.first} does not continue the log at {tail}")
             tail = frame.position
         log = self._open
-        if log is None or (log.is_full(self._segment_bytes) and frames[0].first > self._firsts[-1]):
+        if log is None or (log.is_full(self._segment_bytes) and frames[0].first > self._segments.firsts[-1]):
             log = self._roll(frames[0].first)
         elif not log.has_groups:
-            log.begin_anew(self._describe(self._firsts[-1]))
+            log.begin_anew(self._describe(self._segments.firsts[-1]))
         offset = log.append([frame.data for frame in frames])
         for frame in frames:
-            self._note(self._firsts[-1], frame.first, offset)
+            self._segments.note(self._segments.firsts[-1], frame.first, offset)
             offset += len(frame.data)
         self.tail = tail
 
     def _roll(self, first: int) -> OpenSegment:
         """Begin a new segment."""
         self.close()
-        self._open = OpenSegment.create(self._files, segment_path(self._directory, first), self._describe(first))
-        self._firsts.append(first)
+        self._open = OpenSegment.create(self._files, self._segments.path(first), self._describe(first))
+        self._segments.firsts.append(first)
         return self._open
 
     def _truncate(self, last: int, tail: Position) -> None:
@@ -329,36 +233,20 @@ class Log:
         if self.tail.sequence <= last:
             self.tail = tail
             return
-        with self._names:
-            if self._firsts[0] > last + 1:
-                raise StoreError(f"{self._directory} begins at {self._firsts[0]} and cannot be cut after {last}")
-            end, within = self._end_at(last)
+        with self._segments.changes:
+            begins = self._segments.firsts[0]
+            if begins > last + 1:
+                raise StoreError(f"{self._directory} begins at {begins} and cannot be cut after {last}")
+            end, within = self._segments.end_at(last)
             self._cut_to(tail if within is None else Position(tail.generation, within.first - 1))
             self.close()
-            while len(self._firsts) > 1 and self._firsts[-1] > last:
-                first = self._firsts.pop()
-                self._files.remove(segment_path(self._directory, first))
-                self._index.pop(first, None)
-            self._files.sync_directory(self._directory)
-            crash_point("truncate.segments-removed")
-            first = self._firsts[-1]
-            self._index.pop(first, None)
-            self._open = OpenSegment.open(self._files, segment_path(self._directory, first))
+            path = self._segments.remove_behind(last)
+            self._open = OpenSegment.open(self._files, path)
             if within is None:
                 self._open.cut(end)
             else:
                 self._open.cut_within(end, within.part(within.first, last).data)
                 self.tail = tail
-
-    def _end_at(self, last: int) -> tuple[int, Frame | None]:
-        """The offset behind the last frame that ends by ``last``, and the frame that ``last`` lies within, if any."""
-        segment = self._firsts[max(bisect_right(self._firsts, last) - 1, 0)]
-        end = self._segment_start(segment)
-        for offset, frame in self._scan(segment, whole=False):
-            if frame.last > last:
-                return end, frame if frame.first <= last else None
-            end = offset + len(frame.data)
-        return end, None
 
     def _cut_to(self, tail: Position) -> None:
         """Before anything is cut: who begins to read now reads no further, and who reads already begins again."""
@@ -368,17 +256,15 @@ class Log:
     def _reset(self, before: Position) -> None:
         """The segment that is made changes the directory, and all that was removed before is synced with it."""
         self.close()
-        with self._names:
+        with self._segments.changes:
             self._cut_to(Position(self.tail.generation, self.first - 1))  # of a log that holds nothing
-            self._firsts, self._index = [], {}
+            self._segments.forget_all()
             self._cut_to(before)
-            for first in reversed(segment_firsts(self._directory, self._files)):
-                self._files.remove(segment_path(self._directory, first))
+            self._segments.remove_all()
         crash_point("reset.segments-removed")
         self._roll(before.sequence + 1)
 
     def _begin_behind(self, before: Position) -> None:
-        for first in self._headless():
-            self._files.remove(segment_path(self._directory, first))
-        self._firsts.clear()
+        for first in self._segments.headless():
+            self._segments.remove(first)
         self._roll(before.sequence + 1)

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from psycopg.conninfo import make_conninfo
 
-import recovery.coordinator.log as log_module
+import recovery.coordinator.log_file as log_file_module
 from recovery.coordinator.branches import HeuristicOutcome, OutcomeUnknown
 from recovery.coordinator.broker import Broker
 from recovery.coordinator.log import DecisionLog
@@ -176,12 +176,13 @@ class Application:
 
 def forked(log: DecisionLog, files: UserFiles) -> DecisionLog:
     """The log in a child of fork: its memory, and the descriptor that it inherits."""
-    child = copy.copy(log)
-    child._files = files
-    child._lock, child._sync_lock = threading.Lock(), threading.Lock()
-    if log._descriptor >= 0:
-        child._descriptor = files.adopt(log._descriptor)
-        child._contents = copy.deepcopy(log._contents)
-    with patch.object(log_module, "_LOGS", [child]):
-        log_module._after_fork()
+    child, file = copy.copy(log), copy.copy(log._file)
+    child._file = file
+    file._files = files
+    file._lock, file._sync_lock = threading.Lock(), threading.Lock()
+    if file._descriptor >= 0:
+        file._descriptor = files.adopt(file._descriptor)
+        file.contents = copy.deepcopy(file.contents)
+    with patch.object(log_file_module, "_FILES", [file]):
+        log_file_module._after_fork()
     return child

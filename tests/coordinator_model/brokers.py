@@ -83,7 +83,10 @@ class ServerChannel:
 
 
 class Cluster:
-    """``name`` and ``identity``: as the brokers tell them."""
+    """``name`` and ``identity``: as the brokers tell them.
+
+    Many methods: a double of a broker, one for each method of class dtx.
+    """
 
     def __init__(self, name: str, identity: str, queues: Iterable[str]) -> None:
         self.name = name

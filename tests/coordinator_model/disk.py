@@ -12,6 +12,8 @@ from recovery.store.files import Files
 
 Ranges = list[tuple[int, int]]
 
+LOG_NAME = "decisions.log"
+
 
 class Disk:
     """What is not on it yet, by file. A sync that fails takes what it was to write for clean, as Linux does.

@@ -127,7 +127,10 @@ class FakeCursor:
 
 
 class FakeConnection(psycopg.Connection[Any]):
-    """As psycopg's own, which its transaction blocks and ``tpc_`` methods follow line by line."""
+    """As psycopg's own, which its transaction blocks and ``tpc_`` methods follow line by line.
+
+    Many methods: a double of psycopg's connection, whose methods it has.
+    """
 
     pgconn = SimpleNamespace(pipeline_status=PipelineStatus.OFF)
     """Everything that was sent has been answered."""

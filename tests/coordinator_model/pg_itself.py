@@ -14,9 +14,9 @@ from tests.coordinator_model.pg_statements import Match, Statement, known, one_r
     r"current_setting\('role'\)"
 )
 def _ticket(to: Statement, match: Match) -> Answer:
-    xid, mark = to.session.query().xid, to.session.custom("txha.branch")
+    xid, mark = to.session.query().xid, to.session.settings.custom("txha.branch")
     columns = "pg_current_xact_id_if_assigned pg_is_in_recovery current_setting current_setting"
-    return one_row(columns, str(xid or "") or None, False, mark, to.session.setting("role"))
+    return one_row(columns, str(xid or "") or None, False, mark, to.session.settings.get("role"))
 
 
 _START = r"\(extract\(epoch FROM transaction_timestamp\(\)\) \* 1000000\)::bigint"
@@ -40,7 +40,7 @@ def _number(to: Statement, match: Match) -> Answer:
 @known(r"SELECT 1 / \(coalesce\(current_setting\('txha\.branch', true\), ''\) = «V»\)::int")
 def _still(to: Statement, match: Match) -> Answer:
     to.session.query()
-    if (to.session.custom("txha.branch") or "") != to.value(match[1]):
+    if (to.session.settings.custom("txha.branch") or "") != to.value(match[1]):
         raise fails("22012", "division by zero")
     return one_row("?column?", 1)
 
@@ -85,11 +85,11 @@ def _find(to: Statement, match: Match) -> Answer:
     session = to.session
     session.query()
     columns = ("to_hex", "oid", "oid", "format", "relpersistence", "count")
-    found = session.find(to.value(match[1]))
+    found = session.names.find(to.value(match[1]))
     if found is None:
         return Answer(columns, [], 0, "SELECT 0")
-    every = [session.seen(each, found.name) for each in session.database.schemas.values()]
-    count = sum(each is not None for each in every) + (found.name in session.temporary)
+    every = [session.names.seen(each, found.name) for each in session.database.schemas.values()]
+    count = sum(each is not None for each in every) + (found.name in session.names.temporary)
     identifier = f"{session.server.identifier:x}"
     row = (identifier, session.database.oid, found.oid, f"{found.schema}.{found.name}", found.persistence, count)
     return Answer(columns, [row], 1, "SELECT 1")
@@ -104,7 +104,7 @@ def _version(to: Statement, match: Match) -> Answer:
 @known(r"select current_schema\(\)")
 def _schema(to: Statement, match: Match) -> Answer:
     to.session.query()
-    return one_row("current_schema", next((name for name, _ in to.session.schemas), None))
+    return one_row("current_schema", next((name for name, _ in to.session.names.schemas), None))
 
 
 @known(r"SELECT 1")

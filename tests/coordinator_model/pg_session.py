@@ -40,6 +40,152 @@ class Savepoint:
     foreign: int
 
 
+class Settings:
+    """What holds for a session, and for the transaction in it; ``given`` is what holds at first."""
+
+    def __init__(self, given: dict[str, str]) -> None:
+        self._settings = self._before = given
+        self._local: dict[str, str] = {}
+        self._custom: set[str] = set()
+
+    def get(self, name: str) -> str:
+        """What holds now."""
+        return self._local.get(name, self._settings[name])
+
+    def custom(self, name: str) -> str | None:
+        """What holds now of a setting that PostgreSQL does not know; None if it was never set."""
+        return self.get(name) if name in self._custom else None
+
+    def set(self, name: str, value: str, local: bool) -> None:
+        """For the transaction, or for the session if the transaction is committed. Raises psycopg.Error."""
+        if "." in name:
+            self._custom.add(name)
+            self._settings.setdefault(name, "")
+            self._before.setdefault(name, "")
+        elif name not in DEFAULTS:
+            raise fails("42704", f'unrecognized configuration parameter "{name}"')
+        if local:
+            self._local[name] = value
+        else:
+            self._local.pop(name, None)
+            self._settings = {**self._settings, name: value}
+
+    def begin(self) -> None:
+        """A transaction begins: what it sets holds no longer than it does if it is rolled back."""
+        self._before, self._local = self._settings, dict(self._local)
+
+    def undo(self) -> None:
+        """It is rolled back."""
+        self._settings = self._before
+
+    def end(self) -> None:
+        """It has ended: what was set for it alone holds no more."""
+        self._local = {}
+
+
+class Names:
+    """What a session's names of tables mean; ``temporary`` are its own."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.temporary: dict[str, Table] = {}
+
+    @property
+    def schemas(self) -> list[tuple[str, Schema]]:
+        """Those of the search path that are there and may be used."""
+        names = [each.strip().strip('"') for each in self._session.settings.get("search_path").split(",")]
+        names = [self._session.user if each == "$user" else each for each in names]
+        found = [
+            (each, self._session.database.schemas[each]) for each in names if each in self._session.database.schemas
+        ]
+        return [(name, schema) for name, schema in found if self.may_use(name, schema)]
+
+    def may_use(self, name: str, schema: Schema) -> bool:
+        """Whether this role may name what is in a schema."""
+        return self._session.user in ("owner", schema.owner) or name == "public"
+
+    def find(self, name: str) -> Table | None:
+        """A table by its name, as SQL has it. Raises psycopg.Error for a schema that may not be used."""
+        parts = [each.strip('"') for each in name.split(".")]
+        if len(parts) == 2:
+            schema = self._session.database.schemas.get(parts[0])
+            if schema is not None and not self.may_use(parts[0], schema):
+                raise fails("42501", f"permission denied for schema {parts[0]}")
+            return None if schema is None else self.seen(schema, parts[1])
+        if parts[0] in self.temporary:
+            return self.temporary[parts[0]]
+        return next((found for _, schema in self.schemas if (found := self.seen(schema, parts[0]))), None)
+
+    def seen(self, schema: Schema, name: str) -> Table | None:
+        """A table, if the transaction that has made it has committed."""
+        found = schema.tables.get(name)
+        if found is None or found.maker is None or found.maker.committed or found.maker is self._session.tx:
+            return found
+        return None
+
+    def table(self, name: str) -> Table:
+        """The same, to be read or written. Raises psycopg.Error."""
+        found = self.find(name)
+        if found is None:
+            raise fails("42P01", f'relation "{name}" does not exist')
+        if self._session.user not in ("owner", found.owner):
+            raise fails("42501", f"permission denied for table {found.name}")
+        if found.persistence == "t":
+            self._session.refuses_to_prepare("a transaction that has operated on temporary objects")
+        return found
+
+
+class Savepoints:
+    """Those of the transaction in a session: ``marks``, the last one last."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.marks: list[Savepoint] = []
+
+    def savepoint(self, name: str) -> Answer:
+        """SAVEPOINT."""
+        tx = self._session.transaction()
+        if not self._session.block:
+            raise fails("25P01", "SAVEPOINT can only be used in transaction blocks")
+        marks = (len(tx.undo), len(tx.late), len(tx.notifications), len(tx.foreign))
+        self.marks.append(Savepoint(name, *marks))
+        return Answer(told="SAVEPOINT")
+
+    def release(self, name: str) -> Answer:
+        """RELEASE SAVEPOINT."""
+        self._session.transaction()
+        if not self._session.block:
+            raise fails("25P01", "RELEASE SAVEPOINT can only be used in transaction blocks")
+        self._drop(name, 0)
+        return Answer(told="RELEASE")
+
+    def back_to(self, name: str) -> Answer:
+        """ROLLBACK TO SAVEPOINT."""
+        if not self._session.block:
+            raise fails("25P01", "ROLLBACK TO SAVEPOINT can only be used in transaction blocks")
+        self._drop(name, 1)
+        self.undo_last()
+        self._session.failed = False
+        return Answer(told="ROLLBACK")
+
+    def undo_last(self) -> None:
+        """What was done behind the last one is undone."""
+        to, tx = self.marks[-1], self._session.tx
+        assert tx is not None
+        tx.undo_to(to.mark)
+        del tx.late[to.late :], tx.notifications[to.notifications :], tx.foreign[to.foreign :]
+
+    def forget(self) -> None:
+        """The transaction has ended."""
+        self.marks.clear()
+
+    def _drop(self, name: str, keep: int) -> None:
+        at = max((index for index, each in enumerate(self.marks) if each.name == name), default=None)
+        if at is None:
+            raise fails("3B001", f'savepoint "{name}" does not exist')
+        del self.marks[at + keep :]
+
+
 class Session:
     """One role in one database, until ``end``. ``alive``: whether the server knows it still."""
 
@@ -51,12 +197,9 @@ class Session:
         self.failed = False
         self.block = False
         self.tx: Transaction | None = None
-        self.savepoints: list[Savepoint] = []
-        self.temporary: dict[str, Table] = {}
-        self._settings = {**DEFAULTS, **self.database.settings, **given}
-        self._before = self._settings
-        self._local: dict[str, str] = {}
-        self._custom: set[str] = set()
+        self.settings = Settings({**DEFAULTS, **self.database.settings, **given})
+        self.names = Names(self)
+        self.savepoints = Savepoints(self)
         self._waits_for = 0
         self._settling: Prepared | None = None
         server.sessions.append(self)
@@ -76,72 +219,6 @@ class Session:
             if self._settling is not None:
                 self._settling.busy = False
             self.server.sessions.remove(self)
-
-    # -- settings
-
-    def setting(self, name: str) -> str:
-        """What holds now."""
-        return self._local.get(name, self._settings[name])
-
-    def custom(self, name: str) -> str | None:
-        """What holds now of a setting that PostgreSQL does not know; None if it was never set."""
-        return self.setting(name) if name in self._custom else None
-
-    def set(self, name: str, value: str, local: bool) -> None:
-        """For the transaction, or for the session if the transaction is committed. Raises psycopg.Error."""
-        if "." in name:
-            self._custom.add(name)
-            self._settings.setdefault(name, "")
-            self._before.setdefault(name, "")
-        elif name not in DEFAULTS:
-            raise fails("42704", f'unrecognized configuration parameter "{name}"')
-        if local:
-            self._local[name] = value
-        else:
-            self._local.pop(name, None)
-            self._settings = {**self._settings, name: value}
-
-    @property
-    def schemas(self) -> list[tuple[str, Schema]]:
-        """Those of the search path that are there and may be used."""
-        names = [each.strip().strip('"') for each in self.setting("search_path").split(",")]
-        names = [self.user if each == "$user" else each for each in names]
-        found = [(each, self.database.schemas[each]) for each in names if each in self.database.schemas]
-        return [(name, schema) for name, schema in found if self.may_use(name, schema)]
-
-    def may_use(self, name: str, schema: Schema) -> bool:
-        """Whether this role may name what is in a schema."""
-        return self.user in ("owner", schema.owner) or name == "public"
-
-    def find(self, name: str) -> Table | None:
-        """A table by its name, as SQL has it. Raises psycopg.Error for a schema that may not be used."""
-        parts = [each.strip('"') for each in name.split(".")]
-        if len(parts) == 2:
-            schema = self.database.schemas.get(parts[0])
-            if schema is not None and not self.may_use(parts[0], schema):
-                raise fails("42501", f"permission denied for schema {parts[0]}")
-            return None if schema is None else self.seen(schema, parts[1])
-        if parts[0] in self.temporary:
-            return self.temporary[parts[0]]
-        return next((found for _, schema in self.schemas if (found := self.seen(schema, parts[0]))), None)
-
-    def seen(self, schema: Schema, name: str) -> Table | None:
-        """A table, if whoever has made it has committed."""
-        found = schema.tables.get(name)
-        if found is None or found.maker is None or found.maker.committed or found.maker is self.tx:
-            return found
-        return None
-
-    def table(self, name: str) -> Table:
-        """The same, to be read or written. Raises psycopg.Error."""
-        found = self.find(name)
-        if found is None:
-            raise fails("42P01", f'relation "{name}" does not exist')
-        if self.user not in ("owner", found.owner):
-            raise fails("42501", f"permission denied for table {found.name}")
-        if found.persistence == "t":
-            self.refuses_to_prepare("a transaction that has operated on temporary objects")
-        return found
 
     # -- statements
 
@@ -173,8 +250,8 @@ class Session:
             raise fails("25P02", "current transaction is aborted, commands ignored until end of transaction block")
         if self.tx is None:
             self.tx = self.server.begin(self._wait)
-            self.tx.isolation = self.setting("default_transaction_isolation")
-            self._before, self._local = self._settings, dict(self._local)
+            self.tx.isolation = self.settings.get("default_transaction_isolation")
+            self.settings.begin()
         return self.tx
 
     def refuses_to_prepare(self, what: str) -> None:
@@ -183,7 +260,7 @@ class Session:
 
     def wait_for_maker(self, schema: Schema, name: str) -> None:
         """Of a table that is to be made, too. Raises psycopg.Error."""
-        while name in schema.tables and self.seen(schema, name) is None:
+        while name in schema.tables and self.names.seen(schema, name) is None:
             maker = schema.tables[name].maker
             assert maker is not None
             self._wait(maker.xid)
@@ -192,7 +269,7 @@ class Session:
         """Until another transaction has ended. Raises psycopg.Error."""
         self._waits_for = xid
         try:
-            limit = self.setting("lock_timeout")
+            limit = self.settings.get("lock_timeout")
             seconds = {"ms": 0.001}.get(limit[-2:], 1.0) * float(limit.rstrip("ms")) or None
             if self._is_deadlock():
                 raise fails("40P01", "deadlock detected")
@@ -283,7 +360,7 @@ class Session:
         tx = self.tx
         if tx is not None:
             tx.check_late()
-            self.server.commit(tx, self.setting("synchronous_commit") != "off")
+            self.server.commit(tx, self.settings.get("synchronous_commit") != "off")
         self._forget()
 
     def _fail(self) -> None:
@@ -292,57 +369,19 @@ class Session:
             self._roll_back()
             return
         self.failed = True
-        if self.tx is not None and self.savepoints:
-            self._undo(self.savepoints[-1])
+        if self.tx is not None and self.savepoints.marks:
+            self.savepoints.undo_last()
         elif self.tx is not None:
             self.server.roll_back(self.tx)
 
     def _roll_back(self) -> None:
         if self.tx is not None:
-            self._settings = self._before
+            self.settings.undo()
             self.server.roll_back(self.tx)
         self._forget()
 
     def _forget(self) -> None:
         self.block = self.failed = False
-        self.tx, self._local = None, {}
-        self.savepoints.clear()
-
-    # -- savepoints
-
-    def savepoint(self, name: str) -> Answer:
-        """SAVEPOINT."""
-        tx = self.transaction()
-        if not self.block:
-            raise fails("25P01", "SAVEPOINT can only be used in transaction blocks")
-        marks = (len(tx.undo), len(tx.late), len(tx.notifications), len(tx.foreign))
-        self.savepoints.append(Savepoint(name, *marks))
-        return Answer(told="SAVEPOINT")
-
-    def release(self, name: str) -> Answer:
-        """RELEASE SAVEPOINT."""
-        self.transaction()
-        if not self.block:
-            raise fails("25P01", "RELEASE SAVEPOINT can only be used in transaction blocks")
-        self._drop(name, 0)
-        return Answer(told="RELEASE")
-
-    def back_to(self, name: str) -> Answer:
-        """ROLLBACK TO SAVEPOINT."""
-        if not self.block:
-            raise fails("25P01", "ROLLBACK TO SAVEPOINT can only be used in transaction blocks")
-        self._drop(name, 1)
-        self._undo(self.savepoints[-1])
-        self.failed = False
-        return Answer(told="ROLLBACK")
-
-    def _drop(self, name: str, keep: int) -> None:
-        at = max((index for index, each in enumerate(self.savepoints) if each.name == name), default=None)
-        if at is None:
-            raise fails("3B001", f'savepoint "{name}" does not exist')
-        del self.savepoints[at + keep :]
-
-    def _undo(self, to: Savepoint) -> None:
-        assert self.tx is not None
-        self.tx.undo_to(to.mark)
-        del self.tx.late[to.late :], self.tx.notifications[to.notifications :], self.tx.foreign[to.foreign :]
+        self.tx = None
+        self.settings.end()
+        self.savepoints.forget()

@@ -110,7 +110,8 @@ def _settle(to: Statement, match: Match) -> Answer:
 @known(r"(SAVEPOINT|RELEASE SAVEPOINT|ROLLBACK TO SAVEPOINT) (\w+)")
 def _savepoint(to: Statement, match: Match) -> Answer:
     session = to.session
-    does = {"SAVEPOINT": session.savepoint, "RELEASE SAVEPOINT": session.release}.get(match[1].upper(), session.back_to)
+    of = session.savepoints
+    does = {"SAVEPOINT": of.savepoint, "RELEASE SAVEPOINT": of.release}.get(match[1].upper(), of.back_to)
     return does(match[2])
 
 
@@ -120,7 +121,7 @@ def _savepoint(to: Statement, match: Match) -> Answer:
 @known(r"SET TRANSACTION ISOLATION LEVEL (READ COMMITTED|REPEATABLE READ|SERIALIZABLE)")
 def _set_isolation(to: Statement, match: Match) -> Answer:
     tx = to.session.transaction()
-    if (tx.snapshot is not None or to.session.savepoints) and tx.isolation != match[1].lower():
+    if (tx.snapshot is not None or to.session.savepoints.marks) and tx.isolation != match[1].lower():
         raise fails("25001", "SET TRANSACTION ISOLATION LEVEL must be called before any query")
     tx.isolation = match[1].lower()
     return Answer(told="SET")
@@ -130,7 +131,7 @@ def _set_isolation(to: Statement, match: Match) -> Answer:
 def _set(to: Statement, match: Match) -> Answer:
     to.session.transaction()
     value = to.value(match[3]) if match[3].startswith("$") else match[3].strip("'")
-    to.session.set(match[2], value, bool(match[1]))
+    to.session.settings.set(match[2], value, bool(match[1]))
     return Answer(told="SET")
 
 
@@ -138,7 +139,7 @@ def _set(to: Statement, match: Match) -> Answer:
 def _show(to: Statement, match: Match) -> Answer:
     tx = to.session.transaction()
     name = match[1].lower()
-    value = tx.isolation if name == "transaction isolation level" else to.session.setting(name)
+    value = tx.isolation if name == "transaction isolation level" else to.session.settings.get(name)
     return Answer((name.replace(" ", "_"),), [(value,)], 1, "SHOW")
 
 
@@ -146,9 +147,9 @@ def _show(to: Statement, match: Match) -> Answer:
 def _set_config(to: Statement, match: Match) -> Answer:
     to.session.query()
     name, value, condition, wanted = (to.value(match[number]) for number in range(1, 5))
-    if to.session.setting(condition) != wanted:
+    if to.session.settings.get(condition) != wanted:
         return Answer(("set_config",), [], 0, "SELECT 0")
-    to.session.set(name, value, local=True)
+    to.session.settings.set(name, value, local=True)
     return one_row("set_config", value)
 
 
@@ -167,9 +168,9 @@ def _make(
 ) -> Answer:
     session = to.session
     session.query()
-    if not session.schemas:
+    if not session.names.schemas:
         raise fails("3F000", "no schema has been selected to create in")
-    schema_name, schema = session.schemas[0]
+    schema_name, schema = session.names.schemas[0]
     if session.user not in ("owner", schema.owner):
         raise fails("42501", f"permission denied for schema {schema_name}")
     session.wait_for_maker(schema, name)
@@ -205,10 +206,11 @@ def _make_temporary(to: Statement, match: Match) -> Answer:
     session, name = to.session, match[1]
     tx = session.query()
     tx.assign()
-    if name in session.temporary:
+    if name in session.names.temporary:
         raise fails("42P07", f'relation "{name}" already exists')
-    session.temporary[name] = Table(session.server.new_oid(), "pg_temp", name, session.user, ("n",), persistence="t")
-    tx.undo.append(lambda: session.temporary.pop(name))
+    made = Table(session.server.new_oid(), "pg_temp", name, session.user, ("n",), persistence="t")
+    session.names.temporary[name] = made
+    tx.undo.append(lambda: session.names.temporary.pop(name))
     session.refuses_to_prepare("a transaction that has operated on temporary objects")
     return Answer(told="CREATE TABLE")
 
@@ -233,7 +235,7 @@ def _make_schema(to: Statement, match: Match) -> Answer:
 @known(r"INSERT INTO «T» (?:\(([\w, ]+)\) )?VALUES \((.*?)\)( ON CONFLICT DO NOTHING)?")
 def _insert(to: Statement, match: Match) -> Answer:
     tx = to.session.query()
-    table = to.session.table(match[1])
+    table = to.session.names.table(match[1])
     columns = match[2].split(", ") if match[2] else table.columns
     row: Row = dict.fromkeys(table.columns)
     if table.columns == DECISIONS:
@@ -253,7 +255,7 @@ def _insert(to: Statement, match: Match) -> Answer:
 @known(r"DELETE FROM «T» WHERE (.*)")
 def _delete(to: Statement, match: Match) -> Answer:
     tx = to.session.query()
-    count = tx.delete(to.session.table(match[1]), _condition(to, match[2]))
+    count = tx.delete(to.session.names.table(match[1]), _condition(to, match[2]))
     return Answer(count=count, told=f"DELETE {count}")
 
 
@@ -263,7 +265,7 @@ def _delete(to: Statement, match: Match) -> Answer:
 )
 def _select(to: Statement, match: Match) -> Answer:
     tx = to.session.query()
-    table = to.session.table(match[2])
+    table = to.session.names.table(match[2])
     if table.foreign is not None:
         to.session.refuses_to_prepare("a transaction that has operated on postgres_fdw foreign tables")
         tx.snapshot_there = tx.snapshot_there or to.session.server.snapshot()
@@ -319,7 +321,7 @@ def _declare(to: Statement, match: Match) -> Answer:
 @known(r"SELECT pg_export_snapshot\(\)")
 def _export(to: Statement, match: Match) -> Answer:
     to.session.query()
-    if to.session.tx is not None and to.session.savepoints:
+    if to.session.tx is not None and to.session.savepoints.marks:
         raise Unknown("snapshots are not exported within savepoints")
     to.session.refuses_to_prepare("a transaction that has exported snapshots")
     return one_row("pg_export_snapshot", "00000003-00000002-1")

@@ -15,12 +15,13 @@ from recovery.coordinator.decisions import DecisionRefused, DecisionUnknown
 from recovery.coordinator.recover import Report
 from recovery.coordinator.table import CREATE
 from tests.coordinator_model.applications import Application
+from tests.coordinator_model.disk import LOG_NAME
 from tests.coordinator_model.pg_heap import Table
 from tests.coordinator_model.schedule import Process, Stuck
 from tests.coordinator_model.truth import COMMITTED, BrokenPromise
 from tests.coordinator_model.with_log import WithLog
 from tests.coordinator_model.with_table import LOGGER, Told, WithTable
-from tests.coordinator_model.world import LOG_NAME, MACHINE, World
+from tests.coordinator_model.world import MACHINE, World
 from txobserver.ports.store import StoreDamaged, StoreError
 
 INPUTS = 6
@@ -165,7 +166,7 @@ class Run:
     @staticmethod
     def _take(world: World, report: Report) -> Report:
         world.note(f"{world.schedule.current} reports: {report}")
-        world.take_report(report)
+        world.people.take_report(report)
         return report
 
     @staticmethod
@@ -190,8 +191,8 @@ class Run:
 
     def _heal(self, world: World, applications: list[Application]) -> None:
         """Everything works, a while has passed, and everybody recovers; then people look, and say that they have."""
-        world.notice_all()
-        world.excuse()
+        world.lingering.notice_all()
+        world.people.excuse()
         world.schedule.now += 200.0
         reports: list[Report] = []
         for turn in range(4):

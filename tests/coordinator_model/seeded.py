@@ -20,7 +20,7 @@ import recovery.coordinator.recover as recover_module
 import recovery.coordinator.table as table_module
 from recovery.coordinator.data_manager import BrokerDataManager
 from recovery.coordinator.deciding import DecidingSession
-from recovery.coordinator.log import DecisionLog
+from recovery.coordinator.log_file import LogFile
 from recovery.coordinator.log_lines import LogContents
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.resources import Fate
@@ -56,9 +56,7 @@ def seeded(seed: int, *promises: str) -> Callable[[Callable[[ExitStack], None]],
 
 def find(fault: Seeded, seeds: int, first: int = 0) -> Result | None:
     """The first seed in which the fault breaks a promise that it was meant to break."""
-    return first_that_breaks(
-        fault.plant, fault.promises, lambda seed: Run(seed).run(), range(first, first + seeds)
-    )
+    return first_that_breaks(fault.plant, fault.promises, lambda seed: Run(seed).run(), range(first, first + seeds))
 
 
 def replace(stack: ExitStack, owner: Any, name: str, by: Any) -> None:
@@ -72,12 +70,12 @@ def no_number_is_nothing_written(stack: ExitStack) -> None:
     original = Postgresql.prepare
 
     def prepare(self: Postgresql, xid: Xid) -> Any:
-        with self._answered() as connection:
+        with self._session.answered() as connection:
             postgresql_module._check(connection)
             ticket, *_ = connection.execute(postgresql_module.TICKET).fetchone() or (None, False)
             if ticket is None:
                 connection.tpc_rollback()
-                self._at_hand = None
+                self._session.at_hand = None
                 return None
         return original(self, xid)
 
@@ -122,7 +120,7 @@ def a_decision_is_as_durable_as_the_database_likes(stack: ExitStack) -> None:
 @seeded(23, "both or neither", "told what happened", "nothing unforeseen", "nothing is left in doubt")
 def a_link_is_replaced_by_a_file(stack: ExitStack) -> None:
     """A log that is named by a symbolic link is made smaller beside the file that it leads to."""
-    replace(stack, DecisionLog, "_file", property(lambda self: self.path))
+    replace(stack, LogFile, "_file", property(lambda self: self.path))
 
 
 @seeded(103, "told what happened", "both or neither")
@@ -136,7 +134,7 @@ def a_database_is_called_as_its_client_calls_it(stack: ExitStack) -> None:
     """Whatever name a pooler has for it."""
 
     def in_doubt(self: Postgresql) -> list[Xid]:
-        with self._answered() as connection:
+        with self._session.answered() as connection:
             connection.rollback()
             found = [each for each in connection.tpc_recover() if each.database == connection.info.dbname]
             return [
@@ -164,7 +162,7 @@ def clusters_are_known_by_their_names(stack: ExitStack) -> None:
 @seeded(252, "nothing unforeseen", "everybody can go on", "both or neither", "nothing stood in the way")
 def a_child_works_on_with_its_parent_s_log(stack: ExitStack) -> None:
     """And with its lock."""
-    replace(stack, DecisionLog, "forked", lambda self: None)
+    replace(stack, LogFile, "forked", lambda self: None)
 
 
 @seeded(16, "told of operators", "told what happened", "both or neither")
@@ -182,8 +180,8 @@ def a_lost_commit_is_a_failed_one(stack: ExitStack) -> None:
 @seeded(23, "everybody can go on", "nothing unforeseen", "nothing stood in the way")
 def a_smaller_log_belongs_to_who_made_it(stack: ExitStack) -> None:
     """Whose ever the old one was."""
-    original = DecisionLog._write_new
-    replace(stack, DecisionLog, "_write_new", lambda self, path, lines, old: original(self, path, lines, None))
+    original = LogFile._write_new
+    replace(stack, LogFile, "_write_new", lambda self, path, lines, old: original(self, path, lines, None))
 
 
 @seeded(5, "told what happened", "both or neither")
@@ -247,4 +245,4 @@ def a_forgotten_abort_is_none(stack: ExitStack) -> None:
 @seeded(3074, "both or neither", "told what happened")
 def a_record_behind_a_failed_sync_is_believed(stack: ExitStack) -> None:
     """Who opens the log takes what he reads there for what is on the disk."""
-    replace(stack, DecisionLog, "_write_again", lambda self: None)
+    replace(stack, LogFile, "_write_again", lambda self: None)

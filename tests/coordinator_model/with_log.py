@@ -13,9 +13,10 @@ from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.recover import recover
 from recovery.coordinator.resources import Resource
 from tests.coordinator_model.applications import Application, Expected, forked
+from tests.coordinator_model.disk import LOG_NAME
 from tests.coordinator_model.schedule import Process
 from tests.coordinator_model.truth import PROTECTION, Attempt, Effect
-from tests.coordinator_model.world import LOG_NAME, MACHINE, World
+from tests.coordinator_model.world import MACHINE, World
 
 KINDS = ["consume", "consume", "read", "notify", "foreign", "temporary", "hold", "fail", "late", "raise", "read"]
 

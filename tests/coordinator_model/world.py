@@ -22,6 +22,7 @@ import recovery.coordinator.branches as branches_module
 import recovery.coordinator.broker as broker_module
 import recovery.coordinator.data_manager as data_manager_module
 import recovery.coordinator.log as log_module
+import recovery.coordinator.log_file as log_file_module
 import recovery.coordinator.log_lines as log_lines_module
 import recovery.coordinator.names as names_module
 import recovery.coordinator.postgresql as postgresql_module
@@ -29,23 +30,21 @@ import recovery.coordinator.recover as recover_module
 import recovery.dtx.conversation as conversation_module
 import recovery.dtx.with_pika as with_pika_module
 from recovery.coordinator.decisions import ABORT_KEPT
-from recovery.coordinator.recover import Report
 from recovery.dtx.conversation import Refused
 from tests.coordinator_model.broker_client import ModelConnection, ModelDtxConnection
 from tests.coordinator_model.brokers import Cluster
 from tests.coordinator_model.disk import Disk, UserFiles
+from tests.coordinator_model.people import People
 from tests.coordinator_model.pg_client import Broken, FakeConnection, FakeCursor
 from tests.coordinator_model.pg_server import Server
 from tests.coordinator_model.schedule import Process, Schedule, VirtualLocks, VirtualTime
 from tests.coordinator_model.taken_back import TakenBack
 from tests.coordinator_model.truth import Truth
-from txobserver.ports.store import StoreDamaged
 
 MACHINE = "machine"
 """Where the processes are that use the disk."""
 SERVER = "server"
 """Where the databases are."""
-LOG_NAME = "decisions.log"
 TIMED = (
     branches_module,
     data_manager_module,
@@ -105,6 +104,33 @@ class SeededSecrets:
         return self._chance.randbytes(count).hex()
 
 
+class Lingering:
+    """What is on its way to a server, which notices it at some step."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._arrivals: list[Callable[[], None]] = []
+
+    @property
+    def count(self) -> int:
+        """How many have not arrived."""
+        return len(self._arrivals)
+
+    def add(self, arrive: Callable[[], None]) -> None:
+        """This is what happens when it does."""
+        self._arrivals.append(arrive)
+
+    def notice(self, which: int) -> None:
+        """The server is at work on its own: what was late may have to wait there."""
+        self._schedule.spawn(Process("a server"), self._arrivals.pop(which))
+
+    def notice_all(self) -> None:
+        """Whatever was on its way has arrived."""
+        while self._arrivals:
+            self.notice(0)
+            self._schedule.run()
+
+
 class World:
     """``directory``: an empty one for the logs. ``note``: told what happens, for people."""
 
@@ -138,8 +164,9 @@ class World:
         """Start one with the log"""
         self._settled_until_cut = 0
         """After how many more branches that are committed the power fails; 0: it does not"""
-        self._lingering: list[Callable[[], None]] = []
+        self.lingering = Lingering(self.schedule)
         self.standbys = TakenBack(self.schedule)
+        self.people = People(self.chance, self.server, self.clusters, self.disk, self.truth, self.standbys, self.note)
         self._stack = ExitStack()
 
     # -- in the place of what the product uses
@@ -151,7 +178,7 @@ class World:
         put(patch.object(names_module, "secrets", SeededSecrets(random.Random(self.chance.random()))))
         put(patch.object(log_lines_module, "ENDED_KEPT", 600.0 if self.remembers else 0.0))
         put(patch.object(log_module, "end_line", self.standbys.end_line))
-        put(patch.object(log_module, "fcntl", VirtualLocks(self.schedule, log_module.fcntl)))
+        put(patch.object(log_file_module, "fcntl", VirtualLocks(self.schedule, log_file_module.fcntl)))
         put(patch.object(psycopg, "connect", self.connect))
         put(patch.object(psycopg, "ClientCursor", FakeCursor))
         put(patch.object(broker_module, "DtxConnection", ModelDtxConnection))
@@ -190,12 +217,8 @@ class World:
         connection = FakeConnection(self.server, str(database), dsn, options, way)
         process = self.schedule.current
         if process is not None:
-            process.let_go.append(lambda: self._let_go(connection))
+            process.let_go.append(lambda: None if connection.closed else self.end_later(None, connection.session.end))
         return connection
-
-    def _let_go(self, connection: FakeConnection) -> None:
-        if not connection.closed:
-            self.end_later(None, connection.session.end)
 
     def _reach(self, host: str) -> tuple[Cluster, WayOf]:
         return self.clusters[host], WayOf(self, "broker")
@@ -232,17 +255,7 @@ class World:
             end()
         else:
             self.troubles += 1
-            self._lingering.append(arrive)
-
-    def notice_all(self) -> None:
-        """Whatever was on its way has arrived."""
-        while self._lingering:
-            self._notice(0)
-            self.schedule.run()
-
-    def _notice(self, which: int) -> None:
-        """The server is at work on its own: what was late may have to wait there."""
-        self.schedule.spawn(Process("a server"), self._lingering.pop(which))
+            self.lingering.add(arrive)
 
     def step(self, kind: str, what: str = "") -> None:
         """One step of whoever has the turn. Raises Killed, Broken, and OSError for a sync that fails.
@@ -252,9 +265,9 @@ class World:
         self.schedule.step()
         if self.calm or self.schedule.current is None:
             return
-        if self._lingering and self.chance.random() < 0.05:
+        if self.lingering.count and self.chance.random() < 0.05:
             self.troubles += 1
-            self._notice(self.chance.randrange(len(self._lingering)))
+            self.lingering.notice(self.chance.randrange(self.lingering.count))
         if self._are_set and self._clocks.random() < (0.5 if ABORTING in what else 0.01):
             self._set_a_clock()
         if self._settled_until_cut and kind.endswith("answer") and what.startswith(COMMITTING):
@@ -285,7 +298,7 @@ class World:
         if self.remembers:
             choices += [("database failed over", lambda kind: self._fail_over())] * 2
         if self.server.prepared or any(each.prepared() or each.heuristic() for each in self.clusters.values()):
-            choices += [("operator", lambda kind: self.operate())] * 2
+            choices += [("operator", lambda kind: self.people.operate())] * 2
         if "sync failed" in self.struck:
             choices += [("power cut", lambda kind: self._cut_power())] * 4
         if kind.startswith(("database", "broker")):
@@ -332,54 +345,3 @@ class World:
             if process.machine == MACHINE:
                 self.schedule.kill(process)
         self.disk.power_cut()
-
-    # -- people
-
-    def operate(self) -> None:
-        """An operator decides a branch that is prepared, or forgets one that was decided so; or an administrator."""
-        cluster = self.chance.choice(list(self.clusters.values()))
-        if self.server.prepared and self.chance.random() < 0.3:
-            self._administer()
-        elif cluster.heuristic() and self.chance.random() < 0.6:
-            cluster.forget(self.chance.choice(cluster.heuristic()))
-        elif cluster.prepared():
-            xid, commit = self.chance.choice(cluster.prepared()), self.chance.random() < 0.4
-            cluster.operate(xid, commit)
-            self._touch(xid.gtrid.decode(), commit)
-            if self.chance.random() < 0.6:
-                cluster.forget(xid)
-
-    def _administer(self) -> None:
-        found = self.chance.choice(list(self.server.prepared.values()))
-        if not found.busy:
-            commit, name = self.chance.random() < 0.4, psycopg.Xid.from_string(found.gid).gtrid
-            self.server.settle(found, commit)
-            self._touch(name, commit)
-            if name in self._ended():
-                self.truth.reported.add(name)  # of a branch that came back with a standby: nobody looks for it again
-            elif not commit:
-                self.standbys.rolled_back(found.gid, name)
-
-    def excuse(self) -> None:
-        """Commits that have ended by an answer that a standby took back, before somebody rolled the branch back."""
-        self.truth.reported |= self.standbys.ended & self._ended()
-
-    def _ended(self) -> set[str]:
-        """Commits that everybody had carried out, as the log says; of a damaged one none, and its users will tell."""
-        log = self.disk.directory / LOG_NAME
-        with suppress(StoreDamaged):
-            return set(log_module.read_decisions(log)[2]) if log.exists() else set()
-        return set()
-
-    def _touch(self, name: str, commit: bool) -> None:
-        """Of a commit that was against the decision nothing is left to be seen once he makes it forget: he knows."""
-        self.note(f"decided by people: {name} {'commit' if commit else 'rollback'}")
-        self.truth.interfered.add(name)
-        if commit:
-            self.truth.reported.add(name)
-
-    def take_report(self, report: Report) -> None:
-        """Somebody has read it."""
-        self.truth.reported |= {row.transaction for row in (*report.contradicted, *report.not_known)}
-
-

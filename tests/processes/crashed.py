@@ -114,7 +114,7 @@ def kill_all(cluster: LocalCluster, *names: str) -> None:
     """SIGKILL, one right after the other."""
     for pid in [cluster.pid(name) for name in names]:
         os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not any(cluster.runs(name) for name in names), 10, "the end of the nodes")
+    wait_until(lambda: not any(cluster.processes.runs(name) for name in names), 10, "the end of the nodes")
 
 
 def crash(directory: Path) -> tuple[Crash, Crash]:

@@ -49,8 +49,8 @@ def test_a_node_is_told_to_end_while_its_coordination_process_is_stopped(cluster
     cluster.wait_state(node, "ready")
     os.kill(coordination_process_of(cluster.pid(node)), signal.SIGSTOP)
     os.kill(cluster.pid(node), signal.SIGTERM)
-    wait_until(lambda: cluster.exit_status(node) is not None, 60, "the end of the node")
-    assert cluster.exit_status(node) == 0
+    wait_until(lambda: cluster.processes.exit_status(node) is not None, 60, "the end of the node")
+    assert cluster.processes.exit_status(node) == 0
 
 
 def test_a_primary_is_told_to_end_while_its_coordination_process_is_stopped(tmp_path: Path) -> None:
@@ -63,5 +63,5 @@ def test_a_primary_is_told_to_end_while_its_coordination_process_is_stopped(tmp_
         cluster.wait_state(node, "active")
         os.kill(coordination_process_of(cluster.pid(node)), signal.SIGSTOP)
         os.kill(cluster.pid(node), signal.SIGTERM)
-        wait_until(lambda: cluster.exit_status(node) is not None, 60, "the end of the node")
-        assert cluster.exit_status(node) == 0
+        wait_until(lambda: cluster.processes.exit_status(node) is not None, 60, "the end of the node")
+        assert cluster.processes.exit_status(node) == 0

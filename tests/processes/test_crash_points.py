@@ -73,9 +73,9 @@ class Doomed:
     def dies(self, *states: str | None) -> None:
         """It kills itself at that point and no other way, in one of these states; None before it has any."""
         cluster, name = self._cluster, self._name
-        wait_until(lambda: not cluster.runs(name), 30, f"the death of {name}")
+        wait_until(lambda: not cluster.processes.runs(name), 30, f"the death of {name}")
         text = self._log.read_text()
-        assert cluster.exit_status(name) == -signal.SIGKILL, text
+        assert cluster.processes.exit_status(name) == -signal.SIGKILL, text
         assert text.splitlines()[-1] == f"crash point {self._point}"
         passed = re.findall(r" state (\w+)$", text, re.MULTILINE)
         assert (passed[-1] if passed else None) in states

@@ -79,8 +79,8 @@ def check_refused(cluster: LocalCluster, node: str) -> None:
     """The node does not start, and says why in one line."""
     log = cluster.directory.parent / "refused.log"
     cluster.start_node(node, log=log)
-    wait_until(lambda: cluster.exit_status(node) is not None, 30, "the refusal")
-    assert cluster.exit_status(node) == 2
+    wait_until(lambda: cluster.processes.exit_status(node) is not None, 30, "the refusal")
+    assert cluster.processes.exit_status(node) == 2
     assert "is damaged" in log.read_text().splitlines()[-1] and "rejoin with a new store" in log.read_text()
 
 
@@ -92,7 +92,7 @@ def test_a_flipped_bit(cluster: LocalCluster) -> None:
         file.write(b"Y")
     before = consumed(cluster, primary, COUNT)
     assert len(before) < COUNT
-    wait_until(lambda: not cluster.runs(primary), 30, "the end of the damaged node")
+    wait_until(lambda: not cluster.processes.runs(primary), 30, "the end of the damaged node")
     log = (cluster.directory / primary / "node.log").read_text().splitlines()
     assert "a checksum in the queue state does not match" in log[-1] and "Traceback" not in "".join(log)
     check_taken_over(cluster, primary, before)
@@ -105,6 +105,6 @@ def test_pages_that_are_gone_end_the_process(cluster: LocalCluster) -> None:
     os.truncate(state, 5 * 4096)
     before = consumed(cluster, primary, COUNT)
     assert len(before) < COUNT
-    wait_until(lambda: not cluster.runs(primary), 30, "the end of the damaged node")
+    wait_until(lambda: not cluster.processes.runs(primary), 30, "the end of the damaged node")
     check_taken_over(cluster, primary, before)
     check_refused(cluster, primary)

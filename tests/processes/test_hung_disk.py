@@ -39,8 +39,8 @@ def test_node_told_to_end_while_its_disk_hangs(tmp_path: Path, hangs: Kind) -> N
         wait_until(lambda: disks.count(node, [hangs]).seen > before, SECONDS, "a sync that hangs")
         said = cluster.said(node)
         os.kill(cluster.pid(node), signal.SIGTERM)
-        wait_until(lambda: cluster.exit_status(node) is not None, SECONDS, "the end of the node")
-        assert cluster.exit_status(node) == 1
+        wait_until(lambda: cluster.processes.exit_status(node) is not None, SECONDS, "the end of the node")
+        assert cluster.processes.exit_status(node) == 1
         assert "has not finished what it was to write within 10 s" in cluster.said_since(node, said)
         disks.heal(node)
         cluster.start_node(node)
@@ -62,8 +62,8 @@ def test_node_told_to_end_while_its_disk_hangs_at_the_start(tmp_path: Path, hang
         cluster.start_node(node)
         wait_until(lambda: disks.count(node, [hangs]).seen > before, SECONDS, "a sync that hangs")
         os.kill(cluster.pid(node), signal.SIGTERM)
-        wait_until(lambda: cluster.exit_status(node) is not None, SECONDS, "the end of the node")
-        assert cluster.exit_status(node) == 1
+        wait_until(lambda: cluster.processes.exit_status(node) is not None, SECONDS, "the end of the node")
+        assert cluster.processes.exit_status(node) == 1
         assert "could not be opened within 10 s" in cluster.said_since(node, said)
         disks.heal(node)
         cluster.start_node(node)

@@ -27,7 +27,7 @@ def test_empty_node_founds_anew(tmp_path: Path) -> None:
         confirmed(cluster, cluster.primary() or "", b"kept")
         cluster_id = cluster.status()[0]["cluster_id"]
         record.unlink()
-        wait_until(lambda: not any(cluster.runs(name) for name in NODES), 30, "the end of all nodes")
+        wait_until(lambda: not any(cluster.processes.runs(name) for name in NODES), 30, "the end of all nodes")
         for part in ("log", "state"):
             shutil.rmtree(cluster.directory / wiped / part)
         (cluster.directory / wiped / "identity.json").unlink()

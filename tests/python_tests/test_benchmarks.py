@@ -77,7 +77,7 @@ def test_no_figure_for_a_run_in_which_a_node_left(tmp_path: Path) -> None:
     log = tmp_path / "cluster" / "node-1" / "node.log"
     log.parent.mkdir(parents=True)
     log.write_text("state active\n")
-    before = subject.departures()
+    before = subject.nodes.departures()
     log.write_text("state active\ngeneration=1 node-2 is out of the ready set\n")
     with pytest.raises(Refused, match="left the ready set"):
         subject.check(before)

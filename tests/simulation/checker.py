@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class Checker:
-    """Told of everything; looks at what concerns its promise."""
+    """Told of everything; looks at what concerns its promise.
+
+    Many methods: an interface with one for each thing that is told, all of which do nothing here.
+    """
 
     promise = ""
 

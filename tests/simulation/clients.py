@@ -137,7 +137,7 @@ class Worker(Client):
         self._attempt: Attempt | None = None
         self._ask()
         link.request(link.channel.select_tx)
-        link.request(lambda: link.channel.qos(self.chance.choice((1, 2, 5)), False) or link.consume(INPUT))
+        link.request(lambda: link.channel.qos(self.chance.choice((1, 2, 5)), False) or link.queues.consume(INPUT))
 
     def delivered(self, tag: int, queue: str, body: str) -> None:
         self._held.append((tag, body))
@@ -205,7 +205,7 @@ class Worker(Client):
         """Ask for the outcomes of commits whose answers were lost."""
         if self.link is not None and self._doubts:
             for attempt in self._doubts:
-                self.link.outcome(attempt, partial(self._told, attempt))
+                self.link.branches.outcome(attempt, partial(self._told, attempt))
             self.later(0.1, 0.3, self._ask)
 
     def _told(self, attempt: Attempt, outcome: Outcome) -> None:
@@ -227,7 +227,8 @@ class Consumer(Client):
         if self.chance.random() < 0.3:
             self._get()
         else:
-            link.request(lambda: link.channel.qos(self.chance.choice((1, 5, 20)), False) or link.consume(self._queue))
+            consume = link.queues.consume
+            link.request(lambda: link.channel.qos(self.chance.choice((1, 5, 20)), False) or consume(self._queue))
         if self.chance.random() < 0.5 and not self.stopping:
             self.later(0.3, 2.0, self._leave)
 
@@ -238,7 +239,7 @@ class Consumer(Client):
 
     def _get(self) -> None:
         if self.link is not None:
-            self.link.get(self._queue, self._got)
+            self.link.queues.get(self._queue, self._got)
 
     def _got(self, got: Got | None) -> None:
         if got is not None:
@@ -268,7 +269,7 @@ class Counter(Client):
 
     def _ask(self) -> None:
         if self.link is not None:
-            self.link.count(self.chance.choice((INPUT, *OUTPUTS)), lambda: self.later(0.0, 0.1, self._ask))
+            self.link.queues.count(self.chance.choice((INPUT, *OUTPUTS)), lambda: self.later(0.0, 0.1, self._ask))
 
 
 class Keeper(Client):
@@ -288,20 +289,20 @@ class Keeper(Client):
         self._made += 1
         name = f"extra-{self.name}-{self._made}"
         self.book.exempt.add(name)
-        link.declare(QueueDeclare(name, durable=True), lambda state: self._use(name))
+        link.queues.declare(QueueDeclare(name, durable=True), lambda state: self._use(name))
 
     def _use(self, name: str) -> None:
         link = self.link
         if link is None:
             return
         request = BindRequest("amq.topic", name, True, f"key.{name}")
-        link.request(lambda: link.bind(request))
+        link.request(lambda: link.queues.bind(request))
         attempt = self.book.begin(self.name, plain=True)
         body = self.book.publish(attempt, name)
         attempt.outcome = SENT
         link.request(lambda: link.channel.publish("", name, False, PROPERTIES, body.encode()))
         if self.chance.random() < 0.5:
-            link.request(lambda: link.purge(name))
+            link.request(lambda: link.queues.purge(name))
         if self.chance.random() < 0.7:
-            self.later(0.0, 0.2, lambda: link.request(lambda: link.delete(name)))
+            self.later(0.0, 0.2, lambda: link.request(lambda: link.queues.delete(name)))
         self.later(0.1, 0.5, self._declare)

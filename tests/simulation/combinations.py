@@ -149,7 +149,7 @@ def primary_oversleeps(cluster: Cluster, chance: random.Random) -> Ending | None
     steps, seconds = Steps(cluster), cluster.settings.lease_ttl * 1.2 + chance.choice((0.1, 0.2, 0.4))
 
     def telling() -> bool:
-        return primary.alive and any(link.telling for link in cluster.links if link.process is primary)
+        return primary.alive and any(link.wire.telling for link in cluster.links if link.process is primary)
 
     steps.when(telling, lambda: steps.pause(primary, seconds), every=0.0003)
     return steps.end

@@ -39,7 +39,7 @@ class Coordinator(Client):
 
     def connected(self, link: ClientLink) -> None:
         link.request(link.channel.select_dtx)
-        link.request(lambda: link.channel.qos(self.chance.choice((2, 3, 5)), False) or link.consume(INPUT))
+        link.request(lambda: link.channel.qos(self.chance.choice((2, 3, 5)), False) or link.queues.consume(INPUT))
         self._look()
 
     def delivered(self, tag: int, queue: str, body: str) -> None:
@@ -101,8 +101,8 @@ class Coordinator(Client):
         elif choice < 0.3:
             attempt.asked.add(True)
             attempt.outcome = SENT
-            link.status(
-                partial(link.branches.commit, link.channel, xid, True),
+            link.branches.status(
+                partial(link.branches.operations.commit, link.channel, xid, True),
                 lambda status: self._ended(attempt, OK if status is Status.OK else FAILED),
                 lambda status: self._tell(link, attempt, Outcome.COMMITTED, status),
             )
@@ -112,8 +112,8 @@ class Coordinator(Client):
     def _roll_back(self, link: ClientLink, attempt: Attempt) -> None:
         """One that is not prepared, as far as is known."""
         attempt.asked.add(False)
-        link.status(
-            partial(link.branches.rollback, link.channel, attempt.xid),
+        link.branches.status(
+            partial(link.branches.operations.rollback, link.channel, attempt.xid),
             lambda status: None,
             lambda status: self._tell(link, attempt, Outcome.ROLLED_BACK, status),
         )
@@ -133,8 +133,8 @@ class Coordinator(Client):
 
     def _prepare(self, link: ClientLink, attempt: Attempt) -> None:
         assert attempt.xid is not None
-        link.status(
-            partial(link.branches.prepare, link.channel, attempt.xid),
+        link.branches.status(
+            partial(link.branches.operations.prepare, link.channel, attempt.xid),
             partial(self._prepared, attempt),
             lambda status: self._tell(link, attempt, Outcome.PREPARED, status),
         )
@@ -177,11 +177,11 @@ class Coordinator(Client):
             attempt.outcome = SENT
         elif True not in attempt.asked:
             attempt.outcome = ROLLED_BACK
-        call = partial(link.branches.commit, link.channel, xid, False)
+        call = partial(link.branches.operations.commit, link.channel, xid, False)
         if not attempt.decision:
-            call = partial(link.branches.rollback, link.channel, xid)
+            call = partial(link.branches.operations.rollback, link.channel, xid)
         wanted = Outcome.COMMITTED if attempt.decision else Outcome.ROLLED_BACK
-        link.status(call, lambda status: None, lambda status: self._tell(link, attempt, wanted, status))
+        link.branches.status(call, lambda status: None, lambda status: self._tell(link, attempt, wanted, status))
         if attempt not in self._doubts:
             self._doubts.append(attempt)
         if attempt in self._waiting:
@@ -235,7 +235,8 @@ class Coordinator(Client):
                     if not attempt.final:  # else it may be forgotten already
                         self._tell(link, attempt, wanted, status)
 
-        link.status(partial(link.branches.decide_globally, link.channel, which, commit), lambda status: None, told)
+        decide = partial(link.branches.operations.decide_globally, link.channel, which, commit)
+        link.branches.status(decide, lambda status: None, told)
 
     # -- what is in doubt
 
@@ -244,9 +245,9 @@ class Coordinator(Client):
         link = self.link
         if link is None:
             return
-        link.recover(self._found)
+        link.branches.recover(self._found)
         for attempt in self._doubts:
-            link.outcome(attempt, partial(self._resolve, attempt))
+            link.branches.outcome(attempt, partial(self._resolve, attempt))
         self.later(0.1, 0.5, self._look)
 
     def _found(self, listed: list[Xid]) -> None:
@@ -277,9 +278,9 @@ class Coordinator(Client):
             attempt.final = outcome is not Outcome.UNKNOWN  # its start may be on its way, on an earlier connection
             if xid.globally in self._decided and not any(each.xid.globally == xid.globally for each in self._doubts):
                 self._decided.pop(xid.globally)
-                link.forget_globally(xid.globally)
+                link.branches.forget_globally(xid.globally)
             if outcome in HEURISTIC:
-                link.forget(xid)
+                link.branches.forget(xid)
             if outcome in COMMITTED:
                 attempt.outcome = OK
             elif outcome is Outcome.UNKNOWN and True in attempt.asked:
@@ -298,7 +299,7 @@ class Operator(Client):
 
     def _look(self) -> None:
         if self.link is not None and not self.stopping:
-            self.link.recover(self._found)
+            self.link.branches.recover(self._found)
             self.later(0.2, 0.8, self._look)
 
     def _found(self, listed: list[Xid]) -> None:
@@ -306,4 +307,4 @@ class Operator(Client):
         if link is None or not listed or self.chance.random() < 0.5:
             return
         xid, commit = self.chance.choice(listed), self.chance.random() < 0.5
-        link.interfere(self.book.branches[xid], commit)
+        link.branches.interfere(self.book.branches[xid], commit)

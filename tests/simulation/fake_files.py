@@ -194,6 +194,8 @@ class FakeFiles(Files):
 
     ``coming`` gives what a writer has under way at the end of the last file: a reader sees any part of it, as on Linux,
     and no sync has reached it yet. A crash before it is written keeps nothing of it.
+
+    Many methods: a double of Files, whose methods it has.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:

@@ -55,7 +55,10 @@ class Killed(BaseException):
 
 
 class SimLoop(asyncio.AbstractEventLoop):
-    """``name`` says whose it is. ``net`` is what sockets are opened on."""
+    """``name`` says whose it is. ``net`` is what sockets are opened on.
+
+    Many methods: an event loop, which has those that asyncio and the product call.
+    """
 
     def __init__(self, world: World, name: str, clock: MachineClock, net: Any, chance: random.Random) -> None:
         self.name = name

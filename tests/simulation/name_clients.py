@@ -25,7 +25,7 @@ class Prober(Feeder):
         name = self.chance.choice(FADING)
         self.book.fading.add(name)
         self.book.exempt.add(name)
-        link.declare(QueueDeclare(name, durable=True), lambda state: self._publish(name))
+        link.queues.declare(QueueDeclare(name, durable=True), lambda state: self._publish(name))
 
     def _publish(self, name: str) -> None:
         if self.link is not None and not self.stopping:
@@ -48,10 +48,10 @@ class Remover(Client):
             return
         name = self.chance.choice(FADING)
         if self.chance.random() < 0.2:
-            link.get(name, lambda got: None)
+            link.queues.get(name, lambda got: None)
         if self.chance.random() < 0.7:
-            link.purge(name)
-        link.delete_if_empty(name, lambda: self.later(0.0, 0.05, self._remove))
+            link.queues.purge(name)
+        link.queues.delete_if_empty(name, lambda: self.later(0.0, 0.05, self._remove))
 
 
 class Binder(Client):
@@ -67,18 +67,18 @@ class Binder(Client):
         if self._queue:
             self.cluster.truth.unbinding(LAPSING, self._queue)
             self.book.given_up.add(self._queue)
-            link.delete(self._queue)
+            link.queues.delete(self._queue)
         self._queue = f"anchor-{self.name}"
         self.book.exempt.add(self._queue)
         self._request = BindRequest(LAPSING, self._queue, True, "")
-        link.declare(QueueDeclare(self._queue, durable=True), lambda state: self._bind())
+        link.queues.declare(QueueDeclare(self._queue, durable=True), lambda state: self._bind())
 
     def _bind(self) -> None:
         link = self.link
         if link is not None and not self.stopping:
-            link.declare_exchange(ExchangeDeclare(LAPSING, "fanout", True, True))
-            link.bind(self._request, lambda: self.later(0.0, 0.02, self._unbind))
+            link.queues.declare_exchange(ExchangeDeclare(LAPSING, "fanout", True, True))
+            link.queues.bind(self._request, lambda: self.later(0.0, 0.02, self._unbind))
 
     def _unbind(self) -> None:
         if self.link is not None:
-            self.link.unbind(self._request, lambda: self.later(0.0, 0.02, self._bind))
+            self.link.queues.unbind(self._request, lambda: self.later(0.0, 0.02, self._bind))

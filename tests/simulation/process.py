@@ -140,7 +140,9 @@ class Process:
         self.loop = SimLoop(self.world, self.name, clock, cluster.network, chance)
         self.loop.executor = SimCalls(self.world, self.loop, lambda call: Plan((disk.log_latency(),), 0.0))
         self.guard = Guard(lambda reason: self.parts.shell.store_failed(reason), self._broken, self.loop)
-        self.store = SimStore(disk, self.loop, self.guard, cluster.retention, self._undoing)
+        self.store = SimStore(
+            disk, self.loop, self.guard, cluster.retention, lambda last: cluster.truth.undoing(self, last)
+        )
         replica = restored(self.store, lambda *state: WatchedReplica(self, *state))
         with self.loop.running():
             self.parts = self._wire(replica)
@@ -169,7 +171,7 @@ class Process:
             clocks=Clocks(self.clock.now, self.clock.wall_ms),
             first_session=self._number << 32,
         )
-        parts.shell.on_turn = self._turned
+        parts.shell.on_turn = lambda: self.cluster.truth.turned(self)
         parts.shell.on_overslept = self._forget_output
         parts.links._on_message = self._on_message
         parts.links.__class__ = WatchedLinks
@@ -240,13 +242,7 @@ class Process:
     def _forget_output(self) -> None:
         for link in self.cluster.links:
             if link.process is self:
-                link.forget_output()
-
-    def _undoing(self, last: int) -> None:
-        self.cluster.truth.undoing(self, last)
-
-    def _turned(self) -> None:
-        self.cluster.truth.turned(self)
+                link.wire.forget_output()
 
     def _fail(self, reason: str) -> None:
         """As ``broker_plugin.node.main.Node``."""

@@ -260,4 +260,4 @@ class Declarer(Client):
 
     def connected(self, link: ClientLink) -> None:
         for queue in self.queues:
-            link.declare(QueueDeclare(queue, durable=True), self.declared.append)
+            link.queues.declare(QueueDeclare(queue, durable=True), self.declared.append)

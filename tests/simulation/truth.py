@@ -36,7 +36,10 @@ class Broken(AssertionError):
 
 
 class Truth:
-    """``told`` is the greatest sequence that an answer to a client has rested on."""
+    """``told`` is the greatest sequence that an answer to a client has rested on.
+
+    Many methods: one for each thing that is told, as a checker has.
+    """
 
     def __init__(self, cluster: Cluster, book: Book) -> None:
         self.cluster = cluster

@@ -79,7 +79,7 @@ class SlowDisk(SyncFault):
         return self._delayed() > self._before
 
     def _has_hit_or_ended(self) -> bool:
-        return self._delayed() > self._before or not self.cluster.runs(self.target)
+        return self._delayed() > self._before or not self.cluster.processes.runs(self.target)
 
     def _delayed(self) -> int:
         assert self.cluster.disks is not None
@@ -111,7 +111,7 @@ class FailedSync(SyncFault):
 
     def _ended(self) -> bool:
         """Whether a sync has failed; then the node has ended, and said why. Raises TimeoutError if it has not."""
-        if not self.cluster.runs(self.target) and self._failed() == self._before:
+        if not self.cluster.processes.runs(self.target) and self._failed() == self._before:
             self.start([self.target])  # something else has ended it
         with contextlib.suppress(TimeoutError):
             wait_until(lambda: self._failed() > self._before, NOTICE_SECONDS, "a failed sync")
@@ -127,7 +127,7 @@ class FailedSync(SyncFault):
     def _wait_sentence(self) -> None:
         """Until the node has ended, and said why. Raises TimeoutError, NotAsTold."""
         what = f"the end of {self.target}, whose disk fails"
-        wait_until(lambda: not self.cluster.runs(self.target), NOTICE_SECONDS, what)
+        wait_until(lambda: not self.cluster.processes.runs(self.target), NOTICE_SECONDS, what)
         said = self.cluster.said_since(self.target, self._said).splitlines()
         if not any(os.strerror(errno.EIO) in line for line in said) or any("Traceback" in line for line in said):
             raise NotAsTold(f"{self.target} did not say in one sentence that its disk fails: see its log")

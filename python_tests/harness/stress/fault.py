@@ -83,7 +83,7 @@ class NodeFault(Fault):
         # Named before and after: nobody else was primary meanwhile, so whoever was connected is served no longer.
         # With nobody left, that is so in any case.
         alone = was_primary in killed and self.cluster.in_the_record() == was_primary
-        if killed and (alone or not any(map(self.cluster.runs, set(self.cluster.names) - set(killed)))):
+        if killed and (alone or not any(map(self.cluster.processes.runs, set(self.cluster.names) - set(killed)))):
             self.ground.history.kills.append(moment)
         for name in killed:
             self.wait_end(name)
@@ -91,10 +91,10 @@ class NodeFault(Fault):
 
     def wait_end(self, name: str) -> None:
         """Until a node's process has ended. Raises TimeoutError."""
-        wait_until(lambda: not self.cluster.runs(name), END_SECONDS, f"the end of {name}")
+        wait_until(lambda: not self.cluster.processes.runs(name), END_SECONDS, f"the end of {name}")
 
     def start(self, names: Iterable[str]) -> None:
         """Start those that do not run."""
         for name in names:
-            if not self.cluster.runs(name):
+            if not self.cluster.processes.runs(name):
                 self.cluster.start_node(name)

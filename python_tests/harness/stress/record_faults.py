@@ -49,7 +49,7 @@ class LostRecord(NodeFault):
         """Whether every node has said so, and is no primary any more; without a file, whether it has ended, too."""
         cluster = self.cluster
         said = all(" coordination " in cluster.said_since(name, self._said[name]) for name in cluster.names)
-        ended = not any(map(cluster.runs, cluster.names))
+        ended = not any(map(cluster.processes.runs, cluster.names))
         return said and (ended if self._removed else cluster.primary() is None)
 
     def _remove(self) -> None:

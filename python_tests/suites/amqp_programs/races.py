@@ -64,6 +64,86 @@ def _merged(one: tuple[Turn, ...], other: tuple[Turn, ...]) -> Iterator[tuple[Tu
         yield (other[0], *rest)
 
 
+class _Requests:
+    """What racers send. ``queue`` and ``exchange``: how those are declared; ``held``: racers that have got a message,
+    ``tagged``: those that consumed before.
+    """
+
+    def __init__(self, lot: Random, consumers: bool, queue: dict[str, Any], exchange: dict[str, Any]) -> None:
+        self._lot = lot
+        self._consumers = consumers
+        self.queue = queue
+        self.exchange = exchange
+        self.held: set[str] = set()
+        self.tagged: set[str] = set()
+        self._bodies = 0
+
+    def body(self) -> str:
+        self._bodies += 1
+        return f"m{self._bodies}"
+
+    def _flags(self, **chances: float) -> dict[str, Any]:
+        return {name: True for name, chance in chances.items() if self._lot.random() < chance}
+
+    def bind(self, name: str) -> Op:
+        queue = name if name.startswith("q") else self._lot.choice(QUEUES)
+        return Op(1, "queue.bind", {"queue": queue, "exchange": EXCHANGE, "key": "k"})
+
+    def unbind(self, name: str) -> Op:
+        return Op(1, "queue.unbind", {"queue": self._lot.choice(QUEUES), "exchange": EXCHANGE, "key": "k"})
+
+    def declare(self, name: str) -> Op:
+        how = {"passive": True} if self._lot.random() < 0.2 else self.queue
+        return Op(1, "queue.declare", {"queue": self._lot.choice(QUEUES), **how})
+
+    def delete(self, name: str) -> Op:
+        flags = self._flags(if_empty=0.5, if_unused=0.7 if self._consumers else 0.2)
+        return Op(1, "queue.delete", {"queue": self._lot.choice(QUEUES), **flags})
+
+    def declare_exchange(self, name: str) -> Op:
+        return Op(1, "exchange.declare", {"exchange": EXCHANGE, **self.exchange})
+
+    def delete_exchange(self, name: str) -> Op:
+        return Op(1, "exchange.delete", {"exchange": EXCHANGE, **self._flags(if_unused=0.6)})
+
+    def renew(self, name: str) -> list[Op]:
+        """Deleted and declared anew: what others do to it is done to the old one or to the new one."""
+        if self._lot.random() < 0.7:
+            delete = Op(1, "exchange.delete", {"exchange": EXCHANGE, "if_unused": True})
+            return [delete, self.declare_exchange(name)]
+        delete = self.delete(name)
+        return [delete, Op(1, "queue.declare", {"queue": delete.arguments["queue"], **self.queue})]
+
+    def publish(self, name: str) -> Op:
+        # An auto-delete exchange goes a moment behind its last binding, and is there for what is published before.
+        through = not self.exchange["auto_delete"] and self._lot.random() < 0.4
+        exchange, key = (EXCHANGE, "k") if through else ("", "q1")
+        where = {"exchange": exchange, "key": key}
+        return Op(1, "basic.publish", {**where, "body": self.body(), **self._flags(mandatory=0.8)})
+
+    def get(self, name: str) -> Op:
+        return Op(1, "basic.get", {"queue": self._lot.choice(QUEUES), **self._flags(no_ack=0.6)})
+
+    def purge(self, name: str) -> Op:
+        return Op(1, "queue.purge", {"queue": self._lot.choice(QUEUES)})
+
+    def settle(self, name: str) -> Op:
+        if name not in self.held:
+            return self.publish(name)
+        method = self._lot.choice(("basic.ack", "basic.nack", "basic.reject"))
+        more = {} if method == "basic.ack" else self._flags(requeue=0.7)
+        return Op(1, method, {"delivery": [0], **more})
+
+    def consume(self, name: str) -> Op:
+        where = {"queue": self._lot.choice(QUEUES), "tag": self._lot.choice(("t1", "t2"))}
+        # The end of an auto-delete queue may come a moment behind its last consumer's, and another one before it.
+        exclusive = {} if self.queue["auto_delete"] else self._flags(exclusive=0.4)
+        return Op(1, "basic.consume", {**where, **exclusive})
+
+    def cancel(self, name: str) -> Op:
+        return Op(1, "basic.cancel", {"tag": f"old {name}" if name in self.tagged else "t1"})
+
+
 class _Draw:
     """One race. Either queues have consumers, or messages are sent: who gets what is open otherwise."""
 
@@ -72,15 +152,13 @@ class _Draw:
         self._consumers = lot.random() < 0.35
         self._names = ("a", "b", "c") if lot.random() < 0.25 else ("a", "b")
         often = 0.6 if self._consumers else 0.1
-        self._queue = {"durable": lot.random() < 0.6, "auto_delete": lot.random() < often}
+        queue: dict[str, Any] = {"durable": lot.random() < 0.6, "auto_delete": lot.random() < often}
         if lot.random() < 0.1:
-            self._queue.update(exclusive=True, durable=False)
+            queue.update(exclusive=True, durable=False)
         kind = lot.choice(("direct", "fanout"))
-        self._exchange = {"type": kind, "durable": lot.random() < 0.5, "auto_delete": lot.random() < 0.4}
-        self._held: set[str] = set()
-        self._tagged: set[str] = set()
+        exchange = {"type": kind, "durable": lot.random() < 0.5, "auto_delete": lot.random() < 0.4}
+        self._requests = _Requests(lot, self._consumers, queue, exchange)
         self._transactional: set[str] = set()
-        self._bodies = 0
         self._kinds = WITH_CONSUMERS if self._consumers else lot.choice((WITH_GETS, WITH_DELETIONS))
         if not self._consumers and Random(f"with gets {seed}").random() < 0.4:  # other seeds draw as before
             self._kinds = WITH_BOTH
@@ -94,15 +172,19 @@ class _Draw:
 
     def _setup(self) -> Iterator[Step]:
         lot = self._lot
-        ops = [Op(1, "exchange.declare", {"exchange": EXCHANGE, **self._exchange})]
-        ops += [Op(1, "queue.declare", {"queue": name, **self._queue}) for name in ("q1", "q2") if lot.random() < 0.85]
+        ops = [Op(1, "exchange.declare", {"exchange": EXCHANGE, **self._requests.exchange})]
+        ops += [
+            Op(1, "queue.declare", {"queue": name, **self._requests.queue})
+            for name in ("q1", "q2")
+            if lot.random() < 0.85
+        ]
         yield Step("a", tuple(ops))
         for op in ops[1:]:
             if lot.random() < 0.6:
-                yield Step("a", (self._bind(op.arguments["queue"]),))
+                yield Step("a", (self._requests.bind(op.arguments["queue"]),))
         if not self._consumers:
             for _ in range(lot.randrange(3)):
-                yield Step("a", (Op(1, "basic.publish", {"exchange": "", "key": "q1", "body": self._body()}),))
+                yield Step("a", (Op(1, "basic.publish", {"exchange": "", "key": "q1", "body": self._requests.body()}),))
         for name in self._names:
             yield from self._prepared(name)
 
@@ -110,11 +192,11 @@ class _Draw:
         lot = self._lot
         if self._consumers:
             if lot.random() < 0.35:
-                self._tagged.add(name)
+                self._requests.tagged.add(name)
                 yield Step(name, (Op(1, "basic.consume", {"queue": "q1", "tag": f"old {name}"}),))
             return
         if lot.random() < 0.3:
-            self._held.add(name)
+            self._requests.held.add(name)
             yield Step(name, (Op(1, "basic.get", {"queue": "q1"}),))
         if lot.random() < 0.5:
             yield Step(name, (Op(1, "confirm.select", {}),))
@@ -126,7 +208,7 @@ class _Draw:
         lot = self._lot
         ops = []
         for _ in range(lot.choice((1, 1, 2, 2, 3))):
-            drawn = getattr(self, f"_{lot.choice(self._kinds)}")(name)
+            drawn = getattr(self._requests, lot.choice(self._kinds))(name)
             ops += drawn if isinstance(drawn, list) else [drawn]
         if name in self._transactional:
             ops.append(Op(1, "tx.commit", {}))
@@ -138,73 +220,10 @@ class _Draw:
 
     def _requeues_and_publishes(self, name: str, ops: list[Op]) -> bool:
         """What a connection held comes back when it ends, which may be before its last publishes have been taken."""
-        holds = name in self._held or any(op.name == "basic.get" and not op.arguments.get("no_ack") for op in ops)
+        holds = name in self._requests.held or any(
+            op.name == "basic.get" and not op.arguments.get("no_ack") for op in ops
+        )
         return holds and any(op.name == "basic.publish" for op in ops)
-
-    def _body(self) -> str:
-        self._bodies += 1
-        return f"m{self._bodies}"
-
-    def _flags(self, **chances: float) -> dict[str, Any]:
-        return {name: True for name, chance in chances.items() if self._lot.random() < chance}
-
-    def _bind(self, name: str) -> Op:
-        queue = name if name.startswith("q") else self._lot.choice(QUEUES)
-        return Op(1, "queue.bind", {"queue": queue, "exchange": EXCHANGE, "key": "k"})
-
-    def _unbind(self, name: str) -> Op:
-        return Op(1, "queue.unbind", {"queue": self._lot.choice(QUEUES), "exchange": EXCHANGE, "key": "k"})
-
-    def _declare(self, name: str) -> Op:
-        how = {"passive": True} if self._lot.random() < 0.2 else self._queue
-        return Op(1, "queue.declare", {"queue": self._lot.choice(QUEUES), **how})
-
-    def _delete(self, name: str) -> Op:
-        flags = self._flags(if_empty=0.5, if_unused=0.7 if self._consumers else 0.2)
-        return Op(1, "queue.delete", {"queue": self._lot.choice(QUEUES), **flags})
-
-    def _declare_exchange(self, name: str) -> Op:
-        return Op(1, "exchange.declare", {"exchange": EXCHANGE, **self._exchange})
-
-    def _delete_exchange(self, name: str) -> Op:
-        return Op(1, "exchange.delete", {"exchange": EXCHANGE, **self._flags(if_unused=0.6)})
-
-    def _renew(self, name: str) -> list[Op]:
-        """Deleted and declared anew: what others do to it is done to the old one or to the new one."""
-        if self._lot.random() < 0.7:
-            delete = Op(1, "exchange.delete", {"exchange": EXCHANGE, "if_unused": True})
-            return [delete, self._declare_exchange(name)]
-        delete = self._delete(name)
-        return [delete, Op(1, "queue.declare", {"queue": delete.arguments["queue"], **self._queue})]
-
-    def _publish(self, name: str) -> Op:
-        # An auto-delete exchange goes a moment behind its last binding, and is there for what is published before.
-        through = not self._exchange["auto_delete"] and self._lot.random() < 0.4
-        exchange, key = (EXCHANGE, "k") if through else ("", "q1")
-        where = {"exchange": exchange, "key": key}
-        return Op(1, "basic.publish", {**where, "body": self._body(), **self._flags(mandatory=0.8)})
-
-    def _get(self, name: str) -> Op:
-        return Op(1, "basic.get", {"queue": self._lot.choice(QUEUES), **self._flags(no_ack=0.6)})
-
-    def _purge(self, name: str) -> Op:
-        return Op(1, "queue.purge", {"queue": self._lot.choice(QUEUES)})
-
-    def _settle(self, name: str) -> Op:
-        if name not in self._held:
-            return self._publish(name)
-        method = self._lot.choice(("basic.ack", "basic.nack", "basic.reject"))
-        more = {} if method == "basic.ack" else self._flags(requeue=0.7)
-        return Op(1, method, {"delivery": [0], **more})
-
-    def _consume(self, name: str) -> Op:
-        where = {"queue": self._lot.choice(QUEUES), "tag": self._lot.choice(("t1", "t2"))}
-        # The end of an auto-delete queue may come a moment behind its last consumer's, and another one before it.
-        exclusive = {} if self._queue["auto_delete"] else self._flags(exclusive=0.4)
-        return Op(1, "basic.consume", {**where, **exclusive})
-
-    def _cancel(self, name: str) -> Op:
-        return Op(1, "basic.cancel", {"tag": f"old {name}" if name in self._tagged else "t1"})
 
 
 COMMON = ("declare", "bind", "bind", "unbind", "declare_exchange", "delete_exchange")

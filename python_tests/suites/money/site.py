@@ -84,12 +84,12 @@ class Site:
         return [f"node-{index + 1}" for index in range(self.cluster.count)]
 
     def _start_node(self, name: str) -> None:
-        if not self.cluster.runs(name):
+        if not self.cluster.processes.runs(name):
             self.cluster.start_node(name)
 
     def kill_nodes(self, deed: str) -> Callable[[], None]:
         """SIGKILL; what starts them again. Where there is no primary, of any node that runs."""
-        running = [name for name in self._names() if self.cluster.runs(name)]
+        running = [name for name in self._names() if self.cluster.processes.runs(name)]
         primary = self.cluster.primary()
         others = [name for name in running if name != primary]
         names = running if deed == of.KILL_NODES else others[:1]
@@ -101,7 +101,7 @@ class Site:
                 os.kill(pid, signal.SIGKILL)
 
         def gone() -> bool:
-            return not any(self.cluster.runs_as(name, pid) for name, pid in pids.items())
+            return not any(self.cluster.processes.runs_as(name, pid) for name, pid in pids.items())
 
         wait_until(gone, READY_SECONDS, "the end of nodes that were killed")
         

@@ -13,7 +13,7 @@ from recovery.pipeline.archive.files import rows_of_files
 from recovery.pipeline.archive.lake import FileEntry, Lake
 from recovery.pipeline.node import EVERYTHING
 from recovery.pipeline.selection import Condition, Selection
-from recovery.reader.node_log import END
+from recovery.reader.marks import END
 
 CHECKED = ds.ParquetFileFormat(
     default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)

@@ -4,36 +4,28 @@ Everything it does can be done again: after a lost connection the broker deliver
 places say what each message is. A settlement is a branch in one phase, so that its outcome is known; while it is not
 known, the query ends with an error.
 
-Which messages have left the queue for good? That one is not delivered says nothing: a settlement on its way, whose
-driver is gone, is taken back by a take-over, and an operator who looks at a message puts it back; either may be long
-after later messages have come. What was done and comes again then must not be taken for new. So each settlement leaves
-a record, in the same transaction, of the places that it and those before it have settled, as far as a checkpoint may
-still name them. ``done`` ends for a place by that record, or by the answer to this driver's own settlement, and by
-nothing else. The lock of the record is the consumer, which the queue has one of.
+``recovery.pipeline.queues.settlements`` says which messages have left the queue for good.
 """
 
 from __future__ import annotations
 
 import contextlib
-import secrets
 import threading
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker, ConnectionWrongStateError
 
 from recovery.dtx.conversation import Patience
-from recovery.dtx.errors import OperationalError, OutcomeUnknown, ProgrammingError, RolledBack, UnknownXid
+from recovery.dtx.errors import OperationalError
 from recovery.dtx.lost import LOST
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
-from recovery.pipeline.queues.kept import Kept, Taken
-from recovery.pipeline.queues.names import FORMAT, settled_queue
 from recovery.pipeline.queues.options import SourceOptions
-from recovery.pipeline.queues.places import goes_on, history_of, settled_by, settled_record
-from txobserver.xid import Xid
+from recovery.pipeline.queues.places import goes_on, history_of
+from recovery.pipeline.queues.prefetched import Delivery, Prefetched
+from recovery.pipeline.queues.settlements import Settlements
 
 PLACE = "x-txha-place"
 """Argument of basic.consume, and header of what is delivered then."""
@@ -47,19 +39,8 @@ BEAT = 1.0
 HIGHEST_PREFETCH = 65_535
 
 
-class Delivery(NamedTuple):
-    """A message as it was delivered first."""
-
-    place: int
-    redelivered: bool
-    exchange: str
-    routing_key: str
-    properties: pika.BasicProperties
-    body: bytes
-
-
 class Intake:
-    """``done``: places that Spark has committed, and that may come (again) from the queue; they leave it unseen.
+    """``done``: places that Spark has committed; see ``settlements``. ``room``: how many others may be here at a time.
 
     ``history``: that in which they are places; empty for whichever it is. Behind a loss of data that was accepted, or
     at another cluster, they may be those of messages that nobody has read: that is an error, or, if data may be lost,
@@ -69,17 +50,12 @@ class Intake:
     """
 
     def __init__(self, options: SourceOptions, done: Iterable[int], room: int, history: str = "") -> None:
-        self.done = set(done)
         self.history = history
         self._options = options
-        self._prefetch = min(room + len(self.done), HIGHEST_PREFETCH)
-        self._messages: dict[int, Delivery] = {}
-        self._planned: set[int] = set()
-        self._tags: dict[int, int] = {}
-        self._highest = -1
+        self._here = Prefetched()
+        self.settlements = Settlements(options.queue, done)
+        self._prefetch = min(room + len(self.settlements.done), HIGHEST_PREFETCH)
         self._deleted = False
-        self._kept = Kept(settled_queue(options.queue))
-        self._learnt = False
         self._lock = threading.RLock()
         self._closed = threading.Event()
         try:
@@ -91,7 +67,7 @@ class Intake:
                 ) from error
             raise
         with contextlib.suppress(OperationalError, *LOST):  # the first settlement does it, then
-            self._learn()
+            self.settlements.learn(self._broker)
         threading.Thread(target=self._keep_alive, name="txha-queue heartbeats", daemon=True).start()
 
     def close(self) -> None:
@@ -102,10 +78,8 @@ class Intake:
 
     def _consume(self, channel: BlockingChannel) -> None:
         """A new channel: everything that is in the queue comes once more."""
-        self._tags.clear()
-        self._highest = -1
-        self._learnt = False
-        self._messages = {place: each for place, each in self._messages.items() if place in self._planned}
+        self._here.come_again()
+        self.settlements.come_again()
         self._go_on_in(history_of(channel.connection._impl.server_properties), channel)
         try:
             channel.queue_declare(self._options.queue, passive=True)
@@ -116,7 +90,7 @@ class Intake:
         channel.basic_qos(prefetch_count=self._prefetch, global_qos=True)
         channel.add_on_cancel_callback(self._cancelled)
         channel.basic_consume(self._options.queue, self._delivered, exclusive=True, arguments={PLACE: True})
-        self._kept.look(channel)
+        self.settlements.look(channel)
 
     def _go_on_in(self, history: str, channel: BlockingChannel) -> None:
         """Of the broker that this channel leads to."""
@@ -129,9 +103,8 @@ class Intake:
                     "messages that nobody has read. Give the query a new checkpoint, or set failOnDataLoss to false: "
                     "then all that is in the queue is read"
                 )
-            self.done.clear()
-            self._planned.clear()
-            self._messages.clear()
+            self.settlements.done.clear()
+            self._here.forget()
         self.history = history
 
     def _cancelled(self, frame: object) -> None:
@@ -146,12 +119,8 @@ class Intake:
     ) -> None:
         place: int = properties.headers.pop(PLACE)
         properties.headers = properties.headers or None
-        self._tags[place] = method.delivery_tag
-        self._highest = max(self._highest, place)
-        if place not in self._messages and place not in self.done:
-            self._messages[place] = Delivery(
-                place, method.redelivered, method.exchange, method.routing_key, properties, body
-            )
+        message = Delivery(place, method.redelivered, method.exchange, method.routing_key, properties, body)
+        self._here.delivered(method.delivery_tag, message, unseen=place in self.settlements.done)
 
     def _keep_alive(self) -> None:
         while not self._closed.wait(BEAT):
@@ -177,20 +146,17 @@ class Intake:
         """
         with self._lock:
             patience = Patience(self._options.patience)
-            while len(self._fresh()) < limit and self._pump(patience):
+            while len(self._here.fresh()) < limit and self._pump(patience):
                 continue
-            while wait and len(self._fresh()) < limit and not self._is_dry(patience):
+            while wait and len(self._here.fresh()) < limit and not self._is_dry(patience):
                 continue
-            found = sorted(self._fresh())[:limit]
-            self._planned.update(found)
+            found = sorted(self._here.fresh())[:limit]
+            self._here.plan(found)
             return found
-
-    def _fresh(self) -> list[int]:
-        return [place for place in self._messages if place not in self._planned]
 
     def _pump(self, patience: Patience) -> bool:
         """Take in what arrives within a moment, and make room for it; whether anything did."""
-        if len(self._tags) >= self._prefetch:
+        if self._here.count >= self._prefetch:
             self._make_room()
         return self._arrived(patience)
 
@@ -198,7 +164,7 @@ class Intake:
         """As ``_pump``, of what the broker has sent by itself."""
         if self._deleted:
             raise PipelineError(f"queue {self._options.queue} was deleted")
-        before = len(self._tags)
+        before = self._here.count
         try:
             self._take_in(MOMENT)
             if not self._broker.channel.is_open:
@@ -206,7 +172,7 @@ class Intake:
         except LOST:
             self._make_anew(patience)
             return True
-        return len(self._tags) != before
+        return self._here.count != before
 
     def _make_anew(self, patience: Patience) -> None:
         if patience.over:
@@ -239,7 +205,7 @@ class Intake:
             while True:
                 ready = self._ready(patience)
                 if not self._arrived(patience):
-                    return ready + len(self._fresh())
+                    return ready + len(self._here.fresh())
 
     def bring(self, places: Iterable[int]) -> list[Delivery]:
         """The messages of a batch; of one that an earlier driver has planned, as soon as they have come again.
@@ -248,22 +214,22 @@ class Intake:
         """
         with self._lock:
             wanted, history = set(places), self.history
-            self._planned |= wanted
+            self._here.plan(wanted)
             patience = Patience(self._options.patience)
-            while missing := wanted - self._messages.keys():
-                if self._highest > max(missing) or self._is_dry(patience):
+            while missing := self._here.missing(wanted):
+                if self._here.highest > max(missing) or self._is_dry(patience):
                     break
                 if not goes_on(history, self.history):
                     return []
-            return [self._messages[place] for place in sorted(wanted & self._messages.keys())]
+            return self._here.messages(wanted)
 
     def _make_room(self) -> None:
         """All that may be here is here, and none of it is what is wanted."""
         if self._prefetch == HIGHEST_PREFETCH:
             raise PipelineError(
                 f"{HIGHEST_PREFETCH} messages of queue {self._options.queue} are not settled, and those that are "
-                f"looked for stand behind them; if somebody holds the message of queue {self._kept.name}, without "
-                "which none can be settled, put it back"
+                "looked for stand behind them; if somebody holds the message of queue "
+                f"{self.settlements.record_queue}, without which none can be settled, put it back"
             )
         self._prefetch = min(2 * self._prefetch, HIGHEST_PREFETCH)
         with contextlib.suppress(*LOST):
@@ -277,80 +243,6 @@ class Intake:
         ``named``: places that the checkpoint of a later start may name as done; None for any. Raises OutcomeUnknown.
         """
         with self._lock:
-            self.done.update(places)
-            self._planned -= self.done
-            for place in self.done & self._messages.keys():
-                del self._messages[place]
-            if not self.done or (self._learnt and not self.done & self._tags.keys()):
-                return
-            try:
-                self._settle(named)
-            except OutcomeUnknown:
-                raise
-            except (OperationalError, *LOST):  # they come again
-                self._leave()
-
-    def _settle(self, named: Collection[int] | None) -> None:
-        """Raises OutcomeUnknown; or OperationalError and pika's errors, and nothing is settled then."""
-        held = self._record()
-        if held is None:
-            return
-        before = self._learnt_from(held)
-        if self.done & self._tags.keys():
-            self._exchange(held, before if named is None else before.intersection(named))
-        else:
-            held.put_back()
-
-    def _record(self) -> Taken | None:
-        """None while a settlement is on its way, or somebody looks at the record: later. Raises pika's errors."""
-        held = self._kept.take(self._broker.channel)
-        if held is not None and held.tag is None:
-            self._kept.make(held.channel)
-            held = self._kept.take(held.channel)
-        return held
-
-    def _learn(self) -> None:
-        """What has been settled; and see to it that there is a record that can be asked for when that is needed."""
-        held = self._record()
-        if held is not None:
-            self._learnt_from(held)
-            held.put_back()
-
-    def _learnt_from(self, held: Taken) -> frozenset[int]:
-        found = settled_by(held.body)
-        self.done -= found
-        self._learnt = True
-        return found
-
-    def _exchange(self, held: Taken, before: frozenset[int]) -> None:
-        """Settle what is done and here, and say so in the record. Raises as ``_settle``."""
-        xid = Xid(FORMAT, b"settle." + secrets.token_hex(16).encode(), b"")
-        self._broker.tpc_begin(xid)
-        if self._broker.channel is not held.channel:
-            raise OperationalError("the connection that held the record was lost")
-        settled = self._acknowledge()
-        self._kept.exchange(held, settled_record(self._options.queue, before | settled))
-        self._broker.tpc_commit()
-        self.done -= settled
-        with contextlib.suppress(UnknownXid, OperationalError):
-            self._broker.forget(xid)
-
-    def _leave(self) -> None:
-        with contextlib.suppress(ProgrammingError, RolledBack, *LOST):
-            self._broker.tpc_rollback()
-        self._broker.reconnect()
-
-    def _acknowledge(self) -> set[int]:
-        """All that are done; with one frame for those that were delivered before all others."""
-        settled = self.done & self._tags.keys()
-        outstanding = sorted(self._tags.items(), key=lambda entry: entry[1])
-        first = next((index for index, (place, _) in enumerate(outstanding) if place not in settled), len(outstanding))
-        channel = self._broker.channel
-        if first:
-            channel.basic_ack(outstanding[first - 1][1], multiple=True)
-        for place, tag in outstanding[first:]:
-            if place in settled:
-                channel.basic_ack(tag)
-        for place in settled:
-            del self._tags[place]
-        return settled
+            self.settlements.done.update(places)
+            self._here.leave_out(self.settlements.done)
+            self.settlements.settle(self._broker, self._here, named)

@@ -14,9 +14,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from recovery.pipeline.errors import PipelineError
-from recovery.pipeline.queues.intake import Delivery, Intake
+from recovery.pipeline.queues.intake import Intake
 from recovery.pipeline.queues.options import SourceOptions
 from recovery.pipeline.queues.places import Offset, goes_on, offset_of
+from recovery.pipeline.queues.prefetched import Delivery
 from recovery.pipeline.queues.steps import reached
 from txobserver.octets import text_of
 
@@ -79,7 +80,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._left is not None:
             self._left -= len(taken)
         reached("offset planned")
-        earlier = frozenset(before.taken | intake.done)
+        earlier = frozenset(before.taken | intake.settlements.done)
         return Offset(self._options.queue, frozenset(taken), earlier, history).as_json()
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:

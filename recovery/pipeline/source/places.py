@@ -82,7 +82,7 @@ class Directory:
     def extent(self, until: Until) -> Extent:
         last = commit_point(Path(self.directory)) if until == "commit" else None
         log = self.log()
-        firsts = log.firsts()
+        firsts = log.segments.firsts()
         identity = log.identity()
         if not firsts or identity is None:
             return Extent(Cluster(""), 1, 0, 0)
@@ -94,7 +94,7 @@ class Directory:
 
     def position(self, sequence: int, log: ReadableLog | None = None) -> Position | None:
         there, near = self.log(), self._found
-        if near is not None and (near.first > sequence or not there.holds(near)):
+        if near is not None and (near.first > sequence or not there.segments.holds(near)):
             near = None
         try:
             self._found = mark = there.find(sequence, near)

@@ -16,7 +16,7 @@ from recovery.pipeline.node import ReadableLog, rows_of
 from recovery.pipeline.selection import Selection
 from recovery.pipeline.source.places import Place
 from recovery.reader.marks import Mark
-from recovery.reader.node_log import LogCut
+from recovery.reader.reading import LogCut
 from recovery.store.log import LogReclaimed
 from txobserver.frames import Frame
 from txobserver.ids import Position

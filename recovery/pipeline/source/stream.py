@@ -21,7 +21,7 @@ from recovery.pipeline.source.offsets import Cluster, Offset, cluster_in, offset
 from recovery.pipeline.source.options import SourceOptions
 from recovery.pipeline.source.places import Extent, Place, places_of
 from recovery.pipeline.source.ranges import LogRange, log_ranges
-from recovery.reader.node_log import READINGS, LogCut
+from recovery.reader.reading import READINGS, LogCut
 from recovery.store.log import LogReclaimed
 from txobserver.ids import Position
 from txobserver.ports.store import StoreError

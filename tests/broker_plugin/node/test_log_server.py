@@ -35,6 +35,7 @@ from recovery.reader.log_wire import (
     decode_answer,
     framed,
 )
+from recovery.reader.marked_segments import MarkedSegments
 from recovery.reader.marks import Mark
 from recovery.reader.node_log import NodeLog
 from recovery.store.log import LogReclaimed
@@ -162,16 +163,16 @@ async def test_reader_whose_read_fails_stays_mute(node: Node, caplog: pytest.Log
 
 async def test_an_extent_is_asked_for_while_the_log_is_reclaimed(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Segments go between the list of them and the look at each: the log begins behind these."""
-    firsts = node.server.log.firsts()
+    firsts = node.server.log.segments.firsts()
     sizes = [segment_path(node.server.log.directory, first).stat().st_size for first in firsts]
     gone = 0
 
-    def reclaimed_meanwhile(log: NodeLog) -> list[int]:
+    def reclaimed_meanwhile(segments: MarkedSegments) -> list[int]:
         for first in firsts[:gone]:
-            segment_path(log.directory, first).unlink(missing_ok=True)
+            segment_path(segments.directory, first).unlink(missing_ok=True)
         return firsts
 
-    monkeypatch.setattr(NodeLog, "firsts", reclaimed_meanwhile)
+    monkeypatch.setattr(MarkedSegments, "firsts", reclaimed_meanwhile)
     for gone in (0, 1, 2):
         extent = await node.read(lambda log: log.extent())
         assert (extent.first, extent.last, extent.size) == (firsts[gone], END, sum(sizes[gone:]))
@@ -200,14 +201,14 @@ def test_a_search_begins_near_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """Each small part of a log is looked for by itself, and not from the beginning of its segment."""
     events = [[Publish(each, (1,), message("some body"))] for each in range(1000)]
     write_node(tmp_path, events)
-    looked, marks = [], NodeLog.marks
+    looked, marks = [], MarkedSegments.marks
 
-    def counted(log: NodeLog, segment: int, offset: int = 0) -> Iterator[Mark]:
-        for mark in marks(log, segment, offset):
+    def counted(segments: MarkedSegments, segment: int, offset: int = 0) -> Iterator[Mark]:
+        for mark in marks(segments, segment, offset):
             looked.append(mark)
             yield mark
 
-    monkeypatch.setattr(NodeLog, "marks", counted)
+    monkeypatch.setattr(MarkedSegments, "marks", counted)
     monkeypatch.setattr(landmarks_module, "APART", 1000)
     landmarks, log = Landmarks(), NodeLog(tmp_path)
     for sequence in (*range(1, 1000, 20), *range(999, 0, -20)):

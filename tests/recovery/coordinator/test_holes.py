@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from recovery.coordinator import log as log_module
 from recovery.coordinator.decisions import DecisionUnknown
 from recovery.coordinator.log import DecisionLog, read_decisions
+from recovery.coordinator.log_file import LogFile
 from recovery.coordinator.log_lines import encode_lines
 from recovery.coordinator.resources import Participant
 from recovery.store.files import Files
@@ -111,7 +113,7 @@ def test_a_hole_in_a_log_that_was_made_smaller_is_damage(path: Path) -> None:
     for name in ("t1", "t2", *(f"ended{number}" for number in range(9))):
         log.decide(name, False)
     old = path.open("rb")
-    log._replace(path, log._contents.lines(0.0))
+    log._file._replace(path, log._file.contents.lines(0.0))
     assert os.fstat(old.fileno()).st_ino != path.stat().st_ino
     old.close()
     smaller = path.stat().st_size
@@ -145,8 +147,8 @@ def test_a_changed_line_behind_a_hole_is_damage(path: Path) -> None:
             read_decisions(path)
 
 
-class Watching(DecisionLog):
-    """``opened``: called as soon as the log has a descriptor."""
+class Watching(LogFile):
+    """``opened``: called as soon as the file has a descriptor."""
 
     opened: Callable[[], None] = staticmethod(lambda: None)
 
@@ -156,7 +158,7 @@ class Watching(DecisionLog):
             self.opened()
 
 
-def test_a_thread_syncs_the_file_that_has_taken_the_place(path: Path) -> None:
+def test_a_thread_syncs_the_file_that_has_taken_the_place(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The new file has the descriptor of the old one: what will be written to it must not seem to be synced."""
     begun, read = threading.Event(), threading.Event()
 
@@ -173,11 +175,14 @@ def test_a_thread_syncs_the_file_that_has_taken_the_place(path: Path) -> None:
             super().rewrite(path, offset)
             read.set()
 
-    log = Watching(path, files=InBetween())
+    monkeypatch.setattr(log_module, "LogFile", Watching)
+    log = DecisionLog(path, files=InBetween())
+    file = log._file
+    assert isinstance(file, Watching)
     log.decide("t1", True, WHO)
     log.finish("t1")
-    end = (log._descriptor, log._at)
-    thread = threading.Thread(target=log._sync, args=(end,), name="syncs")
+    end = file.end
+    thread = threading.Thread(target=file.sync, args=(end,), name="syncs")
     path.with_name("smaller").write_bytes(encode_lines([{"log": log.whose, "version": 1}])[0])
     path.with_name("smaller").rename(path)
     read.clear()
@@ -186,9 +191,9 @@ def test_a_thread_syncs_the_file_that_has_taken_the_place(path: Path) -> None:
         thread.start()
         assert begun.wait(30)
 
-    log.opened = opened  # type: ignore[method-assign]
-    with log._locked():
+    file.opened = opened  # type: ignore[method-assign]
+    with file.locked():
         pass
     thread.join(30)
-    assert log._descriptor == end[0], "else nothing is tested"
-    assert log._synced <= path.stat().st_size < end[1]
+    assert file._descriptor == end[0], "else nothing is tested"
+    assert file._synced <= path.stat().st_size < end[1]

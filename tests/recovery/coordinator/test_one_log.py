@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.coordinator import log as log_module
+from recovery.coordinator import log_file as log_file_module
 from recovery.coordinator import log_lines
 from recovery.coordinator.decisions import DecisionRefused
 from recovery.coordinator.log import DecisionLog, read_decisions
@@ -118,17 +118,18 @@ def test_a_decision_whose_file_is_replaced_before_its_sync(path: Path) -> None:
     lower = os.open(os.devnull, os.O_RDONLY)
     log = DecisionLog(path)
     grow(log)
-    sync = log._sync
+    file = log._file
+    sync = file.sync
 
     def overtaken(end: tuple[int, int]) -> None:
-        log._sync = sync  # type: ignore[method-assign]
+        file.sync = sync  # type: ignore[method-assign]
         grow(DecisionLog(path, compact_bytes=SMALL))
         os.close(lower)  # for the new file, so that the number of the old one's descriptor is nobody's
         found = log.decision("t1")
         assert found is not None and found.commit
         sync(end)
 
-    log._sync = overtaken  # type: ignore[method-assign]
+    file.sync = overtaken  # type: ignore[method-assign]
     assert log.decide("t1", True, WHO) is True
     assert log.decide("t2", True, WHO) is True
 
@@ -186,7 +187,7 @@ def test_an_interrupted_decision_keeps_no_lock(path: Path, monkeypatch: pytest.M
             monkeypatch.undo()
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(log_module.fcntl, "flock", interrupted)
+    monkeypatch.setattr(log_file_module.fcntl, "flock", interrupted)
     with pytest.raises(KeyboardInterrupt):
         log.decide("t1", True, WHO)
     with path.open("rb") as other:

@@ -20,6 +20,7 @@ from recovery.dtx.errors import (
     TimedOut,
     UnknownXid,
 )
+from recovery.dtx.others import OtherBranches
 from recovery.dtx.two_phase import ACTIVE, IDLE, IN_DOUBT, PREPARED, READ_ONLY, ROLLED_BACK, TwoPhase
 from tests.recovery.dtx.script import (
     ASKED,
@@ -319,41 +320,41 @@ class TestRollback:
 
 class TestBranchesOfOthers:
     def test_commit(self) -> None:
-        play(TwoPhase(60).commit_other(X), (ASKED, Outcome.PREPARED), (COMMIT, OK))
+        play(TwoPhase(60).others.commit(X), (ASKED, Outcome.PREPARED), (COMMIT, OK))
 
     def test_commit_of_what_is_committed(self) -> None:
-        play(TwoPhase(60).commit_other(X), (ASKED, Outcome.COMMITTED))
+        play(TwoPhase(60).others.commit(X), (ASKED, Outcome.COMMITTED))
 
     def test_rollback(self) -> None:
-        play(TwoPhase(60).rollback_other(X), (ASKED, Outcome.PREPARED), (ROLLBACK, OK))
+        play(TwoPhase(60).others.rollback(X), (ASKED, Outcome.PREPARED), (ROLLBACK, OK))
 
     def test_of_what_was_rolled_back(self) -> None:
-        play(TwoPhase(60).rollback_other(X), (ASKED, Outcome.ROLLED_BACK), (ROLLBACK, refused(404)))
+        play(TwoPhase(60).others.rollback(X), (ASKED, Outcome.ROLLED_BACK), (ROLLBACK, refused(404)))
         with pytest.raises(RolledBack):
-            play(TwoPhase(60).commit_other(X), (ASKED, Outcome.ROLLED_BACK))
+            play(TwoPhase(60).others.commit(X), (ASKED, Outcome.ROLLED_BACK))
 
     @pytest.mark.parametrize("outcome", NOT_THERE)
-    @pytest.mark.parametrize("end", [TwoPhase.commit_other, TwoPhase.rollback_other])
-    def test_unknown(self, end: Callable[[TwoPhase, Xid], Steps[None]], outcome: Outcome) -> None:
+    @pytest.mark.parametrize("end", [OtherBranches.commit, OtherBranches.rollback])
+    def test_unknown(self, end: Callable[[OtherBranches, Xid], Steps[None]], outcome: Outcome) -> None:
         with pytest.raises(UnknownXid, match=outcome.name.lower()):
-            play(end(TwoPhase(60), X), (ASKED, outcome))
+            play(end(TwoPhase(60).others, X), (ASKED, outcome))
 
     def test_somebody_works_on_it(self) -> None:
         with pytest.raises(Conflict):
-            play(TwoPhase(60).rollback_other(X), (ASKED, Outcome.ACTIVE), (ROLLBACK, refused(409)))
+            play(TwoPhase(60).others.rollback(X), (ASKED, Outcome.ACTIVE), (ROLLBACK, refused(409)))
         with pytest.raises(Conflict, match="is active"):
-            play(TwoPhase(60).commit_other(X), (ASKED, Outcome.ACTIVE))
+            play(TwoPhase(60).others.commit(X), (ASKED, Outcome.ACTIVE))
 
     @pytest.mark.parametrize(
         "question",
         [
-            lambda branch: branch.commit_other(X),
-            lambda branch: branch.rollback_other(X),
-            lambda branch: branch.recover(),
-            lambda branch: branch.outcome(X),
-            lambda branch: branch.decide(X.globally, True),
-            lambda branch: branch.look(X.globally),
-            lambda branch: branch.forget(X),
+            lambda branch: branch.others.commit(X),
+            lambda branch: branch.others.rollback(X),
+            lambda branch: branch.others.recover(),
+            lambda branch: branch.others.outcome(X),
+            lambda branch: branch.others.decide(X.globally, True),
+            lambda branch: branch.others.look(X.globally),
+            lambda branch: branch.others.forget(X),
         ],
     )
     def test_not_while_a_branch_is_at_hand(self, branch: TwoPhase, question: Callable[[TwoPhase], Steps[None]]) -> None:
@@ -373,26 +374,26 @@ class TestQuestions:
         pages = [dtx.RecoverOk(dtx.pack_xids([name]), more=name != names[-1]) for name in names]
         first, more = dtx.Recover(), dtx.Recover(True)
         script = [(first, LOST), (first, pages[0]), (more, LOST), (first, pages[0]), (more, pages[1]), (more, pages[2])]
-        assert play(TwoPhase(60).recover(), *script) == [Xid(*name) for name in names]
+        assert play(TwoPhase(60).others.recover(), *script) == [Xid(*name) for name in names]
 
     def test_global(self) -> None:
         first, more = dtx.Global(1, b"x"), dtx.Global(1, b"x", True)
         page = dtx.pack_states([(FIELDS, Outcome.PREPARED)])
         script = [(first, dtx.GlobalOk(4, page, True)), (more, dtx.GlobalOk(4, b"", False))]
-        assert play(TwoPhase(60).look(X.globally), *script) == (Outcome.PENDING, {X: Outcome.PREPARED})
+        assert play(TwoPhase(60).others.look(X.globally), *script) == (Outcome.PENDING, {X: Outcome.PREPARED})
 
     def test_decisions_are_asked_for_until_answered(self) -> None:
         request = dtx.Decide(1, b"x", True)
-        play(TwoPhase(60).decide(X.globally, True), (request, LOST), (request, OK))
+        play(TwoPhase(60).others.decide(X.globally, True), (request, LOST), (request, OK))
         with pytest.raises(HeuristicMixed):
-            play(TwoPhase(60).decide(X.globally, True), (request, Status.MIXED))
+            play(TwoPhase(60).others.decide(X.globally, True), (request, Status.MIXED))
         with pytest.raises(Conflict):
-            play(TwoPhase(60).decide(X.globally, True), (request, refused(409)))
+            play(TwoPhase(60).others.decide(X.globally, True), (request, refused(409)))
         with pytest.raises(OperationalError, match="no host answers"):
-            play(TwoPhase(0).decide(X.globally, True), (request, LOST), connected=False)
+            play(TwoPhase(0).others.decide(X.globally, True), (request, LOST), connected=False)
 
     def test_forgotten_by_a_request_whose_answer_was_lost(self) -> None:
         for name, request in ((X, dtx.Forget(FIELDS)), (X.globally, dtx.ForgetGlobal(1, b"x"))):
-            play(TwoPhase(60).forget(name), (request, LOST), (request, refused(404)))
+            play(TwoPhase(60).others.forget(name), (request, LOST), (request, refused(404)))
             with pytest.raises(UnknownXid):
-                play(TwoPhase(60).forget(name), (request, refused(404)))
+                play(TwoPhase(60).others.forget(name), (request, refused(404)))

@@ -34,24 +34,25 @@ def test_a_wrong_timeout_leaves_no_branch_at_hand(timeout: Any) -> None:
 @pytest.mark.parametrize("xid", [None, "1:x:b", (1, b"x", b"b"), 17])
 def test_no_xid(xid: Any) -> None:
     client = TwoPhase(60)
-    for steps in (client.begin(xid), client.commit_other(xid), client.rollback_other(xid), client.outcome(xid)):
+    others = client.others
+    for steps in (client.begin(xid), others.commit(xid), others.rollback(xid), others.outcome(xid)):
         with pytest.raises(ProgrammingError, match="what the method xid returns"):
             play(steps)
     with pytest.raises(ProgrammingError, match="what the method xid returns"):
-        play(client.forget(xid))
+        play(others.forget(xid))
 
 
 def test_no_is_not_yes() -> None:
     """Text is true, whatever it says, and a decision cannot be taken back."""
     wrong: Any = "no"
     with pytest.raises(ProgrammingError, match="commit is True or False, and not 'no'"):
-        play(TwoPhase(60).decide(X.globally, wrong))
+        play(TwoPhase(60).others.decide(X.globally, wrong))
 
 
 @pytest.mark.parametrize("which", [X, "1:x", None])
 def test_no_global_transaction(which: Any) -> None:
     """An xid is one branch: whoever gives it to decide may not know that all branches follow."""
-    for steps in (TwoPhase(60).decide(which, True), TwoPhase(60).look(which)):
+    for steps in (TwoPhase(60).others.decide(which, True), TwoPhase(60).others.look(which)):
         with pytest.raises(ProgrammingError, match=r"named by xid\.globally"):
             play(steps)
 

@@ -29,7 +29,7 @@ def story() -> list[list[Event]]:
 def test_each_segment_is_searched_once_however_many_ranges_are_read(tmp_path: Path) -> None:
     write_node(tmp_path, story(), segment_bytes=380)
     log = NodeLog(tmp_path)
-    segments, end = log.firsts(), log.tail()
+    segments, end = log.segments.firsts(), log.tail()
     assert len(segments) > 3 and end is not None
     declarations._declared_in.cache_clear()
     for first in range(1, end.last + 1):
@@ -42,7 +42,7 @@ def test_each_segment_is_searched_once_however_many_ranges_are_read(tmp_path: Pa
 
 def test_a_segment_that_has_changed_is_searched_again(tmp_path: Path) -> None:
     write_node(tmp_path, story()[:1])
-    (segment,) = NodeLog(tmp_path).firsts()
+    (segment,) = NodeLog(tmp_path).segments.firsts()
     path = segment_path(tmp_path / "log", segment)
     assert declarations.declared_in(path) == {2: "queue-2"}
     write_node(tmp_path, story()[3:4])

@@ -20,7 +20,8 @@ from recovery.pipeline.source.places import Directory, RunningNode
 from recovery.pipeline.source.ranges import LogRange, log_ranges
 from recovery.pipeline.source.stream import StreamReader
 from recovery.reader.marks import Mark
-from recovery.reader.node_log import LogCut, NodeLog
+from recovery.reader.node_log import NodeLog
+from recovery.reader.reading import LogCut
 from recovery.store.groups import encode_group_header
 from recovery.store.log import LogReclaimed
 from recovery.store.segment import segment_firsts, segment_path

@@ -15,7 +15,8 @@ from recovery.pipeline.source.options import parse_options
 from recovery.pipeline.source.places import Directory
 from recovery.pipeline.source.ranges import LogRange, log_ranges
 from recovery.reader.marks import Mark
-from recovery.reader.node_log import LogCut, NodeLog
+from recovery.reader.node_log import NodeLog
+from recovery.reader.reading import LogCut
 from recovery.store.log import Log, LogReclaimed
 from recovery.store.segment import SegmentInfo, segment_firsts, segment_path
 from tests.recovery.pipeline.events import write_node

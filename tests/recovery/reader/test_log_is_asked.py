@@ -15,11 +15,11 @@ class Replaced(list[int]):
     """The first sequences of a log's segments; whoever looks how many there are gives the writer time to reset it."""
 
     def __init__(self, log: Log) -> None:
-        super().__init__(log._firsts)
+        super().__init__(log._segments.firsts)
         self._log = log
 
     def __len__(self) -> int:
-        self._log._firsts = []
+        self._log._segments.firsts = []
         return super().__len__()
 
 
@@ -27,7 +27,7 @@ def test_the_first_sequence_is_asked_for_while_the_log_is_reset(tmp_path: Path) 
     """The loop asks, and another thread resets the log between its two looks."""
     log, _ = open_log(tmp_path / "log")
     log.append([frame(1)])
-    log._firsts = Replaced(log)
+    log._segments.firsts = Replaced(log)
     assert log.first == 1
     assert log.first == log.tail.sequence + 1, "now there is none"
 
@@ -47,13 +47,13 @@ def test_what_was_read_before_its_segments_were_removed_is_given(tmp_path: Path)
     log, _ = open_log(tmp_path / "log", 1)
     for first in (1, 4):
         log.append([frame(first)])
-    found, scan = log._scan, log._firsts
+    found, scan = log._segments.scan, log._segments.firsts
 
     def removing(segment: int, *args: int, **options: bool) -> Iterator[tuple[int, Frame]]:
         yield from found(segment, *args, **options)
-        log._firsts = scan[-1:]
+        log._segments.firsts = scan[-1:]
 
-    log._scan = removing  # type: ignore[method-assign]
+    log._segments.scan = removing  # type: ignore[method-assign]
     assert [each.first for each in log.read(1, 1 << 20)] == [1, 4]
 
 
@@ -62,6 +62,6 @@ def test_a_segment_that_has_just_been_made_ends_a_reading(tmp_path: Path) -> Non
     log, _ = open_log(tmp_path / "log")
     for first in (1, 4):
         log.append([frame(first)])
-    log._firsts = [*log._firsts, 7]
+    log._segments.firsts = [*log._segments.firsts, 7]
     segment_path(tmp_path / "log", 7).write_bytes(b"TX")
     assert [each.first for each in log.read(1, 1 << 20)] == [1, 4]

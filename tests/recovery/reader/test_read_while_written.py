@@ -201,7 +201,7 @@ def test_a_log_that_is_cut_while_it_is_read_is_read_again(tmp_path: Path, anew: 
     log, _ = open_log(tmp_path / "log", ALL, files)
     for first in range(1, 100, 3):
         log.append([frame(first, size=3000)])
-    assert log._near(1, 94) > 0
+    assert log._segments.near(1, 94) > 0
 
     def meanwhile() -> None:
         if anew:

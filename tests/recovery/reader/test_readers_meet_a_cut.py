@@ -16,7 +16,8 @@ import pytest
 from recovery.reader import declarations
 from recovery.reader.landmarks import Landmarks
 from recovery.reader.log_reader import LogReader
-from recovery.reader.node_log import LogCut, NodeLog
+from recovery.reader.node_log import NodeLog
+from recovery.reader.reading import LogCut
 from recovery.store.log import Log, LogReclaimed
 from recovery.store.segment import SegmentInfo, encode_header, scan, segment_path
 from tests.recovery.reader.test_read_while_written import ALL, Watched, nothing, opened
@@ -127,6 +128,20 @@ def test_two_histories_in_one_reading(tmp_path: Path) -> None:
     assert places(islice(reader, 6)) == OLD[:6]
     cut(log)
     with pytest.raises(LogCut, match="was cut at event 18 or before, while it was read; read it again"):
+        list(reader)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_the_next_segment_is_whole_and_of_another_history(tmp_path: Path, backwards: bool) -> None:
+    """Segments of the same names were made behind the cut, so that none is missing."""
+    log, _ = opened(tmp_path, FRAMES, 1)
+    source = NodeLog(tmp_path)
+    reader = source.backwards(3 * FRAMES + 1) if backwards else source.frames(1)
+    assert places(islice(reader, 3 if backwards else 6)) == (OLD[:-4:-1] if backwards else OLD[:6])
+    log.truncate(LAST, Position(1, LAST))
+    for _, first in NEW[LAST // 3 :]:
+        log.append([frame(first, generation=2)])
+    with pytest.raises(LogCut, match=f"was cut at event {21 if backwards else 18} or before, while it was read"):
         list(reader)
 
 

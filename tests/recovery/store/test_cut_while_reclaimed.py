@@ -8,9 +8,10 @@ from threading import Thread
 
 import pytest
 
-from recovery.store import log as log_module
-from recovery.store.log import INDEX_EVERY, Log
+from recovery.store import segments as segments_module
+from recovery.store.log import Log, LogReclaimed
 from recovery.store.segment import segment_firsts, segment_path
+from recovery.store.segments import INDEX_EVERY
 from tests.recovery.reader.test_read_while_written import ALL, CutMeanwhile
 from tests.support.logs import describe, frame, open_log
 from txobserver.frames import Frame
@@ -48,7 +49,7 @@ def test_a_segment_is_reclaimed_while_the_cut_looks_for_its_own(
         log.append([each])
     second = segment_firsts(directory)[1]
     assert len(segment_firsts(directory)) > 2
-    real, threads = log_module.bisect_right, list[Thread]()
+    real, threads = segments_module.bisect_right, list[Thread]()
 
     def bisect(firsts: Sequence[int], wanted: int) -> int:
         found = real(firsts, wanted)
@@ -56,7 +57,7 @@ def test_a_segment_is_reclaimed_while_the_cut_looks_for_its_own(
             meanwhile(lambda: log.reclaim(second - 1, 1e12), threads)
         return found
 
-    monkeypatch.setattr(log_module, "bisect_right", bisect)
+    monkeypatch.setattr(segments_module, "bisect_right", bisect)
     log.truncate(second + 2, Position(1, second + 2))
     monkeypatch.undo()
     threads[0].join()
@@ -106,7 +107,7 @@ def test_a_reader_of_a_log_that_is_begun_anew_is_told_of_one_of_the_two(tmp_path
         for asked in (1, 10):
             try:
                 seen.append((asked, len(log.read(asked, ALL))))
-            except log_module.LogReclaimed:
+            except LogReclaimed:
                 seen.append((asked, "reclaimed"))
 
     log.look = look

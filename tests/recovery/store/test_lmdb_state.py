@@ -16,7 +16,7 @@ from recovery.store import lmdb_state
 from recovery.store.condemned import NAME
 from recovery.store.lmdb_entries import sealed
 from recovery.store.lmdb_errors import explained
-from recovery.store.lmdb_state import _META_KEY, LmdbState, _reader, check, read_meta
+from recovery.store.lmdb_state import LmdbState, _reader, check, read_meta
 from tests.support.logs import message, meta_of
 from txobserver.events import TxEnqueue, TxOpen
 from txobserver.ids import Position
@@ -131,9 +131,9 @@ def test_a_state_of_version_1_can_be_read(tmp_path: Path) -> None:
     old = msgspec.to_builtins(state.load().meta)
     del old["outcomes"]
     with state._env.begin(write=True) as txn:
-        txn.put(b"format", b"1", db=state._meta)
-        txn.put(b"meta", sealed(b"meta", msgspec.msgpack.encode(old)), db=state._meta)
-        txn.drop(state._outcomes, delete=True)
+        txn.put(b"format", b"1", db=state._tables._meta)
+        txn.put(b"meta", sealed(b"meta", msgspec.msgpack.encode(old)), db=state._tables._meta)
+        txn.drop(state._tables._outcomes, delete=True)
     state.close()
     for read_only in (True, False):
         state = LmdbState(tmp_path, read_only)
@@ -235,11 +235,11 @@ def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
     state = LmdbState(tmp_path)
     state.write(checkpoint())
     with state._env.begin(write=True) as txn:
-        txn.put(b"format", b"99", db=state._meta)
+        txn.put(b"format", b"99", db=state._tables._meta)
     with pytest.raises(StoreError, match="format version 99; this version of txha reads 1"):
         state.load()
     with state._env.begin(write=True) as txn:
-        txn.put(b"format", b"x", db=state._meta)
+        txn.put(b"format", b"x", db=state._tables._meta)
     with pytest.raises(StoreDamaged, match="has no format version"):
         state.load()
 
@@ -394,7 +394,7 @@ def test_a_state_that_has_lost_its_meta_is_damaged_and_not_empty(tmp_path: Path)
     LmdbState(tmp_path / "state").write(Checkpoint(Meta(applied=Position(1, 3)), {}, [], [], []))
     environment = lmdb.open(str(tmp_path / "state"), max_dbs=4)
     with environment.begin(write=True) as txn:
-        assert txn.delete(_META_KEY, db=environment.open_db(b"meta", txn=txn))
+        assert txn.delete(b"meta", db=environment.open_db(b"meta", txn=txn))
     environment.close()
     with pytest.raises(StoreDamaged, match="holds no checkpoint"):
         LmdbState(tmp_path / "state").load()

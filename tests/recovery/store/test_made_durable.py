@@ -149,4 +149,4 @@ def test_a_rewritten_file_s_length_is_written_too(tmp_path: Path, monkeypatch: p
 def test_a_segment_that_is_gone_is_said_in_a_sentence(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path / "log")
     with pytest.raises(StoreError, match=r"00000000000000000009\.log"):
-        log._segment_start(9)
+        log._segments.start(9)

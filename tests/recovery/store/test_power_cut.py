@@ -275,7 +275,7 @@ def test_an_old_segment_is_cut_without_a_word_of_groups(tmp_path: Path) -> None:
 def test_places_of_frames_are_found_between_the_headers_of_groups(tmp_path: Path) -> None:
     path, begins = written(tmp_path / "log", GROUPS["many small ones"])
     log = NodeLog(tmp_path)
-    marks = list(log.marks(1))
+    marks = list(log.segments.marks(1))
     assert [each.first for each in marks] == [1, 4, *range(NEXT, NEXT + 40)]
     data = path.read_bytes()
     assert all(data[each.offset : each.offset + 4] == b"TXHA" for each in marks) and marks[2].offset > begins

@@ -144,7 +144,8 @@ def a_primary_sends_what_is_not_synced(stack: ExitStack) -> None:
 
     def make(original: Any) -> Any:
         def read(self: Log, first: int, max_bytes: int) -> Any:
-            frames = [frame for each in self._firsts for _, frame in self._scan(each, whole=each != self._firsts[-1])]
+            there = self._segments
+            frames = [frame for at in there.firsts for _, frame in there.scan(at, whole=at != there.firsts[-1])]
             return [frame for frame in frames if frame.first >= first] or original(self, first, max_bytes)
 
         return read

@@ -63,7 +63,7 @@ class Loss:
 
     def _publish(self, names: Names, kind: str) -> None:
         for row in _rows(kind):
-            self._brokers.publish(names.source, [row])
+            self._brokers.client.publish(names.source, [row])
 
 
 def _rows(kind: str) -> list[str]:

@@ -33,11 +33,51 @@ WELL = 90.0
 """Seconds in which three nodes become ready that nobody hinders."""
 
 
+class Client:
+    """What is asked of the brokers at these addresses, and sent to them, whichever is primary."""
+
+    def __init__(self, urls: list[str]) -> None:
+        self._urls = urls
+
+    @contextlib.contextmanager
+    def channel(self) -> Iterator[BlockingChannel]:
+        """To whoever is primary, as soon as one is."""
+        with DtxConnection(*self._urls, patience=WELL) as found:
+            yield found.connection.channel()
+
+    def insist(self, what: Callable[[BlockingChannel], T]) -> T:
+        """The answer; asked again on another channel when one is lost, as busy nodes lose some by themselves."""
+        patience = Patience(WELL)
+        while True:
+            try:
+                with self.channel() as channel:
+                    return what(channel)
+            except (Error, *LOST):
+                if patience.over:
+                    raise
+
+    def publish(self, queue: str, bodies: list[str]) -> None:
+        """Each once."""
+        properties = pika.BasicProperties(delivery_mode=2)
+        with TxConnection(*self._urls, patience=WELL) as broker:
+            while True:
+                try:
+                    for body in bodies:
+                        broker.channel.basic_publish("", queue, body.encode(), properties)
+                    broker.commit()
+                    return
+                except RolledBack:
+                    broker.rollback()
+                except LOST:
+                    broker.reconnect()
+
+
 class Brokers:
-    """Three nodes. A context manager."""
+    """Three nodes, and their ``client``. A context manager."""
 
     def __init__(self, directory: Path) -> None:
         self._cluster = LocalCluster(directory / "cluster", 3, *SETTINGS)
+        self.client = Client(self._cluster.urls)
         self._hung: dict[str, int] = {}
         self._down: list[str] = []
 
@@ -107,7 +147,7 @@ class Brokers:
         """All at once."""
         names = [entry.name for entry in read_cluster(self._cluster.directory)]
         self._hung.clear()
-        for pid in [self._cluster.pid(name) for name in names if self._cluster.runs(name)]:
+        for pid in [self._cluster.pid(name) for name in names if self._cluster.processes.runs(name)]:
             os.kill(pid, signal.SIGKILL)
         for name in names:
             self._cluster.start_node(name)
@@ -176,47 +216,14 @@ class Brokers:
             with contextlib.suppress(TimeoutError):
                 wait_until(what, WELL, "what was expected", every=0.05)
 
-    # -- what they hold
 
-    @contextlib.contextmanager
-    def channel(self) -> Iterator[BlockingChannel]:
-        """To whoever is primary, as soon as one is."""
-        with DtxConnection(*self.urls, patience=WELL) as found:
-            yield found.connection.channel()
-
-    def insist(self, what: Callable[[BlockingChannel], T]) -> T:
-        """The answer; asked again on another channel when one is lost, as busy nodes lose some by themselves."""
-        patience = Patience(WELL)
-        while True:
-            try:
-                with self.channel() as channel:
-                    return what(channel)
-            except (Error, *LOST):
-                if patience.over:
-                    raise
-
-    def publish(self, queue: str, bodies: list[str]) -> None:
-        """Each once."""
-        properties = pika.BasicProperties(delivery_mode=2)
-        with TxConnection(*self.urls, patience=WELL) as broker:
-            while True:
-                try:
-                    for body in bodies:
-                        broker.channel.basic_publish("", queue, body.encode(), properties)
-                    broker.commit()
-                    return
-                except RolledBack:
-                    broker.rollback()
-                except LOST:
-                    broker.reconnect()
-
-    def heard(self, xid: Xid, waits: tuple[Outcome, ...]) -> None:
-        """Return when the primary does not say any of ``waits`` of a request that was sent; or when it never will."""
-        name = self.primary()
-        if name is None:
-            return
-        with contextlib.suppress(Error, *LOST, TimeoutError), DtxConnection(self._cluster.url(name), patience=1) as of:
-            wait_until(lambda: of.outcome(xid) not in waits, HEARD, "an outcome", every=0.01)
+def heard(brokers: Brokers, xid: Xid, waits: tuple[Outcome, ...]) -> None:
+    """Return when the primary does not say any of ``waits`` of a request that was sent; or when it never will."""
+    name = brokers.primary()
+    if name is None:
+        return
+    with contextlib.suppress(Error, *LOST, TimeoutError), DtxConnection(brokers.url(name), patience=1) as of:
+        wait_until(lambda: of.outcome(xid) not in waits, HEARD, "an outcome", every=0.01)
 
 
 def length(channel: BlockingChannel, queue: str) -> int | None:

@@ -36,12 +36,12 @@ class Names(NamedTuple):
 
 def is_drained(brokers: Brokers, names: Names) -> bool:
     """Whether the source's queue is empty, while nobody consumes it."""
-    return brokers.insist(lambda channel: length(channel, names.source)) == 0
+    return brokers.client.insist(lambda channel: length(channel, names.source)) == 0
 
 
 def check(brokers: Brokers, names: Names, bodies: list[str], astray: int | None) -> None:
     """Raises Broken."""
-    brokers.insist(lambda channel: _check(channel, names, bodies, astray))
+    brokers.client.insist(lambda channel: _check(channel, names, bodies, astray))
     if left := in_doubt(brokers, names.query):
         raise Broken(f"in doubt are {', '.join(map(str, left))}")
 
@@ -65,7 +65,7 @@ def _check(channel: BlockingChannel, names: Names, bodies: list[str], astray: in
 
 def held(brokers: Brokers, queue: str) -> Counter[str]:
     """What is in a queue that nobody consumes, as soon as nobody does."""
-    return brokers.insist(lambda channel: _held(channel, queue))
+    return brokers.client.insist(lambda channel: _held(channel, queue))
 
 
 def in_doubt(brokers: Brokers, query: str) -> list[Xid]:
@@ -86,4 +86,4 @@ def _held(channel: BlockingChannel, queue: str) -> Counter[str]:
 def delete(brokers: Brokers, names: Names) -> None:
     """What a case has made."""
     for queue in (names.source, names.target, names.elsewhere, names.sink_record, names.source_record):
-        brokers.insist(lambda channel, queue=queue: channel.queue_delete(queue))  # type: ignore[misc]
+        brokers.client.insist(lambda channel, queue=queue: channel.queue_delete(queue))  # type: ignore[misc]

@@ -32,7 +32,8 @@ def _undelivered_is_gone() -> Any:
     def settle_and_drop(intake: Intake, *arguments: Any) -> None:
         settled(intake, *arguments)
         with intake._lock:
-            intake.done = {place for place in intake.done if place in intake._tags or place > intake._highest}
+            here, settlements = intake._here, intake.settlements
+            settlements.done = {each for each in settlements.done if each in here.places or each > here.highest}
 
     return mock.patch.object(Intake, "settle", settle_and_drop)
 

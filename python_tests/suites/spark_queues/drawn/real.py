@@ -46,7 +46,7 @@ class RealRun:
     def run(self) -> Found:
         """Raises Broken, with what the query said last."""
         for queue in self._queues[:2]:
-            self._brokers.insist(lambda channel, queue=queue: channel.queue_declare(queue, durable=True))  # type: ignore[misc]
+            self._brokers.client.insist(lambda channel, queue=queue: channel.queue_declare(queue, durable=True))  # type: ignore[misc]
         try:
             self._start_job()
             for step in self._case.steps:
@@ -65,7 +65,7 @@ class RealRun:
     def _publish(self) -> None:
         bodies = [f"row-{len(self._bodies) + number}" for number in range(2 * PER_BATCH)]
         self._bodies += bodies
-        self._brokers.publish(self._queues[0], bodies)
+        self._brokers.client.publish(self._queues[0], bodies)
 
     # -- the query
 
@@ -125,7 +125,7 @@ class RealRun:
         return names
 
     def _carried(self) -> int:
-        return self._brokers.insist(lambda channel: length(channel, self._queues[1])) or 0
+        return self._brokers.client.insist(lambda channel: length(channel, self._queues[1])) or 0
 
     def _settle_the_last(self, planned: int, names: Names) -> None:
         from pyspark.sql.streaming.datasource import ReadMaxRows

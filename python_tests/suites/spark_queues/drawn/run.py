@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
 import time
 import uuid
 from collections import Counter
@@ -16,12 +13,13 @@ from python_tests.harness.crash_table import Broken
 from python_tests.suites.spark_queues.drawn import case as of
 from python_tests.suites.spark_queues.drawn.accepted import Loss
 from python_tests.suites.spark_queues.drawn.beside import Beside
-from python_tests.suites.spark_queues.drawn.brokers import Brokers
+from python_tests.suites.spark_queues.drawn.brokers import Brokers, heard
 from python_tests.suites.spark_queues.drawn.case import Case, Step
 from python_tests.suites.spark_queues.drawn.counting import Names, check, delete, is_drained
-from python_tests.suites.spark_queues.drawn.engine import Job, drive
+from python_tests.suites.spark_queues.drawn.driver import Driver
+from python_tests.suites.spark_queues.drawn.engine import Job
 from python_tests.suites.spark_queues.drawn.operators import SOME, Operator
-from python_tests.suites.spark_queues.drawn.points import AT, END, FAILED, GO, LOSE, RAN
+from python_tests.suites.spark_queues.drawn.points import AT, FAILED, LOSE, RAN
 from python_tests.suites.spark_queues.drawn.refusals import ANOTHER_HISTORY, ASTRAY, refusal
 from txobserver.outcomes import Outcome
 from txobserver.xid import Xid
@@ -77,16 +75,13 @@ class Run:
         self._query = str(uuid.uuid4())  # brokers remember those that were
         self._names = Names(self._query, *(f"{name}-{self._query}" for name in ("in", "out", "elsewhere")))
         self._checkpoint = directory / f"checkpoint-{self._query}"
-        self._driver: Any = None
-        self._drivers = 0
-        self._points = 0
         self._published = 0
         self._done: list[Done] = []
         self._refused: Counter[str] = Counter()
         self._trace: list[str] = []
+        self._driver = Driver(self._trace)
         self._causes: set[str] = {ASTRAY} if case.astray is not None else set()
         self._loss = Loss(brokers)
-        self._answer = GO
         self._killed = False
         self._sent = False
         self._point = ""
@@ -97,7 +92,8 @@ class Run:
 
     def run(self) -> Found:
         """Raises Broken, with what the driver did last."""
-        self._declare()
+        for queue in (self._names.source, self._names.target):
+            self._make(queue)
         self._publish(self._case.first_rows)
         try:
             self._start_driver()
@@ -105,38 +101,31 @@ class Run:
                 self._do(step, *self._until(step))
             self._heal()
             self._drain()
-            self._stop_driver()
-            wanted = self._loss.wanted(self._bodies())
+            self._driver.stop()
+            wanted = self._loss.wanted(_bodies(self._case))
             check(self._brokers, self._names, wanted, self._case.astray)
         except Exception as broken:
             trace = "\n    ".join(self._trace[-40:])
             raise Broken(f"{broken}\n  done: {'; '.join(map(str, self._done))}\n  the driver:\n    {trace}") from broken
         finally:
-            self._kill_driver()
+            self._driver.kill()
             for beside in filter(None, (self._asleep, self._awake)):
                 beside.kill()
             self._operator.put_back()
             self._brokers.resume()
         delete(self._brokers, self._names)
-        return Found(tuple(self._done), dict(self._refused), self._drivers, self._points, len(wanted))
-
-    def _bodies(self) -> list[str]:
-        return [f"row-{number}" for number in range(self._case.rows)]
-
-    def _declare(self) -> None:
-        for queue in (self._names.source, self._names.target):
-            self._make(queue)
+        return Found(tuple(self._done), dict(self._refused), self._driver.count, self._driver.points, len(wanted))
 
     def _make(self, queue: str) -> None:
-        self._brokers.insist(lambda channel: channel.queue_declare(queue, durable=True))
+        self._brokers.client.insist(lambda channel: channel.queue_declare(queue, durable=True))
 
     def _publish(self, count: int) -> bool:
         """The next rows; whether there were any left. Published once: so only when the brokers are well."""
-        bodies = self._bodies()[self._published : self._published + count]
+        bodies = _bodies(self._case)[self._published : self._published + count]
         self._published += len(bodies)
         if bodies:
             self._brokers.settled_down()
-            self._brokers.publish(self._names.source, bodies)
+            self._brokers.client.publish(self._names.source, bodies)
             self._trace.append(f"{len(bodies)} rows are published")
         return bool(bodies)
 
@@ -144,48 +133,20 @@ class Run:
 
     def _start_driver(self) -> None:
         case = self._case
-        partitions = case.partitions[self._drivers % len(case.partitions)]
+        partitions = case.partitions[self._driver.count % len(case.partitions)]
         astray = None if case.astray is None else f"row-{case.astray}"
         names = (self._query, self._names.source, self._names.target, self._names.elsewhere, astray, self._checkpoint)
         tolerant = case.tolerant and self._loss.accepted
         how = case.per_batch, partitions, case.doubled, case.patience, tolerant
-        job = Job(",".join(self._brokers.urls), *names, *how)
-        self._told, its = multiprocessing.Pipe()
-        self._driver = multiprocessing.get_context("fork").Process(target=drive, args=(job, its))
-        self._driver.start()
-        its.close()
-        self._drivers += 1
-        self._trace.append(f"driver {self._drivers} starts, {partitions} partitions")
-
-    def _kill_driver(self) -> None:
-        if self._driver is not None:
-            self._told.close()
-            os.kill(self._driver.pid, signal.SIGKILL)
-            self._driver.join()
-            self._driver = None
-
-    def _stop_driver(self) -> None:
-        """Where it waits for an answer."""
-        self._told.send(END)
-        self._driver.join(30)
-        assert self._driver.exitcode == 0, f"the driver ended with {self._driver.exitcode}"
-        self._told.close()
-        self._driver = None
+        self._driver.start(Job(",".join(self._brokers.urls), *names, *how))
+        self._trace.append(f"driver {self._driver.count} starts, {partitions} partitions")
 
     def _next(self, seconds: float) -> tuple[str, Any, Xid | None] | None:
-        """What the driver says, which waits for an answer then; None if it says nothing for so long."""
-        if not self._told.poll(seconds):
-            self._trace.append("says nothing")
-            return None
-        try:
-            kind, what, xid = self._told.recv()
-        except EOFError:
-            raise Broken("the driver ended by itself") from None
-        self._points += kind == AT
-        self._trace.append(f"{kind} {what}")
-        if kind == FAILED:
-            self._failed(what)
-        return kind, what, xid
+        """As ``Driver.next``; a refusal of its query is one that is promised, or the case is broken."""
+        event = self._driver.next(seconds)
+        if event is not None and event[0] == FAILED:
+            self._failed(event[1])
+        return event
 
     def _failed(self, said: str) -> None:
         name = refusal(said, self._causes)
@@ -196,10 +157,6 @@ class Run:
             self._brokers.settled_down()
             self._make(self._names.elsewhere)
             self._trace.append("the queue that was missing is declared")
-
-    def _go_on(self) -> None:
-        self._told.send(self._answer)
-        self._answer = GO
 
     # -- steps
 
@@ -217,7 +174,7 @@ class Run:
                 if not passes:
                     return what, xid
                 passes -= 1
-            self._go_on()
+            self._driver.go_on()
         return "still", None
 
     def _more(self) -> bool:
@@ -229,7 +186,7 @@ class Run:
         self._point = point
         self._sent = point.endswith(f" {of.SENT}")
         if xid is not None and self._sent:
-            self._brokers.heard(xid, IN_FRONT[point.rpartition(" ")[0]])
+            heard(self._brokers, xid, IN_FRONT[point.rpartition(" ")[0]])
         for deed in step.deeds:
             self._causes.add(deed)
             said = self._deeds()[deed]()
@@ -240,7 +197,7 @@ class Run:
             self._killed = False
             self._start_driver()
         elif waits:
-            self._go_on()
+            self._driver.go_on()
 
     def _deeds(self) -> dict[str, Callable[[], bool | str]]:
         brokers, operator, names = self._brokers, self._operator, self._names
@@ -267,15 +224,13 @@ class Run:
         }
 
     def _kill(self) -> bool:
-        self._kill_driver()
+        self._driver.kill()
         self._killed = True
         return True
 
     def _suspend(self) -> bool:
         """It holds what it holds until its connection goes."""
-        os.kill(self._driver.pid, signal.SIGSTOP)
-        self._asleep = Beside(self._driver, self._told, self._point)
-        self._driver = None
+        self._asleep = self._driver.suspend(self._point)
         self._killed = True
         return True
 
@@ -289,13 +244,13 @@ class Run:
     def _lose(self) -> bool:
         """Only of a request that was sent."""
         if self._sent:
-            self._answer = LOSE
+            self._driver.answer = LOSE
         return self._sent
 
     # -- a loss of data that is accepted
 
     def _leave_behind(self) -> bool:
-        self._loss.leave_behind(self._names, self._bodies()[: self._published])
+        self._loss.leave_behind(self._names, _bodies(self._case)[: self._published])
         return True
 
     def _accept_loss(self) -> bool:
@@ -309,7 +264,7 @@ class Run:
         self._loss.settled(self._operator, *given_up)
         self._loss.count(self._names, self._published)
         if given_up:
-            self._brokers.insist(lambda channel: channel.queue_delete(self._names.sink_record))
+            self._brokers.client.insist(lambda channel: channel.queue_delete(self._names.sink_record))
             self._query = str(uuid.uuid4())
             self._names = self._names._replace(query=self._query)
             self._checkpoint = self._checkpoint.with_name(f"checkpoint-{self._query}")
@@ -326,7 +281,7 @@ class Run:
             self._killed = False
             self._start_driver()
         else:
-            self._go_on()
+            self._driver.go_on()
         while (event := self._next(PATIENCE)) is not None:
             kind, what, _ = event
             if kind == FAILED and refusal(what, self._causes) == ANOTHER_HISTORY:
@@ -336,7 +291,7 @@ class Run:
                     raise Broken("the query went on with its checkpoint behind a loss that was accepted")
                 return
             lives = lives and kind == AT
-            self._go_on()
+            self._driver.go_on()
         raise Broken("the query does not refuse its checkpoint behind a loss that was accepted")
 
     # -- the end
@@ -361,8 +316,12 @@ class Run:
                 break
             if event[:2] == (RAN, 0) and is_drained(self._brokers, self._names):
                 return
-            self._go_on()
+            self._driver.go_on()
         raise Broken("the query does not come to its end")
+
+
+def _bodies(case: Case) -> list[str]:
+    return [f"row-{number}" for number in range(case.rows)]
 
 
 def _is(point: str, wanted: str) -> bool:

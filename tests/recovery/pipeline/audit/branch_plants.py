@@ -1,4 +1,4 @@
-"""Breaches planted into the branches of a night (``fates``); each tells what must be found, as those in ``plants``."""
+"""Breaches planted into the branches of a run (``fates``); each tells what must be found, as those in ``plants``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from txobserver.xid import Xid
 
 def _events(ground: Ground, xid: Xid, kind: type) -> list[tuple[int, Any]]:
     """Where the events of this kind of a branch stand, in whichever log holds them."""
-    log = {at: stored.event for each in ground.night.logs.values() for at, stored in each.items()}
+    log = {at: stored.event for each in ground.run.stored.logs.values() for at, stored in each.items()}
     numbers = {event.tx for event in log.values() if isinstance(event, DtxOpen) and event.xid == xid}
     return [(at, event) for at, event in sorted(log.items()) if isinstance(event, kind) and event.tx in numbers]
 
@@ -20,7 +20,7 @@ def _events(ground: Ground, xid: Xid, kind: type) -> list[tuple[int, Any]]:
 def turned_round(ground: Ground, xid: Xid) -> int:
     """The branch ends the other way, in all logs; its number."""
     [(at, decision)] = _events(ground, xid, DtxDecision)
-    ground.night.change(at, DtxDecision(decision.tx, not decision.commit, decision.heuristic, decision.at_ms))
+    ground.run.stored.change(at, DtxDecision(decision.tx, not decision.commit, decision.heuristic, decision.at_ms))
     return int(decision.tx)
 
 
@@ -51,8 +51,8 @@ def _not_fenced(ground: Ground) -> set[Found]:
     """It had begun before the decision to roll back, and prepares behind it."""
     [(at, decision)] = _events(ground, ZOMBIE, DtxDecision)
     later = ground.mark_behind(at)
-    ground.night.change(at, DtxPrepare(decision.tx, 2, [], decision.at_ms))
-    ground.night.change(later, DtxDecision(decision.tx, True, False, decision.at_ms))
+    ground.run.stored.change(at, DtxPrepare(decision.tx, 2, [], decision.at_ms))
+    ground.run.stored.change(later, DtxDecision(decision.tx, True, False, decision.at_ms))
     return {("disobeyed", decision.tx)}
 
 
@@ -67,14 +67,14 @@ def _against_the_coordinator(ground: Ground) -> set[Found]:
 
 
 def _globally_decided_otherwise_on_one_node(ground: Ground) -> set[Found]:
-    log = ground.night.logs[ground.night.tail]
+    log = ground.run.stored.logs[ground.run.tail]
     [(at, decision)] = [
         (at, stored.event)
         for at, stored in log.items()
         if isinstance(stored.event, GlobalDecision) and stored.event.gtrid == SLOW.gtrid
     ]
     other = GlobalDecision(decision.format_id, decision.gtrid, not decision.commit, decision.at_ms)
-    ground.night.change(at, other, ground.night.tail)
+    ground.run.stored.change(at, other, ground.run.tail)
     return {("two-decisions", str(SLOW.globally))}
 
 

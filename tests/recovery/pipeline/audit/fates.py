@@ -19,20 +19,20 @@ from txobserver.xid import Global, Xid
 QUEUES = ("left", "right")
 
 
-def night(name: str, bqual: str = "") -> Xid:
+def named(name: str, bqual: str = "") -> Xid:
     """A branch of a coordinator that is not ours."""
-    return Xid(1, b"night:" + name.encode(), bqual.encode())
+    return Xid(1, b"run:" + name.encode(), bqual.encode())
 
 
-COMMITTED, ROLLED_BACK = night("committed"), night("rolled back")
-BY_OPERATOR, GLOBALLY = night("operator"), night("globally")
-DOUBT = night("doubt")
-PAIR = (night("pair", "a"), night("pair", "b"))
-MIXED, SIBLING = night("mixed", "a"), night("mixed", "b")
-AGAIN = night("again")
-ONCE_MORE = night("once more", "a"), night("once more", "b")
-LATE, SLOW, RACED = night("late"), night("slow"), night("raced")
-CUT, LATER = night("cut"), night("later")
+COMMITTED, ROLLED_BACK = named("committed"), named("rolled back")
+BY_OPERATOR, GLOBALLY = named("operator"), named("globally")
+DOUBT = named("doubt")
+PAIR = (named("pair", "a"), named("pair", "b"))
+MIXED, SIBLING = named("mixed", "a"), named("mixed", "b")
+AGAIN = named("again")
+ONCE_MORE = named("once more", "a"), named("once more", "b")
+LATE, SLOW, RACED = named("late"), named("slow"), named("raced")
+CUT, LATER = named("cut"), named("later")
 WINNER, LOSER, ZOMBIE = (Batch("query", 7).branch(name) for name in ("0.0.winner", "0.1.loser", "0.2.zombie"))
 LOGGED, LOGGED_DOUBT = (Xid(FORMAT_ID, b"whose.1.%d" % which, b"broker") for which in (1, 2))
 

@@ -1,4 +1,4 @@
-"""What of a night can be broken, and is given out once."""
+"""What of a run can be broken, and is given out once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from python_tests.harness.history import OK, ROLLED_BACK, Attempt
-from tests.recovery.pipeline.audit.night import Night, Stored
+from tests.recovery.pipeline.audit.cluster_run import ClusterRun
+from tests.recovery.pipeline.audit.stored_logs import Stored
 from txobserver.events import (
     Delivered,
     Publish,
@@ -34,20 +35,20 @@ class _Transaction:
 
 
 class Ground:
-    """What of a night can be broken: each asks for something that no other has used. Only what stands in more than one
+    """What of a run can be broken: each asks for something that no other has used. Only what stands in more than one
     log is given out, since an event that one log alone holds cannot differ."""
 
-    def __init__(self, night: Night) -> None:
-        self.night = night
-        everywhere = set.intersection(*(set(log) for log in night.logs.values()))
-        self.shared = {at: stored for at, stored in night.logs[night.late].items() if at in everywhere}
+    def __init__(self, run: ClusterRun) -> None:
+        self.run = run
+        everywhere = set.intersection(*(set(log) for log in run.stored.logs.values()))
+        self.shared = {at: stored for at, stored in run.stored.logs[run.late].items() if at in everywhere}
         self._transactions = self._plain_transactions()
         self._marks = [at for at, stored in self.shared.items() if isinstance(stored.event, Delivered)]
         settled = self._settlements()
         publishes = [(at, s) for at, s in self.shared.items() if self._puts_into(s, "plain")]
         self._settled = [(s, settled[s.event.rid]) for _, s in publishes if s.event.rid in settled]
         self._unsettled = [s for _, s in publishes if s.event.rid not in settled]
-        history = night.history.attempts
+        history = run.history.attempts
         known = {
             s.event.message.body.decode() for s in self.shared.values() if isinstance(s.event, Publish | TxEnqueue)
         }
@@ -58,14 +59,14 @@ class Ground:
         ]
 
     def _puts_into(self, stored: Stored, queue: str) -> bool:
-        return isinstance(stored.event, Publish) and stored.event.queues == (self.night.numbers[queue],)
+        return isinstance(stored.event, Publish) and stored.event.queues == (self.run.numbers[queue],)
 
     def _settlements(self) -> dict[int, Stored]:
         """Replication id -> where a message of ``plain`` is settled, in a log that all hold."""
         return {
             rid: stored
             for stored in self.shared.values()
-            if isinstance(stored.event, Settle) and stored.event.queue == self.night.numbers["plain"]
+            if isinstance(stored.event, Settle) and stored.event.queue == self.run.numbers["plain"]
             for _, rid in stored.event.entries
         }
 
@@ -75,7 +76,7 @@ class Ground:
             if isinstance(stored.event, TxOpen | TxEnqueue | TxDequeue | TxPrepare | TxDecision):
                 parts.setdefault(stored.event.tx, []).append((at, stored.event))
         found = []
-        feed, taken = self.night.numbers["feed"], self._taken_later()
+        feed, taken = self.run.numbers["feed"], self._taken_later()
         for number, events in parts.items():
             at = [
                 [p for p, e in events if isinstance(e, kind)] for kind in (TxEnqueue, TxDequeue, TxPrepare, TxDecision)
@@ -88,7 +89,7 @@ class Ground:
         return found
 
     def _taken_later(self) -> set[int]:
-        logs = self.night.logs.values()
+        logs = self.run.stored.logs.values()
         return {rid for log in logs for s in log.values() if isinstance(s.event, Settle) for _, rid in s.event.entries}
 
     def transaction(self) -> _Transaction:
@@ -132,4 +133,4 @@ class Ground:
 
     def filler(self) -> Delivered:
         """An event that says nothing new."""
-        return Delivered(self.night.numbers["plain"], 0)
+        return Delivered(self.run.numbers["plain"], 0)

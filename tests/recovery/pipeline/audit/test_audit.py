@@ -1,4 +1,4 @@
-"""The audit of whole nights: nothing is found in one that went well, and of one into which breaches were planted, each
+"""The audit of whole runs: nothing is found in one that went well, and of one into which breaches were planted, each
 is found by its name, and nothing else."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from recovery.pipeline.audit.audit import audit
 from recovery.pipeline.audit.names import BREACHES
 from recovery.pipeline.errors import PipelineError
 from tests.recovery.pipeline.audit import fates
-from tests.recovery.pipeline.audit.night import RECORDED, Night
+from tests.recovery.pipeline.audit.cluster_run import RECORDED, ClusterRun
 from tests.recovery.pipeline.audit.plants import plant, subject
 
 if TYPE_CHECKING:
@@ -29,31 +29,31 @@ if TYPE_CHECKING:
 EXAMPLE = Path(__file__).parents[4] / "docs" / "examples" / "what_happened_last_night.py"
 
 
-def test_a_night_in_which_every_promise_held(
+def test_a_run_in_which_every_promise_held(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Three generations, a copied store, a tail that was cut off, a node that lags, and branches of every fate.
 
     It is told by the script of the documentation, from logs on disk.
     """
-    night = Night()
+    run = ClusterRun()
     report = runpy.run_path(str(EXAMPLE))["tell"](
-        spark, night.write(tmp_path), night.write_history(tmp_path / "history.parquet")
+        spark, run.stored.write(tmp_path), run.write_history(tmp_path / "history.parquet")
     )
     assert (report.found, report.findings) == ({}, [])
     views = {view.name: view for view in report.nodes}
-    assert views[night.tail].tail > 2 and views[night.late].lag_events > 50
+    assert views[run.tail].tail > 2 and views[run.late].lag_events > 50
     assert max(view.first for view in report.nodes) > 100, "a log that begins behind a copy"
     assert [doubt.xid for doubt in report.in_doubt] == [str(fates.DOUBT), str(fates.LOGGED_DOUBT)]
     by_operators = [(each.xid, each.against) for each in report.operated]
     assert by_operators == [(str(fates.BY_OPERATOR), None), (str(fates.MIXED), f"{fates.SIBLING} was committed")]
     assert report.totals["open"] == 0
-    attempts = [attempt for attempt in night.history.attempts if not attempt.plain]
+    attempts = [attempt for attempt in run.history.attempts if not attempt.plain]
     assert report.totals["committed"] > sum(attempt.outcome == "ok" for attempt in attempts) > 15
     assert any(attempt.outcome == UNKNOWN for attempt in attempts)
-    primary = night.primary.core.replica.contents
+    primary = run.primary.core.replica.contents
     waiting = {view.queue: view.put - view.taken for view in report.queues}
-    assert waiting == {queue: primary.summary(night.numbers[queue]).count for queue in waiting}
+    assert waiting == {queue: primary.summary(run.numbers[queue]).count for queue in waiting}
     assert set(waiting) > set(RECORDED)
     course = report.course
     assert [each.generation for each in course.take_overs] == [1, 2, 3]
@@ -70,10 +70,10 @@ def test_a_night_in_which_every_promise_held(
 
 def test_every_planted_breach_is_found_by_name_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
     """By the command, from Parquet: a log with a hole could not be read."""
-    night = Night()
-    planted = plant(night)
-    pq.write_table(night.rows(), tmp_path / "rows.parquet")
-    history, out, page = night.write_history(tmp_path / "history.parquet"), tmp_path / "out", tmp_path / "page.html"
+    run = ClusterRun()
+    planted = plant(run)
+    pq.write_table(run.stored.rows(), tmp_path / "rows.parquet")
+    history, out, page = run.write_history(tmp_path / "history.parquet"), tmp_path / "out", tmp_path / "page.html"
     log = fates.log_of_decisions(tmp_path / "decisions.log", commit=False)
     options = ["--history", str(history), "--decisions", str(log), "--json", "--parquet", str(out), "--html", str(page)]
     result = CliRunner().invoke(app, ["audit", str(tmp_path / "rows.parquet"), *options])
@@ -89,7 +89,7 @@ def test_every_planted_breach_is_found_by_name_and_nothing_else(spark: SparkSess
         assert finding["name"] != "disobeyed" or {"prepare", "decide"} <= {row["kind"] for row in finding["evidence"]}
     assert [doubt["word"] for doubt in report["in_doubt"]] == [None, "decisions.log says roll back"]
     apart = {view["queue"]: view["apart"] for view in report["queues"]}
-    assert apart["feed"] == {night.tail: 2} and apart["plain"][night.late] and not apart["billing"]
+    assert apart["feed"] == {run.tail: 2} and apart["plain"][run.late] and not apart["billing"]
     assert spark.read.parquet(str(out / "findings")).count() == len(found)
     evidence = spark.read.parquet(str(out / "evidence")).select("transaction").distinct().collect()
     assert {each["transaction"] for each in found} <= {None, *(row["transaction"] for row in evidence)}

@@ -11,7 +11,7 @@ from recovery.pipeline.audit.facts import facts_of
 from recovery.pipeline.audit.transactions import transactions_of
 from tests.recovery.pipeline.audit import fates
 from tests.recovery.pipeline.audit.branch_plants import turned_round
-from tests.recovery.pipeline.audit.night import Night
+from tests.recovery.pipeline.audit.cluster_run import ClusterRun
 from tests.recovery.pipeline.audit.plants import Ground
 from txobserver.events import DtxPrepare, GlobalDecision, GlobalForget
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def found(spark: SparkSession, night: Night, first: int) -> set[tuple[str, str]]:
+def found(spark: SparkSession, run: ClusterRun, first: int) -> set[tuple[str, str]]:
     """What is found in the longest log from this position on: names, and global transactions."""
-    rows = night.rows_of(max(night.logs, key=lambda node: len(night.logs[node])))
+    rows = run.stored.rows_of(max(run.stored.logs, key=lambda node: len(run.stored.logs[node])))
     stream = facts_of(spark.createDataFrame(rows), False).filter(f"position >= {first}")
     branches = branches_of(stream, transactions_of(stream), ())
     return {(row["name"], row["globally"]) for row in disobeyed(branches).union(split(branches)).collect()}
@@ -29,26 +29,26 @@ def found(spark: SparkSession, night: Night, first: int) -> set[tuple[str, str]]
 
 def test_a_decision_that_has_expired(spark: SparkSession) -> None:
     """It fences no branch that begins behind it, and the log does not say when that is over."""
-    night = Night()
+    run = ClusterRun()
     [at] = {
         at
-        for log in night.logs.values()
+        for log in run.stored.logs.values()
         for at, stored in log.items()
         if isinstance(stored.event, GlobalForget) and stored.event.gtrid == fates.ONCE_MORE[0].gtrid
     }
-    night.change(at, Ground(night).filler())
-    assert found(spark, night, 1) == set()
+    run.stored.change(at, Ground(run).filler())
+    assert found(spark, run, 1) == set()
 
 
 @pytest.mark.parametrize("begins", [DtxPrepare, GlobalDecision])
 def test_a_stream_that_begins_behind_prepares(spark: SparkSession, begins: type) -> None:
     """At the last prepare before the first decision, and at the first decision on a global transaction."""
-    night = Night()
-    log = {at: stored.event for each in night.logs.values() for at, stored in each.items()}
+    run = ClusterRun()
+    log = {at: stored.event for each in run.stored.logs.values() for at, stored in each.items()}
     decided = min(at for at, event in log.items() if isinstance(event, GlobalDecision))
     first = max(at for at, event in log.items() if isinstance(event, begins) and at <= decided)
-    assert found(spark, night, first) == set()
+    assert found(spark, run, first) == set()
     for xid in (fates.LOSER, fates.GLOBALLY, fates.PAIR[1]):
-        turned_round(Ground(night), xid)
+        turned_round(Ground(run), xid)
     committed = ("disobeyed", str(fates.LOSER.globally))
-    assert found(spark, night, first) == {committed}, "of what was rolled back nobody knows whether it was prepared"
+    assert found(spark, run, first) == {committed}, "of what was rolled back nobody knows whether it was prepared"

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from tests.recovery.pipeline.audit.cluster_run import ClusterRun
 from tests.recovery.pipeline.audit.fates import log_of_decisions
-from tests.recovery.pipeline.audit.night import Night
 from tests.recovery.pipeline.audit.plants import HOLES, Found, plant, subject
 from tests.recovery.pipeline.standalone import StandaloneCluster
 
@@ -36,10 +36,10 @@ def told(report: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("breached", [False, True], ids=["well", "breached"])
 def test_an_audit_on_a_cluster(standalone: StandaloneCluster, tmp_path: Path, breached: bool) -> None:
     """Over nodes' directories, with history and decision log; every breach is planted that leaves a log readable."""
-    night = Night()
-    planted: set[Found] = plant(night, HOLES) if breached else set()
-    night.write_changed(tmp_path / "stores")
-    night.write_history(tmp_path / "history.parquet")
+    run = ClusterRun()
+    planted: set[Found] = plant(run, HOLES) if breached else set()
+    run.stored.write_changed(tmp_path / "stores")
+    run.write_history(tmp_path / "history.parquet")
     log_of_decisions(tmp_path / "decisions.log", commit=not breached)
     options = ("--history", "history.parquet", "--decisions", "decisions.log")
     master = ("--master", standalone.url)

@@ -18,9 +18,10 @@ from python_tests.harness.pika_clients import parameters
 from python_tests.harness.waiting import wait_until
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues import intake, source
-from recovery.pipeline.queues.intake import Delivery, Intake
+from recovery.pipeline.queues.intake import Intake
 from recovery.pipeline.queues.options import SourceOptions
 from recovery.pipeline.queues.places import Offset, goes_on, history_of
+from recovery.pipeline.queues.prefetched import Delivery, Prefetched
 from recovery.pipeline.queues.source import QueueReader
 from tests.processes.crashed import status_of, txha
 
@@ -174,12 +175,12 @@ def test_which_history_goes_on_in_which() -> None:
 def test_a_take_over_while_a_batch_is_brought(monkeypatch: pytest.MonkeyPatch, now: str) -> None:
     """Its messages come again from the next primary, and are gone only if an operator has accepted that."""
     driver, message = Intake.__new__(Intake), Delivery(7, False, "", "q", pika.BasicProperties(), b"")
-    driver._lock, driver._options, driver._highest = threading.RLock(), SourceOptions(queue="q"), -1
-    driver._planned, driver._messages, driver.history = set(), {}, "c/0@3"
+    driver._lock, driver._options = threading.RLock(), SourceOptions(queue="q")
+    driver._here, driver.history = Prefetched(), "c/0@3"
 
     def is_dry(itself: Intake, patience: object) -> bool:
         if driver.history == now:
-            driver._messages[7] = message
+            driver._here.delivered(1, message, unseen=False)
         driver.history = now
         return False
 

@@ -13,7 +13,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from python_tests.harness.cluster import LocalCluster
 from recovery.dtx.errors import OperationalError, RolledBack
-from recovery.dtx.two_phase import GlobalState
+from recovery.dtx.others import GlobalState
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues import sink

@@ -215,7 +215,7 @@ def test_what_was_settled_is_known_to_the_next_start(opened: Open, channel: Bloc
     reader.commit(at)
     again = opened()
     assert again.latestOffset(at, ReadMaxRows(10)) == at
-    assert again._intake is not None and again._intake.done == set()
+    assert again._intake is not None and again._intake.settlements.done == set()
     record = settled_by(channel.basic_get(settled_queue(queue))[2])
     assert record <= offset_of(at).done
 
@@ -306,7 +306,7 @@ def test_all_that_is_there_now_of_a_queue_longer_than_the_prefetch(
     reader.prepareForTriggerAvailableNow()
     first = reader.latestOffset(reader.initialOffset(), ReadMaxRows(50))
     assert reader._left == 2000 - 50
-    assert reader._intake is not None and len(reader._intake._tags) <= 200
+    assert reader._intake is not None and reader._intake._here.count <= 200
     assert len(offset_of(first).taken) == 50
 
 

@@ -38,7 +38,7 @@ def bodies(intake: Intake, places: list[int]) -> list[bytes]:
 def settle_when_told(url: str, place: int, to: Any) -> None:
     """A driver whose query has committed a batch; it stops in front of the settlement, whose xid is known."""
     driver = Intake(options(url), [place], ROOM)
-    settlement = driver._exchange
+    settlement = driver.settlements._exchange
 
     def told(*arguments: Any) -> None:
         to.send("at it")
@@ -48,7 +48,7 @@ def settle_when_told(url: str, place: int, to: Any) -> None:
             settlement(*arguments)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(driver, "_exchange", told)
+        patched.setattr(driver.settlements, "_exchange", told)
         driver.take(ROOM, wait=True)
         driver.settle(())
     to.send("settled")
@@ -91,7 +91,7 @@ def taken_in_the_end(intake: Intake, place: int) -> list[int]:
 
     def looked() -> bool:
         found.extend(intake.take(ROOM, wait=False))
-        return place in intake._tags
+        return place in intake._here.places
 
     wait_until(looked, PATIENCE, "it comes again", every=0.05)
     return found
@@ -124,5 +124,5 @@ def test_a_settlement_that_is_aborted_by_a_take_over(tmp_path: Path) -> None:
             cluster.kill(primary)
         assert taken_in_the_end(intake, first[0]) == [], "it is done"
         intake.settle(second, [*first, *second])
-        assert intake.done == set() and intake.waiting() == 0
+        assert intake.settlements.done == set() and intake.waiting() == 0
         intake.close()

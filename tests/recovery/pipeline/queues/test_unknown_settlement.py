@@ -27,5 +27,5 @@ def test_a_settlement_whose_outcome_is_unknown_ends_the_query(
     with monkeypatch.context() as patched, pytest.raises(OutcomeUnknown):
         patched.setattr(DtxConnection, "tpc_commit", unheard)
         intake.settle(places)
-    assert intake.done == set(places), "until a record says more"
+    assert intake.settlements.done == set(places), "until a record says more"
     intake.close()

@@ -1,4 +1,4 @@
-"""A night of a cluster in memory: real cores make the logs, and clients write their history, as the stress suite's do.
+"""A run of a cluster in memory: real cores make the logs, and clients write their history, as the stress suite's do.
 
 There is work that the history knows (queues ``orders``, ``billing``, ``stock``) and work that it does not (``feed``,
 ``left``, ``right``, ``plain``). There are rolled-back transactions, branches of every fate, two take-overs, a node
@@ -7,51 +7,26 @@ whose store was copied, one that was cut off and still holds a tail, and one tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from python_tests.harness.history import OK, ROLLED_BACK, Attempt, History
 from python_tests.harness.stress.record import Recorder
-from recovery.pipeline.rows.builder import QueueNames, RowBuilder
-from recovery.pipeline.rows.numbering import UNKNOWN
-from recovery.store.identity import FORMAT_VERSION, Identity, create_identity
-from recovery.store.log import Log
-from recovery.store.segment import SegmentInfo
 from tests.recovery.pipeline.audit import fates
+from tests.recovery.pipeline.audit.stored_logs import StoredLogs
 from tests.support.branch_steps import ledger_of, take_over
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.memory_host import text
 from tests.support.steps import answered, begin, commit, declared, publish
-from txobserver.events import Event, Message, Removal
-from txobserver.frames import Frame, encode_frame
-from txobserver.ids import Position
+from txobserver.events import Message, Removal
 
 QUEUES = ("orders", "billing", "stock", "feed", "left", "right", "plain")
 RECORDED = QUEUES[:3]
 
 
-@dataclass(frozen=True)
-class Stored:
-    """One event of one log."""
-
-    generation: int
-    position: int
-    time_ms: int
-    event: Any
-
-
-Copy = dict[int, Stored]
-"""One node's log: position -> event"""
-
-
-class Night:
-    """``logs``: position -> event, for each node. ``tail``: the node that was cut off; ``late``: the one that lags."""
+class ClusterRun:
+    """``stored``: the logs of all nodes. ``tail``: the node that was cut off; ``late``: the one that lags."""
 
     def __init__(self) -> None:
         moments = count()
@@ -61,11 +36,11 @@ class Night:
         self._orders = count()
         self._seen = 0
         self._live()
-        self.logs = {name: _stored(disk.frames) for name, disk in self.cluster.disks.items()}
         self.names: dict[int, str] = {
             spec.number: name for name, spec in self.primary.core.replica.contents.configuration.queues.items()
         }
         self.numbers = {name: number for number, name in self.names.items()}
+        self.stored = StoredLogs(self.cluster.disks, self.names)
 
     @property
     def primary(self) -> MemoryNode:
@@ -210,71 +185,8 @@ class Night:
         answered(self.cluster, node, "token")
         self._settle("left", "with a token")
 
-    # -- what became of it
-
-    def write(self, directory: Path) -> list[Path]:
-        """The nodes' directories, with the frames as the cores made them."""
-        return [self._write(directory, name, disk.frames) for name, disk in self.cluster.disks.items()]
-
-    def write_changed(self, directory: Path) -> list[Path]:
-        """The same with what is in ``logs`` by now, each event in a frame of its own; a log has no holes."""
-        return [self._write(directory, name, self._frames_of(name)) for name in self.logs]
-
-    def _write(self, directory: Path, name: str, frames: Sequence[Frame]) -> Path:
-        made = directory / name
-        (made / "log").mkdir(parents=True)
-        create_identity(made, Identity(FORMAT_VERSION, "test", name, self.cluster.disks[name].incarnation))
-        log = Log(made / "log", partial(_segment, name), 1 << 14, Position(0, frames[0].first - 1))
-        for frame in frames:
-            log.append([frame])
-        log.close()
-        return made
-
-    def _frames_of(self, node: str) -> list[Frame]:
-        return [
-            encode_frame(stored.generation, position, [stored.event], stored.time_ms)
-            for position, stored in sorted(self.logs[node].items())
-        ]
-
     def write_history(self, path: Path) -> Path:
         """The clients' history, as the stress suite writes it."""
         with Recorder(path) as recorder:
             recorder.write(self.history)
         return path
-
-    def rows(self) -> pa.Table:
-        """All logs, in the pipeline's schema."""
-        return pa.concat_tables(self.rows_of(node) for node in sorted(self.logs))
-
-    def rows_of(self, node: str) -> pa.Table:
-        """One log. Each event stands in a frame of its own, so that any can be taken out.
-
-        The one that begins behind the declarations does not know the queues' names, as without its node's state.
-        """
-        known = {} if min(self.logs[node]) > 1 else self.names
-        builder = RowBuilder(node, QueueNames([lambda: known]), lambda tx: UNKNOWN)
-        batches = []
-        for frame in self._frames_of(node):
-            batches += builder.add(frame)
-        return pa.Table.from_batches([*batches, *builder.take()])
-
-    def change(self, position: int, event: Event | None, *nodes: str) -> None:
-        """Put another event at this position, or none, in these logs; in all without names."""
-        for node in nodes or tuple(self.logs):
-            if position in self.logs[node]:
-                if event is None:
-                    del self.logs[node][position]
-                else:
-                    self.logs[node][position] = replace(self.logs[node][position], event=event)
-
-
-def _segment(node: str, first: int) -> SegmentInfo:
-    return SegmentInfo("test", node, "i", first, 0)
-
-
-def _stored(frames: list[Any]) -> Copy:
-    return {
-        frame.first + offset: Stored(frame.generation, frame.first + offset, frame.time_ms, event)
-        for frame in frames
-        for offset, event in enumerate(frame.events())
-    }

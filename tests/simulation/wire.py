@@ -1,0 +1,82 @@
+"""The way between a client and its node's broker, both ways: what is sent arrives in order, after a while, or never."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.simulation.seen import Cluster, Process
+
+LATENCY = (0.0001, 0.003)
+
+
+class Wire:
+    """``name`` is the client's. ``served``: whether the broker takes what arrives. ``lost``: told when it is down."""
+
+    def __init__(
+        self, cluster: Cluster, process: Process, name: str, chance: random.Random, lost: Callable[[], None]
+    ) -> None:
+        self.served = True
+        self._cluster = cluster
+        self._world = cluster.world
+        self._process = process
+        self._name = name
+        self._chance = chance
+        self._lost = lost
+        self._up = True
+        self._there_at = self._back_at = 0.0
+        self._output: list[tuple[Callable[[], None], int | None]] = []
+
+    def to_broker(self, call: Callable[[], None]) -> None:
+        """To the broker."""
+        self._there_at = max(self._world.now + self._chance.uniform(*LATENCY), self._there_at)
+
+        def arrive() -> None:
+            if self.served:
+                call()
+
+        self._world.after(self._there_at - self._world.now, lambda: self._process.arrives(arrive))
+
+    @property
+    def telling(self) -> bool:
+        """Whether the node is about to send what it has read: a message, a length, an outcome."""
+        return self._up and any(generation is not None for _, generation in self._output)
+
+    def forget_output(self) -> None:
+        """As ``AmqpServer.forget_output``: what has not left yet is not told."""
+        self._output.clear()
+
+    def to_client(self, call: Callable[[], None], read: bool = False) -> None:
+        """To the client, with all else that this turn of the loop brings for it, as ``AmqpProtocol`` does it.
+
+        ``read``: it tells what the node held when it was asked. An acknowledgement stays true, however late it is sent.
+        """
+        self._output.append((call, self._process.core.generation if read else None))
+        if len(self._output) == 1:
+            self._process.guard.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._process.parts.shell.look_at_clock()
+        output, self._output = self._output, []
+        for call, generation in output:
+            if generation is not None and self._up:  # else no client is at the other end any more
+                self._cluster.truth.leaves(self._process, generation)
+            self._send_back(call)
+
+    def _send_back(self, call: Callable[[], None]) -> None:
+        self._back_at = max(self._world.now + self._chance.uniform(*LATENCY), self._back_at)
+
+        def arrive() -> None:
+            if self._up:
+                call()
+
+        self._world.after(self._back_at - self._world.now, arrive)
+
+    def down(self) -> None:
+        """The client sees that it is lost."""
+        if self._up:
+            self._world.say(self._name, f"has lost {self._process.name}")
+            self._up = False
+            self._lost()
