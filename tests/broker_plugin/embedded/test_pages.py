@@ -169,7 +169,7 @@ def test_what_is_in_no_checkpoint_yet_does_not_overfill_the_window() -> None:
     taker = consumer(harness, 1)
     for _ in SMALL:
         harness.settle()
-        assert len(queue_of(harness)._window) <= 4
+        assert len(queue_of(harness)._supply.window) <= 4
         taker.channel.ack(taker.deliveries[-1].tag, False)
     assert taker.bodies == SMALL
 
@@ -211,7 +211,7 @@ def test_a_page_comes_behind_the_role() -> None:
     for effect, page in pages:
         readings.came(effect, Page(page.entries[:1], False))
         harness.ledger._readings.came(effect, Page(page.entries[:1], False))
-    assert queue.deleted and not queue._window and not queue_of(harness)._window
+    assert queue.deleted and not queue._supply.window and not queue_of(harness)._supply.window
     assert not ledger.contents._readings, "nor is it watched any more"
     harness.settle()
     assert client.deliveries == [] and again.bodies == SMALL
@@ -276,17 +276,19 @@ def test_purged_while_what_was_given_back_is_read() -> None:
     harness.ledger._pages = pages
     harness.settle()
     assert counts == [len(SMALL)] and client.deliveries == []
-    assert not queue._loaded and not queue._loaded_bytes and not queue._asked_back
+    back = queue._supply.given_back
+    assert not back.loaded and not back.loaded_bytes and not back.asked
 
 
 def test_purged_when_what_was_given_back_has_been_read() -> None:
     harness, queue, _ = given_back()
     client = consumer(harness, prefetch=1)
-    until(harness, lambda: len(client.deliveries) == 1 and bool(queue._loaded))
+    until(harness, lambda: len(client.deliveries) == 1 and bool(queue._supply.given_back.loaded))
     counts: list[int] = []
     harness.broker.operations.queues.purge(client.channel, "q", counts.append)
     harness.settle()
-    assert counts == [len(SMALL) - 1] and not queue._loaded and not queue._loaded_bytes
+    back = queue._supply.given_back
+    assert counts == [len(SMALL) - 1] and not back.loaded and not back.loaded_bytes
 
 
 def test_headers_of_what_was_given_back_are_bytes_too() -> None:
@@ -296,8 +298,9 @@ def test_headers_of_what_was_given_back_are_bytes_too() -> None:
         message = Message("", "q", properties({"large": "x" * 9}), entry.message.body)
         base.queues[queue.number][place] = Entry(entry.rid, message)
     client = consumer(harness, prefetch=1)
-    until(harness, lambda: len(client.deliveries) == 1 and bool(queue._loaded))
-    assert queue._loaded_bytes == sum(message.size for message in queue._loaded.values())
+    until(harness, lambda: len(client.deliveries) == 1 and bool(queue._supply.given_back.loaded))
+    back = queue._supply.given_back
+    assert back.loaded_bytes == sum(message.size for message in back.loaded.values())
 
 
 @pytest.mark.parametrize("with_checkpoint", [False, True])
@@ -355,7 +358,7 @@ def test_what_was_given_back_is_settled_while_it_is_read() -> None:
     harness.turn()
     harness.ledger.settle(queue_of(harness).number, [entry], Removal.ACKED)
     harness.settle()
-    assert client.bodies == [SMALL[0], *SMALL[2:]] and not queue_of(harness)._loaded
+    assert client.bodies == [SMALL[0], *SMALL[2:]] and not queue_of(harness)._supply.given_back.loaded
 
 
 def test_a_get_waits_for_its_page_and_is_forgotten_with_its_channel() -> None:

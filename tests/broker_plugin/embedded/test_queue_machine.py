@@ -92,8 +92,8 @@ class QueueMachine(RuleBasedStateMachine):
     def count_and_window(self) -> None:
         assert self.client.count("q") == len(self.ready)
         queue = queue_of(self.harness)
-        assert len(queue._window) <= 3
-        assert queue._window_bytes == sum(entry[2].size for entry in queue._window)
+        assert len(queue._supply.window) <= 3
+        assert queue._supply.window_bytes == sum(entry[2].size for entry in queue._supply.window)
 
 
 QueueMachine.TestCase.settings = examples(60, stateful_step_count=30)

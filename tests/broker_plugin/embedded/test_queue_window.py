@@ -7,7 +7,8 @@ from typing import cast
 
 import pytest
 
-from broker_plugin.embedded.queues.durable_queue import FIRST_PAGE, DurableQueue
+from broker_plugin.embedded.queues.durable_queue import DurableQueue
+from broker_plugin.embedded.queues.supply import FIRST_PAGE
 from broker_plugin.embedded.queues.windows import OVERHEAD, WindowLimits
 from tests.broker_plugin.embedded.harness import Client, Harness, got, properties, queue_of
 from tests.broker_plugin.embedded.local_ledger import LocalLedger
@@ -136,7 +137,7 @@ class TestWindow:
     def test_memory_is_bounded(self, deep: tuple[Harness, Client]) -> None:
         harness, client = deep
         client.get("q")
-        assert len(queue_of(harness)._window) == 9
+        assert len(queue_of(harness)._supply.window) == 9
         assert client.count("q") == 199
 
     def test_bytes_bound_it_too(self) -> None:
@@ -145,7 +146,7 @@ class TestWindow:
         client.declare("q")
         client.publish("q", *[b"x" * 20] * 30)
         harness.settle()
-        assert len(queue_of(harness)._window) == 3
+        assert len(queue_of(harness)._supply.window) == 3
         assert client.drain("q") == [b"x" * 20] * 30
 
     def test_headers_are_bytes_too(self) -> None:
@@ -156,7 +157,7 @@ class TestWindow:
         for _ in range(30):
             client.channel.publish("", "q", False, properties({"large": "x" * 1000}), b"")
         harness.settle()
-        assert len(queue_of(harness)._window) == 5
+        assert len(queue_of(harness)._supply.window) == 5
         assert harness.ledger.contents.dirty_bytes > 30 * 1000
         assert client.drain("q") == [b""] * 30
 
@@ -170,10 +171,10 @@ class TestWindow:
 
         def held() -> int:
             queues = cast("list[DurableQueue]", [harness.broker.topology.queues[name] for name in names])
-            found = [message for queue in queues for _, _, message in queue._window]
-            found += [message for queue in queues for message in queue._loaded.values()]
+            found = [message for queue in queues for _, _, message in queue._supply.window]
+            found += [message for queue in queues for message in queue._supply.given_back.loaded.values()]
             weight = sum(message.size + OVERHEAD for message in found)
-            assert queues[0]._windows.held == weight, "what is counted is what is there"
+            assert queues[0]._supply._windows.held == weight, "what is counted is what is there"
             return weight
 
         for name in names:
@@ -207,8 +208,8 @@ class TestWindow:
     def test_what_a_queue_held_is_free_when_it_is_emptied(self, harness: Harness, client: Client, end: str) -> None:
         client.publish("q", *[b"x" * 100] * 50)
         harness.settle()
-        windows = queue_of(harness)._windows
-        assert windows.held == 50 * (OVERHEAD + queue_of(harness)._window[0][2].size)
+        windows = queue_of(harness)._supply._windows
+        assert windows.held == 50 * (OVERHEAD + queue_of(harness)._supply.window[0][2].size)
         queues = harness.broker.operations.queues
         if end == "purge":
             queues.purge(client.channel, "q", lambda count: None)
@@ -224,9 +225,9 @@ class TestWindow:
         What stays counted is held for ever: in the end all queues have ``least`` only.
         """
         harness, _ = stored(*[b"%0100d" % n for n in range(30)])
-        queue, windows = queue_of(harness), queue_of(harness)._windows
+        queue, windows = queue_of(harness), queue_of(harness)._supply._windows
         client = asked(harness)
-        assert windows.held > 0 == len(queue._window)
+        assert windows.held > 0 == len(queue._supply.window)
         late = harness.ledger._pages.copy()
         if state == "asked for":
             harness.ledger._pages.clear()
@@ -234,18 +235,18 @@ class TestWindow:
             late.clear()
         if state == "given back":
             until(harness, lambda: len(client.deliveries) == 30)
-            assert windows.held == 0 and not queue._loaded
+            assert windows.held == 0 and not queue._supply.given_back.loaded
             client.channel.close()
             client = consumer(harness, prefetch=1)
             until(harness, lambda: len(client.deliveries) == 1)
-            assert queue._loaded
+            assert queue._supply.given_back.loaded
         if state == "removed":
             client.channel.close()
             until(harness, lambda: not harness.ledger._pages)
-            place, rid, message = queue._window[1]
+            place, rid, message = queue._supply.window[1]
             before = windows.held
             harness.ledger.settle(queue.number, [(place, rid)], Removal.ACKED)
-            until(harness, lambda: all(each[0] != place for each in queue._window))
+            until(harness, lambda: all(each[0] != place for each in queue._supply.window))
             assert windows.held == before - message.size - OVERHEAD
         harness.broker.operations.queues.delete(harness.client().channel, "q", False, False, lambda count: None)
         while not queue.deleted:
@@ -288,7 +289,7 @@ class TestWindow:
         harness.settle()
         assert len(client.deliveries) == 200
         queue = queue_of(harness)
-        assert not queue._window and all(isinstance(rid, int) for rid in queue._out.values())
+        assert not queue._supply.window and all(isinstance(rid, int) for rid in queue._out.values())
         client.channel.recover()
         harness.settle()
         assert client.bodies[200:] == client.bodies[:200]

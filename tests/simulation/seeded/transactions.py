@@ -122,8 +122,8 @@ def marks_are_forgotten_at_a_failover(stack: ExitStack) -> None:
 def handed_out_before_the_mark_is_durable(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def take(self: DurableQueue) -> Any:
-            if self._window:
-                self.mark = max(self.mark, self._window[0][0])
+            if self._supply.window:
+                self.mark = max(self.mark, self._supply.window[0][0])
             return original(self)
 
         return take
@@ -146,10 +146,10 @@ def a_message_goes_to_another_queue(stack: ExitStack) -> None:
 def the_last_of_the_window_goes_first(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def take(self: DurableQueue) -> Any:
-            if len(self._window) > 1 and self._window[1][0] <= self.mark:
-                self._window.rotate(-1)
+            if len(self._supply.window) > 1 and self._supply.window[1][0] <= self.mark:
+                self._supply.window.rotate(-1)
                 taken = original(self)
-                self._window.rotate(1)
+                self._supply.window.rotate(1)
                 return taken
             return original(self)
 

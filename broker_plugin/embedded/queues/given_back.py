@@ -1,0 +1,112 @@
+"""What has been handed out and given back: it stands at its old place again, and is read again when its turn comes.
+
+Places and ids of all of it are here, in a heap; of its messages only those that are in memory anyway, and a bounded
+number that was read because it goes out next.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection
+from typing import NamedTuple
+
+from broker_plugin.embedded.queues.windows import OVERHEAD, Windows
+from txobserver.events import Message
+from txobserver.ports.ledger import Content, Found
+from txobserver.ports.store import Asked, At, StoreDamaged
+
+
+class Wanted(NamedTuple):
+    """A page that is asked of the store. ``weight``: bytes that it counts for among the windows until it has come."""
+
+    asked: Asked
+    weight: int
+
+
+class GivenBack:
+    """Of one queue. ``entries`` is a heap of (place, replication id); ``loaded``: what has been read, by place.
+
+    ``loaded_bytes`` is the size of that; ``asked`` is what is being read: replication ids by place.
+    """
+
+    def __init__(self, number: int, content: Content, windows: Windows) -> None:
+        self.entries: list[tuple[int, int]] = []
+        self.loaded: dict[int, Message] = {}
+        self.loaded_bytes = 0
+        self.asked: dict[int, int] = {}
+        self._number = number
+        self._content = content
+        self._windows = windows
+
+    def add(self, place: int, rid: int) -> None:
+        """A message comes back."""
+        heapq.heappush(self.entries, (place, rid))
+
+    def take(self) -> tuple[int, int, Message] | None:
+        """The first, which is there: place, replication id, message. None if it has to be read before."""
+        place, rid = self.entries[0]
+        message = self._unload(place)
+        if message is None:
+            return None
+        heapq.heappop(self.entries)
+        self.asked.pop(place, None)
+        return place, rid, message
+
+    def forget(self, place: int, rid: int) -> None:
+        """A message has left the queue; it may have been given back, and may be on its way here."""
+        self.asked.pop(place, None)
+        if (place, rid) in self.entries:
+            self.entries.remove((place, rid))
+            heapq.heapify(self.entries)
+            self._unload(place)
+
+    def purged(self, kept: Collection[int]) -> None:
+        """All but what stands at these places has left the queue."""
+        self.entries = [entry for entry in self.entries if entry[0] in kept]
+        heapq.heapify(self.entries)
+        for place in [place for place in self.loaded if place not in kept]:
+            self._unload(place)
+        self.asked = {place: rid for place, rid in self.asked.items() if place in kept}
+
+    def clear(self) -> None:
+        """The queue is gone."""
+        self.entries.clear()
+        for place in list(self.loaded):
+            self._unload(place)
+
+    def is_loaded(self, place: int) -> bool:
+        """Whether the message at this place is in memory."""
+        return place in self.loaded or self._content.recent(self._number, place) is not None
+
+    def ask(self, mean: int) -> Wanted:
+        """The first of it, to be read: as many as there is room for if they have this mean size, and one at least."""
+        limits, entries = self._windows.limits, self.entries
+        room = max(0, self._windows.room(len(self.loaded), self.loaded_bytes))
+        size = max(1, min(self._windows.messages(room, mean), limits.messages - len(self.loaded)))
+        first = [heapq.heappop(entries) for _ in range(min(size, len(entries)))]
+        for each in first:
+            heapq.heappush(entries, each)
+        self.asked = {place: rid for place, rid in first if place not in self.loaded}
+        return Wanted(At(self._number, tuple(self.asked), room), self._windows.weight(room, size))
+
+    def came(self, found: Found) -> None:
+        """It has been read. Raises StoreDamaged if the first is not among it."""
+        asked, self.asked = self.asked, {}
+        for place, entry in found.entries:
+            if asked.pop(place, None) == entry.rid:
+                self.loaded[place] = entry.message
+                self.loaded_bytes += entry.message.size
+                self._windows.held += entry.message.size + OVERHEAD
+        first = min(asked, default=0)
+        if first and self.entries[0][0] == first and not self.is_loaded(first):
+            raise StoreDamaged("the queue state does not hold a message that was given back")
+
+    def _unload(self, place: int) -> Message | None:
+        """The message at this place, if it has been read or is in memory; it is held here no more."""
+        message = self.loaded.pop(place, None)
+        if message is not None:
+            self.loaded_bytes -= message.size
+            self._windows.held -= message.size + OVERHEAD
+            return message
+        entry = self._content.recent(self._number, place)
+        return None if entry is None else entry.message
