@@ -24,7 +24,7 @@ MODULES = (
     *(f"ha.primary.{name}" for name in ("decisions", "primary", "readings", "session", "teller", "transactions")),
     *(f"ha.primary.{name}" for name in ("tx_tracker", "watch", "writer")),
     *(f"broker_plugin.embedded.{name}" for name in ("broker", "serving", "operations.requester")),
-    *(f"broker_plugin.embedded.channels.{name}" for name in ("channel", "client", "confirms", "session")),
+    *(f"broker_plugin.embedded.channels.{name}" for name in ("channel", "client", "confirms", "mode", "session")),
     *(f"broker_plugin.embedded.queues.{name}" for name in ("consumer", "durable_queue", "given_back")),
     *(f"broker_plugin.embedded.queues.{name}" for name in ("local_queue", "owner", "queue", "subscriber")),
     *(f"broker_plugin.embedded.queues.{name}" for name in ("supply", "turn", "windows")),

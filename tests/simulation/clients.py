@@ -90,7 +90,7 @@ class Feeder(Client):
     def connected(self, link: ClientLink) -> None:
         self._unconfirmed: dict[int, Attempt] = {}
         self._sent = 0
-        link.request(link.channel.select_confirms)
+        link.request(link.channel.mode.select_confirms)
         self.feed()
 
     def feed(self) -> None:
@@ -136,7 +136,7 @@ class Worker(Client):
         self._held: list[tuple[int, str]] = []
         self._attempt: Attempt | None = None
         self._ask()
-        link.request(link.channel.select_tx)
+        link.request(link.channel.mode.select_tx)
         link.request(lambda: link.channel.qos(self.chance.choice((1, 2, 5)), False) or link.queues.consume(INPUT))
 
     def delivered(self, tag: int, queue: str, body: str) -> None:
@@ -184,7 +184,7 @@ class Worker(Client):
             link.request(lambda t=tag: link.channel.ack(t, False))
         if self.chance.random() < 0.5:
             token = attempt.token = attempt.label.encode()
-            link.request(lambda: link.channel.name_transaction(token))
+            link.request(lambda: link.channel.mode.name_transaction(token))
         link.commit(attempt, self._committed)
         self._held = self._held[len(taken) :]
 
@@ -279,7 +279,7 @@ class Keeper(Client):
 
     def connected(self, link: ClientLink) -> None:
         self._made = 0
-        link.request(link.channel.select_confirms)
+        link.request(link.channel.mode.select_confirms)
         self._declare()
 
     def _declare(self) -> None:

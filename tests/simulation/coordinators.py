@@ -38,7 +38,7 @@ class Coordinator(Client):
         self._begun = 0
 
     def connected(self, link: ClientLink) -> None:
-        link.request(link.channel.select_dtx)
+        link.request(link.channel.mode.select_dtx)
         link.request(lambda: link.channel.qos(self.chance.choice((2, 3, 5)), False) or link.queues.consume(INPUT))
         self._look()
 
@@ -65,7 +65,7 @@ class Coordinator(Client):
             assert self._pair[0].xid is not None
             xid = xid._replace(gtrid=self._pair[0].xid.gtrid)
         attempt = self._attempt = self.book.begin(self.name, xid=xid)
-        link.request(lambda: link.channel.start_branch(xid, False, False))
+        link.request(lambda: link.channel.mode.start_branch(xid, False, False))
         self._publish(attempt, [self.chance.choice(OUTPUTS) for _ in range(self.chance.choice((1, 2, 3)))])
 
     def _publish(self, attempt: Attempt, queues: list[str]) -> None:
@@ -76,8 +76,8 @@ class Coordinator(Client):
             body = self.book.publish(attempt, queue)
             link.request(lambda q=queue, b=body: link.channel.publish("", q, False, PROPERTIES, b.encode()))
         if self.chance.random() < 0.2:
-            link.request(lambda: link.channel.end_branch(xid, False, True))
-            link.request(lambda: link.channel.start_branch(xid, False, True))
+            link.request(lambda: link.channel.mode.end_branch(xid, False, True))
+            link.request(lambda: link.channel.mode.start_branch(xid, False, True))
         self.later(0.0, 0.02, lambda: self._end(attempt))
 
     def _end(self, attempt: Attempt) -> None:
@@ -89,7 +89,7 @@ class Coordinator(Client):
         attempt.consumed = [(INPUT, body) for _, body in taken]
         for tag, _ in taken:
             link.request(lambda t=tag: link.channel.ack(t, False))
-        link.request(lambda: link.channel.end_branch(xid, False, False))
+        link.request(lambda: link.channel.mode.end_branch(xid, False, False))
         choice = self.chance.random()
         if self._pair:
             self._second(link, attempt)

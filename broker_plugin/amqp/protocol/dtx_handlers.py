@@ -42,17 +42,17 @@ def _status(channel: Answering, kind: Callable[[int], dtx.DtxMethod], status: St
 
 
 def _select(channel: Answering, method: dtx.Select) -> None:
-    channel.inner.select_dtx()
+    channel.inner.mode.select_dtx()
     _answer(channel, dtx.SelectOk())
 
 
 def _start(channel: Answering, method: dtx.Start) -> None:
-    status = channel.inner.start_branch(_xid(method.xid), method.join, method.resume)
+    status = channel.inner.mode.start_branch(_xid(method.xid), method.join, method.resume)
     _answer(channel, dtx.StartOk(status, channel.broker.content.applied.sequence))
 
 
 def _end(channel: Answering, method: dtx.End) -> None:
-    _answer(channel, dtx.EndOk(channel.inner.end_branch(_xid(method.xid), method.fail, method.suspend)))
+    _answer(channel, dtx.EndOk(channel.inner.mode.end_branch(_xid(method.xid), method.fail, method.suspend)))
 
 
 def _prepare(channel: Answering, method: dtx.Prepare) -> None:
@@ -148,7 +148,7 @@ def _checked(token: bytes) -> bytes:
 
 
 def _token(channel: Answering, method: dtx.Token) -> None:
-    channel.inner.name_transaction(method.token)
+    channel.inner.mode.name_transaction(method.token)
     _answer(channel, dtx.TokenOk(channel.broker.content.applied.sequence))
 
 
@@ -156,7 +156,7 @@ def _selected(handler: Handler) -> Handler:
     """503 if dtx was not selected."""
 
     def checked(channel: Answering, method: Any) -> None:
-        channel.inner.check_dtx()
+        channel.inner.mode.check_dtx()
         handler(channel, method)
 
     return checked

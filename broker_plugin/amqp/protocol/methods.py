@@ -262,12 +262,12 @@ def _basic_recover(channel: Answering, method: Basic.Recover) -> None:
 
 
 def _confirm_select(channel: Answering, method: Confirm.Select) -> None:
-    channel.inner.select_confirms()
+    channel.inner.mode.select_confirms()
     _answer(channel, Confirm.SelectOk(), method.nowait)
 
 
 def _tx_select(channel: Answering, method: Tx.Select) -> None:
-    channel.inner.select_tx()
+    channel.inner.mode.select_tx()
     _answer(channel, Tx.SelectOk())
 
 

@@ -1,7 +1,6 @@
 """A channel: publishes, deliveries and their acknowledgements, transactions, confirms. No bytes and no frames.
 
-A channel may be in one of three modes: confirm, tx, dtx. In the last two there is a unit of work, always or now and
-then, that publishes and acknowledgements belong to.
+What publishes and acknowledgements belong to depends on the channel's mode (``Mode``).
 
 An operation that must wait for the ledger answers through ``reply``; the caller asks nothing more of the channel
 until then, so that a client sees its own requests carried out in order.
@@ -15,8 +14,8 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from broker_plugin.embedded.channels.client import Client
-from broker_plugin.embedded.channels.confirms import Confirms
-from broker_plugin.embedded.errors import dtx_error, not_found, precondition
+from broker_plugin.embedded.channels.mode import Mode
+from broker_plugin.embedded.errors import not_found, precondition
 from broker_plugin.embedded.operations.consumer_operations import ConsumeRequest, ConsumerOperations
 from broker_plugin.embedded.operations.requester import Requester
 from broker_plugin.embedded.queues.consumer import Held
@@ -24,13 +23,8 @@ from broker_plugin.embedded.queues.outlet import ChannelOutlet
 from broker_plugin.embedded.queues.queue import Getter, Queue
 from broker_plugin.embedded.queues.subscriber import Taken
 from broker_plugin.embedded.serving import Serving
-from broker_plugin.embedded.transactions.branch import Association
-from broker_plugin.embedded.transactions.dtx_mode import DtxMode
 from broker_plugin.embedded.transactions.transaction import Transaction
 from txobserver.events import Message, Removal
-from txobserver.outcomes import Status
-from txobserver.ports.ledger import NameInUse
-from txobserver.xid import Xid
 
 PUBLISH_OVERHEAD = 200
 """Bytes that a message on its way is counted for beside its properties and body."""
@@ -53,7 +47,7 @@ class Got(NamedTuple):
 
 
 class Channel(Requester):
-    """What a client does on one channel of its session."""
+    """What a client does on one channel of its session. ``mode``: which of its modes it is in, to be selected there."""
 
     def __init__(
         self, broker: Serving, consumer_operations: ConsumerOperations, session: Client, outlet: ChannelOutlet
@@ -65,9 +59,7 @@ class Channel(Requester):
         self._ledger = broker.ledger
         self._topology = broker.topology
         self._routes = broker.topology.routes
-        self._confirms: Confirms | None = None
-        self._work: Transaction | Association | None = None
-        self._dtx: DtxMode | None = None
+        self.mode = Mode(broker, self)
         self._getting: tuple[Queue, Getter] | None = None
 
     # -- publishing
@@ -78,11 +70,13 @@ class Channel(Requester):
         if route is None:
             route = self._topology.route(exchange, routing_key, properties)
         message = Message(exchange, routing_key, properties, body)
-        if self._work is not None:
-            self._work.publish(route, message, mandatory)
+        work = self.mode.work
+        if work is not None:
+            work.publish(route, message, mandatory)
             return
         durable, local = route
-        tag = self._confirms.begin() if self._confirms is not None else 0
+        confirms = self.mode.confirms
+        tag = confirms.begin() if confirms is not None else 0
         for queue in local:
             queue.enqueue(message)
         if durable:
@@ -93,8 +87,8 @@ class Channel(Requester):
             return
         if mandatory and not local:
             self.outlet.returned(312, "NO_ROUTE", message)
-        if self._confirms is not None:
-            self._confirms.settle(tag, True)
+        if confirms is not None:
+            confirms.settle(tag, True)
 
     def _landed(self, tag: int, size: int, error: str | None) -> None:
         """The outcome of a publish is known."""
@@ -102,8 +96,9 @@ class Channel(Requester):
         self.session.landed(size)
         if self.closed:
             return
-        if self._confirms is not None and tag:
-            self._confirms.settle(tag, error is None)
+        confirms = self.mode.confirms
+        if confirms is not None and tag:
+            confirms.settle(tag, error is None)
         elif error is not None:
             self.fail(precondition(error))
             return
@@ -168,20 +163,21 @@ class Channel(Requester):
         self._apply(list(held.items()), None)
 
     def _settle(self, tag: int, multiple: bool, reason: Removal | None) -> None:
+        work = self.mode.work
         if multiple:
             settled = self._up_to(tag)
         else:
             held = self.unacked.pop(tag, None)
             if held is None:
                 raise precondition(f"unknown delivery tag {tag}")
-            if self._work is None and reason is Removal.ACKED:
+            if work is None and reason is Removal.ACKED:
                 held[0].settle((held[1],), reason)
                 if held[2] is not None:
                     held[2].restore()
                 return
             settled = [(tag, held)]
-        if self._work is not None:
-            self._work.settle(settled, reason)
+        if work is not None:
+            work.settle(settled, reason)
         else:
             self._apply(settled, reason)
 
@@ -208,71 +204,11 @@ class Channel(Requester):
             else:
                 queue.settle(places, reason)
 
-    # -- confirms and transactions
-
-    def select_confirms(self) -> None:
-        """confirm.select."""
-        self._check_mode("confirm")
-        if self._confirms is None:
-            self._confirms = Confirms(self._turn, self._confirm)
-
-    def _confirm(self, tag: int, multiple: bool, accepted: bool) -> None:
-        if not self.closed:
-            self.outlet.confirmed(tag, multiple, accepted)
-
-    def select_tx(self) -> None:
-        """tx.select."""
-        self._check_mode("tx")
-        if self._work is None:
-            self._work = Transaction(self._ledger.begin)
-
-    def select_dtx(self) -> None:
-        """dtx.select."""
-        self._check_mode("dtx")
-        if self._dtx is None:
-            self._dtx = DtxMode(self, self._broker.branches)
-
-    def check_dtx(self) -> DtxMode:
-        """503 if dtx was not selected."""
-        if self._dtx is None:
-            raise dtx_error(503, "dtx was not selected on this channel")
-        return self._dtx
-
-    def start_branch(self, xid: Xid, join: bool, resume: bool) -> Status:
-        """dtx.start, as ``DtxMode.start``: from now on the channel's work belongs to the branch."""
-        mode = self.check_dtx()
-        status = mode.start(xid, join, resume)
-        self._work = mode.current
-        return status
-
-    def end_branch(self, xid: Xid, fail: bool, suspend: bool) -> Status:
-        """dtx.end, as ``DtxMode.end``."""
-        mode = self.check_dtx()
-        status = mode.end(xid, fail, suspend)
-        self._work = mode.current
-        return status
-
-    def _check_mode(self, wanted: str) -> None:
-        """406 if the channel is in another mode."""
-        modes = {"confirm": self._confirms is not None, "dtx": self._dtx is not None}
-        modes["tx"] = isinstance(self._work, Transaction)
-        for mode, selected in modes.items():
-            if selected and mode != wanted:
-                raise precondition(f"cannot switch from {mode} to {wanted} mode")
-
-    def name_transaction(self, token: bytes) -> None:
-        """dtx.token: the outcome of the transaction is remembered under this token. 406, 530 and 542."""
-        try:
-            self._transaction().name(token)
-        except NameInUse as error:
-            raise dtx_error(530, str(error)) from None
-        except ValueError as error:
-            raise dtx_error(542, str(error)) from None
+    # -- transactions
 
     def commit(self, reply: Callable[[], None]) -> None:
         """tx.commit; a commit that fails has rolled back and closes the channel with 406."""
-        tx = self._transaction()
-        self._work = Transaction(self._ledger.begin)
+        tx = self.mode.next_transaction()
         tx.commit(partial(self._committed, tx, reply))
 
     def _committed(self, tx: Transaction, reply: Callable[[], None], error: str | None) -> None:
@@ -290,15 +226,9 @@ class Channel(Requester):
 
     def rollback(self) -> None:
         """tx.rollback: publishes are forgotten, acknowledged messages are outstanding again."""
-        tx = self._transaction()
-        self._work = Transaction(self._ledger.begin)
+        tx = self.mode.next_transaction()
         tx.rollback()
         self._take_back(tx)
-
-    def _transaction(self) -> Transaction:
-        if not isinstance(self._work, Transaction):
-            raise precondition("channel is not transactional")
-        return self._work
 
     def _take_back(self, tx: Transaction) -> None:
         if tx.settled:
@@ -322,11 +252,12 @@ class Channel(Requester):
         self.consumers.clear()
         for consumer in consumers:
             consumer.queue.remove_consumer(consumer)
-        if self._dtx is not None:
-            self._dtx.close()
-        elif isinstance(self._work, Transaction):
-            self._work.rollback()
-            self._take_back(self._work)
+        mode = self.mode
+        if mode.dtx is not None:
+            mode.dtx.close()
+        elif isinstance(mode.work, Transaction):
+            mode.work.rollback()
+            self._take_back(mode.work)
         self.recover()
         for consumer in consumers:
             self._consumer_operations.left(consumer.queue)

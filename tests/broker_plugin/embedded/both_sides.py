@@ -82,9 +82,9 @@ class BothSides(RuleBasedStateMachine):
         client.channel = self.connections[number].session.open_channel(client)  # type: ignore[attr-defined]
         self.channels[slot] = Channel(number, MODES.get(slot, ""))
         if MODES.get(slot) == "tx":
-            client.channel.select_tx()
+            client.channel.mode.select_tx()
         elif slot in MODES:
-            client.channel.select_confirms()
+            client.channel.mode.select_confirms()
 
     def step(self, slot: int, real: Real, model: Callable[..., Any]) -> None:
         """Both must answer the same, or refuse with the same code. ``real`` is given where its answer goes."""

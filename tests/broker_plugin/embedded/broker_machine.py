@@ -221,7 +221,7 @@ class BrokerMachine(BothSides):
                 raise Refused(406)
             channel.mode = mode
 
-        self.both(slot, lambda ch: ch.select_tx() if mode == "tx" else ch.select_confirms(), model)
+        self.both(slot, lambda ch: ch.mode.select_tx() if mode == "tx" else ch.mode.select_confirms(), model)
 
     @rule(data=st.data(), slot=SLOTS, commit=OFTEN)
     def end_transaction(self, data: st.DataObject, slot: int, commit: bool) -> None:

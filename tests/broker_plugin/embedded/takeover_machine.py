@@ -65,7 +65,7 @@ class TakeOverMachine(BrokerMachine):
     def ask_publishes(self, where: list[tuple[str, str]]) -> list[Underway]:
         """Publishes of one more client, with confirms."""
         client = self.harness.client()
-        client.channel.select_confirms()
+        client.channel.mode.select_confirms()
         underway = []
         for number, (exchange, key) in enumerate(where, 1):
             body = next(self.bodies).encode()

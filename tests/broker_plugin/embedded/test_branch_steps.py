@@ -78,7 +78,7 @@ class Play:
 
     def open(self) -> Client:
         client = self.harness.client()
-        client.channel.select_dtx()
+        client.channel.mode.select_dtx()
         return client
 
     def ask(self, number: int, request: Callable[[Client, Callable[..., None]], Any]) -> None:
@@ -100,14 +100,14 @@ class Play:
     # -- steps
 
     def start(self, number: int, xid: Xid, join: bool, resume: bool) -> None:
-        self.ask(number, lambda client, reply: client.channel.start_branch(xid, join, resume))
+        self.ask(number, lambda client, reply: client.channel.mode.start_branch(xid, join, resume))
 
     def end(self, number: int, xid: Xid, fail: bool, suspend: bool) -> None:
-        self.ask(number, lambda client, reply: client.channel.end_branch(xid, fail, suspend))
+        self.ask(number, lambda client, reply: client.channel.mode.end_branch(xid, fail, suspend))
 
     def work(self, number: int) -> None:
         client = self.channels[number]
-        if number in self.busy or client.channel.closed or client.channel._work is None:
+        if number in self.busy or client.channel.closed or client.channel.mode.work is None:
             return
         answers = client.ask_get("jobs")
         self.harness.settle()

@@ -30,7 +30,7 @@ class TestConfirms:
     """A confirm means durable wherever it counts."""
 
     def test_only_after_the_commit_point(self, harness: Harness, client: Client) -> None:
-        client.channel.select_confirms()
+        client.channel.mode.select_confirms()
         client.publish("q", b"1", b"2", b"3")
         harness.turn()
         assert client.confirms == []
@@ -39,7 +39,7 @@ class TestConfirms:
         assert client.confirms == [(3, True, True)]
 
     def test_unroutable_at_once(self, harness: Harness, client: Client) -> None:
-        client.channel.select_confirms()
+        client.channel.mode.select_confirms()
         client.publish("q", b"1")
         client.publish("nobody", b"2")
         harness.turn()
@@ -48,12 +48,12 @@ class TestConfirms:
         assert client.confirms == [(2, False, True), (1, False, True)]
 
     def test_returned_before_confirmed(self, harness: Harness, client: Client) -> None:
-        client.channel.select_confirms()
+        client.channel.mode.select_confirms()
         client.publish("nobody", b"2", mandatory=True)
         assert client.returns == [b"2"] and client.confirms == []
 
     def test_refused(self, harness: Harness, client: Client) -> None:
-        client.channel.select_confirms()
+        client.channel.mode.select_confirms()
         client.publish("q", b"1")
         harness.ledger.refuse = "too few nodes are ready"
         client.publish("q", b"2")

@@ -48,7 +48,7 @@ def test_if_empty_is_judged_behind_the_publishes_before_it(harness: Harness) -> 
     """They have not passed the commit point when it comes, and will be confirmed."""
     publisher, deleter = harness.client(), harness.client()
     publisher.declare("q")
-    publisher.channel.select_confirms()
+    publisher.channel.mode.select_confirms()
     publisher.publish("q", b"1", b"2", b"3")
     counts = delete(deleter, "q", if_empty=True)
     harness.settle()
@@ -60,7 +60,7 @@ def test_if_empty_is_judged_behind_the_publishes_before_it(harness: Harness) -> 
 def test_if_empty_is_judged_behind_a_transaction_decided_before_it(harness: Harness) -> None:
     publisher, deleter = harness.client(), harness.client()
     publisher.declare("q")
-    publisher.channel.select_tx()
+    publisher.channel.mode.select_tx()
     publisher.publish("q", b"1")
     committed = publisher.ask_commit()
     counts = delete(deleter, "q", if_empty=True)
@@ -111,7 +111,7 @@ def test_a_refused_deletion_lets_the_queue_go_on(harness: Harness) -> None:
     publisher, consumer, deleter = harness.client(), harness.client(), harness.client()
     publisher.declare("q")
     consume(consumer, "q")
-    publisher.channel.select_tx()
+    publisher.channel.mode.select_tx()
     publisher.publish("q", b"1")
     publisher.ask_commit()
     delete(deleter, "q", if_empty=True)
@@ -144,10 +144,10 @@ def in_a_prepared_branch(harness: Harness, xid: Xid) -> Client:
     client.declare("q")
     client.publish("q", b"1")
     tag = got(client.get("q")).delivery_tag
-    client.channel.select_dtx()
-    client.channel.start_branch(xid, False, False)
+    client.channel.mode.select_dtx()
+    client.channel.mode.start_branch(xid, False, False)
     client.channel.ack(tag, False)
-    client.channel.end_branch(xid, False, False)
+    client.channel.mode.end_branch(xid, False, False)
     harness.broker.operations.branches.prepare(client.channel, xid, answers.append)
     harness.settle()
     assert answers == [Status.OK]
@@ -163,7 +163,7 @@ def test_if_empty_and_what_a_prepared_branch_dequeues(rolled_back: bool, take_ov
     if take_over:
         harness.crash(False)
     client, deleter, answers = harness.client(), harness.client(), list[Status]()
-    client.channel.select_dtx()
+    client.channel.mode.select_dtx()
     if rolled_back:
         harness.broker.operations.branches.rollback(client.channel, xid, answers.append)
     counts = delete(deleter, "q", if_empty=True)

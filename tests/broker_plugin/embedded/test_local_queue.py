@@ -57,7 +57,7 @@ def test_one_message_to_both_kinds(harness: Harness, client: Client) -> None:
         request = BindRequest("amq.fanout", queue, True, "")
         harness.broker.operations.bindings.bind(client.channel, request, lambda: None)
     harness.settle()
-    client.channel.select_confirms()
+    client.channel.mode.select_confirms()
     client.publish("", b"m", exchange="amq.fanout")
     harness.turn()
     assert client.confirms == []

@@ -23,11 +23,11 @@ def prepared(harness: Harness, taken: int, *inside: int) -> Client:
     client.declare("q")
     client.publish("q", *BODIES)
     tags = [got(client.get("q")).delivery_tag for _ in range(taken)]
-    client.channel.select_dtx()
-    client.channel.start_branch(X, False, False)
+    client.channel.mode.select_dtx()
+    client.channel.mode.start_branch(X, False, False)
     for number in inside:
         client.channel.ack(tags[number], False)
-    client.channel.end_branch(X, False, False)
+    client.channel.mode.end_branch(X, False, False)
     answers: list[Status] = []
     harness.broker.operations.branches.prepare(client.channel, X, answers.append)
     harness.settle()
@@ -128,10 +128,10 @@ def test_a_channel_that_has_ended_is_told_nothing() -> None:
     harness = ClusterHarness(WindowLimits())
     client, answers = harness.client(), list[Status]()
     client.declare("q")
-    client.channel.select_dtx()
-    client.channel.start_branch(X, False, False)
+    client.channel.mode.select_dtx()
+    client.channel.mode.start_branch(X, False, False)
     client.publish("q", b"0")
-    client.channel.end_branch(X, False, False)
+    client.channel.mode.end_branch(X, False, False)
     harness.broker.operations.branches.prepare(client.channel, X, answers.append)
     client.channel.close()
     harness.settle()

@@ -21,7 +21,7 @@ def client(harness: Harness) -> Client:
     client.declare("local", durable=False)
     client.publish("in", b"job 1", b"job 2")
     harness.settle()
-    client.channel.select_tx()
+    client.channel.mode.select_tx()
     return client
 
 

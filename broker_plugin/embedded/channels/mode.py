@@ -1,0 +1,111 @@
+"""Which mode a channel is in, and the unit of work that its publishes and acknowledgements belong to.
+
+There are three: confirm, tx, dtx. One excludes the others, and none is left again. In tx mode there is a unit of work
+at any time, in dtx mode while the channel works on a branch.
+"""
+
+from __future__ import annotations
+
+from broker_plugin.embedded.channels.confirms import Confirms
+from broker_plugin.embedded.errors import dtx_error, precondition
+from broker_plugin.embedded.queues.consumer import Receiver
+from broker_plugin.embedded.serving import Serving
+from broker_plugin.embedded.transactions.branch import Association
+from broker_plugin.embedded.transactions.dtx_mode import DtxMode
+from broker_plugin.embedded.transactions.transaction import Transaction
+from txobserver.outcomes import Status
+from txobserver.ports.ledger import NameInUse
+from txobserver.xid import Xid
+
+
+class Mode:
+    """Of one channel. ``work``: the unit of work, None if what the client does takes effect at once.
+
+    ``confirms``: None outside confirm mode; ``dtx``: None outside dtx mode.
+    """
+
+    def __init__(self, broker: Serving, channel: Receiver) -> None:
+        self.confirms: Confirms | None = None
+        self.work: Transaction | Association | None = None
+        self.dtx: DtxMode | None = None
+        self._broker = broker
+        self._ledger = broker.ledger
+        self._channel = channel
+
+    # -- selecting one
+
+    def select_confirms(self) -> None:
+        """confirm.select. 406 in another mode."""
+        self._check("confirm")
+        if self.confirms is None:
+            self.confirms = Confirms(self._broker.turn, self._confirm)
+
+    def select_tx(self) -> None:
+        """tx.select. 406 in another mode."""
+        self._check("tx")
+        if self.work is None:
+            self.work = Transaction(self._ledger.begin)
+
+    def select_dtx(self) -> None:
+        """dtx.select. 406 in another mode."""
+        self._check("dtx")
+        if self.dtx is None:
+            self.dtx = DtxMode(self._channel, self._broker.branches)
+
+    def _check(self, wanted: str) -> None:
+        """406 if the channel is in another mode."""
+        modes = {"confirm": self.confirms is not None, "dtx": self.dtx is not None}
+        modes["tx"] = isinstance(self.work, Transaction)
+        for mode, selected in modes.items():
+            if selected and mode != wanted:
+                raise precondition(f"cannot switch from {mode} to {wanted} mode")
+
+    def _confirm(self, tag: int, multiple: bool, accepted: bool) -> None:
+        channel = self._channel
+        if not channel.closed:
+            channel.outlet.confirmed(tag, multiple, accepted)
+
+    # -- tx
+
+    def transaction(self) -> Transaction:
+        """The open transaction. 406 outside tx mode."""
+        if not isinstance(self.work, Transaction):
+            raise precondition("channel is not transactional")
+        return self.work
+
+    def next_transaction(self) -> Transaction:
+        """The open transaction, which ends now; another one is open from here on. 406 outside tx mode."""
+        ending = self.transaction()
+        self.work = Transaction(self._ledger.begin)
+        return ending
+
+    def name_transaction(self, token: bytes) -> None:
+        """dtx.token: the outcome of the transaction is remembered under this token. 406, 530 and 542."""
+        try:
+            self.transaction().name(token)
+        except NameInUse as error:
+            raise dtx_error(530, str(error)) from None
+        except ValueError as error:
+            raise dtx_error(542, str(error)) from None
+
+    # -- dtx
+
+    def check_dtx(self) -> DtxMode:
+        """503 if dtx was not selected."""
+        if self.dtx is None:
+            raise dtx_error(503, "dtx was not selected on this channel")
+        return self.dtx
+
+    def start_branch(self, xid: Xid, join: bool, resume: bool) -> Status:
+        """dtx.start, as ``DtxMode.start``: from now on the channel's work belongs to the branch."""
+        dtx = self.check_dtx()
+        status = dtx.start(xid, join, resume)
+        self.work = dtx.current
+        return status
+
+    def end_branch(self, xid: Xid, fail: bool, suspend: bool) -> Status:
+        """dtx.end, as ``DtxMode.end``."""
+        dtx = self.check_dtx()
+        status = dtx.end(xid, fail, suspend)
+        self.work = dtx.current
+        return status
