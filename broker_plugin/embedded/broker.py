@@ -76,7 +76,7 @@ class Broker(Serving):
         self._replicated.load()
         self._branches = Branches(ledger, content, self.numbered, self._dtx_limits)
         self._branches.load()
-        self.operations.queues.take_over(content.configuration)
+        self.operations.deletions.take_over(content.configuration)
         self.operations.exchanges.take_over(content.configuration)
 
     def on_inactive(self, reason: str) -> None:

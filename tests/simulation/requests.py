@@ -130,7 +130,7 @@ class QueueRequests:
 
         def delete() -> None:
             self._link.deleting = queue, self._cluster.truth.reference.deletions(queue)
-            self._operations.queues.delete(self._link.channel, queue, False, True, reply)
+            self._operations.deletions.delete(self._link.channel, queue, False, True, reply)
 
         self._link.ask(delete)
 
@@ -148,7 +148,7 @@ class QueueRequests:
 
     def delete(self, queue: str) -> None:
         """queue.delete."""
-        operations = self._operations.queues
+        operations = self._operations.deletions
         self._link.ask(
             lambda: operations.delete(self._link.channel, queue, False, False, lambda count: self._link.done())
         )

@@ -177,7 +177,7 @@ def _queue_purge(channel: Answering, method: Queue.Purge) -> None:
 
 def _queue_delete(channel: Answering, method: Queue.Delete) -> None:
     channel.wait()
-    channel.broker.operations.queues.delete(
+    channel.broker.operations.deletions.delete(
         channel.inner,
         queue_name(channel, method.queue),
         method.if_unused,

@@ -32,5 +32,5 @@ class Session(Client):
         """The connection has ended: its channels roll back, what it held is given back, its exclusive queues go."""
         for channel in list(self._channels):
             channel.close()
-        self._operations.queues.drop_exclusive(self)
+        self._operations.deletions.drop_exclusive(self)
         self._ended(self)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from broker_plugin.embedded.errors import AmqpError, located, not_configured, precondition, refused
-from broker_plugin.embedded.operations.queue_operations import QueueOperations
+from broker_plugin.embedded.operations.queue_deletions import QueueDeletions
 from broker_plugin.embedded.operations.requester import Requester
 from broker_plugin.embedded.queues.consumer import Consumer, PlacedConsumer
 from broker_plugin.embedded.queues.message_headers import PLACE
@@ -38,9 +38,9 @@ Reply = Callable[[str], None]
 class ConsumerOperations:
     """How consumers come to queues."""
 
-    def __init__(self, broker: Serving, queues: QueueOperations) -> None:
+    def __init__(self, broker: Serving, deletions: QueueDeletions) -> None:
         self._broker = broker
-        self._queues = queues
+        self._deletions = deletions
 
     def consume(self, channel: Requester, request: ConsumeRequest, reply: Reply) -> None:
         """basic.consume. Deliveries begin when the turn ends, after the answer."""
@@ -49,7 +49,7 @@ class ConsumerOperations:
 
     def left(self, queue: Queue) -> None:
         """A consumer of this queue was cancelled or has gone."""
-        self._queues.consumer_left(queue)
+        self._deletions.consumer_left(queue)
 
     def _consume(self, channel: Requester, request: ConsumeRequest, reply: Reply) -> None:
         channel.tell_cancelled()
@@ -80,7 +80,7 @@ class ConsumerOperations:
                 channel.attempt(partial(self._add, channel, queue, request, reply))
             self._broker.locks.release(key)
             if error is None:
-                self._queues.consumer_left(queue)  # if the channel ended meanwhile
+                self._deletions.consumer_left(queue)  # if the channel ended meanwhile
 
         self._broker.ledger.configure(use_queue_step(queue.name), done)
 

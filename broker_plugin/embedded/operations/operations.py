@@ -6,6 +6,7 @@ from broker_plugin.embedded.operations.binding_operations import BindingOperatio
 from broker_plugin.embedded.operations.branch_operations import BranchOperations
 from broker_plugin.embedded.operations.consumer_operations import ConsumerOperations
 from broker_plugin.embedded.operations.exchange_operations import ExchangeOperations
+from broker_plugin.embedded.operations.queue_deletions import QueueDeletions
 from broker_plugin.embedded.operations.queue_operations import QueueOperations
 from broker_plugin.embedded.serving import Serving
 
@@ -16,6 +17,7 @@ class Operations:
     def __init__(self, broker: Serving) -> None:
         self.exchanges = ExchangeOperations(broker)
         self.bindings = BindingOperations(broker, self.exchanges)
-        self.queues = QueueOperations(broker, self.exchanges)
-        self.consumers = ConsumerOperations(broker, self.queues)
+        self.queues = QueueOperations(broker)
+        self.deletions = QueueDeletions(broker, self.exchanges)
+        self.consumers = ConsumerOperations(broker, self.deletions)
         self.branches = BranchOperations(broker)

@@ -1,4 +1,4 @@
-"""queue.declare, queue.delete, queue.purge, and queues that go by themselves (exclusive, auto-delete)."""
+"""queue.declare and queue.purge."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from broker_plugin.embedded.errors import located, locked, not_configured, precondition, refused
+from broker_plugin.embedded.errors import locked, precondition, refused
 from broker_plugin.embedded.operations.equivalence import QUEUE_ARGUMENTS, check_arguments, check_flag
-from broker_plugin.embedded.operations.exchange_operations import ExchangeOperations
 from broker_plugin.embedded.operations.queue_arguments import QueueDeclare, check_queue_arguments
 from broker_plugin.embedded.operations.requester import Requester
 from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.queues.local_queue import LocalQueue
 from broker_plugin.embedded.queues.owner import Owner
 from broker_plugin.embedded.queues.queue import Queue
-from broker_plugin.embedded.serving import Serving, check_access
-from txobserver.configuration import Configuration, delete_queue_step, queue_step
-from txobserver.events import Terms
+from broker_plugin.embedded.serving import Serving
+from txobserver.configuration import queue_step
 
 
 class QueueState(NamedTuple):
@@ -38,11 +36,10 @@ def queue_state(queue: Queue) -> QueueState:
 
 
 class QueueOperations:
-    """What clients do to queues as a whole."""
+    """What clients do to queues as a whole, but for what ends them (``QueueDeletions``)."""
 
-    def __init__(self, broker: Serving, exchanges: ExchangeOperations) -> None:
+    def __init__(self, broker: Serving) -> None:
         self._broker = broker
-        self._exchanges = exchanges
 
     # -- declare
 
@@ -98,99 +95,6 @@ class QueueOperations:
         check_flag("queue", name, "durable", request.durable, queue.durable)
         check_flag("queue", name, "auto_delete", request.auto_delete, queue.auto_delete)
         check_arguments("queue", name, request.arguments, queue.arguments, QUEUE_ARGUMENTS)
-
-    # -- delete
-
-    def delete(self, channel: Requester, name: str, if_unused: bool, if_empty: bool, reply: Counted) -> None:
-        """queue.delete; answers how many ready messages went with it. A missing queue is deleted already."""
-        operation = partial(channel.attempt, partial(self._delete, channel, name, if_unused, if_empty, reply))
-        channel.when_quiet(partial(self._broker.locks.run, ("queue", name), operation))
-
-    def _delete(self, channel: Requester, name: str, if_unused: bool, if_empty: bool, reply: Counted) -> None:
-        queue = self._broker.topology.queues.get(name)
-        if queue is None:
-            reply(0)
-            return
-        check_access(queue, channel.owner)
-        if if_unused and queue.consumers:
-            raise precondition(f"{located('queue', name)} in use")
-        if if_empty and queue.ready:
-            raise precondition(f"{located('queue', name)} not empty")
-        if isinstance(queue, DurableQueue):
-            terms = Terms(if_empty, self._in_hands(queue) if if_empty else [])
-            self._delete_durable(queue, terms, partial(self._deleted, channel, queue, reply))
-        elif isinstance(queue, LocalQueue):
-            count = queue.ready
-            self.drop_local(queue)
-            self._answer_deleted(channel, reply, count)
-
-    def _deleted(self, channel: Requester, queue: DurableQueue, reply: Counted, error: str | None) -> None:
-        if error is not None:
-            channel.fail(not_configured("queue", queue.name, error))
-        else:
-            self._answer_deleted(channel, reply, queue.removed_count)
-
-    def _answer_deleted(self, channel: Requester, reply: Counted, count: int) -> None:
-        """The auto-delete exchanges that went with the queue's bindings have gone when it is told."""
-        self._exchanges.when_left(channel, partial(reply, count))
-
-    def _in_hands(self, queue: DurableQueue) -> list[int]:
-        """What clients hold of a queue: unless the stream itself locks it, or is about to, and lets it go again."""
-        locked = self._broker.branches.locked(queue)
-        return [place for place in queue.places_out() if place not in locked]
-
-    def _delete_durable(self, queue: DurableQueue, terms: Terms, told: Callable[[str | None], None]) -> None:
-        """Nothing is handed out from here on, so that what is counted is what goes. No consumer can come meanwhile."""
-        key = ("queue", queue.name)
-        self._broker.locks.hold(key)
-        queue.hold()
-
-        def done(error: str | None) -> None:
-            if error is not None:
-                queue.release()
-            told(error)
-            self._broker.locks.release(key)
-
-        self._broker.ledger.configure(delete_queue_step(queue.name, terms), done)
-
-    def drop_local(self, queue: LocalQueue) -> None:
-        """A queue of this node's memory goes."""
-        if queue.owner is not None:
-            queue.owner.exclusive.pop(queue.name, None)
-        self.forget(queue)
-
-    def drop_exclusive(self, owner: Owner) -> None:
-        """A connection has ended: its exclusive queues go with it."""
-        for name in list(owner.exclusive):
-            queue = self._broker.topology.queues.get(name)
-            if isinstance(queue, LocalQueue) and queue.owner is owner:
-                self.drop_local(queue)
-
-    def forget(self, queue: Queue) -> None:
-        """A queue is gone: its bindings go, its consumers are told."""
-        sources = self._broker.topology.remove_queue(queue.name)
-        for consumer in list(queue.consumers):
-            consumer.gone()
-        queue.drop()
-        self._exchanges.lost_bindings(sources)
-
-    def consumer_left(self, queue: Queue) -> None:
-        """A consumer was cancelled or has gone: an auto-delete queue goes with its last one."""
-        if queue.auto_delete and not queue.consumers and not queue.deleted:
-            self._broker.locks.run(("queue", queue.name), partial(self._delete_unused, queue))
-
-    def _delete_unused(self, queue: Queue) -> None:
-        if queue.deleted or queue.consumers or not self._broker.active:
-            return
-        if isinstance(queue, DurableQueue):
-            self._delete_durable(queue, Terms(), lambda error: None)
-        elif isinstance(queue, LocalQueue):
-            self.drop_local(queue)
-
-    def take_over(self, configuration: Configuration) -> None:
-        """This node becomes active: the consumers of an earlier primary have gone with it."""
-        for name in [spec.name for spec in configuration.queues.values() if spec.used]:
-            self.consumer_left(self._broker.topology.queues[name])
 
     # -- purge
 

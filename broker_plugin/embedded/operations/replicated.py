@@ -81,7 +81,7 @@ class Replicated:
         if there is not None and there.number == spec.number:
             return
         if isinstance(there, LocalQueue):
-            self._operations.queues.drop_local(there)
+            self._operations.deletions.drop_local(there)
         queue = DurableQueue(spec, self._broker.turn, self._ledger, self._content, self._windows)
         self._broker.numbered[spec.number] = queue
         self._topology.add_queue(queue)
@@ -92,7 +92,7 @@ class Replicated:
         if isinstance(queue, DurableQueue):
             queue.removed_count = 0 if step.terms is not None and step.terms.empty else queue.ready
             del self._broker.numbered[queue.number]
-            self._operations.queues.forget(queue)
+            self._operations.deletions.forget(queue)
 
     def _add_exchange(self, spec: ExchangeSpec) -> None:
         if spec.name not in self._topology.exchanges:

@@ -135,12 +135,12 @@ class BothSides(RuleBasedStateMachine):
 
     @property
     def operations(self) -> Any:
-        return self.harness.broker.operations.queues
+        return self.harness.broker.operations
 
     def purge(self, slot: int, name: str) -> None:
         self.step(
             slot,
-            lambda c, reply: self.operations.purge(c.channel, name, reply),
+            lambda c, reply: self.operations.queues.purge(c.channel, name, reply),
             lambda channel: self.model.purge(name, channel.connection),
         )
 

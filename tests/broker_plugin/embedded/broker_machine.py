@@ -67,7 +67,7 @@ class BrokerMachine(BothSides):
         else:
             self.step(
                 slot,
-                lambda c, reply: self.operations.delete(c.channel, name, if_unused, if_empty, reply),
+                lambda c, reply: self.operations.deletions.delete(c.channel, name, if_unused, if_empty, reply),
                 lambda channel: self.model.delete(name, channel.connection, if_unused, if_empty),
             )
 
@@ -86,7 +86,7 @@ class BrokerMachine(BothSides):
         request = ExchangeDeclare(name, kind, internal=internal, arguments=arguments, **options)
         self.step(
             slot,
-            lambda c, reply: self.harness.broker.operations.exchanges.declare(c.channel, request, reply),
+            lambda c, reply: self.operations.exchanges.declare(c.channel, request, reply),
             lambda _: self.model.routing.declare(
                 name, Exchange(kind, internal=internal, alternate=alternate, **options)
             ),
@@ -96,7 +96,7 @@ class BrokerMachine(BothSides):
     def delete_exchange(self, slot: int, name: str, if_unused: bool) -> None:
         self.step(
             slot,
-            lambda c, reply: self.harness.broker.operations.exchanges.delete(c.channel, name, if_unused, reply),
+            lambda c, reply: self.operations.exchanges.delete(c.channel, name, if_unused, reply),
             lambda _: self.model.routing.delete(name, if_unused),
         )
 

@@ -144,7 +144,7 @@ class TestConsumers:
         getter, deleter = harness.client(), harness.client()
         getter.declare("q", durable)
         counts: list[int] = []
-        delete = partial(harness.broker.operations.queues.delete, deleter.channel, "q", False, False, counts.append)
+        delete = partial(harness.broker.operations.deletions.delete, deleter.channel, "q", False, False, counts.append)
         if durable:
             delete()
         answers = getter.ask_get("q")

@@ -80,7 +80,7 @@ def test_declared_while_it_is_deleted(harness: Harness) -> None:
     one.publish("q", b"old")
     harness.settle()
     counts: list[int] = []
-    harness.broker.operations.queues.delete(one.channel, "q", False, False, counts.append)
+    harness.broker.operations.deletions.delete(one.channel, "q", False, False, counts.append)
     two.ask_declare("q")
     harness.settle()
     assert counts == [1]
@@ -91,9 +91,9 @@ def test_many_wait_for_one_name(harness: Harness) -> None:
     clients = [harness.client() for _ in range(5)]
     counts: list[int] = []
     clients[0].ask_declare("q")
-    harness.broker.operations.queues.delete(clients[1].channel, "q", False, False, counts.append)
+    harness.broker.operations.deletions.delete(clients[1].channel, "q", False, False, counts.append)
     clients[2].ask_declare("q", auto_delete=True)
-    harness.broker.operations.queues.delete(clients[3].channel, "q", False, False, counts.append)
+    harness.broker.operations.deletions.delete(clients[3].channel, "q", False, False, counts.append)
     clients[4].ask_declare("q", durable=False)
     harness.settle()
     assert counts == [0, 0] and all(len(clients[each].answers) == 1 for each in (0, 2, 4))
@@ -114,7 +114,7 @@ def test_delete_counts_what_was_there_in_the_end(harness: Harness) -> None:
     client.declare("q")
     publisher.publish("q", b"1", b"2")
     counts: list[int] = []
-    harness.broker.operations.queues.delete(client.channel, "q", False, False, counts.append)
+    harness.broker.operations.deletions.delete(client.channel, "q", False, False, counts.append)
     harness.settle()
     assert counts == [2]
 
@@ -127,7 +127,7 @@ def test_nothing_is_handed_out_while_a_queue_is_deleted(harness: Harness) -> Non
     assert held is not None
     client.channel.reject(held.delivery_tag, False, True)
     counts: list[int] = []
-    harness.broker.operations.queues.delete(client.channel, "q", False, False, counts.append)
+    harness.broker.operations.deletions.delete(client.channel, "q", False, False, counts.append)
     consumer.channel.consume("q", "c", False, False, {})
     harness.settle()
     assert counts == [1] and consumer.deliveries == [] == consumer.cancelled_tags
@@ -140,7 +140,7 @@ def test_unacked_messages_of_a_deleted_queue(harness: Harness) -> None:
     client.channel.consume("q", "c", False, False, {})
     client.publish("q", b"1", b"2")
     harness.settle()
-    harness.broker.operations.queues.delete(client.channel, "q", False, False, lambda count: None)
+    harness.broker.operations.deletions.delete(client.channel, "q", False, False, lambda count: None)
     harness.settle()
     assert client.cancelled_tags == ["c"]
     client.channel.ack(1, False)
@@ -245,7 +245,7 @@ def test_bindings_that_differ_in_the_type_of_an_argument_survive_a_take_over(har
 def test_bound_to_a_queue_that_is_being_deleted(harness: Harness) -> None:
     client, deleter = harness.client(), harness.client()
     client.declare("q")
-    harness.broker.operations.queues.delete(deleter.channel, "q", False, False, lambda count: None)
+    harness.broker.operations.deletions.delete(deleter.channel, "q", False, False, lambda count: None)
     answers = bind(harness, client, "amq.direct", "q", "k")
     harness.settle()
     assert answers == [] and [error.code for error in client.errors] == [404]
@@ -274,7 +274,7 @@ def test_routes_follow_every_change(harness: Harness) -> None:
     bind(harness, client, "amq.direct", "q", "k")
     harness.settle()
     client.publish("k", b"bound again", exchange="amq.direct", mandatory=True)
-    harness.broker.operations.queues.delete(client.channel, "q", False, False, lambda count: None)
+    harness.broker.operations.deletions.delete(client.channel, "q", False, False, lambda count: None)
     harness.settle()
     client.publish("k", b"3", exchange="amq.direct", mandatory=True)
     client.publish("q", b"4", mandatory=True)
@@ -287,7 +287,7 @@ def test_auto_delete_exchange_goes_through_the_stream(harness: Harness) -> None:
     declare_exchange(harness, client, "x", auto_delete=True)
     bind(harness, client, "x", "q")
     harness.settle()
-    harness.broker.operations.queues.delete(client.channel, "q", False, False, lambda count: None)
+    harness.broker.operations.deletions.delete(client.channel, "q", False, False, lambda count: None)
     harness.settle()
     assert "x" not in harness.ledger.contents.configuration.exchanges
     assert "x" not in harness.broker.topology.exchanges

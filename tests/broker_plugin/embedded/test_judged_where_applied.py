@@ -23,7 +23,7 @@ def harness() -> Harness:
 def delete(client: Client, name: str, if_unused: bool = False, if_empty: bool = False) -> list[int]:
     """queue.delete; the list will hold the number of messages that it told."""
     counts: list[int] = []
-    client.harness.broker.operations.queues.delete(client.channel, name, if_unused, if_empty, counts.append)
+    client.harness.broker.operations.deletions.delete(client.channel, name, if_unused, if_empty, counts.append)
     return counts
 
 

@@ -138,7 +138,7 @@ def unbind_last(harness: Harness, client: Client, told: Callable[[], None]) -> N
 
 
 def delete_last_queue(harness: Harness, client: Client, told: Callable[[], None]) -> None:
-    harness.broker.operations.queues.delete(client.channel, "local", False, False, lambda count: told())
+    harness.broker.operations.deletions.delete(client.channel, "local", False, False, lambda count: told())
 
 
 def delete_last_exchange(harness: Harness, client: Client, told: Callable[[], None]) -> None:
@@ -188,7 +188,7 @@ def test_what_the_stream_takes_is_told_when_the_exchanges_above_have_gone(harnes
         there.append("x" in harness.broker.topology.exchanges)
 
     if take == "queue.delete":
-        harness.broker.operations.queues.delete(client.channel, "q", False, False, told)
+        harness.broker.operations.deletions.delete(client.channel, "q", False, False, told)
     elif take == "unbind":
         harness.broker.operations.bindings.unbind(client.channel, BindRequest("y", "q", True, ""), told)
     else:

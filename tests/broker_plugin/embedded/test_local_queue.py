@@ -38,7 +38,7 @@ def test_counts(harness: Harness, client: Client) -> None:
     harness.broker.operations.queues.purge(client.channel, "q", counts.append)
     assert counts == [2]
     client.channel.reject(held.delivery_tag, False, True)
-    harness.broker.operations.queues.delete(client.channel, "q", False, False, counts.append)
+    harness.broker.operations.deletions.delete(client.channel, "q", False, False, counts.append)
     assert counts == [2, 1]
 
 

@@ -115,7 +115,7 @@ def test_a_deleted_queue_is_gone_for_the_branch_too() -> None:
     harness.crash(False)
     client = harness.client()
     counts: list[int] = []
-    harness.broker.operations.queues.delete(client.channel, "q", False, False, counts.append)
+    harness.broker.operations.deletions.delete(client.channel, "q", False, False, counts.append)
     harness.settle()
     assert counts == [7]
     client.declare("q")

@@ -222,7 +222,7 @@ def test_deleted_while_its_page_is_read() -> None:
     harness, _ = stored(*SMALL)
     client = asked(harness)
     counts: list[int] = []
-    harness.broker.operations.queues.delete(client.channel, "q", False, False, counts.append)
+    harness.broker.operations.deletions.delete(client.channel, "q", False, False, counts.append)
     pages, harness.ledger._pages = harness.ledger._pages, []
     harness.turn()
     harness.ledger.commit()

@@ -91,7 +91,7 @@ def test_a_second_generation_of_exchanges_goes_before_the_answer(generations: in
         bind_exchange(harness, client, f"below {upper}", lower)
         bind_exchange(harness, client, upper, f"below {upper}")
     there: list[set[str]] = []
-    harness.broker.operations.queues.delete(
+    harness.broker.operations.deletions.delete(
         client.channel, "local", False, False, lambda count: there.append(exchanges(harness))
     )
     harness.turn()

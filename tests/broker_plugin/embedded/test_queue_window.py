@@ -210,11 +210,11 @@ class TestWindow:
         harness.settle()
         windows = queue_of(harness)._supply._windows
         assert windows.held == 50 * (OVERHEAD + queue_of(harness)._supply.window[0][2].size)
-        queues = harness.broker.operations.queues
+        operations = harness.broker.operations
         if end == "purge":
-            queues.purge(client.channel, "q", lambda count: None)
+            operations.queues.purge(client.channel, "q", lambda count: None)
         else:
-            queues.delete(client.channel, "q", False, False, lambda count: None)
+            operations.deletions.delete(client.channel, "q", False, False, lambda count: None)
         harness.settle()
         assert windows.held == 0
 
@@ -248,7 +248,7 @@ class TestWindow:
             harness.ledger.settle(queue.number, [(place, rid)], Removal.ACKED)
             until(harness, lambda: all(each[0] != place for each in queue._supply.window))
             assert windows.held == before - message.size - OVERHEAD
-        harness.broker.operations.queues.delete(harness.client().channel, "q", False, False, lambda count: None)
+        harness.broker.operations.deletions.delete(harness.client().channel, "q", False, False, lambda count: None)
         while not queue.deleted:
             harness.turn()
             harness.ledger.commit()

@@ -200,7 +200,7 @@ def test_a_queue_deleted_before_the_commit(harness: Harness, client: Client) -> 
     client.publish("local", b"lost")
     other = harness.client()
     for name in ("out", "local", "in"):
-        harness.broker.operations.queues.delete(other.channel, name, False, False, lambda count: None)
+        harness.broker.operations.deletions.delete(other.channel, name, False, False, lambda count: None)
     harness.settle()
     client.publish("also out", b"kept")
     answers = client.ask_commit()

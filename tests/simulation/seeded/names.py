@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from broker_plugin.embedded.operations.exchange_operations import ExchangeOperations
-from broker_plugin.embedded.operations.queue_operations import QueueOperations
+from broker_plugin.embedded.operations.queue_deletions import QueueDeletions
 from ha.primary.client_ledger import ClientLedger
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.configuration import UNBIND, delete_exchange_step
@@ -20,12 +20,12 @@ def if_empty_judged_when_it_is_asked(stack: ExitStack) -> None:
     """And carried out, whatever has come by then."""
 
     def make(original: Any) -> Any:
-        def delete_durable(self: QueueOperations, queue: Any, terms: Terms, told: Any) -> None:
+        def delete_durable(self: QueueDeletions, queue: Any, terms: Terms, told: Any) -> None:
             original(self, queue, Terms(), told)
 
         return delete_durable
 
-    replace(stack, QueueOperations, "_delete_durable", make)
+    replace(stack, QueueDeletions, "_delete_durable", make)
 
 
 @seeded("P2")
