@@ -17,7 +17,6 @@ from broker_plugin.amqp.protocol.codec import (
     BASIC,
     BODY,
     COMMIT,
-    CONTENT_START,
     FRAME_END,
     FRAME_START,
     HEADER,
@@ -38,9 +37,10 @@ from broker_plugin.amqp.protocol.codec import (
     encode_return,
     frame_problem,
 )
+from broker_plugin.amqp.protocol.content import IncomingContent
 from broker_plugin.amqp.protocol.methods import HANDLERS, commit
 from broker_plugin.embedded.channels.session import Session
-from broker_plugin.embedded.errors import AmqpError, precondition
+from broker_plugin.embedded.errors import AmqpError
 from txobserver.events import Message
 
 WAITING_OVERHEAD = 100
@@ -63,10 +63,7 @@ class AmqpChannel(Answering):
         self.closing = False
         self._backlog: deque[tuple[int, bytes]] = deque()
         self._method = 0
-        self._publishing: PublishArguments | None = None
-        self._properties: bytes | None = None
-        self._missing = 0
-        self._pieces: list[bytes] = []
+        self._content = IncomingContent()
 
     # -- frames from the client
 
@@ -91,11 +88,11 @@ class AmqpChannel(Answering):
         if self.closing:
             self._ignore_until_closed(kind, payload)
         elif kind == METHOD:
-            if self._publishing is not None:
-                raise self._unexpected()
+            if self._content.arguments is not None:
+                raise self._content.unexpected()
             if payload.startswith(PUBLISH):
                 self._method = PUBLISH_INDEX
-                self._publishing = self._repeated(payload).arguments
+                self._content.begin(self._repeated(payload).arguments)
             elif payload.startswith(ACK):
                 self._method = ACK_INDEX
                 self.inner.ack(*decode_ack(payload))
@@ -105,10 +102,8 @@ class AmqpChannel(Answering):
             else:
                 self._method = int.from_bytes(payload[:4], "big")
                 self._call(decode_method(payload))
-        elif kind == HEADER:
-            self._content_header(payload)
-        elif kind == BODY:
-            self._content_body(payload)
+        elif kind in (HEADER, BODY):
+            self._content_frame(kind, payload)
         else:
             self._method = 0
             problem = frame_problem(kind, payload)
@@ -137,7 +132,7 @@ class AmqpChannel(Answering):
         Returns the offset behind the content, or 0 if it has to be read frame by frame, or waits.
         """
         waits = self.busy or self._backlog or not self.connection.writable
-        if waits or self.closing or self._publishing is not None:
+        if waits or self.closing or self._content.arguments is not None:
             return 0
         at, end, number = stop + 1, len(data), self.number
         repeated = self.connection.published.get(data[start:stop])
@@ -205,55 +200,18 @@ class AmqpChannel(Answering):
             repeated = known[payload] = Repeated(arguments)
         return repeated
 
-    def _content_header(self, payload: bytes) -> None:
-        if self._publishing is None or self._properties is not None:
-            raise self._unexpected()
-        if len(payload) < 14:
-            raise AmqpError(502, "content header is cut short")
-        class_id, _, size = CONTENT_START.unpack_from(payload)
-        if class_id != BASIC:
-            raise AmqpError(
-                505, f"expected content header for class 60, got one for class {class_id} instead", hard=True
-            )
-        if size > self.connection.settings.max_message_bytes:
-            limit = self.connection.settings.max_message_bytes
-            raise precondition(f"message size {size} is larger than configured max size {limit}")
-        self._properties = payload[12:]
-        self._missing = size
-        if not size:
-            self._complete()
-
-    def _content_body(self, payload: bytes) -> None:
-        if self._properties is None:
-            raise self._unexpected()
-        self._missing -= len(payload)
-        if self._missing < 0:
-            raise self._unexpected()
-        if payload:
-            self._pieces.append(payload)
-        if not self._missing:
-            self._complete()
-
-    def _unexpected(self) -> AmqpError:
-        """505 for a frame of another kind than the one that must come now."""
-        if self._publishing is None:
+    def _content_frame(self, kind: int, payload: bytes) -> None:
+        """A part of the content; the publish is carried out when it is complete."""
+        content = self._content
+        if content.arguments is None:
             self._method = 0
-            return AmqpError(505, "expected method frame, got non method frame instead")
-        if self._properties is None:
-            return AmqpError(505, "expected content header for class 60, got non content header frame instead")
-        return AmqpError(505, "expected content body, got non content body frame instead")
-
-    def _complete(self) -> None:
-        arguments, properties = self._publishing, self._properties
-        assert arguments is not None and properties is not None
-        body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._drop_content()
-        self._publish(arguments, properties, body)
-
-    def _drop_content(self) -> None:
-        self._publishing = self._properties = None
-        self._pieces = []
-        self._missing = 0
+        if kind == HEADER:
+            complete = content.header(payload, self.connection.settings.max_message_bytes)
+        else:
+            complete = content.body(payload)
+        if complete:
+            arguments, properties, body = content.take()
+            self._publish(arguments, properties, body)
 
     def _publish(self, arguments: PublishArguments, properties: bytes, body: bytes) -> None:
         connection = self.connection
@@ -273,7 +231,7 @@ class AmqpChannel(Answering):
 
     def leave(self) -> None:
         self.closing = True
-        self._drop_content()
+        self._content.drop()
         self.connection.waiting_bytes -= sum(len(payload) + WAITING_OVERHEAD for _, payload in self._backlog)
         self._backlog.clear()
 
@@ -320,7 +278,7 @@ class AmqpChannel(Answering):
         self.closing = True
         self.busy = False
         self.inner.close()
-        self._drop_content()
+        self._content.drop()
         self.send(encode_close(commands.Channel.Close, error, self._method, self.number))
         if not self._handling:
             self.go_on()

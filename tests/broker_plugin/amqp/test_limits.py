@@ -121,9 +121,9 @@ class TestGrowth:
         peer.connection.receive(one(Basic.Publish(0, "", "q")) + content(b"\x00\x00", 2))
         peer.connection.receive(raw(3, 1, b"") * 1000)
         channel = peer.connection._channels[1]
-        assert len(channel._pieces) == 0
+        assert len(channel._content._pieces) == 0
         peer.connection.receive(raw(3, 1, b"a") + raw(3, 1, b"") + raw(3, 1, b"b"))
-        assert channel._publishing is None and peer.frames() == []
+        assert channel._content.arguments is None and peer.frames() == []
 
     def test_empty_frames_behind_a_request(self) -> None:
         peer = Peer(waiting_bytes=10_000).open()
