@@ -1,7 +1,7 @@
 """The AMQP listener: asyncio protocols around the connections. Works on asyncio's own loop and on uvloop.
 
 Everything that a turn of the event loop brings for a client is written with one call. A connection is not read while
-it is congested (``Connection.congested``).
+it is congested (``Intake.congested``).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class AmqpProtocol(GuardedProtocol):
             self._server.before_input()
             connection.receive(data)
             self._server.on_activity()
-            if connection.congested or self._server.paused:
+            if connection.intake.congested or self._server.paused:
                 self._set_reading(False)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -106,7 +106,7 @@ class AmqpProtocol(GuardedProtocol):
         """Read again, if nothing is in the way."""
         if self.connection is None or self._reading or self._server.paused:
             return
-        if not self.connection.congested:
+        if not self.connection.intake.congested:
             self._set_reading(True)
 
     def tick(self, now: float) -> None:
@@ -127,7 +127,7 @@ class AmqpProtocol(GuardedProtocol):
 
         Else a client that hangs is never given up, and keeps its messages (``a_consumer_that_hangs_is_given_up``).
         """
-        if not self._reading and not connection.writable and not connection.overfull and not self._server.paused:
+        if not self._reading and not connection.writable and not connection.intake.overfull and not self._server.paused:
             self._set_reading(True)
 
     def abort(self) -> None:

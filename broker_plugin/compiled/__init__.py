@@ -30,7 +30,7 @@ MODULES = (
     *(f"broker_plugin.embedded.queues.{name}" for name in ("supply", "turn", "windows")),
     *(f"broker_plugin.embedded.transactions.{name}" for name in ("branch", "transaction", "unit_of_work")),
     *(f"broker_plugin.amqp.protocol.{name}" for name in ("answering", "channel", "client_connection", "codec")),
-    *(f"broker_plugin.amqp.protocol.{name}" for name in ("connection", "content")),
+    *(f"broker_plugin.amqp.protocol.{name}" for name in ("connection", "content", "intake", "open_channels")),
 )
 """What a message passes on its way, and whatever those classes inherit from."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from broker_plugin.amqp.protocol.client_connection import ClientConnection
+from broker_plugin.amqp.protocol.client_connection import ClientConnection, Siblings
 from broker_plugin.amqp.protocol.codec import deliver_prefix
 from broker_plugin.embedded.broker import Broker
 from broker_plugin.embedded.channels.channel import Channel
@@ -19,9 +19,10 @@ class Answering(ABC):
 
     inner: Channel
 
-    def __init__(self, connection: ClientConnection, number: int) -> None:
+    def __init__(self, connection: ClientConnection, siblings: Siblings, number: int) -> None:
         self.number = number
         self.connection = connection
+        self.siblings = siblings
         self.broker: Broker = connection.broker
         self.busy = False
         self.last_queue = ""

@@ -11,7 +11,7 @@ from collections import deque
 from pamqp import base, commands
 
 from broker_plugin.amqp.protocol.answering import Answering
-from broker_plugin.amqp.protocol.client_connection import ClientConnection
+from broker_plugin.amqp.protocol.client_connection import ClientConnection, Siblings
 from broker_plugin.amqp.protocol.codec import (
     ACK,
     BASIC,
@@ -57,8 +57,8 @@ LONGEST_HEAD = 512
 class AmqpChannel(Answering):
     """Implements ``ChannelOutlet``."""
 
-    def __init__(self, connection: ClientConnection, session: Session, number: int) -> None:
-        super().__init__(connection, number)
+    def __init__(self, connection: ClientConnection, siblings: Siblings, session: Session, number: int) -> None:
+        super().__init__(connection, siblings, number)
         self.inner = session.open_channel(self)
         self.closing = False
         self._backlog: deque[tuple[int, bytes]] = deque()
@@ -119,10 +119,10 @@ class AmqpChannel(Answering):
         if kind != METHOD:
             return
         if payload.startswith(b"\x00\x14\x00\x29"):
-            self.connection.forget_channel(self.number)
+            self.siblings.forget(self.number)
         elif payload.startswith(b"\x00\x14\x00\x28"):
             self.send(encode_method(commands.Channel.CloseOk(), self.number))
-            self.connection.forget_channel(self.number)
+            self.siblings.forget(self.number)
 
     # -- content
 
@@ -226,7 +226,7 @@ class AmqpChannel(Answering):
             connection.waiting_bytes -= len(payload) + WAITING_OVERHEAD
             self._handle(kind, payload)
         if not backlog and not self.busy:
-            connection.carried_out(self.number)
+            self.siblings.carried_out(self.number)
         connection.relieved()
 
     def leave(self) -> None:

@@ -25,6 +25,18 @@ class Wire(Protocol):
         ...
 
 
+class Siblings(ABC):
+    """The channels of a connection as one of them knows them."""
+
+    @abstractmethod
+    def forget(self, number: int) -> None:
+        """This channel is closed on both sides; its number may be used again."""
+
+    @abstractmethod
+    def carried_out(self, number: int) -> None:
+        """Nothing waits on this channel any more."""
+
+
 class ClientConnection(ABC):
     """``writable``: the client takes what is sent to it. ``waiting_bytes`` of its frames wait behind requests.
 
@@ -82,11 +94,3 @@ class ClientConnection(ABC):
     @abstractmethod
     def fail(self, error: AmqpError, method: int) -> None:
         """Close the connection with this error; from now on only its close-ok counts."""
-
-    @abstractmethod
-    def forget_channel(self, number: int) -> None:
-        """The channel is closed on both sides; its number may be used again."""
-
-    @abstractmethod
-    def carried_out(self, number: int) -> None:
-        """Nothing waits on this channel any more."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from pamqp import base, commands
 
 from broker_plugin.amqp.protocol import handshake
-from broker_plugin.amqp.protocol.channel import AmqpChannel
 from broker_plugin.amqp.protocol.client_connection import ClientConnection, Wire
 from broker_plugin.amqp.protocol.codec import (
     BODY,
@@ -27,19 +26,16 @@ from broker_plugin.amqp.protocol.codec import (
     decode_method,
     encode_close,
     encode_method,
-    encode_open_ok,
     frame_problem,
 )
 from broker_plugin.amqp.protocol.handshake import CLOSED, CLOSING, CONNECTION_TABLE, LEAVING, OPEN, LoginRefused
 from broker_plugin.amqp.protocol.heartbeats import Heartbeats
-from broker_plugin.amqp.protocol.last_requests import LastRequests
+from broker_plugin.amqp.protocol.intake import Intake
+from broker_plugin.amqp.protocol.open_channels import OpenChannels
 from broker_plugin.amqp.protocol.properties import PropertyCheck
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.embedded.broker import Broker
-from broker_plugin.embedded.channels.session import Session
 from broker_plugin.embedded.errors import AmqpError
-
-CHANNEL_OPEN = b"\x00\x14\x00\x0a"
 
 
 class Connection(ClientConnection):
@@ -58,15 +54,12 @@ class Connection(ClientConnection):
         self._history = history
         self.state = CONNECTION_TABLE.start
         self.heartbeats = Heartbeats(settings.handshake_timeout)
-        self.last_requests = LastRequests(self._close_ok)
-        self._session: Session | None = None
-        self._channels: dict[int, AmqpChannel] = {}
+        self.channels = OpenChannels(self, settings.channel_max, self._close_ok)
+        self.intake = Intake(self, self.channels)
         self._partial = b""
         self._deaf = False
         self._current = 0
-        self._channel_max = settings.channel_max
         self._forced = False
-        self._blocked: str | None = None
 
     # -- in
 
@@ -103,7 +96,7 @@ class Connection(ClientConnection):
 
     def _read_frames(self, data: bytes, at: int) -> int:
         """Every whole frame from ``at`` on; returns where the rest begins. 501 if the bytes are no frames."""
-        end, unpack, channels = len(data), FRAME_START.unpack_from, self._channels
+        end, unpack, channels = len(data), FRAME_START.unpack_from, self.channels.by_number
         kind: int
         number: int
         size: int
@@ -151,24 +144,9 @@ class Connection(ClientConnection):
                 raise AmqpError(505, frame_problem(kind, payload))
             self._method(decode_method(payload))
         elif self.state == OPEN:
-            self._open_channel(kind, number, payload)
+            self.channels.frame(kind, number, payload)
         elif self.state != CLOSING:
             raise AmqpError(503, f"a frame for channel {number} before the connection is open")
-
-    def _open_channel(self, kind: int, number: int, payload: bytes) -> None:
-        if kind != METHOD or not payload.startswith(CHANNEL_OPEN):
-            if payload.startswith(b"\x00\x14\x00\x29"):
-                return
-            raise AmqpError(504, "expected 'channel.open'")
-        limit = self._channel_max
-        if len(self._channels) >= limit:
-            raise AmqpError(
-                530,
-                f"number of channels opened ({len(self._channels)}) has reached the negotiated channel_max ({limit})",
-            )
-        assert self._session is not None
-        self._channels[number] = AmqpChannel(self, self._session, number)
-        self.send(encode_open_ok(number))
 
     # -- channel 0
 
@@ -176,7 +154,9 @@ class Connection(ClientConnection):
         if isinstance(method, commands.Connection.CloseOk):
             self.end()
         elif isinstance(method, commands.Connection.Close):
-            self._close()
+            if self.state == OPEN:
+                self._move("close received")
+            self.channels.close()
         elif self.state == CLOSING:
             return
         elif isinstance(method, commands.Connection.StartOk) and self.state == handshake.AWAIT_START_OK:
@@ -210,13 +190,13 @@ class Connection(ClientConnection):
         self.frame_max = method.frame_max
         self.max_payload = method.frame_max - OVERHEAD if method.frame_max else 0xFFFFFFFF
         self.heartbeats.interval = method.heartbeat
-        self._channel_max = method.channel_max
+        self.channels.limit = method.channel_max
         self._move("tune-ok")
 
     def _open(self, method: commands.Connection.Open) -> None:
         if method.virtual_host != "/":
             raise AmqpError(530, f"vhost {method.virtual_host} not found")
-        self._session = self.broker.connect(self)
+        self.channels.session = self.broker.connect(self)
         self._move("open")
         self.heartbeats.opened = True
         self.send(encode_method(commands.Connection.OpenOk(), 0))
@@ -240,34 +220,13 @@ class Connection(ClientConnection):
     def set_writable(self, writable: bool) -> None:
         if writable != self.writable:
             self.writable = writable
-            if self._session is not None:
-                self._session.set_flowing(writable)
+            self.channels.set_flowing(writable)
             if writable:
-                for channel in [*self._channels.values(), *self.last_requests.channels.values()]:
-                    channel.go_on()
                 self._wire.read_on()
-
-    @property
-    def congested(self) -> bool:
-        """Whether nothing more should be read from the client for now."""
-        return self.overfull or (self._session is not None and not self.writable)
-
-    @property
-    def overfull(self) -> bool:
-        """Whether too much of what the client has sent waits here. If not, it may be read though it takes nothing."""
-        session = self._session
-        if session is None:
-            return False
-        if session.in_flight > self.settings.in_flight_bytes:
-            session.relief_at = self.settings.in_flight_bytes // 2
-            return True
-        if self._blocked is not None and self.published:
-            return True
-        return self.waiting_bytes > self.settings.waiting_bytes
 
     def block(self, reason: str | None) -> None:
         """Publishers are not read for this reason (None: no more); clients are told if they understand it."""
-        before, self._blocked = self._blocked, reason
+        before, self.intake.blocked = self.intake.blocked, reason
         if self.state == OPEN and self.client_can("connection.blocked") and (before is None) != (reason is None):
             told = commands.Connection.Unblocked() if reason is None else commands.Connection.Blocked(reason)
             self.send(encode_method(told, 0))
@@ -291,14 +250,6 @@ class Connection(ClientConnection):
         """Whether the connection is over; what is left to send is sent and the wire is closed."""
         return self.state == CLOSED
 
-    def _close(self) -> None:
-        """The client closes the connection: each channel ends when it has carried out what came before that."""
-        channels = list(self._channels.values())
-        self._channels.clear()
-        if self.state == OPEN:
-            self._move("close received")
-        self.last_requests.begin(channels)
-
     def _close_ok(self) -> None:
         self.send(encode_method(commands.Connection.CloseOk(), 0))
         self.end()
@@ -310,7 +261,7 @@ class Connection(ClientConnection):
             self.end()
             return
         self._move("close sent")
-        self._leave()
+        self.channels.leave()
         self.heartbeats.closing = True
         self.send(encode_close(commands.Connection.Close, error, method))
 
@@ -319,33 +270,15 @@ class Connection(ClientConnection):
         if self.state in (OPEN, LEAVING):
             self.send(encode_close(commands.Connection.Close, error, 0))
             self._forced = True
-        self._session = None
-        self._channels.clear()
-        self.last_requests.channels.clear()
+        self.channels.abandon()
         self.end()
 
     def end(self) -> None:
         """The connection is over, for whatever reason; what is outstanding goes back to its queues."""
         if self.state != CLOSED:
             self._move("ended")
-            self._leave()
+            self.channels.leave()
             self._wire.wake()
-
-    def forget_channel(self, number: int) -> None:
-        self._channels.pop(number, None)
-
-    def carried_out(self, number: int) -> None:
-        self.last_requests.carried_out(number)
-
-    def _leave(self) -> None:
-        session, self._session = self._session, None
-        channels = [*self._channels.values(), *self.last_requests.channels.values()]
-        self._channels.clear()
-        self.last_requests.channels.clear()
-        for channel in channels:
-            channel.leave()
-        if session is not None:
-            session.close()
 
     def _move(self, event: str) -> None:
         self.state = CONNECTION_TABLE.next(self.state, event)

@@ -68,7 +68,7 @@ def _channel_open(channel: Answering, method: commands.Channel.Open) -> None:
 def _channel_close(channel: Answering, method: commands.Channel.Close) -> None:
     channel.close()
     channel.send(encode_method(commands.Channel.CloseOk(), channel.number))
-    channel.connection.forget_channel(channel.number)
+    channel.siblings.forget(channel.number)
 
 
 def _channel_flow(channel: Answering, method: commands.Channel.Flow) -> None:

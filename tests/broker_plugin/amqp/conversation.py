@@ -98,9 +98,9 @@ def sound(peer: Peer, output: bytes) -> None:
         assert code in NAMES and (code not in SOFT or code == 403), show((0, frame.unmarshal(raw(*sent[closes[0]]))[2]))
         assert all(not channel for _, channel, _ in sent[closes[0] + 1 :]), "nothing follows connection.close"
     assert len(connection._partial) < connection.max_payload + OVERHEAD
-    assert len(connection._channels) <= connection.settings.channel_max
+    assert len(connection.channels.by_number) <= connection.settings.channel_max
     assert len(connection.published) <= 1024 and len(connection.passed_properties) <= 256
-    working = [*connection._channels.values(), *connection.last_requests.channels.values()]
+    working = [*connection.channels.by_number.values(), *connection.channels.last_requests.channels.values()]
     assert connection.waiting_bytes == 0 or any(channel.busy for channel in working)
 
 
@@ -111,7 +111,7 @@ def finish(peer: Peer, in_step: bool) -> None:
     """
     connection = peer.connection
     if in_step and connection.state == OPEN:
-        number = next(n for n in range(1, 2047) if n not in connection._channels)
+        number = next(n for n in range(1, 2047) if n not in connection.channels.by_number)
         connection.receive(one(Channel.Open(), number))
         assert connection.take_output() == encode_open_ok(number)
     elif in_step and connection.state == CLOSING:

@@ -14,22 +14,22 @@ class TestNotReading:
         peer = Peer(in_flight_bytes=5000).open()
         peer.send(1, Queue.Declare(queue="q", durable=True))
         peer.settle()
-        assert not peer.connection.congested
+        assert not peer.connection.intake.congested
         peer.connection.receive(publish("q", b"x" * 4000) * 2)
-        assert peer.connection.congested
+        assert peer.connection.intake.congested
         before = peer.wire.resumed
         peer.settle()
-        assert not peer.connection.congested and peer.wire.resumed > before
+        assert not peer.connection.intake.congested and peer.wire.resumed > before
 
     def test_too_much_waits_behind_a_request(self) -> None:
         peer = Peer(waiting_bytes=5000).open()
         peer.send(1, Queue.Declare(queue="q", durable=True))
         peer.connection.receive(publish("q", b"x" * 4000) * 2)
-        assert peer.connection.congested
+        assert peer.connection.intake.congested
         before = peer.wire.resumed
         peer.harness.broker.end_of_turn()
         peer.harness.ledger.commit()
-        assert not peer.connection.congested and peer.wire.resumed > before
+        assert not peer.connection.intake.congested and peer.wire.resumed > before
 
     def test_too_much_to_send(self) -> None:
         """Deliveries stop when the client does not take them, and go on when it does."""
@@ -38,7 +38,7 @@ class TestNotReading:
         peer.connection.receive(publish("q", b"x" * 4000) * 10)
         peer.send(1, Basic.Consume(queue="q", consumer_tag="c", no_ack=True))
         peer.settle()
-        assert peer.connection.congested
+        assert peer.connection.intake.congested
         received, rounds = 0, 0
         while data := peer.connection.take_output():
             assert len(data) < 20_000
@@ -52,11 +52,11 @@ class TestNotReading:
         peer = Peer().open()
         peer.connection.block("a disk is full")
         assert peer.frames() == ["0 Connection.Blocked reason='a disk is full'"]
-        assert not peer.connection.congested, "it has published nothing"
+        assert not peer.connection.intake.congested, "it has published nothing"
         peer.connection.receive(publish("q", b"m"))
-        assert peer.connection.congested
+        assert peer.connection.intake.congested
         peer.connection.block(None)
-        assert peer.frames() == ["0 Connection.Unblocked"] and not peer.connection.congested
+        assert peer.frames() == ["0 Connection.Unblocked"] and not peer.connection.intake.congested
 
 
 class TestTime:

@@ -129,4 +129,4 @@ def test_a_node_that_steps_down_does_not_say_that_all_was_done() -> None:
     peer.harness.broker.on_inactive("another node is the primary")
     (close,) = peer.frames()
     assert "Connection.Close reply_code=320" in close and peer.connection.ended
-    assert peer.connection.last_requests.channels == {}
+    assert peer.connection.channels.last_requests.channels == {}

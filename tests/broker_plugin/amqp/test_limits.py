@@ -120,7 +120,7 @@ class TestGrowth:
         peer = Peer().open()
         peer.connection.receive(one(Basic.Publish(0, "", "q")) + content(b"\x00\x00", 2))
         peer.connection.receive(raw(3, 1, b"") * 1000)
-        channel = peer.connection._channels[1]
+        channel = peer.connection.channels.by_number[1]
         assert len(channel._content._pieces) == 0
         peer.connection.receive(raw(3, 1, b"a") + raw(3, 1, b"") + raw(3, 1, b"b"))
         assert channel._content.arguments is None and peer.frames() == []
@@ -129,7 +129,7 @@ class TestGrowth:
         peer = Peer(waiting_bytes=10_000).open()
         peer.send(1, Queue.Declare(queue="q", durable=True))
         peer.connection.receive(raw(3, 1, b"") * 1000)
-        assert peer.connection.congested, "frames cost something even if there is nothing in them"
+        assert peer.connection.intake.congested, "frames cost something even if there is nothing in them"
 
     def test_consumers_that_come_and_go(self) -> None:
         peer = Peer().open()
@@ -138,7 +138,7 @@ class TestGrowth:
             peer.send(1, Basic.Consume(queue="q", consumer_tag=f"c{number}"), Basic.Cancel(f"c{number}"))
         peer.send(1, Basic.Consume(queue="q", consumer_tag="c"), Queue.Delete(queue="q"))
         peer.settle()
-        assert not peer.connection._channels[1]._prefixes
+        assert not peer.connection.channels.by_number[1]._prefixes
 
     def test_gets_of_a_client_that_reads_nothing(self) -> None:
         """What waits behind a request is not carried out for a client that does not take what was sent to it."""

@@ -11,6 +11,7 @@ from pamqp.commands import Basic, Channel, Queue
 
 from broker_plugin.amqp.protocol.codec import HEARTBEAT_FRAME
 from broker_plugin.amqp.protocol.connection import Connection
+from broker_plugin.amqp.protocol.intake import Intake
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.amqp.server import AmqpProtocol, AmqpServer, embedded_broker
 from tests.broker_plugin.amqp.conftest import Served, ServedByCore
@@ -150,7 +151,7 @@ class TestReading:
         protocol, transport = AmqpProtocol(server), FakeTransport()
         protocol.connection_made(transport)
         congested = [True]
-        monkeypatch.setattr(Connection, "congested", property(lambda connection: congested[0]))
+        monkeypatch.setattr(Intake, "congested", property(lambda intake: congested[0]))
         protocol.data_received(b"AMQP")
         assert not transport.reading
         server.pause()
@@ -171,7 +172,7 @@ class TestReading:
         """
         protocol, transport, connection = connected(server)
         if state == "has sent too much":
-            monkeypatch.setattr(Connection, "overfull", True)
+            monkeypatch.setattr(Intake, "overfull", True)
         protocol.pause_writing()
         if state == "waits with all others":
             server.pause()
