@@ -15,7 +15,8 @@ from pamqp.commands import Basic, Queue
 
 from python_tests.harness.cluster import LocalCluster
 from python_tests.harness.waiting import wait_until
-from tests.broker_plugin.amqp.dtx_client import DtxChannel, Refused, xid
+from tests.broker_plugin.amqp.dtx_client import DtxChannel, xid
+from tests.broker_plugin.amqp.plain_channel import Refused
 from tests.processes.many_branches import measure, port_of
 from txobserver.dtx_wire import XidFields
 

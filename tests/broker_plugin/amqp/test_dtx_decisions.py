@@ -9,7 +9,8 @@ from pamqp.commands import Basic, Channel, Tx
 
 from broker_plugin.embedded.errors import AmqpError
 from tests.broker_plugin.amqp.conftest import ServedByCore
-from tests.broker_plugin.amqp.dtx_client import DtxChannel, Refused, xid
+from tests.broker_plugin.amqp.dtx_client import DtxChannel, xid
+from tests.broker_plugin.amqp.plain_channel import Refused
 from txobserver import dtx_wire as dtx
 from txobserver.dtx_wire import XidFields
 from txobserver.outcomes import Outcome

@@ -6,7 +6,8 @@ import pytest
 from pamqp.commands import Basic, Queue
 
 from tests.broker_plugin.amqp.conftest import ServedByCore
-from tests.broker_plugin.amqp.dtx_client import DtxChannel, Refused, xid
+from tests.broker_plugin.amqp.dtx_client import DtxChannel, xid
+from tests.broker_plugin.amqp.plain_channel import Refused
 from txobserver import dtx_wire as dtx
 from txobserver.xid import Xid
 
