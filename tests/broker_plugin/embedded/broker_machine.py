@@ -36,7 +36,10 @@ SELDOM = st.sampled_from([False, False, False, True])
 
 
 class BrokerMachine(BothSides):
-    """The rules, and what must be the same after each of them."""
+    """The rules, and what must be the same after each of them.
+
+    Many methods: a rule for each thing that a client may do; hypothesis takes them from one class.
+    """
 
     @initialize(options=st.tuples(OPTIONS, OPTIONS))
     def begin(self, options: tuple[dict[str, bool], dict[str, bool]]) -> None:

@@ -115,7 +115,10 @@ class Channel:
 
 
 class Model:
-    """One broker. ``now`` counts deliveries, for fairness."""
+    """One broker. ``now`` counts deliveries, for fairness.
+
+    Many methods: one for each thing that a client may do, over queues that all of them share.
+    """
 
     def __init__(self) -> None:
         self.queues: dict[str, Queue] = {}

@@ -87,7 +87,7 @@ def until(harness: Harness, reached: Callable[[], bool]) -> None:
 def asked(harness: Harness) -> Client:
     """A consumer, for which a page has been looked at in the base, and has not come."""
     client = consumer(harness)
-    until(harness, lambda: bool(harness.ledger._pages))
+    until(harness, lambda: bool(harness.ledger.reader.pages))
     return client
 
 
@@ -129,7 +129,7 @@ def test_the_store_is_asked_for_what_a_purge_spared() -> None:
     harness.broker.operations.queues.purge(harness.client().channel, "q", counts.append)
     until(harness, lambda: bool(counts))
     number, places = queue_of(harness).number, tuple(sorted(queue_of(harness).places_out()))
-    asked = harness.ledger._readings.begin(Above(number, -1, 1, 9), lambda found: None).asked
+    asked = harness.ledger.reader.readings.begin(Above(number, -1, 1, 9), lambda found: None).asked
     assert asked == At(number, places, 9) and len(places) == 2
 
 
@@ -203,14 +203,14 @@ def test_a_page_comes_behind_the_role() -> None:
     harness, _ = stored(*SMALL)
     client = asked(harness)
     ledger, queue = harness.ledger, queue_of(harness)
-    pages = list(ledger._pages)
-    readings = ledger._readings
+    pages = list(ledger.reader.pages)
+    readings = ledger.reader.readings
     harness.take_over()
     again = asked(harness)
-    assert [effect.number for effect, _ in harness.ledger._pages] == [effect.number for effect, _ in pages]
+    assert [effect.number for effect, _ in harness.ledger.reader.pages] == [effect.number for effect, _ in pages]
     for effect, page in pages:
         readings.came(effect, Page(page.entries[:1], False))
-        harness.ledger._readings.came(effect, Page(page.entries[:1], False))
+        harness.ledger.reader.readings.came(effect, Page(page.entries[:1], False))
     assert queue.deleted and not queue._supply.window and not queue_of(harness)._supply.window
     assert not ledger.contents._readings, "nor is it watched any more"
     harness.settle()
@@ -223,10 +223,10 @@ def test_deleted_while_its_page_is_read() -> None:
     client = asked(harness)
     counts: list[int] = []
     harness.broker.operations.deletions.delete(client.channel, "q", False, False, counts.append)
-    pages, harness.ledger._pages = harness.ledger._pages, []
+    pages, harness.ledger.reader.pages = harness.ledger.reader.pages, []
     harness.turn()
     harness.ledger.commit()
-    harness.ledger._pages = pages
+    harness.ledger.reader.pages = pages
     harness.settle()
     assert counts == [len(SMALL)] and client.deliveries == [] and client.cancelled_tags == ["c"]
     again = harness.client()
@@ -244,12 +244,12 @@ def test_purged_while_its_page_is_read(published: int) -> None:
     harness.broker.operations.queues.purge(client.channel, "q", counts.append)
     bodies = [b"new %d" % number for number in range(published)]
     harness.client().publish("q", *bodies)
-    pages, harness.ledger._pages = harness.ledger._pages, []
+    pages, harness.ledger.reader.pages = harness.ledger.reader.pages, []
     harness.turn()
     harness.ledger.commit()
     assert counts == [len(SMALL)]
     checkpoint(harness)
-    harness.ledger._pages = pages
+    harness.ledger.reader.pages = pages
     harness.settle()
     assert client.bodies == bodies and harness.client().count("q") == 0
 
@@ -267,13 +267,13 @@ def test_purged_while_what_was_given_back_is_read() -> None:
     """What comes behind the purge is kept for nobody, for ever."""
     harness, queue, _ = given_back()
     client = asked(harness)
-    pages, harness.ledger._pages = harness.ledger._pages, []
+    pages, harness.ledger.reader.pages = harness.ledger.reader.pages, []
     assert pages[0][1].entries
     counts: list[int] = []
     harness.broker.operations.queues.purge(client.channel, "q", counts.append)
     harness.turn()
     harness.ledger.commit()
-    harness.ledger._pages = pages
+    harness.ledger.reader.pages = pages
     harness.settle()
     assert counts == [len(SMALL)] and client.deliveries == []
     back = queue._supply.given_back
@@ -309,12 +309,12 @@ def test_consumed_while_its_page_is_read(with_checkpoint: bool) -> None:
     harness, _ = stored(*SMALL)
     client, queue = asked(harness), queue_of(harness)
     entries = harness.ledger.contents.ids(queue.number)
-    pages, harness.ledger._pages = harness.ledger._pages, []
+    pages, harness.ledger.reader.pages = harness.ledger.reader.pages, []
     harness.ledger.settle(queue.number, [entries[0], entries[7], entries[19]], Removal.ACKED)
     harness.ledger.commit()
     if with_checkpoint:
         checkpoint(harness)
-    harness.ledger._pages = pages
+    harness.ledger.reader.pages = pages
     harness.settle()
     assert client.bodies == [SMALL[number] for number in range(20) if number not in (0, 7, 19)]
     client.channel.ack(0, True)
@@ -328,7 +328,7 @@ def test_a_checkpoint_ends_while_a_page_is_read() -> None:
     harness.client().publish("q", b"behind")
     harness.settle()
     client = consumer(harness)
-    until(harness, lambda: len(client.deliveries) > 12 and bool(harness.ledger._pages))
+    until(harness, lambda: len(client.deliveries) > 12 and bool(harness.ledger.reader.pages))
     checkpoint(harness)
     harness.settle()
     assert client.bodies == [*SMALL, b"behind"]

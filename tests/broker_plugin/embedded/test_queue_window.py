@@ -228,9 +228,9 @@ class TestWindow:
         queue, windows = queue_of(harness), queue_of(harness)._supply._windows
         client = asked(harness)
         assert windows.held > 0 == len(queue._supply.window)
-        late = harness.ledger._pages.copy()
+        late = harness.ledger.reader.pages.copy()
         if state == "asked for":
-            harness.ledger._pages.clear()
+            harness.ledger.reader.pages.clear()
         else:
             late.clear()
         if state == "given back":
@@ -242,7 +242,7 @@ class TestWindow:
             assert queue._supply.given_back.loaded
         if state == "removed":
             client.channel.close()
-            until(harness, lambda: not harness.ledger._pages)
+            until(harness, lambda: not harness.ledger.reader.pages)
             place, rid, message = queue._supply.window[1]
             before = windows.held
             harness.ledger.settle(queue.number, [(place, rid)], Removal.ACKED)
@@ -253,9 +253,9 @@ class TestWindow:
             harness.turn()
             harness.ledger.commit()
         assert (windows.held > 0) == (state == "asked for")
-        harness.ledger._pages += late
+        harness.ledger.reader.pages += late
         harness.settle()
-        harness.ledger.read_pages()
+        harness.ledger.reader.step()
         assert windows.held == 0
 
     def test_every_message_is_read_once(self, deep: tuple[Harness, Client], base: CountingBase) -> None:
