@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from types import MappingProxyType
 
 from recovery.coordinator.decisions import LONGEST_TRANSACTION, TOO_OLD, DecisionRefused, Decisions
 from recovery.coordinator.names import branch_xid
@@ -28,30 +29,35 @@ from recovery.coordinator.resources import (
     ResourceRefused,
 )
 from recovery.coordinator.steps import Reached, unwatched
+from recovery.dtx.errors import HeuristicOutcome, OutcomeUnknown, RolledBack
+from txobserver.outcomes import Outcome
 from txobserver.xid import Xid
 
 PATIENCE = 10.0
 """Seconds for which a commit waits for a resource that was lost behind the decision; then a recovery run must do it."""
 RETRY_SECONDS = 0.1
+NO_FATES: Mapping[str, Fate] = MappingProxyType({})
 
 
-class TransactionRolledBack(Exception):
-    """The transaction was rolled back, or will be where it could not be yet; the cause says why."""
+class TransactionRolledBack(RolledBack):
+    """Raised when a coordinator's transaction was rolled back, or will be where it could not be yet.
 
-
-class OutcomeUnknown(Exception):
-    """Nobody could be asked whether the transaction was committed. A recovery run ends it, one way or the other."""
-
-
-class HeuristicOutcome(Exception):
-    """The transaction was decided, and somebody had decided a branch of it otherwise, or how it ended is not known any
-    more; ``fates`` tells, by resource.
-
-    It stays in the log, and recovery runs report it, until one is told to forget it.
+    The cause (``__cause__``) says why.
     """
 
-    def __init__(self, name: str, fates: Mapping[str, Fate]) -> None:
-        super().__init__(f"{name}: " + ", ".join(f"{who} is {fate.value}" for who, fate in fates.items()))
+
+class HeuristicTransaction(HeuristicOutcome):
+    """Raised when a coordinator's transaction is committed, and a branch of it may not be.
+
+    An operator had rolled it back (``outcome`` is MIXED), or its resource does not know any more how it ended
+    (UNKNOWN); ``fates`` tells, by resource. It stays in the log, and recovery runs report it, until one is told to
+    forget it.
+    """
+
+    def __init__(self, name: str, fates: Mapping[str, Fate] = NO_FATES) -> None:
+        said = f"{name}: " + ", ".join(f"{who} is {fate.value}" for who, fate in fates.items()) if fates else name
+        mixed = any(fate.contradicts(True) for fate in fates.values())
+        super().__init__(said, Outcome.MIXED if mixed else Outcome.UNKNOWN)
         self.fates = dict(fates)
 
 
@@ -90,7 +96,7 @@ class Branches:
         return self._xids[part]
 
     def commit(self) -> None:
-        """Commit everywhere. Raises TransactionRolledBack, OutcomeUnknown, HeuristicOutcome.
+        """Commit everywhere. Raises TransactionRolledBack, OutcomeUnknown, HeuristicTransaction.
 
         When it returns, the transaction is committed: a resource that was lost behind the decision follows when it is
         there again, by ``finish`` or a recovery run.
@@ -110,7 +116,7 @@ class Branches:
             try:
                 self._decide()
                 self._finish()
-            except (TransactionRolledBack, HeuristicOutcome):
+            except (TransactionRolledBack, HeuristicTransaction):
                 raise
             except BaseException:
                 self._leave()
@@ -165,7 +171,7 @@ class Branches:
             fates[participant.resource] = fate
             self._reached(f"{part} committed")
         if not all(fate.confirms(True) for fate in fates.values()):
-            raise HeuristicOutcome(self.name, fates)
+            raise HeuristicTransaction(self.name, fates)
         if not left:
             with suppress(DecisionRefused):  # a recovery run will find that there is nothing left to do
                 self._decisions.finish(self.name)

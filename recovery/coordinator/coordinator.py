@@ -92,7 +92,7 @@ class Coordinator:
     def transaction(self) -> Iterator[Transaction]:
         """Commits at the end of the block, rolls back if that is left by an exception.
 
-        Raises TransactionRolledBack, OutcomeUnknown, HeuristicOutcome (``recovery.coordinator.branches``), and
+        Raises ResourceLost, TransactionRolledBack, OutcomeUnknown, HeuristicTransaction (docs/errors.md), and
         RuntimeError if another transaction of this coordinator has not ended, in whichever thread.
         """
         with self._alone():

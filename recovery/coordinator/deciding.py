@@ -21,9 +21,10 @@ from sqlalchemy.orm import Session, SessionTransaction
 from sqlalchemy.orm.session import SessionTransactionState
 from zope.sqlalchemy.datamanager import SessionDataManager
 
-from recovery.coordinator.branches import OutcomeUnknown, TransactionRolledBack
+from recovery.coordinator.branches import TransactionRolledBack
 from recovery.coordinator.decisions import DecisionRefused, DecisionUnknown
 from recovery.coordinator.own_statements import make_durable
+from recovery.dtx.errors import OutcomeUnknown
 
 log = logging.getLogger("txha.coordinator")
 
@@ -72,9 +73,7 @@ class DecidingSession(SessionDataManager):  # type: ignore[misc]
     def is_answered(self) -> bool:
         """Whether the database has answered the COMMIT, and with no error."""
         # where a listener of the application's was told first, and failed, there is no public way to see it
-        return self._told_of_commit or (
-            self.tx is not None and self.tx._state is SessionTransactionState.COMMITTED
-        )
+        return self._told_of_commit or (self.tx is not None and self.tx._state is SessionTransactionState.COMMITTED)
 
     @contextmanager
     def _listening(self) -> Iterator[None]:

@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol
 
 from recovery.coordinator.names import GlobalName
 from recovery.coordinator.resources import Participant
+from txobserver.errors import Error
 from txobserver.xid import Xid
 
 LONGEST_TRANSACTION = 24 * 3600.0
@@ -40,12 +41,12 @@ class Decision(NamedTuple):
     participants: tuple[Participant, ...] = ()
 
 
-class DecisionUnknown(Exception):
-    """The decision may be durable or not: nobody must act on it before the log has been read anew."""
+class DecisionUnknown(Error):
+    """Raised when a decision may be durable or not: it must not be acted on before the log or table was read anew."""
 
 
-class DecisionRefused(Exception):
-    """The log could not take the decision, and has not: there is none."""
+class DecisionRefused(Error):
+    """Raised when the log or table cannot be read, or could not take a decision, and has not: there is none."""
 
 
 class Decisions(Protocol):

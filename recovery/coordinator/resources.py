@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from recovery.dtx.errors import DatabaseError, OperationalError, RolledBack
 from txobserver.xid import Xid
 
 
@@ -56,16 +57,20 @@ LEFT = "the branch was left: its transaction has ended, or another one has begun
 """A sentence for who works in a branch that is not at hand."""
 
 
-class ResourceLost(Exception):
-    """The resource cannot be reached, or the connection broke before it answered: what it did is not known."""
+class ResourceLost(OperationalError):
+    """Raised when a broker or database cannot be reached, or its connection broke before it answered.
+
+    What the resource did of that one call is not known. Out of a coordinator's block it comes only before the commit,
+    so the transaction is rolled back.
+    """
 
 
-class ResourceRefused(Exception):
-    """The resource answers, and will not do what was asked; one sentence says why."""
+class ResourceRefused(DatabaseError):
+    """Raised when a broker or database answers, and will not do what was asked; one sentence says why."""
 
 
-class BranchRolledBack(Exception):
-    """The resource has rolled the branch back, and says so."""
+class BranchRolledBack(RolledBack):
+    """Raised by a resource when it has rolled back the branch that it was to prepare or to commit."""
 
 
 class Resource(Protocol):

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from txobserver.errors import Error as Error
 from txobserver.outcomes import Outcome
 
 
-class Error(Exception):
-    """Everything that this package raises on purpose."""
-
-
 class DatabaseError(Error):
-    """The resource, here a broker, or the way to it. ``code``: what the broker closed the channel with, if it did."""
+    """Raised, in one of the classes below it, by a broker or database in a transaction, or on the way to it.
 
-    def __init__(self, text: str, code: int | None = None) -> None:
+    ``code``: what the broker closed the channel with, if it did (docs/dtx.md).
+    """
+
+    def __init__(self, text: str = "", code: int | None = None) -> None:
         super().__init__(text)
         self.code = code
 
 
 class ProgrammingError(DatabaseError):
-    """A call at the wrong time, an xid or token that cannot be or is in use: the program must be mended."""
+    """Raised when a call comes at the wrong time, or has an argument that cannot be: the program must be mended.
+
+    So for an xid or token that is in use or that none can be, a url that cannot be read, and on a closed connection.
+    """
 
 
 CLOSED = "the connection was closed: make another one"
@@ -26,63 +29,74 @@ CLOSED = "the connection was closed: make another one"
 
 
 class UnknownXid(ProgrammingError):
-    """There is no such branch (any more): 404."""
+    """Raised when the broker knows no branch of this xid, or knows it no more: 404."""
 
 
 class NotSupportedError(DatabaseError):
-    """The server has no class dtx."""
+    """Raised when a connection is made to a server that has no class dtx, such as RabbitMQ."""
 
 
 class OperationalError(DatabaseError):
-    """What a program cannot help: no host answers, for example. What was to be done has not been done."""
+    """Raised when no host answers, and in the classes below it for all else that a program cannot help.
+
+    When it is this class itself, what was to be done has not been done. OutcomeUnknown and HeuristicOutcome are below
+    it, too, and do not say that: catch them before it.
+    """
 
 
 class StaleDelivery(OperationalError):
-    """A message was delivered on a channel that is lost. It is in its queue again, and is delivered on another one."""
+    """Raised when a message is settled that was delivered on a channel which is lost since.
+
+    Nothing is settled. The message is in its queue again, and is delivered on another channel, with another tag.
+    """
 
 
 class Conflict(OperationalError):
-    """The branch is not in a state for this, or somebody else is deciding or has decided otherwise: 409."""
+    """Raised when the branch is in no state for this, or is decided otherwise or by another client just now: 409."""
 
 
 class RolledBack(OperationalError):
-    """The transaction has been rolled back instead of prepared or committed."""
+    """Raised when a transaction was rolled back instead of prepared or committed: nothing of it takes effect."""
 
 
 class TimedOut(RolledBack):
-    """It was not prepared in time."""
+    """Raised when a branch was rolled back since it was not prepared within its timeout."""
 
 
 class OutcomeUnknown(OperationalError):
-    """The answer was lost, and no question was answered in time, or by nothing that tells the end.
+    """Raised when the answer to a commit or rollback was lost, and nothing that could be asked tells how it ended.
 
-    The transaction has happened as a whole or not at all. ``outcome``: the last answer, None for none; PENDING, ACTIVE
-    or PREPARED may become something else, EXPIRED and UNKNOWN do not.
+    The transaction has happened as a whole or not at all, or will. ``outcome``: the last answer, None for none;
+    PENDING, ACTIVE or PREPARED may become something else, EXPIRED and UNKNOWN do not.
     """
 
-    def __init__(self, text: str, outcome: Outcome | None) -> None:
+    def __init__(self, text: str = "", outcome: Outcome | None = None) -> None:
         super().__init__(text)
         self.outcome = outcome
 
 
 class HeuristicOutcome(OperationalError):
-    """An operator has decided before, so or otherwise, and the broker remembers that until the branch is forgotten."""
+    """Raised, in one of the classes below it, when an operator has decided a branch before its coordinator did.
 
-    def __init__(self, text: str, outcome: Outcome) -> None:
+    It may have been decided as was wanted or otherwise; the broker remembers it until the branch is forgotten.
+    ``outcome``: what was decided.
+    """
+
+    def __init__(self, text: str = "", outcome: Outcome = Outcome.UNKNOWN) -> None:
         super().__init__(text)
         self.outcome = outcome
 
 
 class HeuristicCommit(HeuristicOutcome):
-    """He has committed it."""
+    """Raised when an operator has committed the branch."""
 
 
 class HeuristicRollback(HeuristicOutcome):
-    """He has rolled it back."""
+    """Raised when an operator has rolled the branch back."""
 
 
 class HeuristicMixed(HeuristicOutcome):
-    """Of a global transaction some was committed and some rolled back."""
+    """Raised when of a global transaction some branches were committed and some rolled back."""
 
 
 HEURISTIC: dict[int, type[HeuristicOutcome]] = {

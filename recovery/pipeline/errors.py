@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 
+from txobserver.errors import Error
+
 RAISED = r"^\w[\w.]*(?:Error|Exception): .+"
 """The last line of a traceback of Python"""
 
 
-class PipelineError(Exception):
-    """The pipeline cannot do what was asked; one sentence says why, and what to do."""
+class PipelineError(Error):
+    """Raised when a job on Spark cannot do what was asked; one sentence says why, and what to do.
+
+    Out of a query of Spark it comes as Spark's own exception, whose text holds that sentence.
+    """
 
 
 def reason(error: Exception) -> str:

@@ -23,7 +23,7 @@ READINGS = 3
 
 
 class LogCut(StoreError):
-    """The log was cut, or begun anew, behind what its reader has been given already: to be read again."""
+    """Raised when a log was cut, or begun anew, behind what its reader has been given already: to be read again."""
 
 
 class Reading:

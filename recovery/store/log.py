@@ -27,7 +27,7 @@ from txobserver.ports.store import StoreDamaged, StoreError
 
 
 class LogReclaimed(StoreError):
-    """The log no longer holds what was asked for."""
+    """Raised when a log no longer holds the events that were asked for: its retention has passed."""
 
 
 class Log:

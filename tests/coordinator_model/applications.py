@@ -12,9 +12,10 @@ from unittest.mock import patch
 from psycopg.conninfo import make_conninfo
 
 import recovery.coordinator.log_file as log_file_module
-from recovery.coordinator.branches import HeuristicOutcome, OutcomeUnknown
+from recovery.coordinator.branches import HeuristicTransaction
 from recovery.coordinator.broker import Broker
 from recovery.coordinator.log import DecisionLog
+from recovery.dtx.errors import OutcomeUnknown
 from tests.coordinator_model.disk import UserFiles
 from tests.coordinator_model.schedule import Killed, Process
 from tests.coordinator_model.truth import COMMITTED, HEURISTIC, NOTIFIED, ROLLED_BACK, UNKNOWN, Attempt, Effect
@@ -120,7 +121,7 @@ class Application:
             raise
         except OutcomeUnknown as error:
             attempt.told, attempt.reason = UNKNOWN, str(error)
-        except HeuristicOutcome as error:
+        except HeuristicTransaction as error:
             attempt.told, attempt.reason = HEURISTIC, str(error)
         except Exception as error:
             attempt.told, attempt.reason = ROLLED_BACK, f"{type(error).__name__} {error}"

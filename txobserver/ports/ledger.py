@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from txobserver.configuration import Configuration, Configured
+from txobserver.errors import Error
 from txobserver.events import Configure, Message, Removal
 from txobserver.ids import Position
 from txobserver.outcomes import Outcome, PreparedBranch
@@ -31,8 +32,8 @@ class Found(NamedTuple):
     """Everything up to this place is among them; 0: up to the last of them, and there was no more to be read"""
 
 
-class NameInUse(ValueError):
-    """A transaction with this xid or token is open, prepared, committed and remembered, or not forgotten."""
+class NameInUse(Error, ValueError):
+    """Raised when a transaction with this xid or token is open, prepared, or committed or decided and remembered."""
 
 
 class Work(Protocol):

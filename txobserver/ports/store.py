@@ -14,6 +14,7 @@ import msgspec
 
 from txobserver.configuration import Configuration
 from txobserver.digest import MASK, mix
+from txobserver.errors import Error
 from txobserver.events import Message, TxEvent
 from txobserver.ids import Position
 from txobserver.outcomes import OutcomesMeta, Remembered
@@ -28,20 +29,23 @@ END = (1 << 63) - 1
 """Behind every place"""
 
 
-class StoreError(Exception):
-    """The store cannot do what was asked; one sentence for people says why."""
+class StoreError(Error):
+    """Raised when a file (a decision log, a node's log or state) cannot be read or written; one sentence says why."""
 
 
 class StoreFull(StoreError):
-    """No space is left, or the store is read-only."""
+    """Raised when no space is left for a file, or it must not be written to."""
 
 
 class StoreBusy(StoreError):
-    """Nothing is known to be wrong with the store, and what was asked may go well at another time."""
+    """Raised when another process has the file, or memory or descriptors are short: it may go well at another time.
+
+    Nothing is known to be wrong with the file.
+    """
 
 
 class StoreDamaged(StoreError):
-    """A checksum does not match: the store must not be served."""
+    """Raised when a checksum does not match, or a file is as no crash leaves it: it must not be served or believed."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):

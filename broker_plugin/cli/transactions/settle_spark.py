@@ -32,7 +32,7 @@ def settle_spark(
     if find_spec("pika") is None:
         raise BadArgument("dtx settle-spark needs pika: pip install 'txha[spark]'")
     from broker_plugin.cli.tables import left_by_spark_table
-    from recovery.dtx.errors import Error
+    from recovery.dtx.errors import DatabaseError
     from recovery.dtx.hosts import urls_in
     from recovery.pipeline.errors import PipelineError
     from recovery.pipeline.queues.settle import ELSEWHERE, UNDECIDED, settle
@@ -42,7 +42,7 @@ def settle_spark(
         raise BadArgument("--patience must be a finite number of seconds, and not negative")
     try:
         left = settle(urls_in(urls), give_up or [], patience)
-    except (Error, PipelineError) as error:
+    except (DatabaseError, PipelineError) as error:
         raise BadArgument(f"{shown(urls)}: {error}") from None
     if as_json:
         typer.echo(json.dumps([each._asdict() for each in left], indent=2))

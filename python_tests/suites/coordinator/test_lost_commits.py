@@ -18,10 +18,10 @@ from python_tests.suites.coordinator.database_door import DatabaseDoor
 from python_tests.suites.coordinator.orm import Order
 from python_tests.suites.coordinator.shop import Shop
 from python_tests.suites.coordinator.test_no_xid import make_foreign_ledger
-from recovery.coordinator.branches import OutcomeUnknown
 from recovery.coordinator.own_statements import COMMITTED
 from recovery.coordinator.recover import Report
 from recovery.coordinator.table import TableDecisions
+from recovery.dtx.errors import OutcomeUnknown
 
 
 def fail(session: Session, *ended: object) -> None:

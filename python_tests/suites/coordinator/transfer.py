@@ -19,12 +19,13 @@ import psycopg
 from pika.adapters.blocking_connection import BlockingChannel
 
 from python_tests.harness.pika_clients import PERSISTENT, parameters
-from recovery.coordinator.branches import OutcomeUnknown, TransactionRolledBack
+from recovery.coordinator.branches import TransactionRolledBack
 from recovery.coordinator.broker import Broker
 from recovery.coordinator.coordinator import Coordinator
 from recovery.coordinator.log import DecisionLog
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.resources import ResourceLost, ResourceRefused
+from recovery.dtx.errors import OutcomeUnknown
 
 ORDERS, OUTPUTS = "orders", ("invoices", "parcels")
 ACCOUNTS = ("anna", "bert")

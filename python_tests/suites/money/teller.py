@@ -25,7 +25,8 @@ from python_tests.suites.money.case import BOOK, NOTHING, SEND
 from python_tests.suites.money.desks import Desk, Nothing, OnPurpose, desk
 from python_tests.suites.money.orders import Orders
 from python_tests.suites.money.planted import put_back
-from recovery.coordinator.branches import OutcomeUnknown, TransactionRolledBack
+from recovery.coordinator.branches import TransactionRolledBack
+from recovery.dtx.errors import OutcomeUnknown
 
 IDLE_ROUNDS = 10
 """So often a teller that has nothing left to send looks for messages in vain before it goes home."""

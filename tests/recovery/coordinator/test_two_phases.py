@@ -11,16 +11,12 @@ from contextlib import suppress
 
 import pytest
 
-from recovery.coordinator.branches import (
-    Branches,
-    HeuristicOutcome,
-    OutcomeUnknown,
-    TransactionRolledBack,
-)
+from recovery.coordinator.branches import Branches, HeuristicTransaction, TransactionRolledBack
 from recovery.coordinator.decisions import DecisionRefused, DecisionUnknown
 from recovery.coordinator.names import branch_xid, new_global_name, our_name
 from recovery.coordinator.recover import BEGAN_A_MOMENT_AGO, Report, recover
 from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost
+from recovery.dtx.errors import OutcomeUnknown
 from tests.recovery.coordinator.fakes import Killed, MemoryDecisions, MemoryResource, World
 from txobserver.xid import Xid
 
@@ -282,7 +278,7 @@ def test_the_coordinator_is_told_of_an_operator_s_decision() -> None:
 
     for part in site.resources:
         work.begin(part)
-    with pytest.raises(HeuristicOutcome) as raised:
+    with pytest.raises(HeuristicTransaction) as raised:
         work.commit()
     assert raised.value.fates == {"database:1": Fate.COMMITTED, "broker:1": Fate.HEURISTICALLY_ROLLED_BACK}
     assert [row.resource for row in site.recover().contradicted] == ["broker:1"]

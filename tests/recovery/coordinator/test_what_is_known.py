@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from recovery.coordinator.branches import Branches, HeuristicOutcome, TransactionRolledBack
+from recovery.coordinator.branches import Branches, HeuristicTransaction, TransactionRolledBack
 from recovery.coordinator.decisions import LONGEST_TRANSACTION, Decisions
 from recovery.coordinator.log import DecisionLog
 from recovery.coordinator.names import (
@@ -90,7 +90,7 @@ def test_unknown_is_not_success() -> None:
     work = Branches(site.decisions, site.resources, patience=0.0, reached=reached)
     for part in site.resources:
         work.begin(part)
-    with pytest.raises(HeuristicOutcome) as raised:
+    with pytest.raises(HeuristicTransaction) as raised:
         work.commit()
     assert raised.value.fates == {"database:1": Fate.COMMITTED, "broker:1": Fate.UNKNOWN}
     assert work.name in site.decisions.unfinished()
