@@ -11,7 +11,7 @@ import pytest
 from tests.support.imports import circles, imports
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("txobserver", "ha", "recovery", "broker_plugin", "python_tests", "tests")
+PACKAGES = ("txha", "txobserver", "ha", "recovery", "broker_plugin", "python_tests", "tests")
 PURE = ("txobserver", "ha", "broker_plugin/embedded", "broker_plugin/amqp/protocol")
 IMPURE = {"socket", "asyncio", "time", "random", "threading", "os", "uuid", "secrets", "datetime"}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplemented" + r"Error|pytest\.(skip|xfail)|mark\.(skip|xfail)")

@@ -141,7 +141,7 @@ class WorkObserver(ABC):
 
 
 class TransactionObserver(WorkObserver):
-    """One plain transaction at the primary (``txobserver.ports.ledger.Observer``)."""
+    """One plain transaction at the primary (an ``Observer``)."""
 
     def __init__(self, tx: int, sink: TxSink, factory: TransactionObserverFactory) -> None:
         super().__init__(tx, sink, factory)
@@ -175,7 +175,7 @@ class TransactionObserver(WorkObserver):
 
 
 class DtxObserver(WorkObserver):
-    """One branch at the primary, until it is prepared (``txobserver.ports.ledger.BranchObserver``)."""
+    """One branch at the primary, until it is prepared (a ``BranchObserver``)."""
 
     def __init__(
         self, tx: int, xid: Xid, sink: TxSink, branches: BranchSink, factory: TransactionObserverFactory

@@ -64,7 +64,8 @@ class HeuristicTransaction(HeuristicOutcome):
 class Branches:
     """The branches of one global transaction; ``resources`` in turn, each under the name of its part in the work.
 
-    ``patience``: seconds, see ``PATIENCE``. ``reached``: see ``recovery.coordinator.steps``.
+    ``patience``: seconds for which a commit waits for a resource that was lost behind the decision.
+    ``reached``: for tests; it is told each step by name.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ class Broker:
     """One cluster, at any of ``hosts`` (urls, or pika's parameters): over one connection, opened when it is needed.
 
     ``on_channel`` is told each new channel: the place for basic_qos and basic_consume. ``patience``: seconds.
-    Raises TypeError, and ProgrammingError of ``recovery.dtx.errors`` for an url that cannot be.
+    Raises TypeError, and ProgrammingError for an url that cannot be.
     """
 
     def __init__(self, *hosts: Host, patience: float = ANSWER_SECONDS, on_channel: OnChannel | None = None) -> None:
@@ -89,7 +89,7 @@ class Broker:
     def channel(self) -> BlockingChannel:
         """Where to publish, get, consume and acknowledge; another one after each loss. Raises ResourceLost.
 
-        To acknowledge what a lost channel delivered raises ``recovery.dtx.errors.StaleDelivery``.
+        To acknowledge what a lost channel delivered raises StaleDelivery.
         """
         with self._answered() as client:
             return client.channel

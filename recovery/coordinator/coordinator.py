@@ -67,7 +67,8 @@ class Transaction:
 class Coordinator:
     """``patience``: seconds for which a commit waits for a resource that was lost behind the decision.
 
-    ``reached``: see ``recovery.coordinator.steps``. Raises TypeError for something else than a broker and a database.
+    ``reached``: for tests; it is told each step by name. Raises TypeError for something else than a broker and
+    a database.
     """
 
     def __init__(

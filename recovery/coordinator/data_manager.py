@@ -57,7 +57,7 @@ class TransactionalBroker:
     """A broker for one thread's transactions, one after the other.
 
     ``patience``: seconds for which the end of a transaction waits for a lost broker; then a recovery run has to do it.
-    ``reached``: see ``recovery.coordinator.steps``.
+    ``reached``: for tests; it is told each step by name.
     """
 
     def __init__(self, broker: Broker, patience: float = PATIENCE, reached: Reached = unwatched) -> None:
@@ -73,7 +73,7 @@ class TransactionalBroker:
         """Take part in the present transaction, if that is not so yet; the channel for the work.
 
         The session is registered with zope.sqlalchemy, on psycopg, in transactions of its own, and not two-phase: its
-        commit is the decision. The table of ``recovery.coordinator.table`` is there. Raises ResourceLost, ValueError,
+        commit is the decision. The table that ``create_table`` makes is there. Raises ResourceLost, ValueError,
         TransactionRolledBack if the session has left the transaction that the broker had joined, and RuntimeError
         while another thread's transaction has the broker.
         """

@@ -37,9 +37,9 @@ _MAY_BE_FORGOTTEN = (
 class DecisionLog:
     """The log at ``path``, made if it is not there. Any number of threads and processes may use it at once.
 
-    ``compact_bytes``: how much it grows before it is looked at whether it can be smaller. ``reached``: see
-    ``recovery.coordinator.steps``. Raises StoreDamaged for a log that a crash cannot have left so, StoreError for what
-    cannot be read or made.
+    ``compact_bytes``: how much it grows before it is looked at whether it can be smaller. ``reached``: for tests; it is
+    told each step by name. Raises StoreDamaged for a log that a crash cannot have left so, StoreError for what cannot
+    be read or made.
     """
 
     def __init__(

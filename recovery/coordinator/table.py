@@ -117,7 +117,7 @@ def insert_commit(
 
 
 class TableDecisions:
-    """The decisions in one table, for recovery (recovery.coordinator.decisions.Decisions).
+    """The decisions in one table, for recovery (``Decisions``).
 
     ``table``: its name; without a schema, the one that the search path leads to. Raises DecisionRefused, and
     ValueError for a DSN that cannot be.

@@ -39,8 +39,8 @@ class NotSupportedError(DatabaseError):
 class OperationalError(DatabaseError):
     """Raised when no host answers, and in the classes below it for all else that a program cannot help.
 
-    When it is this class itself, what was to be done has not been done. OutcomeUnknown and HeuristicOutcome are below
-    it, too, and do not say that: catch them before it.
+    When it is this class itself, the call has begun, committed and rolled back nothing; a ``decide`` or ``forget`` may
+    have arrived, and can be repeated. OutcomeUnknown and HeuristicOutcome are below it, too: catch them before it.
     """
 
 

@@ -214,7 +214,7 @@ def _has_dtx(connection: AbstractConnection) -> bool:
 
 
 class AioDtxConnection(_Connection):
-    """A connection with PEP 249's two-phase methods as coroutines. Parameters as for ``with_pika.DtxConnection``."""
+    """A connection with PEP 249's two-phase methods as coroutines. Parameters as for ``DtxConnection``."""
 
     def __init__(self, *hosts: str | URL, patience: float = PATIENCE, on_channel: OnChannel | None = None) -> None:
         self._branch = TwoPhase(patience)
@@ -276,7 +276,7 @@ class AioDtxConnection(_Connection):
 
 
 class AioTxConnection(_Connection):
-    """A connection with a channel in tx mode, whose transactions have tokens, as ``with_pika.TxConnection``."""
+    """A connection with a channel in tx mode, whose transactions have tokens, as those of ``TxConnection``."""
 
     def __init__(self, *hosts: str | URL, patience: float = PATIENCE, on_channel: OnChannel | None = None) -> None:
         self._transactions = PlainTransactions(patience)

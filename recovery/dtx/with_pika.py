@@ -223,7 +223,7 @@ class DtxConnection(_Connection):
     """A connection with PEP 249's two-phase methods, to the first of ``hosts`` that answers.
 
     ``patience``: seconds for which a lost answer is asked for, or a host looked for. After a lost connection the next
-    call goes to the next host, and comes back when it knows what became of the branch. Errors: ``recovery.dtx.errors``.
+    call goes to the next host, and comes back when it knows what became of the branch. Errors: docs/errors.md.
     ``tags``: those of the connection that this one takes the place of.
     """
 

@@ -6,8 +6,9 @@ import importlib
 import zipfile
 from pathlib import Path
 
-NEEDED = ("txobserver", "ha", "recovery", "pyspark_txha", "pyspark_txha_queue")
-"""What runs in a job: the floors up to recovery, and the modules by which PySpark finds the formats."""
+NEEDED = ("txobserver", "ha", "recovery", "txha", "pyspark_txha", "pyspark_txha_queue")
+"""What runs in a job: the floors up to recovery, the name by which a job imports them, and the modules by which PySpark
+finds the formats."""
 
 
 def package_code(target: Path) -> int:

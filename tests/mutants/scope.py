@@ -27,7 +27,7 @@ JUDGES = (
 NO_JUDGES = ("tests/simulation/test_simulation.py", "tests/recovery/pipeline")
 """Campaigns over hundreds of seeds: the seeds of a mutant's own take their place; and what needs Java."""
 
-PACKAGES_COPIED = ("ha", "txobserver", "recovery", "broker_plugin", "python_tests", "tests", "docs")
+PACKAGES_COPIED = ("txha", "ha", "txobserver", "recovery", "broker_plugin", "python_tests", "tests", "docs")
 COPIED = (*PACKAGES_COPIED, "pyproject.toml", "Makefile", "README.md", "CHANGELOG.md", "LICENSE")
 """What a scratch copy needs so that the judging tests run in it."""
 

@@ -1,0 +1,63 @@
+"""The events of the stream, as ``txha.LogReader`` yields them, and the ids in them."""
+
+from __future__ import annotations
+
+from txobserver.events import (
+    Configure,
+    Delivered,
+    DtxDecision,
+    DtxOpen,
+    DtxPrepare,
+    Event,
+    Forget,
+    GenerationStart,
+    GlobalDecision,
+    GlobalForget,
+    Message,
+    Publish,
+    Purge,
+    Removal,
+    Settle,
+    Terms,
+    TxDecision,
+    TxDequeue,
+    TxEnqueue,
+    TxEvent,
+    TxOpen,
+    TxPrepare,
+    TxToken,
+)
+from txobserver.ids import Member, Position, generation_of, id_text, place_of
+from txobserver.octets import octets_of
+
+__all__ = [
+    "Position",
+    "Event",
+    "GenerationStart",
+    "Configure",
+    "Terms",
+    "Publish",
+    "Settle",
+    "Delivered",
+    "Purge",
+    "TxEvent",
+    "TxOpen",
+    "TxEnqueue",
+    "TxDequeue",
+    "TxPrepare",
+    "TxDecision",
+    "TxToken",
+    "DtxOpen",
+    "DtxPrepare",
+    "DtxDecision",
+    "GlobalDecision",
+    "Forget",
+    "GlobalForget",
+    "Message",
+    "Removal",
+    "Member",
+    "generation_of",
+    "id_text",
+    "place_of",
+    "octets_of",
+]
