@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from recovery.pipeline.session import spark_session
+from txha.spark import spark_session
 
 TABLE = """
 CREATE TABLE IF NOT EXISTS orders (

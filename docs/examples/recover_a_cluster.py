@@ -23,10 +23,8 @@ import pika
 
 from python_tests.harness.cluster import LocalCluster
 from python_tests.harness.waiting import wait_until
-from recovery.coordinator.broker import Broker
-from recovery.coordinator.log import DecisionLog
-from recovery.coordinator.names import branch_xid, new_global_name
-from recovery.coordinator.resources import Participant
+from txha import Broker, DecisionLog
+from txha.resources import Participant, branch_xid, new_global_name
 
 TXHA = (sys.executable, "-m", "broker_plugin.cli.main")
 NODES = ("node-1", "node-2", "node-3")

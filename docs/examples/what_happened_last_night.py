@@ -15,12 +15,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from recovery.pipeline.audit.audit import audit
-from recovery.pipeline.audit.facts import moment
-from recovery.pipeline.audit.inputs import read_history, read_rows
-from recovery.pipeline.audit.report import Report
-from recovery.pipeline.session import spark_session
-from txobserver.ids import id_text
+from txha.events import id_text
+from txha.spark import Report, audit, moment, read_history, read_rows, spark_session
 
 
 def tell(session: SparkSession, paths: Sequence[Path], history: Path | None = None) -> Report:
