@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 
 import txha
+from recovery.pipeline.packaging import package_code
 from tests.txha.names import MODULES, exceptions
 
 ROOT = Path(__file__).parents[2]
@@ -189,6 +190,14 @@ except ModuleNotFoundError as error:
     print(error)
 """
     assert in_another_process(code) == f"txha.{name} needs {missing}: pip install 'txha[{extra}]'\n"
+
+
+def test_a_job_on_other_machines_has_the_public_name(tmp_path: Path) -> None:
+    """Spark's executors are given our code in one file, and functions of a job may import it."""
+    package = tmp_path / "txha.zip"
+    package_code(package)
+    code = f"import sys; sys.path.insert(0, {str(package)!r}); import txha.spark; txha.Xid; print(txha.__file__)"
+    assert in_another_process(code).startswith(str(package))
 
 
 def test_a_fault_of_our_own_is_no_missing_extra() -> None:
