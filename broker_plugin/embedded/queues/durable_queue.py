@@ -167,15 +167,18 @@ class DurableQueue(Queue):
         back = supply.given_back
         if back.entries and supply.given_back_is_first(self.total - len(self._out)):
             first = back.take()
-            redelivered = True
-        else:
-            first = supply.take(self.mark)
-            redelivered = False
-        if first is None:
+            if first is None:
+                return None
+            place, rid, message = first
+            self._out[place] = rid
+            return place, True, message
+        window = supply.window
+        if not window or window[0][0] > self.mark:
             return None
-        place, rid, message = first
+        place, rid, message = window.popleft()  # by a method of the supply, each message would cost a tuple more
+        supply.left_window(message)
         self._out[place] = rid
-        return place, redelivered or place <= self._old_mark, message
+        return place, place <= self._old_mark, message
 
     def _prepare(self) -> None:
         """Read on before the window is empty, and ask for leave to hand out what is wanted next."""

@@ -22,6 +22,7 @@ FIRST_PAGE = 64
 class Supply:
     """Of one queue. ``window``: place, replication id, message; ``window_bytes``: what its messages hold.
 
+    Who takes the first out of the window hands it out, and says so (``left_window``).
     ``ready``, wherever it is asked for, is how many messages are in the queue and in nobody's hands.
     """
 
@@ -46,14 +47,10 @@ class Supply:
             if held < self._limits.messages and self._windows.room(held, self.window_bytes) > 0:
                 self._append(place, rid, message)
 
-    def take(self, mark: int) -> tuple[int, int, Message] | None:
-        """The first of the window, if it does not stand behind the mark."""
-        window = self.window
-        if not window or window[0][0] > mark:
-            return None
-        first = window.popleft()
-        self._left_window(first[2])
-        return first
+    def left_window(self, message: Message) -> None:
+        """This message is no longer in the window: it is handed out, or has left the queue."""
+        self.window_bytes -= message.size
+        self._windows.held -= message.size + OVERHEAD
 
     def given_back_is_first(self, ready: int) -> bool:
         """Whether nothing stands before what was given back; it may do so beyond the window's end, and not be read."""
@@ -67,7 +64,7 @@ class Supply:
             if entry[0] >= place:
                 if entry[0] == place:
                     del self.window[index]
-                    self._left_window(entry[2])
+                    self.left_window(entry[2])
                 return
 
     def pass_over(self, places: Iterable[int]) -> None:
@@ -154,11 +151,7 @@ class Supply:
         self._windows.held += message.size + OVERHEAD
         self._cursor = place
 
-    def _left_window(self, message: Message) -> None:
-        self.window_bytes -= message.size
-        self._windows.held -= message.size + OVERHEAD
-
     def _empty_window(self) -> None:
         for _, _, message in self.window:
-            self._left_window(message)
+            self.left_window(message)
         self.window.clear()
