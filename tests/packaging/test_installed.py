@@ -19,7 +19,7 @@ from python_tests.harness.cluster import free_base_port
 from tests.packaging.installed import ROOT, build_sdist, build_wheel, install, run
 
 NO_COMPILER = {"CC": "/nonexistent/cc"}
-SHIPPED = ("broker_plugin", "ha", "recovery", "txobserver", "python_tests/harness")
+SHIPPED = ("txha", "broker_plugin", "ha", "recovery", "txobserver", "python_tests/harness")
 """Folders of which every module is in the wheel"""
 
 
@@ -48,7 +48,8 @@ def shipped_modules() -> set[str]:
 def test_the_wheel_holds_the_product_and_nothing_else(plain: tuple[Path, str]) -> None:
     with zipfile.ZipFile(plain[0]) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert names == shipped_modules() | {"python_tests/harness/stress/disk_shim.c"}
+    data = {f"{path.relative_to(ROOT)}" for folder in SHIPPED for path in (ROOT / folder).rglob("py.typed")}
+    assert names == shipped_modules() | data | {"python_tests/harness/stress/disk_shim.c"}
 
 
 def test_the_source_distribution_has_no_tests_and_all_that_a_build_needs(sdist: Path) -> None:
