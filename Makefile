@@ -4,7 +4,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 COMPILED := build/compiled/.made
 
-.PHONY: help install demo test slices lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-crash-table spark-cluster sim coordinator-seeds mutants fuzz stress money amqp-programs clean
+.PHONY: help install demo test slices lint takeover bench profile bench-growth bench-restart bench-dtx bench-spark dtx-crashes spark-crashes spark-crash-table spark-cluster sim coordinator-seeds mutants fuzz stress money amqp-programs docs image clean
 
 help: ## Show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -134,6 +134,17 @@ ROUNDS ?= 100
 stress: install ## Faults of every kind under load, as many rounds as you like: make stress ROUNDS=100 SEED=7
 	@echo "== stress: $(ROUNDS) rounds of load and faults, about 20 seconds each"
 	@$(VENV)/bin/txha stress --rounds $(ROUNDS) --seed $(SEED)
+
+DOCS := build/docs-venv
+docs: ## The documentation as a site, into build/site; a link that leads nowhere is an error
+	@echo "== docs: mkdocs, strict"
+	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict --quiet
+
+image: install ## The Dockerfile's steps in roots of their own, without a container engine; as root; needs debootstrap
+	@echo "== image: each step of the Dockerfile in a new Debian; about five minutes"
+	@$(VENV)/bin/python -m pytest -m image tests/packaging
 
 clean: ## Remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

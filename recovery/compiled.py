@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import sys
+import sysconfig
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from importlib.abc import MetaPathFinder
@@ -18,9 +19,15 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
-BUILT = ROOT / "build" / "compiled"
-FINGERPRINTS = BUILT / "fingerprints.json"
+INSTALLED = ROOT / "txha_compiled"
+"""Where a wheel carries what was built with it. A checkout has no such directory."""
+BUILT = INSTALLED if INSTALLED.is_dir() else ROOT / "build" / "compiled"
+"""Where compiled modules are looked for, and where ``make install`` puts them."""
+FINGERPRINTS = "fingerprints.json"
 """The file that a build ends with: of each module what it was built from."""
+
+ABI = str(sysconfig.get_config_var("SOABI"))
+"""What compiled modules have in their names, for example cpython-311-x86_64-linux-gnu"""
 
 SWITCH = "TXHA_CORE"
 """``pure`` in this environment variable: the plain modules run, whatever has been built."""
@@ -32,8 +39,11 @@ def source_of(module: str) -> Path:
 
 
 def fingerprints(modules: Iterable[str]) -> dict[str, str]:
-    """Of each module what changes with its source and with the interpreter. Raises OSError."""
-    python = sys.version.encode()
+    """Of each module what changes with its source and with what machine code depends on. Raises OSError.
+
+    The latter is the ABI, so that a wheel which was built by one Python 3.11 runs compiled in each Python 3.11.
+    """
+    python = ABI.encode()
     return {module: hashlib.sha256(python + source_of(module).read_bytes()).hexdigest() for module in modules}
 
 
@@ -42,7 +52,7 @@ def available(modules: Sequence[str]) -> bool:
     if os.environ.get(SWITCH) == "pure":
         return False
     try:
-        built: dict[str, str] = json.loads(FINGERPRINTS.read_text())
+        built: dict[str, str] = json.loads((BUILT / FINGERPRINTS).read_text())
         return fingerprints(modules).items() <= built.items()
     except (OSError, ValueError):
         return False

@@ -8,9 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from broker_plugin.cli.layout import ClusterError, NodeEntry, read_cluster
+from broker_plugin.node.config import load_config
 from recovery.reader.node_admin import AdminError, ask
 
-Dir = Annotated[Path, typer.Option("--dir", help="Directory of the cluster (the one given to `txha cluster`).")]
+_DIR = typer.Option("--dir", help="Directory of the cluster (the one given to `txha cluster`).")
+Dir = Annotated[Path, _DIR]
+OptionalDir = Annotated[Path | None, _DIR]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -33,6 +36,16 @@ def node_status(entry: NodeEntry) -> dict[str, Any]:
             "prepared_transactions": 0,
             "backups": {},
         }
+
+
+def nodes_shown(dir: Path | None, config: Path | None) -> list[NodeEntry]:
+    """The nodes of a cluster, or one by its own file. Raises BadArgument, ClusterError, ConfigError."""
+    if dir is not None and config is None:
+        return read_cluster(dir)
+    if config is not None and dir is None:
+        node = load_config(config)
+        return [NodeEntry(node.name, None, node.amqp.port, node.dir)]
+    raise BadArgument("say what to show: either --dir DIR, or --config FILE")
 
 
 def best_node(dir: Path) -> dict[str, Any]:

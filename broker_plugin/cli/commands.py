@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import json
+import platform
 import sys
-from importlib.metadata import entry_points
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from broker_plugin.cli.asking import BadArgument, Dir, Json, best_node, node_entry, node_status
+from broker_plugin.cli.asking import (
+    BadArgument,
+    Dir,
+    Json,
+    OptionalDir,
+    best_node,
+    node_entry,
+    node_status,
+    nodes_shown,
+)
 from broker_plugin.cli.cluster.discard import discard
+from broker_plugin.cli.cluster.hash_password import hash_password
 from broker_plugin.cli.cluster.init import init
-from broker_plugin.cli.layout import ClusterError, read_cluster
+from broker_plugin.cli.layout import ClusterError
 from broker_plugin.cli.pipeline.archive import archive
 from broker_plugin.cli.pipeline.audit import audit
 from broker_plugin.cli.pipeline.spark_package import spark_package
 from broker_plugin.cli.recovery.rebuild import rebuild
 from broker_plugin.cli.recovery.recover import recover
 from broker_plugin.cli.transactions import dtx
+from broker_plugin.compiled import running
 from broker_plugin.node.config import ConfigError, check_places, load_config, parse_settings
 from recovery.reader.node_admin import AdminError, ask
 from recovery.store.parent import end_with
@@ -29,21 +41,36 @@ EXTENSIONS = "txha.commands"
 """The group of entry points by which what stands above the product adds commands: demo, stress, takeover."""
 
 app = typer.Typer(
-    help="txha: broker transactions that no crash can halve. Runs AMQP 0-9-1 nodes that replicate transactions.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 tx = typer.Typer(help="Look at transactions.", no_args_is_help=True)
 app.add_typer(tx, name="tx")
 app.add_typer(dtx.app, name="dtx")
 app.command()(init)
+app.command()(hash_password)
 app.command()(recover)
 app.command()(discard)
 app.command()(rebuild)
 app.command()(archive)
 app.command()(spark_package)
 app.command()(audit)
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"txha {metadata.version('txha')}, core {running()}, Python {platform.python_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Say which version and core this is."),
+    ] = False,
+) -> None:
+    """txha: broker transactions that no crash can halve. Runs AMQP 0-9-1 nodes that replicate transactions."""
 
 
 @app.command()
@@ -89,16 +116,23 @@ def cluster(
 
 
 @app.command()
-def status(dir: Dir, as_json: Json = False) -> None:
+def status(
+    dir: OptionalDir = None,
+    config: Annotated[Path | None, typer.Option("--config", help="The TOML file of one node, to see it alone.")] = None,
+    ready: Annotated[
+        bool, typer.Option("--ready", help="Exit status 1 unless all that is shown is active or ready.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Show every node: state, generation, transactions, and how far each backup lags."""
     from broker_plugin.cli.tables import status_table
 
-    found = [node_status(entry) for entry in read_cluster(dir)]
+    found = [node_status(entry) for entry in nodes_shown(dir, config)]
     if as_json:
         typer.echo(json.dumps(found, indent=2))
     else:
         status_table(found)
-    if all(each["state"] == "down" for each in found):
+    if all(each["state"] == "down" for each in found) or (ready and not all(each["ready"] for each in found)):
         raise SystemExit(1)
 
 
@@ -152,7 +186,7 @@ def tx_list(dir: Dir, as_json: Json = False) -> None:
         transactions_table(best["name"], rows)
 
 
-for extension in sorted(entry_points(group=EXTENSIONS), key=lambda each: each.name):
+for extension in sorted(metadata.entry_points(group=EXTENSIONS), key=lambda each: each.name):
     app.command(extension.name)(extension.load())
 
 

@@ -1,4 +1,4 @@
-"""``python -m broker_plugin.compiled.build``: translate the hot path with mypyc, for ``make install``.
+"""``python -m broker_plugin.compiled.build``: translate the hot path with mypyc, for ``make install`` and wheels.
 
 Needs mypy and a C compiler. Where there is none, it says so in one line, and the plain modules run.
 """
@@ -23,9 +23,9 @@ OPTIMISE = "2"
 IMPOSSIBLE = (CompileError, LinkError, PlatformError)
 
 
-def build() -> None:
-    """Into ``BUILT``, whatever was there. Raises one of IMPOSSIBLE where nothing can be compiled."""
-    shutil.rmtree(BUILT, ignore_errors=True)
+def build(target: Path = BUILT) -> None:
+    """Into ``target``, whatever was there. Raises one of IMPOSSIBLE where nothing can be compiled."""
+    shutil.rmtree(target, ignore_errors=True)
     modules = (*MODULES, *APART)
     built_from = fingerprints(modules)
     os.chdir(ROOT)  # mypyc tells a module's name from its path
@@ -34,11 +34,11 @@ def build() -> None:
         extensions = mypycify(sources, opt_level=OPTIMISE, debug_level="0", target_dir=workshop, multi_file=True)
         distribution = Distribution({"name": "txha-compiled", "ext_modules": extensions})
         command = distribution.get_command_obj("build_ext")
-        command.build_lib, command.build_temp = str(BUILT), str(Path(workshop) / "objects")
+        command.build_lib, command.build_temp = str(target), str(Path(workshop) / "objects")
         command.parallel = True  # a file for each module, so that all processors compile
         command.ensure_finalized()
         command.run()
-    FINGERPRINTS.write_text(json.dumps(built_from, indent=1))
+    (target / FINGERPRINTS).write_text(json.dumps(built_from, indent=1))
 
 
 def main() -> None:

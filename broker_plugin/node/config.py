@@ -35,6 +35,7 @@ class Amqp(_Section):
     channel_max: int = Field(2047, ge=1, le=65535)
     max_connections: int = Field(10_000, ge=1)
     users: dict[str, str] = {"guest": "guest"}
+    users_file: Path | None = None
 
 
 class Address(_Section):

@@ -34,6 +34,7 @@ from broker_plugin.node.proxy import FrontDoor, PassOn, Refuse, Serve, Verdict
 from broker_plugin.node.readiness import Readiness
 from broker_plugin.node.shell import Shell, wall_ms
 from broker_plugin.node.status import commit_point, queue_names, status, transactions
+from broker_plugin.node.users import read_users
 from broker_plugin.node.wiring import FAREWELL, Parts, amqp_server, release, restored, wire
 from ha.core import NodeCore
 from ha.membership.node_state import ACTIVE
@@ -75,6 +76,7 @@ class Node:
 
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
+        self._users = read_users(config.amqp)
         self._ended: asyncio.Event = asyncio.Event()
         self._failure: str | None = None
         self._hung: str | None = None
@@ -243,7 +245,7 @@ class Node:
         return AmqpSettings(
             cluster=self._config.cluster,
             cluster_id=self._cluster_id,
-            users=amqp.users,
+            users=self._users,
             heartbeat=amqp.heartbeat,
             frame_max=amqp.frame_max,
             channel_max=amqp.channel_max,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from broker_plugin.cli.asking import Json
+from python_tests.harness.commands.needed import check_installed
 
 
 def demo(
@@ -16,6 +17,7 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Kill two primaries under transactional load, and prove from the clients' records that nothing was halved."""
+    check_installed("demo", ["aio_pika", "pika"], "clients")
     from python_tests.harness.demo import run
 
     raise SystemExit(run(dir, seconds, as_json))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import tempfile
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated
 import typer
 
 from broker_plugin.node.config import ConfigError, parse_settings
+from python_tests.harness.commands.needed import check_installed
 
 NEEDED = ("aio_pika", "matplotlib", "pika", "pyarrow")
 
@@ -44,7 +44,7 @@ def stress(
 
     Exit status: 0 they held, 1 one was broken, 2 for what you can mend, 3 too little load or a fault that hit nothing.
     """
-    _check_installed()
+    check_installed("stress", NEEDED, "stress")
     from python_tests.harness.stress.command import BadInput, Options, run, run_judge
     from python_tests.harness.stress.namespaces import NetworkError
     from python_tests.harness.stress.scenario import Extent
@@ -100,9 +100,3 @@ def _alone(context: typer.Context, judge: Path) -> Path:
 def _was_given(context: typer.Context, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
-
-
-def _check_installed() -> None:
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ConfigError(f"txha stress needs {', '.join(missing)}: install it with pip install 'txha[stress]'")

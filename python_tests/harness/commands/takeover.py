@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from broker_plugin.cli.asking import Json
+from python_tests.harness.commands.needed import check_installed
 
 
 def takeover(
@@ -14,6 +15,7 @@ def takeover(
     as_json: Json = False,
 ) -> None:
     """Measure how long clients wait for a survivor after SIGKILL of the primary."""
+    check_installed("takeover", ["pika"], "clients")
     from python_tests.harness.takeover import run
 
     raise SystemExit(run(trials, as_json))
