@@ -21,6 +21,7 @@ from ha.primary.backups import Backups
 from ha.primary.handover import Handover
 from ha.primary.primary import Primary
 from txobserver.ids import Member
+from txobserver.state.applied_content import AppliedContent
 
 
 class Role:
@@ -205,7 +206,7 @@ class Leading(Role):
             primary.advance(self.backups.attachments.durable_everywhere())
             if node.state == RECOVERING and primary.in_step:
                 node.move("in step")
-                primary.serve(node.replica.contents)
+                primary.serve(AppliedContent(node.replica.contents))
         primary.flush()
         self.backups.pump(node.now)
         self.backups.grant(node.now)
@@ -286,4 +287,3 @@ class Leading(Role):
         if not self.node.failed:
             self._handover.begin(self.primary, "", f"resigning: {reason}")
             self.keeper.release("", self.node.now)
-

@@ -49,8 +49,8 @@ def status(core: NodeCore, member: Member, readiness: Readiness, complaint: str 
         "backups": _backups(core),
         "queues": {
             spec.name: {
-                "messages": contents.summary(spec.number).count,
-                "digest": f"{contents.summary(spec.number).digest:016x}",
+                "messages": contents.queues.summary(spec.number).count,
+                "digest": f"{contents.queues.summary(spec.number).digest:016x}",
             }
             for spec in contents.configuration.queues.values()
         },

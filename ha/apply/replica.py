@@ -179,8 +179,8 @@ class Replica:
     ) -> None:
         """The snapshot is whole as of ``position``: nothing of the former log counts any more."""
         contents = self.contents
-        for gone in contents.known_queues() - configuration.numbers():
-            contents.drop_queue(gone)
+        for gone in contents.queues.numbers() - configuration.numbers():
+            contents.queues.drop(gone)
         contents.configuration = configuration
         contents.applied = position
         self._generation, self._sequence = position

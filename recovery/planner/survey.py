@@ -197,7 +197,7 @@ def contents_of(surveyed: Surveyed) -> Contents:
             takes = {names.get(queue, str(queue)): len(entries) for queue, entries in each.locked.items()}
             branches.append(Branch(xid=each.xid, prepared_ms=each.prepared_ms, puts=puts, takes=takes))
         outcomes = contents.table.outcomes
-        queues = {name: contents.summary(number) for number, name in names.items()}
+        queues = {name: contents.queues.summary(number) for number, name in names.items()}
         return Contents(
             branches=tuple(branches),
             globally={name: each.commit for name, each in outcomes.globals.items()},

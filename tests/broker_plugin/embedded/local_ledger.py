@@ -30,6 +30,7 @@ from txobserver.observer import TransactionObserver, TransactionObserverFactory
 from txobserver.outcomes import Name
 from txobserver.ports.ledger import Done, Found, Host
 from txobserver.ports.store import Asked, Checkpoint, MemoryBase, Meta, Page
+from txobserver.state.applied_content import AppliedContent
 from txobserver.state.contents import Contents
 from txobserver.tx_buffer import TxBuffer
 
@@ -65,13 +66,13 @@ class LocalLedger:
     def serve(self, host: Host) -> None:
         """Make the host active."""
         self._host = host
-        host.on_active(self, self.contents)
+        host.on_active(self, AppliedContent(self.contents))
 
     def successor(self) -> LocalLedger:
         """The ledger of the next generation, with all that was applied."""
         changes, dropped = self.contents.freeze()
         meta = self.contents.meta([])
-        base = self.contents._base
+        base = self.contents.layers.base
         assert isinstance(base, MemoryBase)
         base.write(Checkpoint(meta, changes, dropped, [], []))
         return LocalLedger(self._generation + 1, base, meta)
@@ -176,7 +177,7 @@ class LocalLedger:
         pages, self._pages = self._pages, []
         for asked, page in pages:
             self._readings.came(asked, page)
-        self._pages = [(asked, self.contents._base.read(asked.asked)) for asked in self._reads]
+        self._pages = [(asked, self.contents.layers.base.read(asked.asked)) for asked in self._reads]
         self._reads = []
 
     def commit_all(self) -> None:
@@ -207,13 +208,13 @@ class LocalLedger:
         elif isinstance(event, Settle):
             self._remove(event)
         elif isinstance(event, Delivered):
-            contents.mark(event.queue, event.place)
+            contents.queues.mark(event.queue, event.place)
             host.on_mark(event.queue, event.place)
         elif isinstance(event, Configure):
             self._configure(event)
         elif isinstance(event, Purge):
             rids = dict(zip(event.spared, event.rids, strict=True))
-            count = contents.purge(event.queue, event.place, event.spared, rids)
+            count = contents.queues.purge(event.queue, event.place, event.spared, rids)
             host.on_purged(event.queue, event.place, event.spared, count)
         elif isinstance(event, TxDecision):
             self._decide(event)
@@ -221,12 +222,12 @@ class LocalLedger:
     def _insert(self, place: int, event: Publish | TxEnqueue) -> None:
         assert self._host is not None
         for queue in event.queues:
-            if self.contents.insert(queue, place, event.rid, event.message):
+            if self.contents.queues.insert(queue, place, event.rid, event.message):
                 self._host.on_enqueued(queue, place, event.rid, event.message)
 
     def _remove(self, event: Settle | TxDequeue) -> None:
         assert self._host is not None
-        gone = [entry for entry in event.entries if self.contents.remove(event.queue, *entry)]
+        gone = [entry for entry in event.entries if self.contents.queues.remove(event.queue, *entry)]
         if gone:
             self._host.on_removed(event.queue, gone, Removal(event.reason))
 
