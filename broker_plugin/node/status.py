@@ -47,6 +47,7 @@ def status(core: NodeCore, member: Member, readiness: Readiness, complaint: str 
         "branches_in_doubt": len(contents.table.prepared),
         "outcomes": {"remembered": outcomes.count, "digest": f"{outcomes.digest:016x}"},
         "backups": _backups(core),
+        "left": dict(core.leading.backups.attachments.left) if core.leading else {},
         "queues": {
             spec.name: {
                 "messages": contents.queues.summary(spec.number).count,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from ha.apply.replica import Replica
+from ha.apply.replica import Replica, UnknownEvents
 from recovery.planner.facts import Branch, Condition, Contents, Store
 from recovery.store.identity import Identity, read_identity
 from recovery.store.lmdb_state import LmdbState, check
@@ -186,7 +186,10 @@ def contents_of(surveyed: Surveyed) -> Contents:
     with _opened(surveyed.directory / "state") as base:
         replica = Replica(base, *surveyed.loaded)
         for frame in behind(surveyed.directory, surveyed.loaded.meta.applied):
-            replica.restore(frame)
+            try:
+                replica.restore(frame)
+            except UnknownEvents as error:
+                raise StoreError(f"{surveyed.directory}: {error}; use the version that wrote it") from None
         replica.apply(replica.tail.sequence)
         contents = replica.contents
         names = {spec.number: spec.name for spec in contents.configuration.queues.values()}
