@@ -133,7 +133,7 @@ def test_a_state_of_version_1_can_be_read(tmp_path: Path) -> None:
     with state._env.begin(write=True) as txn:
         txn.put(b"format", b"1", db=state._tables._meta)
         txn.put(b"meta", sealed(b"meta", msgspec.msgpack.encode(old)), db=state._tables._meta)
-        txn.drop(state._tables._outcomes, delete=True)
+        [txn.drop(table, delete=True) for table in (state._tables._outcomes, state._tables._declared)]
     state.close()
     for read_only in (True, False):
         state = LmdbState(tmp_path, read_only)
