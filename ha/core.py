@@ -15,9 +15,9 @@ from ha.effects import CompareAndSet, LogLine, ReadQueue, ReadRecord, ResetLog, 
 from ha.membership.node_state import CATCHUP, NODE_TABLE, READY
 from ha.membership.record import Record
 from ha.messages.attaching import Refused
-from ha.messages.election import Probe, ProbeReply
+from ha.messages.election import HandoverRefused, Outdated, Probe, ProbeReply
 from ha.messages.wire import Peer
-from ha.node import Node
+from ha.node import NO_FEATURES, Node
 from ha.roles import Following, Leading, Role, Waiting
 from ha.settings import Settings
 from txobserver.frames import Frame
@@ -100,12 +100,14 @@ class NodeCore(Node):
 
     # -- peers
 
-    def on_link(self, node: str, up: bool) -> None:
-        """The connection to a peer came up or went down."""
+    def on_link(self, node: str, up: bool, features: frozenset[str] = NO_FEATURES) -> None:
+        """The connection to a peer came up or went down; ``features`` are those that both sides know."""
         if up:
             self.linked.add(node)
+            self.features[node] = features
         else:
             self.linked.discard(node)
+            self.features.pop(node, None)
             self.role.unlinked(node)
 
     def on_message(self, node: str, message: Peer) -> None:
@@ -114,9 +116,8 @@ class NodeCore(Node):
             return
         generation = message.generation
         if generation < self.generation:
-            if not isinstance(message, Refused):
-                refused = Refused(self.generation, getattr(message, "session", 0), "lower generation")
-                self.emit(Send(node, refused))
+            if not isinstance(message, Refused | Outdated | HandoverRefused):
+                self.emit(Send(node, Outdated(self.generation)))
             return
         if generation > self.generation and not self.leading:
             self.candidate.heard(generation)

@@ -15,12 +15,15 @@ from ha.settings import Settings
 from txobserver.ids import Member
 from txobserver.ports.ledger import Host
 
+NO_FEATURES: frozenset[str] = frozenset()
+
 
 class Node:
     """``now`` is in seconds on a clock that counts suspension, ``wall_ms`` in milliseconds since 1970.
 
-    ``log_first``: the first sequence that the log holds; ``linked``: the peers that can be reached now; ``failed``: why
-    the store has failed, if it has; ``sessions``: the number of the last attachment that was asked for.
+    ``log_first``: the first sequence that the log holds; ``linked``: the peers that can be reached now; ``features``:
+    of each of them, what both it and this node know; ``failed``: why the store has failed, if it has; ``sessions``: the
+    number of the last attachment that was asked for.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class Node:
         self.member, self.replica, self.host, self.settings = member, replica, host, settings
         self.generation, self.log_first = replica.tail.generation, log_first
         self.linked: set[str] = set()
+        self.features: dict[str, frozenset[str]] = {}
         self.failed: str | None = None
         self.sessions = first_session
         self.gate = RecordGate(cluster_id, replica, self.emit)

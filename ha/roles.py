@@ -12,7 +12,7 @@ from ha.membership.node_state import ACTIVE, CATCHUP, READY, RECOVERING
 from ha.membership.record import Record
 from ha.membership.record_keeper import RecordKeeper
 from ha.messages import election
-from ha.messages.attaching import NO_ATTACHMENT, Follow, Granted, Refused
+from ha.messages.attaching import Follow, Granted, Refused
 from ha.messages.copying import ResyncBegin
 from ha.messages.wire import Peer
 from ha.node import Node
@@ -21,6 +21,7 @@ from ha.primary.backups import Backups
 from ha.primary.handover import Handover
 from ha.primary.primary import Primary
 from txobserver.ids import Member
+from txobserver.state.applied_content import AppliedContent
 
 
 class Role:
@@ -158,10 +159,11 @@ class Following(Role):
         elif isinstance(message, Granted):
             if backup.attached and message.session == backup.session and node.state == CATCHUP:
                 node.move("granted")
-        elif isinstance(message, Refused) and message.session in (NO_ATTACHMENT, backup.session):
+        elif isinstance(message, Refused) and message.session == backup.session:
             node.emit(LogLine(f"{backup.primary} refused: {message.reason}"))
-            if message.session:
-                self.detached(retry_at_once=False)
+            self.detached(retry_at_once=False)
+        elif isinstance(message, election.HandoverRefused):
+            node.emit(LogLine(f"{backup.primary} refused: {message.reason}"))
 
     def _asks_for_handover(self) -> str | None:
         node = self.node
@@ -179,7 +181,7 @@ class Leading(Role):
         super().__init__(node)
         name, settings, emit = node.member.node, node.settings, node.emit
         self.keeper = RecordKeeper(record, sent_at, node.member, settings, emit)
-        attachments = Attachments(name, record.generation, node.replica, self.keeper, emit, node.now)
+        attachments = Attachments(name, record.generation, node.replica, self.keeper, emit, node.now, node.features)
         self.primary = Primary(attachments, node.replica, node.host, settings, emit)
         self.primary.writer.wake, self.primary.writer.wall_ms = node.wake, node.wall_ms
         self.backups = Backups(
@@ -205,7 +207,7 @@ class Leading(Role):
             primary.advance(self.backups.attachments.durable_everywhere())
             if node.state == RECOVERING and primary.in_step:
                 node.move("in step")
-                primary.serve(node.replica.contents)
+                primary.serve(AppliedContent(node.replica.contents))
         primary.flush()
         self.backups.pump(node.now)
         self.backups.grant(node.now)
@@ -286,4 +288,3 @@ class Leading(Role):
         if not self.node.failed:
             self._handover.begin(self.primary, "", f"resigning: {reason}")
             self.keeper.release("", self.node.now)
-

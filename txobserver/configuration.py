@@ -10,7 +10,7 @@ and its place in the stream others may have come: the stream decides, and ``Conf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -28,6 +28,19 @@ LEAVE_EXCHANGE = "exchange.leave"
 BIND = "bind"
 UNBIND = "unbind"
 
+OPERATIONS = frozenset(
+    {
+        *(DECLARE_QUEUE, DELETE_QUEUE, USE_QUEUE),
+        *(DECLARE_EXCHANGE, DELETE_EXCHANGE, USE_EXCHANGE, LEAVE_EXCHANGE),
+        *(BIND, UNBIND),
+    }
+)
+"""Every operation that this version of txha can apply."""
+FEATURE_OF: dict[str, str] = {}
+"""Operations that are younger than the oldest version of the peer protocol that is spoken, with the feature (see
+``ha.messages.greeting``) that a node names which knows them. The primary writes none before every node that follows it
+names that feature."""
+
 PREDECLARED = "amq."
 """Exchanges whose names begin so are always there; clients cannot declare them, and no step names them."""
 
@@ -42,6 +55,10 @@ class Refusal(StrEnum):
     GONE = "gone"
 
 
+class UnknownStep(ValueError):
+    """A step of configuration that this version of txha cannot apply."""
+
+
 class Configured(NamedTuple):
     """What a step led to. ``deleted``: the number of the queue that went; ``lapsed``: the auto-delete exchanges that
     went with their last binding."""
@@ -51,7 +68,7 @@ class Configured(NamedTuple):
     refusal: Refusal | None = None
 
 
-class QueueSpec(msgspec.Struct, array_like=True):
+class QueueSpec(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """A durable queue. ``number`` is the config_id of its declaration and names it in every event.
 
     ``used``: an auto-delete queue that has had a consumer; it goes when it has none, also with a primary that ends.
@@ -64,7 +81,7 @@ class QueueSpec(msgspec.Struct, array_like=True):
     used: bool = False
 
 
-class ExchangeSpec(msgspec.Struct, array_like=True):
+class ExchangeSpec(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """A durable exchange that a client declared; the predeclared ones are not listed.
 
     ``used``: an auto-delete exchange with bindings to what is not durable. Those end with their primary.
@@ -78,7 +95,7 @@ class ExchangeSpec(msgspec.Struct, array_like=True):
     used: bool = False
 
 
-class BindingSpec(msgspec.Struct, array_like=True):
+class BindingSpec(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """A binding from ``source`` to a queue (``to_queue``) or to another exchange."""
 
     source: str
@@ -87,6 +104,15 @@ class BindingSpec(msgspec.Struct, array_like=True):
     routing_key: str
     arguments: dict[str, Any]
 
+
+QueueArguments = tuple[bool, dict[str, Any]]
+_ARGUMENTS: dict[str, Any] = {
+    DECLARE_QUEUE: QueueArguments,
+    DECLARE_EXCHANGE: ExchangeSpec,
+    BIND: BindingSpec,
+    UNBIND: BindingSpec,
+}
+"""What stands in the arguments of a step; of other operations nothing does."""
 
 _encode = msgspec.msgpack.Encoder(order="sorted").encode
 """Tells apart what Python's equality does not: {"a": 1} and {"a": True} are two bindings."""
@@ -133,6 +159,21 @@ def leave_exchange_step(name: str) -> Configure:
     return Configure(0, LEAVE_EXCHANGE, name, b"", Terms())
 
 
+def check_step(step: Configure, operations: Container[str] = OPERATIONS) -> None:
+    """Whether a node that knows these operations can apply a step: to be asked before the step is persisted.
+
+    Raises UnknownStep.
+    """
+    if step.operation not in operations:
+        raise UnknownStep(f"unknown configuration step {step.operation!r}")
+    kind = _ARGUMENTS.get(step.operation)
+    try:
+        if kind is not None:
+            msgspec.msgpack.decode(step.arguments, type=kind)
+    except (ValueError, RecursionError) as error:
+        raise UnknownStep(f"configuration step {step.operation!r} with unknown arguments: {error}") from None
+
+
 Holds = Callable[[int, Sequence[int]], bool]
 """Whether a queue holds messages at other places than these."""
 
@@ -168,7 +209,7 @@ class Configuration(msgspec.Struct, dict=True):
     def apply(self, step: Configure, holds: Holds = lambda queue, spared: False) -> Configured:
         """Carry out one step, if what it depends on is so; returns what became of it.
 
-        Raises ValueError for a gap in the ids or an unknown operation.
+        Raises ValueError for a gap in the ids, UnknownStep.
         """
         if step.config_id != self.last_id + 1:
             raise ValueError(f"configuration step {step.config_id} came after {self.last_id}")
@@ -186,10 +227,10 @@ class Configuration(msgspec.Struct, dict=True):
             return self._bind(step, msgspec.msgpack.decode(step.arguments, type=BindingSpec))
         if step.operation in (USE_QUEUE, USE_EXCHANGE, LEAVE_EXCHANGE):
             return self._use(step)
-        raise ValueError(f"unknown configuration step {step.operation!r}")
+        raise UnknownStep(f"unknown configuration step {step.operation!r}")
 
     def _declare_queue(self, step: Configure) -> Configured:
-        auto_delete, arguments = msgspec.msgpack.decode(step.arguments, type=tuple[bool, dict[str, Any]])
+        auto_delete, arguments = msgspec.msgpack.decode(step.arguments, type=QueueArguments)
         if step.name not in self.queues:
             self.queues[step.name] = QueueSpec(step.config_id, step.name, auto_delete, arguments)
         return Configured()

@@ -3,12 +3,16 @@
 Events are msgspec structs, encoded as tagged msgpack arrays; their fields are part of the stored format, so a
 change to them is a change of ``frames.FORMAT_VERSION``. Queues are named by number: the ``config_id`` of the
 event that declared them.
+
+What is decoded is known in all its parts: another kind, a field more, or a reason that is none of ``Removal`` is a
+ValueError, so nothing that a later version says is taken for less than it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import Annotated
 
 import msgspec
 
@@ -24,7 +28,11 @@ class Removal(IntEnum):
     DROPPED = 4
 
 
-class Message(msgspec.Struct, array_like=True, gc=False):
+Reason = Annotated[int, msgspec.Meta(ge=int(min(Removal)), le=int(max(Removal)))]
+"""The number of a ``Removal``."""
+
+
+class Message(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """A message as it was published. ``properties`` is the raw AMQP 0-9-1 content header: flags and property list."""
 
     exchange: str
@@ -38,7 +46,7 @@ class Message(msgspec.Struct, array_like=True, gc=False):
         return len(self.properties) + len(self.body)
 
 
-class GenerationStart(msgspec.Struct, array_like=True, gc=False, tag=1):
+class GenerationStart(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=1):
     """First event of a generation: its primary and the members that it expects."""
 
     generation: int
@@ -46,7 +54,7 @@ class GenerationStart(msgspec.Struct, array_like=True, gc=False, tag=1):
     expected: list[str]
 
 
-class Terms(msgspec.Struct, array_like=True, gc=False):
+class Terms(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """What a removal from the configuration depends on. It is judged where the step is applied, on every node alike.
 
     ``empty``: a queue goes only if every message in it is in a client's hands: ``spared`` are the places of those.
@@ -58,7 +66,7 @@ class Terms(msgspec.Struct, array_like=True, gc=False):
     unused: bool = False
 
 
-class Configure(msgspec.Struct, array_like=True, gc=False, tag=2):
+class Configure(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=2):
     """One step of configuration. Ids rise by one without a gap (seed 000). ``operation`` names the step.
 
     ``terms``: of every removal. Auto-delete exchanges whose last binding it takes go with it. Earlier versions wrote
@@ -72,7 +80,7 @@ class Configure(msgspec.Struct, array_like=True, gc=False, tag=2):
     terms: Terms | None = None
 
 
-class Publish(msgspec.Struct, array_like=True, gc=False, tag=3):
+class Publish(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=3):
     """A message outside any transaction, to one or more queues."""
 
     rid: int
@@ -80,22 +88,22 @@ class Publish(msgspec.Struct, array_like=True, gc=False, tag=3):
     message: Message
 
 
-class Settle(msgspec.Struct, array_like=True, gc=False, tag=4):
+class Settle(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=4):
     """Messages that leave a queue outside any transaction, each as (place, replication id)."""
 
     queue: int
     entries: list[tuple[int, int]]
-    reason: int
+    reason: Reason
 
 
-class Delivered(msgspec.Struct, array_like=True, gc=False, tag=5):
+class Delivered(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=5):
     """Messages of ``queue`` up to and including ``place`` may have been handed to a consumer."""
 
     queue: int
     place: int
 
 
-class Purge(msgspec.Struct, array_like=True, gc=False, tag=6):
+class Purge(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=6):
     """Everything in ``queue`` with a place not above ``place`` leaves it, but for the places in ``spared``.
 
     The spared ones are in the hands of a consumer. ``rids`` are their replication ids, so that no node reads them; a
@@ -113,13 +121,13 @@ def purge_of(queue: int, place: int, spared: Sequence[tuple[int, int]]) -> Purge
     return Purge(queue, place, [each for each, _ in spared], [rid for _, rid in spared])
 
 
-class TxOpen(msgspec.Struct, array_like=True, gc=False, tag=7):
+class TxOpen(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=7):
     """A tx-queue begins."""
 
     tx: int
 
 
-class TxEnqueue(msgspec.Struct, array_like=True, gc=False, tag=8):
+class TxEnqueue(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=8):
     """A publish inside a transaction."""
 
     tx: int
@@ -128,16 +136,16 @@ class TxEnqueue(msgspec.Struct, array_like=True, gc=False, tag=8):
     message: Message
 
 
-class TxDequeue(msgspec.Struct, array_like=True, gc=False, tag=9):
+class TxDequeue(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=9):
     """Messages acknowledged inside a transaction, each as (place, replication id)."""
 
     tx: int
     queue: int
     entries: list[tuple[int, int]]
-    reason: int
+    reason: Reason
 
 
-class TxPrepare(msgspec.Struct, array_like=True, gc=False, tag=10):
+class TxPrepare(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=10):
     """The tx-queue is closed: ``count`` events stand between its TxOpen and this, and ``participants`` must vote."""
 
     tx: int
@@ -145,21 +153,21 @@ class TxPrepare(msgspec.Struct, array_like=True, gc=False, tag=10):
     participants: list[str]
 
 
-class TxDecision(msgspec.Struct, array_like=True, gc=False, tag=11):
+class TxDecision(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=11):
     """The outcome of a transaction. Its position gives the transaction's messages their places."""
 
     tx: int
     commit: bool
 
 
-class DtxOpen(msgspec.Struct, array_like=True, gc=False, tag=12):
+class DtxOpen(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=12):
     """The tx-queue of a branch begins: as TxOpen, and its outcome is remembered by its xid."""
 
     tx: int
     xid: Xid
 
 
-class DtxPrepare(msgspec.Struct, array_like=True, gc=False, tag=13):
+class DtxPrepare(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=13):
     """As TxPrepare, for a prepare that stays: no failover and no timeout aborts it.
 
     ``at_ms``: when, in milliseconds since 1970, by the primary's clock.
@@ -171,7 +179,7 @@ class DtxPrepare(msgspec.Struct, array_like=True, gc=False, tag=13):
     at_ms: int
 
 
-class DtxDecision(msgspec.Struct, array_like=True, gc=False, tag=14):
+class DtxDecision(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=14):
     """As TxDecision, for a transaction whose outcome is remembered: a branch, or one with a token.
 
     ``heuristic``: decided by an operator, not by its coordinator. ``at_ms`` as in DtxPrepare: outcomes age by it.
@@ -183,7 +191,7 @@ class DtxDecision(msgspec.Struct, array_like=True, gc=False, tag=14):
     at_ms: int
 
 
-class GlobalDecision(msgspec.Struct, array_like=True, gc=False, tag=15):
+class GlobalDecision(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=15):
     """The outcome of a global transaction. Its prepared branches get their decisions behind it, from this primary or
     the next; a branch that would prepare behind it is refused."""
 
@@ -193,20 +201,20 @@ class GlobalDecision(msgspec.Struct, array_like=True, gc=False, tag=15):
     at_ms: int
 
 
-class Forget(msgspec.Struct, array_like=True, gc=False, tag=16):
+class Forget(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=16):
     """The outcome of a branch need not be remembered any more."""
 
     xid: Xid
 
 
-class GlobalForget(msgspec.Struct, array_like=True, gc=False, tag=17):
+class GlobalForget(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=17):
     """A global decision need not be remembered any more."""
 
     format_id: FormatId
     gtrid: Gtrid
 
 
-class TxToken(msgspec.Struct, array_like=True, gc=False, tag=18):
+class TxToken(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=18):
     """A transaction that is no branch is given a name by its client, under which its outcome is remembered."""
 
     tx: int

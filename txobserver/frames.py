@@ -24,10 +24,11 @@ from __future__ import annotations
 import struct
 import zlib
 from dataclasses import dataclass
+from typing import Any, get_args
 
 import msgspec
 
-from txobserver.events import Event
+from txobserver.events import Event, Removal, Settle, TxDequeue
 from txobserver.ids import Position
 
 MAGIC = b"TXHA"
@@ -42,6 +43,7 @@ TRAILER = b"\xa5"
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Event])
+_KINDS: dict[Any, type[msgspec.Struct]] = {kind.__struct_config__.tag: kind for kind in get_args(Event)}
 
 
 class FrameError(ValueError):
@@ -85,6 +87,14 @@ class Frame:
         events: list[Event] = _decoder.decode(memoryview(self.data)[HEADER_SIZE : -len(TRAILER)])
         return events
 
+    def of_a_later_version(self) -> bool:
+        """Whether events that cannot be decoded may be those of a later version: another kind, fields or reason."""
+        try:
+            found = msgspec.msgpack.decode(memoryview(self.data)[HEADER_SIZE : -len(TRAILER)], type=list[list[Any]])
+        except ValueError:
+            return False
+        return any(_is_later(each) for each in found)
+
     def part(self, first: int, last: int) -> Frame:
         """Its events from sequence ``first`` to ``last``, as a frame of their own, written at the same time."""
         if (first, last) == (self.first, self.last):
@@ -92,6 +102,18 @@ class Frame:
         return encode_frame(
             self.generation, first, self.events()[first - self.first : last - self.first + 1], self.time_ms
         )
+
+
+def _is_later(event: list[Any]) -> bool:
+    """Of an event as a plain array: its kind, then its fields."""
+    if not event or not isinstance(event[0], int):
+        return False
+    kind = _KINDS.get(event[0])
+    if kind is None or len(event) - 1 > len(kind.__struct_fields__):
+        return True
+    if kind not in (Settle, TxDequeue) or len(event) - 1 < len(kind.__struct_fields__):
+        return False
+    return isinstance(event[-1], int) and event[-1] > max(Removal)
 
 
 def encode_frame(generation: int, first: int, events: list[Event], time_ms: int) -> Frame:

@@ -10,7 +10,8 @@ from recovery.compiled import SWITCH as SWITCH
 
 MODULES = (
     *(f"txobserver.{name}" for name in ("digest", "ends", "observer", "tx_buffer")),
-    *(f"txobserver.state.{name}" for name in ("contents", "offsets", "reading", "shown")),
+    *(f"txobserver.state.{name}" for name in ("applied_content", "contents", "layers", "messages")),
+    *(f"txobserver.state.{name}" for name in ("offsets", "queues", "reading", "shown")),
     *(f"ha.{name}" for name in ("core", "node", "roles")),
     *(f"ha.apply.{name}" for name in ("applied", "applier", "buffers", "checkpointing", "record_gate", "replica")),
     "ha.backup.backup",

@@ -2,9 +2,10 @@
 
     message: length (4 bytes, big endian), then the msgpack array of ``ha.messages.wire``
 
-The first message of each side is Hello; another wire version or cluster, one of the same name that was founded apart,
-and a node that is no peer of ours, is refused. A peer is *linked* while our connection to it stands and it has greeted
-us on it. Who greets with ReadHello only reads our log (``recovery.reader.log_wire``): it is no peer, and is handed on.
+The first message of each side is Hello; one that has no version of the protocol in common with ours, another cluster,
+one of the same name that was founded apart, and a node that is no peer of ours, is refused. A peer is *linked* while
+our connection to it stands and it has greeted us on it. Who greets with ReadHello only reads our log
+(``recovery.reader.log_wire``): it is no peer, and is handed on.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from broker_plugin.guard import Guard, GuardedProtocol
-from ha.messages.greeting import WIRE_VERSION, Hello
+from ha.messages.greeting import Hello, agreed
 from ha.messages.stream import Entries
 from ha.messages.wire import Peer, decode, encode
 from recovery.reader.log_wire import ReadHello, decode_greeting
@@ -77,7 +78,7 @@ def parts(message: object) -> list[bytes]:
 class PeerProtocol(GuardedProtocol):
     """One connection, either way. What comes in goes to ``on_message`` with the name of its sender.
 
-    ``expected`` are the nodes that may greet.
+    ``expected`` are the nodes that may greet; ``features`` what both sides know, once the peer has greeted.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class PeerProtocol(GuardedProtocol):
     ) -> None:
         self.guard = guard
         self.peer: str | None = None
+        self.features: frozenset[str] = frozenset()
         self.transport: asyncio.Transport | None = None
         self._hello = hello
         self._expected = expected
@@ -169,8 +171,7 @@ class PeerProtocol(GuardedProtocol):
         self._on_lost(self)
 
     def _greeted(self, message: Hello) -> None:
-        if message.version != WIRE_VERSION:
-            raise ValueError(f"it speaks wire version {message.version}; this version of txha speaks {WIRE_VERSION}")
+        self.features = agreed(self._hello, message).features
         if message.cluster != self._hello.cluster:
             raise ValueError(f"it belongs to cluster {message.cluster}, not to {self._hello.cluster}")
         if message.cluster_id != self._hello.cluster_id:
@@ -182,14 +183,17 @@ class PeerProtocol(GuardedProtocol):
 
 
 class Links:
-    """All connections of this node. Callbacks run in the event loop."""
+    """All connections of this node. Callbacks run in the event loop.
+
+    ``on_link`` is told of each peer what both sides know when it is linked, and None when it is no more.
+    """
 
     def __init__(
         self,
         guard: Guard,
         hello: Hello,
         peers: list[PeerAddress],
-        on_link: Callable[[str, bool], None],
+        on_link: Callable[[str, frozenset[str] | None], None],
         on_message: Callable[[str, Peer], None],
         on_reader: OnReader | None = None,
         admit: Admit = anybody,
@@ -262,7 +266,7 @@ class Links:
                 met.set()
                 self._out[peer.name] = protocol
                 self.greetings[peer.name] = hello
-                self._on_link(peer.name, True)
+                self._on_link(peer.name, protocol.features)
 
             def gone(protocol: PeerProtocol, met: asyncio.Event = met, lost: asyncio.Event = lost) -> None:
                 met.set()
@@ -270,7 +274,7 @@ class Links:
                 if self._out.get(peer.name) is protocol:
                     del self._out[peer.name]
                     if not self._stopping:
-                        self._on_link(peer.name, False)
+                        self._on_link(peer.name, None)
 
             dialled = PeerProtocol(self._guard, self.hello, [peer.name], greeted, lambda p, m: None, gone)
             try:

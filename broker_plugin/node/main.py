@@ -38,7 +38,7 @@ from broker_plugin.node.users import read_users
 from broker_plugin.node.wiring import FAREWELL, Parts, amqp_server, release, restored, wire
 from ha.core import NodeCore
 from ha.membership.node_state import ACTIVE
-from ha.messages.greeting import WIRE_VERSION, Hello
+from ha.messages.greeting import greeting
 from recovery.store.store import CLOSE_SECONDS, Store, StoreHung, StoreSettings, open_store
 from txobserver.ports.store import StoreBusy, StoreError
 
@@ -192,9 +192,7 @@ class Node:
         replica = await self._unless_the_disk_hangs(lambda: restored(self.store))
         room = rooms(raise_limit())
         broker = embedded_broker(self.guard, dtx_limits=DtxLimits(config.dtx.default_timeout, config.dtx.max_timeout))
-        hello = Hello(
-            WIRE_VERSION, config.cluster, config.name, config.amqp.host, config.amqp.port, self._cluster_id
-        )
+        hello = greeting(config.cluster, config.name, config.amqp.host, config.amqp.port, self._cluster_id)
         peers = [PeerAddress(peer.name, peer.host, peer.port) for peer in config.peers]
         self.readers = LogServer(
             self.guard, config.dir, config.cluster, lambda: commit_point(self.core), lambda: queue_names(self.core)

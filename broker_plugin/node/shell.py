@@ -20,6 +20,7 @@ from ha.core import NodeCore
 from ha.interpreter import Interpreter
 from ha.membership.record import Record
 from ha.messages.wire import Peer
+from ha.node import NO_FEATURES
 from recovery.store.store import Store
 
 log = logging.getLogger("txha.node")
@@ -152,9 +153,9 @@ class Shell:
             self._due = True
             self._guard.call_soon(self._turn)
 
-    def on_link(self, peer: str, up: bool) -> None:
-        """A connection to a peer came up or went down."""
-        self.report(lambda: self.core.on_link(peer, up))
+    def on_link(self, peer: str, features: frozenset[str] | None) -> None:
+        """A connection to a peer came up, and both sides know these features; None: it went down."""
+        self.report(lambda: self.core.on_link(peer, features is not None, features or NO_FEATURES))
 
     def on_message(self, peer: str, message: Peer) -> None:
         """A message of a peer."""

@@ -47,10 +47,11 @@ def status(core: NodeCore, member: Member, readiness: Readiness, complaint: str 
         "branches_in_doubt": len(contents.table.prepared),
         "outcomes": {"remembered": outcomes.count, "digest": f"{outcomes.digest:016x}"},
         "backups": _backups(core),
+        "left": dict(core.leading.backups.attachments.left) if core.leading else {},
         "queues": {
             spec.name: {
-                "messages": contents.summary(spec.number).count,
-                "digest": f"{contents.summary(spec.number).digest:016x}",
+                "messages": contents.queues.summary(spec.number).count,
+                "digest": f"{contents.queues.summary(spec.number).digest:016x}",
             }
             for spec in contents.configuration.queues.values()
         },

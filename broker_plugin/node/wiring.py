@@ -14,12 +14,13 @@ from broker_plugin.embedded.broker import Broker
 from broker_plugin.guard import Guard
 from broker_plugin.node.links import Admit, Links, OnReader, PeerAddress, anybody
 from broker_plugin.node.shell import CLOCKS, Clocks, Shell
-from ha.apply.replica import Replica
+from ha.apply.replica import GapInStream, Replica, UnknownEvents
 from ha.core import NodeCore
 from ha.messages.greeting import Hello
 from ha.settings import Settings
 from recovery.store.store import Store
 from txobserver.ports.ledger import Host
+from txobserver.ports.store import StoreDamaged, StoreError
 
 FAREWELL = 0.3
 """Seconds between a failure and the end of the node, for its last messages"""
@@ -39,10 +40,17 @@ class Parts(NamedTuple):
 
 
 def restored(store: Store, make: Callable[..., Replica] = Replica) -> Replica:
-    """What the store leads to. Raises StoreError."""
+    """What the store leads to. Raises StoreError, also for a log that a later version of txha has written."""
     replica = make(store.base, *store.loaded)
-    for frame in store.suffix():
-        replica.restore(frame)
+    try:
+        for frame in store.suffix():
+            replica.restore(frame)
+    except UnknownEvents as error:
+        raise StoreError(
+            f"the log: {error}; start this node with the version that wrote it, nothing in its store has been lost"
+        ) from None
+    except GapInStream as error:
+        raise StoreDamaged(f"the log: {error}; let the node rejoin with a new store") from None
     return replica
 
 

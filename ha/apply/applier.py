@@ -7,6 +7,7 @@ wherever positions do (P7), and nothing of an undecided transaction ever reaches
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from ha.apply.applied import Applied
 from ha.apply.buffers import Buffers
@@ -39,8 +40,9 @@ class Applier:
     """Changes ``contents``, and ends the transactions of ``buffers``."""
 
     def __init__(self, contents: Contents, buffers: Buffers) -> None:
-        self._contents = contents
-        self._buffers = buffers
+        self._contents: Final = contents
+        self._queues: Final = contents.queues
+        self._buffers: Final = buffers
 
     def apply(self, sequence: int, event: Event, listener: Applied) -> None:
         """Carry out one event, and tell the listener."""
@@ -61,27 +63,27 @@ class Applier:
     def _insert(self, place: int, event: Publish | TxEnqueue, listener: Applied) -> None:
         rid, message = event.rid, event.message
         for queue in event.queues:
-            if self._contents.insert(queue, place, rid, message):
+            if self._queues.insert(queue, place, rid, message):
                 listener.enqueued(queue, place, rid, message)
 
     def _settle(self, sequence: int, event: Settle, listener: Applied) -> None:
         self._remove(event, listener)
 
     def _remove(self, event: Settle | TxDequeue, listener: Applied) -> None:
-        remove, queue = self._contents.remove, event.queue
+        remove, queue = self._queues.remove, event.queue
         gone = [entry for entry in event.entries if remove(queue, *entry)]
         if gone:
             listener.removed(queue, gone, Removal(event.reason))
 
     def _delivered(self, sequence: int, event: Delivered, listener: Applied) -> None:
-        self._contents.mark(event.queue, event.place)
+        self._queues.mark(event.queue, event.place)
         listener.marked(event.queue, event.place)
 
     def _purge(self, sequence: int, event: Purge, listener: Applied) -> None:
         spared, rids = event.spared, dict(zip(event.spared, event.rids, strict=False))
         if locked := self._contents.table.locked(event.queue):
             spared = sorted(locked.union(spared))
-        count = self._contents.purge(event.queue, event.place, spared, rids)
+        count = self._queues.purge(event.queue, event.place, spared, rids)
         listener.purged(event.queue, event.place, spared, count)
 
     def _prepare(self, sequence: int, event: TxPrepare, listener: Applied) -> None:

@@ -12,12 +12,12 @@ them means to go past it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from ha.apply.applied import Applied
 from ha.apply.applier import Applier
 from ha.apply.buffers import Buffers
-from txobserver.configuration import Configuration
+from txobserver.configuration import OPERATIONS, Configuration, UnknownStep, check_step
 from txobserver.events import (
     Configure,
     DtxDecision,
@@ -52,8 +52,15 @@ class GapInStream(Exception):
     """A frame does not continue the log, or its events do not follow from what is there."""
 
 
+class UnknownEvents(GapInStream):
+    """A whole frame holds what this version of txha does not know: a kind of event, a field, a configuration step."""
+
+
 class Replica:
-    """The stream as this node holds it. Sequences up to ``durable`` are on this node's disk."""
+    """The stream as this node holds it. Sequences up to ``durable`` are on this node's disk.
+
+    ``operations``: the steps of configuration that this node knows.
+    """
 
     def __init__(
         self,
@@ -61,7 +68,9 @@ class Replica:
         meta: Meta,
         transactions: dict[int, list[tuple[int, TxEvent]]],
         remembered: Iterable[Remembered] = (),
+        operations: Container[str] = OPERATIONS,
     ) -> None:
+        self._operations = operations
         self.contents = Contents(base, meta, remembered)
         self.history: list[Position] = list(meta.history)
         self._generation, self._sequence = meta.applied
@@ -101,12 +110,15 @@ class Replica:
         return sequence
 
     def receive(self, frame: Frame) -> list[Event]:
-        """Take the next frame of the stream; returns its events. Raises GapInStream, and has taken nothing then."""
+        """Take the next frame of the stream; returns its events.
+
+        Raises GapInStream, and UnknownEvents for what this version of txha does not know; it has taken nothing then.
+        """
         before = self.tail
         if frame.first != before.sequence + 1 or frame.generation < before.generation:
             raise GapInStream(f"frame {frame.generation}.{frame.first} does not continue {before}")
+        events = _events(frame)
         try:
-            events = frame.events()
             if not events or len(events) != frame.count:
                 raise ValueError(f"it holds {len(events)} events")
             if frame.last > LAST_SEQUENCE:
@@ -115,16 +127,25 @@ class Replica:
             for event in events:
                 self._take(generation, sequence, event)
                 sequence += 1
+        except UnknownStep as error:
+            self.truncate(before.sequence)
+            raise _unknown(frame, error) from None
         except (ValueError, IllegalTransition) as error:
             self.truncate(before.sequence)
             raise GapInStream(f"frame {frame.generation}.{frame.first} cannot be: {error}") from None
         return events
 
     def restore(self, frame: Frame) -> None:
-        """Take a frame that the log held at the start; it may begin within what is applied already."""
-        for offset, event in enumerate(frame.events()):
+        """Take a frame that the log held at the start; it may begin within what is applied already.
+
+        Raises UnknownEvents for what this version of txha does not know, GapInStream for what no version writes.
+        """
+        for offset, event in enumerate(_events(frame)):
             if frame.first + offset > self._sequence:
-                self._take(frame.generation, frame.first + offset, event)
+                try:
+                    self._take(frame.generation, frame.first + offset, event)
+                except UnknownStep as error:
+                    raise _unknown(frame, error) from None
         self.durable = self._sequence
 
     def truncate(self, last: int) -> None:
@@ -179,8 +200,8 @@ class Replica:
     ) -> None:
         """The snapshot is whole as of ``position``: nothing of the former log counts any more."""
         contents = self.contents
-        for gone in contents.known_queues() - configuration.numbers():
-            contents.drop_queue(gone)
+        for gone in contents.queues.numbers() - configuration.numbers():
+            contents.queues.drop(gone)
         contents.configuration = configuration
         contents.applied = position
         self._generation, self._sequence = position
@@ -229,8 +250,10 @@ class Replica:
             self._buffers.take(event.tx, sequence, event)  # type: ignore[union-attr,arg-type]
             if waits:
                 return
-        elif type(event) is Configure and event.config_id > LAST_CONFIG_ID:
-            raise ValueError(f"step {event.config_id} of the configuration is behind the last one")
+        elif type(event) is Configure:
+            if event.config_id > LAST_CONFIG_ID:
+                raise ValueError(f"step {event.config_id} of the configuration is behind the last one")
+            check_step(event, self._operations)
         self._unapplied.append((sequence, generation, event))
 
     def _begin(self, generation: int, sequence: int) -> None:
@@ -238,3 +261,19 @@ class Replica:
         if not self.history or generation > self.history[-1].generation:
             self.history.append(Position(generation, sequence))
         self._generation = generation
+
+
+def _events(frame: Frame) -> list[Event]:
+    """The events of a frame whose checksum matches. Raises UnknownEvents, GapInStream."""
+    try:
+        return frame.events()
+    except ValueError as error:
+        if frame.of_a_later_version():
+            raise _unknown(frame, error) from None
+        raise GapInStream(f"frame {frame.generation}.{frame.first} cannot be: {error}") from None
+
+
+def _unknown(frame: Frame, error: ValueError) -> UnknownEvents:
+    return UnknownEvents(
+        f"frame {frame.generation}.{frame.first} holds what this version of txha does not know ({error})"
+    )

@@ -4,7 +4,8 @@ It asks to be attached, cuts what its log has and the primary's has not, persist
 it, votes on prepares, and applies what has passed the commit point.
 
 It refuses to be overwritten by a primary that lacks what this node knows to have passed the commit point, unless an
-operator has accepted the loss of data since; then it waits for an operator (``older_record_restored``).
+operator has accepted the loss of data since; then it waits for an operator (``older_record_restored``). So it does when
+the primary writes what this version of txha does not know.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ha.apply.checkpointing import behind
-from ha.apply.replica import GapInStream, Replica
+from ha.apply.replica import GapInStream, Replica, UnknownEvents
 from ha.catchup.history import common_sequence
 from ha.catchup.queue_replicator import QueueReplicator, SnapshotMismatch
 from ha.effects import Acknowledge, Effect, LogLine, Persist, ResetLog, Send, Truncate
@@ -22,7 +23,7 @@ from ha.messages.stream import Cancel, Commit, Entries
 from ha.messages.wire import Peer
 from ha.settings import Settings
 from txobserver.events import DtxPrepare, Event, TxPrepare
-from txobserver.frames import FrameError, decode_frame
+from txobserver.frames import FrameError, UnknownFormat, decode_frame
 from txobserver.ids import Member
 
 
@@ -149,6 +150,9 @@ class Backup:
             if frame.generation > self.generation:
                 raise GapInStream(f"generation {frame.generation} has not begun")
             events = self._replica.receive(frame)
+        except (UnknownFormat, UnknownEvents) as error:
+            self._cannot_follow(str(error))
+            return
         except (FrameError, GapInStream) as error:
             self._give_up(str(error))
             return
@@ -281,6 +285,17 @@ class Backup:
         """What the primary sent cannot be: leave, say why, and ask to be attached anew after a while."""
         self._emit(LogLine(f"detaching from {self.primary}: {reason}"))
         self._emit(Send(self.primary, Leave(self.generation, self.session, reason)))
+        self.detach(retry_at_once=False)
+
+    def _cannot_follow(self, reason: str) -> None:
+        """The primary writes what this version of txha cannot apply: nothing of it is persisted or acknowledged.
+
+        It would come again after every attachment, so the node stays out until it is upgraded, or another one leads
+        (``what_a_backup_does_not_know_is_persisted``).
+        """
+        self.refusal = f"{reason}: upgrade this node, whose store holds everything before"
+        self._emit(LogLine(f"detaching from {self.primary}: {self.refusal}", warning=True))
+        self._emit(Send(self.primary, Leave(self.generation, self.session, f"{reason}: upgrade that node")))
         self.detach(retry_at_once=False)
 
     def _current(self, session: int) -> bool:

@@ -97,16 +97,16 @@ class QueueReplicator:
         """A page of a queue: drop what is surplus, then ask for what is missing. False: some is left to compare."""
         contents = self._replica.contents
         if self._page is not message:
-            contents.add_queue(message.queue)
+            contents.queues.add(message.queue)
             self._page, self._wanted, self._compared = message, dict(message.ids), message.after
-        here = contents.ids_page(message.queue, self._compared, STEP)
+        here = contents.messages.ids_page(message.queue, self._compared, STEP)
         for place, rid in here.entries:
             if place > message.through:
                 break
             if self._wanted.get(place) == rid:
                 del self._wanted[place]
             else:
-                contents.remove(message.queue, place, rid)
+                contents.queues.remove(message.queue, place, rid)
         if here.through < message.through:
             self._compared = here.through
             return False
@@ -119,15 +119,15 @@ class QueueReplicator:
     def content(self, message: QueueContent) -> None:
         """Messages that were missing."""
         for place, rid, body in message.entries:
-            self._replica.contents.insert(message.queue, place, rid, body)
+            self._replica.contents.queues.insert(message.queue, place, rid, body)
 
     def change(self, message: QueueChange) -> None:
         """Live changes of a queue. A message may be gone again before its content has come."""
         contents = self._replica.contents
         for place, rid, body in message.added:
-            contents.insert(message.queue, place, rid, body)
+            contents.queues.insert(message.queue, place, rid, body)
         for place, rid in message.removed:
-            contents.remove(message.queue, place, rid)
+            contents.queues.remove(message.queue, place, rid)
 
     def configure(self, message: SnapshotConfiguration) -> None:
         """A part of what is declared at the primary."""
@@ -139,11 +139,11 @@ class QueueReplicator:
         """What the primary's queues hold, all of which has come; their marks count, whatever was known here."""
         contents = self._replica.contents
         for number, count, digest, mark in message.queues:
-            contents.add_queue(number)
-            found = contents.summary(number)
+            contents.queues.add(number)
+            found = contents.queues.summary(number)
             if (found.count, found.digest) != (count, digest):
                 raise SnapshotMismatch(f"queue {number} holds {found.count} messages where the primary has {count}")
-            contents.overwrite_mark(number, mark)
+            contents.queues.overwrite_mark(number, mark)
             self._queues.add(number)
 
     def forward(self, message: ForwardTx) -> None:

@@ -43,7 +43,7 @@ class ReplicatingSubscription:
     def next_page(self, contents: Contents) -> tuple[int, int, list[tuple[int, int]]]:
         """The next (after, through, ids)."""
         after = self.cursor
-        page = contents.ids_page(self.queue, after, PAGE)
+        page = contents.messages.ids_page(self.queue, after, PAGE)
         self.cursor = page.through
         return after, self.cursor, page.entries
 
@@ -90,7 +90,7 @@ def content(contents: Contents, queue: int, places: deque[int], limit: int) -> l
     found: list[tuple[int, int, Message]] = []
     taken = 0
     while places and (taken < limit or not found):
-        entry = contents.get(queue, places[0])
+        entry = contents.messages.get(queue, places[0])
         if entry is not None:
             taken += message_bytes(entry.message)
             if found and taken > limit:

@@ -186,7 +186,7 @@ class Resync(Applied):
     def _next_page(self) -> bool:
         """The next page of the queue at hand, or of the next; False after the last."""
         contents = self._replica.contents
-        while self._walking is None or self._walking.live or not contents.knows(self._walking.queue):
+        while self._walking is None or self._walking.live or not contents.queues.knows(self._walking.queue):
             if not self._to_walk:
                 return False
             self._walking = self._subscriptions[self._to_walk.popleft()]

@@ -45,7 +45,7 @@ class Ending:
         self._queues = [
             (number, each.count, each.digest, each.mark)
             for number in sorted(self._configuration.numbers())
-            for each in (contents.summary(number),)
+            for each in (contents.queues.summary(number),)
         ]
         self._buffers: list[TxBuffer] = [each for each in replica.buffers.values() if each.opened <= self._end.sequence]
         self._remembered = contents.table.outcomes.all()

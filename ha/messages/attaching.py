@@ -7,9 +7,6 @@ import msgspec
 from ha.messages.numbers import Number
 from txobserver.ids import Member, Position
 
-NO_ATTACHMENT = 0
-"""The number of none: attachments are numbered from 1."""
-
 
 class Join(msgspec.Struct, array_like=True, tag=3):
     """A backup asks the primary to be attached, and says truthfully what its log holds."""
@@ -24,10 +21,7 @@ class Join(msgspec.Struct, array_like=True, tag=3):
 
 
 class Refused(msgspec.Struct, array_like=True, tag=4):
-    """The message that came is of a lower generation, or its sender is no primary's business now.
-
-    ``session``: the attachment that ends by it; ``NO_ATTACHMENT`` if a request is refused and nothing ends.
-    """
+    """This attachment has ended, or cannot be; ``session`` is its number."""
 
     generation: Number
     session: Number

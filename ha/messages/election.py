@@ -30,8 +30,21 @@ class Promoted(msgspec.Struct, array_like=True, tag=21):
     generation: Number
 
 
+class Outdated(msgspec.Struct, array_like=True, tag=26):
+    """The message that came is of a lower generation than this one, so its sender reads the record."""
+
+    generation: Number
+
+
 class Handover(msgspec.Struct, array_like=True, tag=20):
     """An operator wants the sender to be primary: hand the lease over to it."""
 
     generation: Number
     session: Number
+
+
+class HandoverRefused(msgspec.Struct, array_like=True, tag=27):
+    """The primary stays: the answer to a Handover that cannot be, with a sentence."""
+
+    generation: Number
+    reason: str

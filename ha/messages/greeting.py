@@ -1,17 +1,28 @@
-"""Greeting: the first message of every connection between nodes, both ways."""
+"""Greeting: the first message of every connection between nodes, both ways, and what two nodes agree on by it.
+
+A node speaks all versions of the peer protocol from the oldest to the newest that it names, and two nodes speak the
+newest that both know. What came into one version later is a *feature* with a name: it is used where both name it.
+"""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
-WIRE_VERSION = 4
+WIRE_VERSION = 5
+OLDEST_VERSION = 5
+"""Version 4 is that of 0.1.0, which speaks with its own version only."""
+FEATURES: frozenset[str] = frozenset()
+"""What this version of txha knows beside the newest version of the protocol."""
 
 
 class Hello(msgspec.Struct, array_like=True, tag=0):
     """First message of every connection, both ways: who this is, and where its clients connect.
 
-    Another version or cluster is refused with a sentence, and so is a cluster of the same name that was founded apart
-    (``cluster_id``, see ``ha.membership.record.Record``).
+    ``version`` is the newest that it speaks and ``oldest`` the oldest; 0, from 0.1.0, says that ``version`` is the only
+    one. No version in common is refused with a sentence, another cluster as well, and so is a cluster of the same name
+    that was founded apart (``cluster_id``, see ``ha.membership.record.Record``).
     """
 
     version: int
@@ -20,3 +31,41 @@ class Hello(msgspec.Struct, array_like=True, tag=0):
     amqp_host: str
     amqp_port: int
     cluster_id: str = ""
+    oldest: int = 0
+    features: list[str] = []
+
+
+class Agreed(NamedTuple):
+    """The version that two nodes speak, and the features that both know."""
+
+    version: int
+    features: frozenset[str]
+
+
+def greeting(cluster: str, node: str, amqp_host: str, amqp_port: int, cluster_id: str = "") -> Hello:
+    """What a node of this version says first."""
+    features = sorted(FEATURES)
+    return Hello(WIRE_VERSION, cluster, node, amqp_host, amqp_port, cluster_id, OLDEST_VERSION, features)
+
+
+def agreed(ours: Hello, theirs: Hello) -> Agreed:
+    """The newest common version, and what both know. Raises ValueError, with who is to be upgraded, if there is none.
+
+    Both sides come to the same, whichever of them asks.
+    """
+    version = min(ours.version, theirs.version)
+    if version < max(_oldest(ours), _oldest(theirs)):
+        older = theirs.node if theirs.version < ours.version else ours.node
+        raise ValueError(
+            f"it speaks {_versions(theirs)} of the peer protocol and this node {_versions(ours)}: upgrade node {older}"
+        )
+    return Agreed(version, frozenset(ours.features) & frozenset(theirs.features))
+
+
+def _oldest(hello: Hello) -> int:
+    return hello.oldest or hello.version
+
+
+def _versions(hello: Hello) -> str:
+    oldest = _oldest(hello)
+    return f"version {oldest}" if oldest == hello.version else f"versions {oldest} to {hello.version}"

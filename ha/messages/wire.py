@@ -21,7 +21,7 @@ from ha.messages.copying import (
     SnapshotEnd,
     SnapshotQueues,
 )
-from ha.messages.election import Handover, Probe, ProbeReply, Promoted
+from ha.messages.election import Handover, HandoverRefused, Outdated, Probe, ProbeReply, Promoted
 from ha.messages.greeting import Hello
 from ha.messages.stream import Ack, Cancel, Commit, Entries
 
@@ -29,7 +29,9 @@ Peer = (
     Probe
     | ProbeReply
     | Promoted
+    | Outdated
     | Handover
+    | HandoverRefused
     | Join
     | Refused
     | Follow

@@ -7,7 +7,8 @@ and it ends with the member attached and in step, or out of the ready set.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from ha.apply.applied import Applied
 from ha.apply.replica import Replica
@@ -18,13 +19,16 @@ from ha.primary.session import Session
 from txobserver.ids import Member
 from txobserver.tx_buffer import TxBuffer
 
+NO_PEERS: Mapping[str, frozenset[str]] = MappingProxyType({})
+
 
 class Attachments:
     """Implements TransactionWatcher.
 
     ``sessions``: the attached, by node; ``parked``: the joins that wait until their members have left the ready set;
     ``copies``: the snapshots that are being made, told of all that is applied; ``full``: whether a backup that the
-    commits wait for has no room.
+    commits wait for has no room; ``left``: what the backups said that left by themselves, until they are attached
+    again. ``features``: of the nodes that can be reached, what both they and the primary know.
     """
 
     def __init__(
@@ -35,14 +39,17 @@ class Attachments:
         keeper: RecordKeeper,
         emit: Callable[[Effect], None],
         now: float,
+        features: Mapping[str, frozenset[str]] = NO_PEERS,
     ) -> None:
         self.name = name
+        self._features = features
         self.generation = generation
         self.sessions: dict[str, Session] = {}
         self.parked: dict[str, Join] = {}
         self.absent_since: dict[str, float] = {m.node: now for m in keeper.counted()}
         self.copies: list[Applied] = []
         self.full = False
+        self.left: dict[str, str] = {}
         self._replica = replica
         self._keeper = keeper
         self._emit = emit
@@ -55,6 +62,7 @@ class Attachments:
                 if buffer.decided is not None:
                     session.trackers.decide(buffer.tx, buffer.decided)
         self.sessions[node] = session
+        self.left.pop(node, None)
         self.absent_since.pop(node, None)
 
     def detach(self, node: str, now: float) -> None:
@@ -79,6 +87,15 @@ class Attachments:
     def awaited(self, session: Session) -> bool:
         """Whether the commits wait for this backup."""
         return session.past_guard or session.member in self._keeper.counted()
+
+    def has(self, node: str, feature: str) -> bool:
+        """Whether this backup can be reached, and it and the primary both know the feature."""
+        return feature in self._features.get(node, ())
+
+    def lacking(self, feature: str) -> list[str]:
+        """The nodes that count, or are attached, and are not known to know this feature."""
+        nodes = {m.node for m in self._keeper.counted()} | self.sessions.keys()
+        return sorted(node for node in nodes - {self.name} if not self.has(node, feature))
 
     def may_succeed(self, node: str, session_number: int) -> bool:
         """Whether the primary's role can be handed to this backup."""

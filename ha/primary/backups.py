@@ -103,6 +103,7 @@ class Backups:
         if session is not None:
             self._emit(LogLine(f"backup {node} leaves: {message.reason}"))
             self.attachments.detach(node, now)
+            self.attachments.left[node] = message.reason
             self._keeper.remove(session.member, now)
 
     def cancel(self, node: str, message: Cancel, now: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ha.primary.additions import Additions
 from ha.primary.commit_point import CommitPoint
@@ -10,6 +10,7 @@ from ha.primary.decisions import Decisions
 from ha.primary.readings import Readings, Then
 from ha.primary.refusals import Refusals
 from ha.primary.writer import Emit, Writer
+from txobserver.configuration import FEATURE_OF
 from txobserver.ends import END_OF_CONFIGURATION
 from txobserver.events import Configure, Delivered, Message, Publish, Removal, purge_of
 from txobserver.ids import LAST_CONFIG_ID, place_of
@@ -20,7 +21,7 @@ from txobserver.xid import Xid
 
 
 class ClientLedger:
-    """Implements ``txobserver.ports.ledger.Ledger``."""
+    """Implements ``txobserver.ports.ledger.Ledger``. ``lacking``: the followers that do not know a feature."""
 
     def __init__(
         self,
@@ -31,7 +32,9 @@ class ClientLedger:
         refusals: Refusals,
         readings: Readings,
         emit: Emit,
+        lacking: Callable[[str], list[str]],
     ) -> None:
+        self._lacking = lacking
         self._readings = readings
         self._writer = writer
         self._point = point
@@ -51,9 +54,18 @@ class ClientLedger:
         if at_end or self._config_id >= LAST_CONFIG_ID:
             done(at_end or END_OF_CONFIGURATION)
             return
+        if (unknown := self._unknown(step.operation)) is not None:
+            done(unknown)
+            return
         self._config_id += 1
         numbered = Configure(self._config_id, step.operation, step.name, step.arguments, step.terms)
         self._point.wait(self._writer.append(numbered), self._refusals.answer(self._config_id, done))
+
+    def _unknown(self, operation: str) -> str | None:
+        """Why this operation is not written yet: some node that follows could not apply it."""
+        feature = FEATURE_OF.get(operation)
+        nodes = [] if feature is None else self._lacking(feature)
+        return f"{operation} needs {feature} on every node: upgrade {', '.join(nodes)} first" if nodes else None
 
     def publish(self, queues: Sequence[int], message: Message, done: Done | None) -> None:
         """A message outside transactions."""

@@ -19,7 +19,7 @@ from ha.apply.checkpointing import behind
 from ha.apply.replica import Replica
 from ha.effects import Effect, LogLine, Send
 from ha.membership.record_keeper import RecordKeeper
-from ha.messages.attaching import NO_ATTACHMENT, Refused
+from ha.messages.election import HandoverRefused
 from ha.primary.backups import Backups
 from ha.primary.primary import Primary
 from ha.settings import Settings
@@ -49,7 +49,7 @@ class Handover:
             self.begin(primary, node, f"handing over to {node}")
         else:
             self._emit(LogLine(f"{node} asks to take over: {refused}"))
-            self._emit(Send(node, Refused(primary.generation, NO_ATTACHMENT, refused)))
+            self._emit(Send(node, HandoverRefused(primary.generation, refused)))
 
     def _refuses(self, ready: bool, active: bool) -> str | None:
         if self._successor is not None:

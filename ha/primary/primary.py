@@ -65,7 +65,9 @@ class Primary:
         self.point = point = CommitPoint(replica.applied.sequence)
         self.decisions = Decisions(writer, point, replica, host, settings, self._additions, attachments)
         self.readings = Readings(generation, replica.contents)
-        self.ledger = ClientLedger(writer, point, self.decisions, self._additions, refusals, self.readings, emit)
+        self.ledger = ClientLedger(
+            writer, point, self.decisions, self._additions, refusals, self.readings, emit, attachments.lacking
+        )
         self.teller = Teller(host, point, self.decisions, refusals, attachments, attachments.copies)
 
     # -- the beginning of a generation

@@ -33,7 +33,7 @@ class Readings:
         """What the store is to be asked for."""
         number = next(self._numbers)
         if isinstance(asked, Above):
-            reading = self._open[number] = self._contents.begin_reading(asked.queue, asked.after)
+            reading = self._open[number] = self._contents.messages.begin_reading(asked.queue, asked.after)
             self._waiting[number] = partial(self._show, number, then)
             asked = reading.asked_of_base(asked)
         else:
@@ -48,11 +48,11 @@ class Readings:
     def abandon(self) -> None:
         """Nobody waits any more."""
         for reading in self._open.values():
-            self._contents.end_reading(reading)
+            self._contents.messages.end_reading(reading)
         self._open.clear()
         self._waiting.clear()
 
     def _show(self, number: int, then: Then, page: Page) -> None:
         reading = self._open.pop(number)
-        self._contents.end_reading(reading)
+        self._contents.messages.end_reading(reading)
         then(Found(reading.shown(page), reading.through(page)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 
-from ha.messages.greeting import WIRE_VERSION, Hello
+from ha.messages.greeting import Hello, agreed, greeting
 from recovery.pipeline.source.offsets import Cluster
 from recovery.reader.declarations import declared_by
 from recovery.reader.log_wire import (
@@ -157,8 +157,9 @@ class RemoteLog:
             raise StoreError(f"{self.address} cannot be reached: {error}") from error
         try:
             hello = decode_greeting(self._message(connection))
-            if not isinstance(hello, Hello) or hello.version != WIRE_VERSION:
-                raise ValueError("it greets otherwise than a node of this version")
+            if not isinstance(hello, Hello):
+                raise ValueError("it greets otherwise than a node")
+            agreed(greeting(hello.cluster, "this reader", "", 0), hello)
             self._check_whose(hello)
             connection.sendall(framed(ReadHello(READ_VERSION, hello.cluster)))
         except (OSError, ValueError) as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from ha.apply.replica import Replica
+from ha.apply.replica import Replica, UnknownEvents
 from recovery.planner.facts import Branch, Condition, Contents, Store
 from recovery.store.identity import Identity, read_identity
 from recovery.store.lmdb_state import LmdbState, check
@@ -186,7 +186,10 @@ def contents_of(surveyed: Surveyed) -> Contents:
     with _opened(surveyed.directory / "state") as base:
         replica = Replica(base, *surveyed.loaded)
         for frame in behind(surveyed.directory, surveyed.loaded.meta.applied):
-            replica.restore(frame)
+            try:
+                replica.restore(frame)
+            except UnknownEvents as error:
+                raise StoreError(f"{surveyed.directory}: {error}; use the version that wrote it") from None
         replica.apply(replica.tail.sequence)
         contents = replica.contents
         names = {spec.number: spec.name for spec in contents.configuration.queues.values()}
@@ -197,7 +200,7 @@ def contents_of(surveyed: Surveyed) -> Contents:
             takes = {names.get(queue, str(queue)): len(entries) for queue, entries in each.locked.items()}
             branches.append(Branch(xid=each.xid, prepared_ms=each.prepared_ms, puts=puts, takes=takes))
         outcomes = contents.table.outcomes
-        queues = {name: contents.summary(number) for number, name in names.items()}
+        queues = {name: contents.queues.summary(number) for number, name in names.items()}
         return Contents(
             branches=tuple(branches),
             globally={name: each.commit for name, each in outcomes.globals.items()},

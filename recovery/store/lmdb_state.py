@@ -48,7 +48,7 @@ from txobserver.ports.store import (
 
 MAP_SIZE = 256 << 30
 """Bytes of addresses; the file is as long as what it holds."""
-MAX_TABLES = 4
+MAX_TABLES = 5
 MAX_READERS = 64
 """Of one environment, as LMDB counts them: tables, and threads that read at a time."""
 
@@ -225,6 +225,7 @@ class LmdbState:
                 crash_point("checkpoint.before-commit")
         except lmdb.Error as error:
             raise explained(error, self._directory) from error
+        self._tables.committed()
         crash_point("checkpoint.committed")
 
     @property

@@ -1,8 +1,9 @@
 """The tables of the queue state: what a checkpoint writes into each, and what is read back of all but the messages.
 
 ``entries`` holds the queues' messages (``recovery.store.lmdb_entries``), ``transactions`` the events of open
-transactions, ``outcomes`` what is remembered of those that have ended, ``meta`` the rest: format, the checkpoint's own
-meta, count and digest of the events of open transactions, and what is known of the log.
+transactions, ``outcomes`` what is remembered of those that have ended, ``declared`` what is declared
+(``recovery.store.lmdb_declared``), ``meta`` the rest: format, the checkpoint's own meta, count and digest of the events
+of open transactions and of the declarations, and what is known of the log.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from typing import Any
 import lmdb
 import msgspec
 
+from recovery.store.lmdb_declared import DeclaredRows, read_declared
 from recovery.store.lmdb_entries import drop, sealed, unsealed, write_changes
 from txobserver.events import TxEvent
 from txobserver.outcomes import Outcomes, Remembered
 from txobserver.ports.store import Checkpoint, Loaded, Meta, QueueSummary, StoreDamaged, StoreError
 
-FORMAT_VERSION = 3
-"""Version 2, whose queues and exchanges do not say whether they are used, and version 1, which remembers no outcomes
-either, can be read too."""
+FORMAT_VERSION = 4
+"""Version 3, whose meta holds all that is declared, version 2, whose queues and exchanges do not say whether they are
+used, and version 1, which remembers no outcomes either, can be read too."""
+ROWS_SINCE = 4
+"""The first version with a row for each declaration."""
 _TX_KEY = struct.Struct(">QQ")
 _META_KEY = b"meta"
 _OPEN_KEY = b"open"
@@ -42,13 +46,21 @@ def incomplete() -> StoreDamaged:
 
 
 def head_of(env: lmdb.Environment, txn: lmdb.Transaction) -> tuple[Meta, bool]:
-    """The meta of the last checkpoint, and whether a log is known to lead on from it; no other table is opened.
+    """The meta of the last checkpoint, and whether a log is known to lead on from it.
+
+    No other table is opened, but for that of the declarations.
 
     Raises StoreDamaged, ValueError, lmdb.Error, of which NotFoundError says that nothing was ever written.
     """
     table = env.open_db(b"meta", txn=txn, create=False)
     data, begun = txn.get(_META_KEY, db=table), txn.get(_LOG_KEY, db=table) is not None
-    return Meta() if data is None else _decode_meta(unsealed(_META_KEY, data)), begun
+    if data is None:
+        return Meta(), begun
+    meta = _decode_meta(unsealed(_META_KEY, data))
+    if int(txn.get(_VERSION_KEY, db=table) or 0) >= ROWS_SINCE:
+        declared = env.open_db(b"declared", txn=txn, create=False)
+        meta, _ = read_declared(txn, declared, table, meta)
+    return meta, begun
 
 
 class Tables:
@@ -63,23 +75,29 @@ class Tables:
         self.entries = env.open_db(b"entries", create=create)
         self._transactions = env.open_db(b"transactions", create=create)
         self._meta = env.open_db(b"meta", create=create)
-        self._outcomes = self._open_outcomes(create)
+        self._outcomes = self._open_younger(b"outcomes", create)
+        self._declared = self._open_younger(b"declared", create)
+        self._rows = DeclaredRows(self._declared, self._meta)
 
-    def _open_outcomes(self, create: bool) -> Any:
-        """A state of version 1 has none, and gets them when it is first opened to be written."""
+    def _open_younger(self, name: bytes, create: bool) -> Any:
+        """A table that states of the first versions have not; they get it when they are first opened to be written."""
         try:
-            return self._env.open_db(b"outcomes", create=create)
+            return self._env.open_db(name, create=create)
         except lmdb.NotFoundError:
             return None
 
     def load(self, txn: lmdb.Transaction) -> Loaded:
         """The last checkpoint, but for the queues' messages. Raises StoreDamaged, StoreError, struct.error."""
-        if not self._is_written(txn):
+        version = self._version(txn)
+        if version is None:
             return Loaded(Meta(), {}, [])
         data = txn.get(_META_KEY, db=self._meta)
         if data is None:
             raise StoreDamaged("the queue state holds no checkpoint")
         meta = _decode_meta(unsealed(_META_KEY, data))
+        if version >= ROWS_SINCE:
+            meta, rows = read_declared(txn, self._declared, self._meta, meta)
+            self._rows.loaded(rows)
         transactions: dict[int, list[tuple[int, TxEvent]]] = {}
         there = QueueSummary()
         for key, value in txn.cursor(db=self._transactions):
@@ -92,18 +110,18 @@ class Tables:
             raise incomplete()
         return Loaded(meta, transactions, remembered)
 
-    def _is_written(self, txn: lmdb.Transaction) -> bool:
-        """Whether there ever was a checkpoint, if of a format that can be read. Raises StoreDamaged, StoreError."""
+    def _version(self, txn: lmdb.Transaction) -> int | None:
+        """The format of the last checkpoint, None if there never was one. Raises StoreDamaged, StoreError."""
         version: Any = txn.get(_VERSION_KEY, db=self._meta)
         if version is None:
-            return False
+            return None
         if not version.isdigit():
             raise StoreDamaged("the queue state has no format version")
         if not 1 <= (found := int(version)) <= FORMAT_VERSION:
             raise StoreError(
                 f"{self._directory} has format version {found}; this version of txha reads 1 to {FORMAT_VERSION}"
             )
-        return True
+        return found
 
     def log_begun(self, txn: lmdb.Transaction) -> bool:
         """Whether the log that leads on from this state is known to have a segment."""
@@ -116,7 +134,7 @@ class Tables:
             txn.put(_LOG_KEY, b"", db=self._meta)
 
     def write(self, txn: lmdb.Transaction, checkpoint: Checkpoint) -> None:
-        """Bring all tables forward to this checkpoint."""
+        """Bring all tables forward to this checkpoint; ``committed`` is to be called when the transaction has been."""
         with txn.cursor(db=self.entries) as cursor:
             for queue, kept in checkpoint.dropped:
                 drop(cursor, queue, kept)
@@ -125,7 +143,12 @@ class Tables:
         self._write_transactions(txn, checkpoint)
         self._write_outcomes(txn, checkpoint)
         txn.put(_VERSION_KEY, str(FORMAT_VERSION).encode(), db=self._meta)
-        txn.put(_META_KEY, sealed(_META_KEY, _encode(checkpoint.meta)), db=self._meta)
+        meta = self._rows.write(txn, checkpoint.meta)
+        txn.put(_META_KEY, sealed(_META_KEY, _encode(meta)), db=self._meta)
+
+    def committed(self) -> None:
+        """What was written last has become durable."""
+        self._rows.committed()
 
     def _write_transactions(self, txn: lmdb.Transaction, checkpoint: Checkpoint) -> None:
         summary = self._read_open(txn)

@@ -10,8 +10,8 @@ from ha.catchup.queue_guard import QueueGuard
 from ha.catchup.replicating_subscription import ReplicatingSubscription
 from ha.effects import ReadQueue, Send
 from ha.membership.record import MemoryCoordination, first_record
-from ha.messages.attaching import NO_ATTACHMENT, Granted, Join, Refused
-from ha.messages.election import Handover, Probe
+from ha.messages.attaching import Granted, Join, Refused
+from ha.messages.election import Handover, HandoverRefused, Outdated, Probe
 from ha.messages.sizes import ENTRY, OVERHEAD, message_bytes
 from ha.messages.stream import Ack
 from ha.primary.backlog import EVENT_OVERHEAD
@@ -200,15 +200,15 @@ def test_who_lags_and_finds_the_log_gone_must_copy() -> None:
     cluster.settled()
 
 
-def test_a_refusal_names_the_attachment_that_it_is_about_and_none_if_it_is_about_none() -> None:
+def test_what_is_of_a_lower_generation_is_answered_with_the_higher_one_and_no_such_answer_is() -> None:
     cluster = declared("q", size=2)
     node = cluster.primary
     node.core.generation = 9
-    for message, session in ((Probe(1, 5), 0), (Ack(1, 77, 3), 77)):
+    for message in (Probe(1, 5), Ack(1, 77, 3)):
         node.core.on_message("b", message)
-        (effect,) = [each for each in node.core.take_effects() if isinstance(each, Send)]
-        assert isinstance(effect.message, Refused) and (effect.peer, effect.message.session) == ("b", session)
-    node.core.on_message("b", Refused(1, 77, "an earlier one"))
+        assert [each for each in node.core.take_effects() if isinstance(each, Send)] == [Send("b", Outdated(9))]
+    for answer in (Refused(1, 77, "an earlier one"), Outdated(1), HandoverRefused(1, "an earlier one")):
+        node.core.on_message("b", answer)
     assert not [each for each in node.core.take_effects() if isinstance(each, Send)], "or two would refuse for ever"
 
 
@@ -271,7 +271,7 @@ def test_only_a_refusal_of_what_was_asked_last_ends_it() -> None:
     core = backups_of(cluster)[0].core
     assert core.following is not None
     core.on_message("a", Refused(core.generation, core.following.backup.session - 1, "an earlier one"))
-    core.on_message("a", Refused(core.generation, NO_ATTACHMENT, "a request, and no attachment"))
+    core.on_message("a", HandoverRefused(core.generation, "a request, and no attachment"))
     assert core.following.backup.attached and core.state == "ready"
     core.on_message("a", Refused(core.generation, core.following.backup.session, "silent for too long"))
     assert not core.following.backup.attached and core.state == "joining"

@@ -56,9 +56,9 @@ def test_a_walked_queue_is_copied_exactly_whatever_happens_meanwhile(
 ) -> None:
     """0 walks, 1 enqueues, 2 removes, 3 sends the live changes, 4 forgets them and turns back, 5 does so to the end."""
     contents = Contents(MemoryBase(), Meta())
-    contents.add_queue(1)
+    contents.queues.add(1)
     for place in range(count):
-        contents.insert(1, place, place, text("m"))
+        contents.queues.insert(1, place, place, text("m"))
     subscription, copy, last = ReplicatingSubscription(1), {}, count
 
     def send() -> None:
@@ -82,12 +82,12 @@ def test_a_walked_queue_is_copied_exactly_whatever_happens_meanwhile(
             send()
             walk()
         elif step == 1:
-            contents.insert(1, last, last, text("m"))
+            contents.queues.insert(1, last, last, text("m"))
             subscription.enqueued(last, last, text("m"))
             last += 1
-        elif step == 2 and contents.ids(1):
-            place, rid = rng.choice(contents.ids(1))  # type: ignore[attr-defined]
-            contents.remove(1, place, rid)
+        elif step == 2 and contents.messages.ids(1):
+            place, rid = rng.choice(contents.messages.ids(1))  # type: ignore[attr-defined]
+            contents.queues.remove(1, place, rid)
             subscription.gone([(place, rid)])
         elif step == 3:
             send()
@@ -100,7 +100,7 @@ def test_a_walked_queue_is_copied_exactly_whatever_happens_meanwhile(
         send()
         walk()
     send()
-    assert copy == dict(contents.ids(1))
+    assert copy == dict(contents.messages.ids(1))
 
 
 def test_a_message_of_a_lower_generation_is_refused_and_has_no_effect() -> None:
@@ -257,7 +257,7 @@ def test_clients_are_not_read_while_checkpoints_are_behind() -> None:
     queue = primary.host.number("q")
     for place in range(1, 16):
         assert not core.congested
-        contents.insert(queue, place, place, text("m"))
+        contents.queues.insert(queue, place, place, text("m"))
     assert core.congested
     primary.do_writes = held  # type: ignore[method-assign]
     cluster.run(lambda: not core.congested)

@@ -62,11 +62,11 @@ class Agreement(Checker):
         if applied.generation != self.truth.generation_at(applied.sequence):
             self.fail(f"{process.name} stands at {applied}, which is not in the one stream")
         for number, queue in reference.queues.items():
-            if not contents.knows(number):
+            if not contents.queues.knows(number):
                 if number <= contents.configuration.last_id:
                     self.fail(f"{process.name} does not know queue {queue.name}")
                 continue
-            summary = contents.summary(number)
+            summary = contents.queues.summary(number)
             if (summary.count, summary.digest) != queue.as_of(applied.sequence):
                 self.fail(
                     f"{process.name} at {applied} holds {summary.count} messages in {queue.name}, "
@@ -78,7 +78,7 @@ class Agreement(Checker):
                     f"to {queue.mark_as_of(applied.sequence)}"
                 )
             if whole and applied.sequence == reference.end:
-                held = [(place, rid) for place, rid in contents.ids(number)]
+                held = [(place, rid) for place, rid in contents.messages.ids(number)]
                 if held != [(place, queue.contents[place][0]) for place in sorted(queue.contents)]:
                     self.fail(f"{process.name} holds another {queue.name} than its digest says")
 

@@ -22,7 +22,7 @@ from ha.apply.applied import Applied
 from ha.apply.replica import NOBODY, Replica
 from ha.core import NodeCore
 from ha.membership.record import Coordination, Record
-from ha.messages.greeting import WIRE_VERSION, Hello
+from ha.messages.greeting import greeting
 from ha.messages.stream import Ack, Entries
 from ha.messages.wire import Peer
 from tests.simulation.calls import Plan, SimCalls
@@ -164,7 +164,7 @@ class Process:
             replica,
             self.broker,
             cluster.settings,
-            Hello(WIRE_VERSION, cluster.name, self.name, self.name, PORT, CLUSTER_ID),
+            greeting(cluster.name, self.name, self.name, PORT, CLUSTER_ID),
             [PeerAddress(name, name, PORT) for name in cluster.disks if name != self.name],
             WatchedRecords(self, coordination, calls),
             self._fail,

@@ -8,6 +8,7 @@ from tests.support.steps import answered, declared
 from txobserver.events import Event
 from txobserver.outcomes import Outcome
 from txobserver.ports.ledger import BranchObserver, Content, Ledger, Observer
+from txobserver.state.applied_content import AppliedContent
 from txobserver.xid import Global, Xid
 
 X = Xid(1, b"transfer", b"")
@@ -29,7 +30,7 @@ def ledger_of(node: MemoryNode) -> Ledger:
 
 def content_of(node: MemoryNode) -> Content:
     """What a node knows, whether it serves or not."""
-    return node.core.replica.contents
+    return AppliedContent(node.core.replica.contents)
 
 
 def work_on(

@@ -374,8 +374,8 @@ class MemoryCluster:
                 continue
             digests = {}
             for spec in contents.configuration.queues.values():
-                summary = contents.summary(spec.number)
-                assert summary.count == len(contents.ids(spec.number))
+                summary = contents.queues.summary(spec.number)
+                assert summary.count == len(contents.messages.ids(spec.number))
                 digests[spec.number] = (summary.count, summary.digest, summary.mark)
             outcomes = contents.table.outcomes
             assert Outcomes(outcomes.meta, outcomes.all()).meta == outcomes.meta

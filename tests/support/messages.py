@@ -17,7 +17,7 @@ from ha.messages.copying import (
     SnapshotEnd,
     SnapshotQueues,
 )
-from ha.messages.election import Handover, Probe, ProbeReply, Promoted
+from ha.messages.election import Handover, HandoverRefused, Outdated, Probe, ProbeReply, Promoted
 from ha.messages.greeting import Hello
 from ha.messages.stream import Ack, Cancel, Commit, Entries
 from txobserver.configuration import BindingSpec, Configuration, ExchangeSpec, QueueSpec
@@ -32,7 +32,7 @@ CONFIGURATION = Configuration(1, {"q": QueueSpec(1, "q", False, {"a": [1, {"b": 
 EXCHANGES = [ExchangeSpec("x", "direct", False, False, {})]
 BINDINGS = [BindingSpec("x", "q", True, "k", {"a": 1})]
 MESSAGES: list[Any] = [
-    Hello(1, "test", "b", "127.0.0.1", 5672),
+    Hello(2, "test", "b", "127.0.0.1", 5672, "feed", 1, ["a", "b"]),
     Probe(1, 10_000),
     ProbeReply(1, 10_000, Member("b", "b1"), POSITION),
     Join(1, 900, Member("b", "b1"), [Position(1, 1)], POSITION, 5, False),
@@ -57,5 +57,7 @@ MESSAGES: list[Any] = [
     Progress(1, 800, 3, True),
     Promoted(1),
     Handover(1, 800),
+    Outdated(1),
+    HandoverRefused(1, "no"),
 ]
 """No node ever has so many attachments: 800 and above are nobody's."""

@@ -26,6 +26,7 @@ from txobserver.events import (
     Message,
     Publish,
     Purge,
+    Removal,
     Settle,
     Terms,
     TxDecision,
@@ -48,6 +49,7 @@ from txobserver.frames import (
 from txobserver.xid import MAX_FORMAT
 
 number = st.integers(0, 2**63 - 1)
+reasons = st.sampled_from([int(each) for each in Removal])
 entries = st.lists(st.tuples(number, number), max_size=4)
 queues = st.lists(number, max_size=4).map(tuple)
 gtrids = st.binary(min_size=1, max_size=64)
@@ -57,12 +59,12 @@ events = st.one_of(
     st.builds(GenerationStart, number, st.text(), st.lists(st.text(), max_size=3)),
     st.builds(Configure, number, st.text(), st.text(), st.binary(), terms),
     st.builds(Publish, number, queues, messages),
-    st.builds(Settle, number, entries, number),
+    st.builds(Settle, number, entries, reasons),
     st.builds(Delivered, number, number),
     st.builds(Purge, number, number, st.lists(number, max_size=4)),
     st.builds(TxOpen, number),
     st.builds(TxEnqueue, number, number, queues, messages),
-    st.builds(TxDequeue, number, number, entries, number),
+    st.builds(TxDequeue, number, number, entries, reasons),
     st.builds(TxPrepare, number, number, st.lists(st.text(), max_size=3)),
     st.builds(TxDecision, number, st.booleans()),
     st.builds(DtxOpen, number, xids),

@@ -10,6 +10,7 @@ from broker_plugin.embedded.queues.windows import WindowLimits
 from tests.broker_plugin.embedded.harness import Harness
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from txobserver.ports.ledger import Content
+from txobserver.state.applied_content import AppliedContent
 
 
 class BrokerCluster(MemoryCluster):
@@ -47,7 +48,7 @@ class ClusterHarness(Harness):
 
     @property
     def content(self) -> Content:
-        return self.node.core.replica.contents
+        return AppliedContent(self.node.core.replica.contents)
 
     def settle(self) -> None:
         """Turns until everything that was asked has passed the commit point, and nothing is left to do."""

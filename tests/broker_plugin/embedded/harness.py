@@ -19,6 +19,7 @@ from broker_plugin.embedded.queues.windows import WindowLimits
 from tests.broker_plugin.embedded.local_ledger import LocalLedger
 from txobserver.events import Message
 from txobserver.ports.ledger import Content
+from txobserver.state.applied_content import AppliedContent
 
 PROPERTIES = b"\x00\x00"
 """No property flags."""
@@ -184,7 +185,7 @@ class Harness:
     @property
     def content(self) -> Content:
         """What is in the durable queues."""
-        return self.ledger.contents
+        return AppliedContent(self.ledger.contents)
 
     def connect(self) -> Connection:
         connection = Connection()

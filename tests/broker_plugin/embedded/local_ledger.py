@@ -28,6 +28,7 @@ from txobserver.observer import TransactionObserver, TransactionObserverFactory
 from txobserver.outcomes import Name
 from txobserver.ports.ledger import Done, Found, Host
 from txobserver.ports.store import Asked, Checkpoint, MemoryBase, Meta
+from txobserver.state.applied_content import AppliedContent
 from txobserver.state.contents import Contents
 
 Pending = tuple[int, Event, Done | None]
@@ -59,13 +60,13 @@ class LocalLedger:
     def serve(self, host: Host) -> None:
         """Make the host active."""
         self._replica.host = host
-        host.on_active(self, self.contents)
+        host.on_active(self, AppliedContent(self.contents))
 
     def successor(self) -> LocalLedger:
         """The ledger of the next generation, with all that was applied."""
         changes, dropped = self.contents.freeze()
         meta = self.contents.meta([])
-        base = self.contents._base
+        base = self.contents.layers.base
         assert isinstance(base, MemoryBase)
         base.write(Checkpoint(meta, changes, dropped, [], []))
         return LocalLedger(self._generation + 1, base, meta)

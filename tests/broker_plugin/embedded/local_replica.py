@@ -48,7 +48,7 @@ class LocalReader:
         pages, self.pages = self.pages, []
         for asked, page in pages:
             self.readings.came(asked, page)
-        self.pages = [(asked, self._contents._base.read(asked.asked)) for asked in self.asked]
+        self.pages = [(asked, self._contents.layers.base.read(asked.asked)) for asked in self.asked]
         self.asked = []
 
     def lose(self) -> None:
@@ -84,7 +84,7 @@ class LocalReplica:
         elif isinstance(event, Settle):
             self._remove(event)
         elif isinstance(event, Delivered):
-            contents.mark(event.queue, event.place)
+            contents.queues.mark(event.queue, event.place)
             host.on_mark(event.queue, event.place)
         elif isinstance(event, Configure):
             done = contents.configure(event)
@@ -92,7 +92,7 @@ class LocalReplica:
             host.on_configured(event, done)
         elif isinstance(event, Purge):
             rids = dict(zip(event.spared, event.rids, strict=True))
-            count = contents.purge(event.queue, event.place, event.spared, rids)
+            count = contents.queues.purge(event.queue, event.place, event.spared, rids)
             host.on_purged(event.queue, event.place, event.spared, count)
         elif isinstance(event, TxDecision):
             self._decide(event)
@@ -100,12 +100,12 @@ class LocalReplica:
     def _insert(self, place: int, event: Publish | TxEnqueue) -> None:
         assert self.host is not None
         for queue in event.queues:
-            if self._contents.insert(queue, place, event.rid, event.message):
+            if self._contents.queues.insert(queue, place, event.rid, event.message):
                 self.host.on_enqueued(queue, place, event.rid, event.message)
 
     def _remove(self, event: Settle | TxDequeue) -> None:
         assert self.host is not None
-        gone = [entry for entry in event.entries if self._contents.remove(event.queue, *entry)]
+        gone = [entry for entry in event.entries if self._contents.queues.remove(event.queue, *entry)]
         if gone:
             self.host.on_removed(event.queue, gone, Removal(event.reason))
 

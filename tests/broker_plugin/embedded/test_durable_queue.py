@@ -166,7 +166,7 @@ class TestSettling:
     def test_a_message_removed_while_ready_is_not_handed_out(self, harness: Harness, client: Client) -> None:
         client.publish("q", b"1", b"2")
         harness.settle()
-        first = harness.ledger.contents.ids(queue_of(harness).number)[0]
+        first = harness.ledger.contents.messages.ids(queue_of(harness).number)[0]
         harness.ledger.settle(queue_of(harness).number, [first], Removal.EXPIRED)
         harness.settle()
         assert client.count("q") == 1

@@ -95,7 +95,7 @@ def checkpoint(harness: Harness) -> None:
     """A whole one, written and heard of."""
     contents = harness.ledger.contents
     changes, dropped = contents.freeze()
-    contents._base.write(Checkpoint(contents.meta([]), changes, dropped, [], []))  # type: ignore[attr-defined]
+    contents.layers.base.write(Checkpoint(contents.meta([]), changes, dropped, [], []))  # type: ignore[attr-defined]
     contents.thaw()
 
 
@@ -212,7 +212,7 @@ def test_a_page_comes_behind_the_role() -> None:
         readings.came(effect, Page(page.entries[:1], False))
         harness.ledger.reader.readings.came(effect, Page(page.entries[:1], False))
     assert queue.deleted and not queue._supply.window and not queue_of(harness)._supply.window
-    assert not ledger.contents._readings, "nor is it watched any more"
+    assert not ledger.contents.layers.readings, "nor is it watched any more"
     harness.settle()
     assert client.deliveries == [] and again.bodies == SMALL
 
@@ -308,7 +308,7 @@ def test_consumed_while_its_page_is_read(with_checkpoint: bool) -> None:
     """Messages of the page leave the queue in another way, and a checkpoint takes them out of the base too."""
     harness, _ = stored(*SMALL)
     client, queue = asked(harness), queue_of(harness)
-    entries = harness.ledger.contents.ids(queue.number)
+    entries = harness.ledger.contents.messages.ids(queue.number)
     pages, harness.ledger.reader.pages = harness.ledger.reader.pages, []
     harness.ledger.settle(queue.number, [entries[0], entries[7], entries[19]], Removal.ACKED)
     harness.ledger.commit()
@@ -351,7 +351,7 @@ def test_what_was_given_back_is_settled_while_it_is_read() -> None:
     harness, _ = stored(*SMALL)
     first = harness.client()
     tags = [got(first.get("q")).delivery_tag for _ in range(3)]
-    entry = harness.ledger.contents.ids(queue_of(harness).number)[1]
+    entry = harness.ledger.contents.messages.ids(queue_of(harness).number)[1]
     for tag in tags:
         first.channel.reject(tag, False, True)
     client = consumer(harness)
@@ -373,7 +373,7 @@ def test_a_get_waits_for_its_page_and_is_forgotten_with_its_channel() -> None:
 def test_a_message_that_is_counted_and_not_there_is_damage() -> None:
     """It is not passed over: somebody may have been told that it is kept."""
     harness, base = stored(*SMALL[:1])
-    base.lost = {place for place, _ in harness.ledger.contents.ids(queue_of(harness).number)}
+    base.lost = {place for place, _ in harness.ledger.contents.messages.ids(queue_of(harness).number)}
     consumer(harness)
     with pytest.raises(StoreDamaged, match="does not hold a message that it counts"):
         harness.settle()
@@ -383,7 +383,7 @@ def test_a_message_that_was_given_back_and_is_not_there_is_damage() -> None:
     harness, base = stored(*SMALL[:2])
     client = harness.client()
     tag = got(client.get("q")).delivery_tag
-    base.lost = {place for place, _ in harness.ledger.contents.ids(queue_of(harness).number)}
+    base.lost = {place for place, _ in harness.ledger.contents.messages.ids(queue_of(harness).number)}
     client.channel.reject(tag, False, True)
     consumer(harness)
     with pytest.raises(StoreDamaged, match="does not hold a message that was given back"):

@@ -69,8 +69,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def take_over(self) -> None:
-        mark = self.harness.ledger.contents.summary(queue_of(self.harness).number).mark
-        ids = self.harness.ledger.contents.ids(queue_of(self.harness).number)
+        mark = self.harness.ledger.contents.queues.summary(queue_of(self.harness).number).mark
+        ids = self.harness.ledger.contents.messages.ids(queue_of(self.harness).number)
         self.harness.take_over()
         self.client = self.harness.client()
         everything = sorted([number for number, _ in self.ready] + list(self.held.values()))

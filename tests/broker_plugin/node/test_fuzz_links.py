@@ -103,7 +103,7 @@ def test_proper_messages_in_any_pieces(messages: list[Any], cuts: list[int]) -> 
         (b"\xff\xff\xff\xff", "a message of 4294967295 bytes"),
         ((MAX_HELLO + 1).to_bytes(4, "big"), "before it greets"),
         (framed(Probe(1, 1)), "does not greet"),
-        (framed(Hello(WIRE_VERSION + 1, "cluster", "b", "", 0)), "wire version"),
+        (framed(Hello(WIRE_VERSION + 1, "cluster", "b", "", 0)), "version 5: upgrade node a"),
         (framed(Hello(WIRE_VERSION, "another", "b", "", 0)), "belongs to cluster another"),
         (framed(Hello(WIRE_VERSION, "cluster", "b", "", 0, "feed")), "another cluster that is also called cluster"),
         (framed(THEIRS) + framed(THEIRS), "greets twice"),
@@ -144,7 +144,7 @@ class Pair:
                 strict_guard(),
                 Hello(WIRE_VERSION, "cluster", name, "127.0.0.1", 1),
                 [PeerAddress(other, "127.0.0.1", port) for other, port in peers.items() if other != name],
-                lambda peer, up: self.up.append((peer, up)),
+                lambda peer, up: self.up.append((peer, up is not None)),
                 lambda peer, message: self.got.append((peer, message)),
             )
             for name in peers

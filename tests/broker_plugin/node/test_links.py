@@ -28,8 +28,9 @@ from ha.messages.greeting import WIRE_VERSION, Hello
 from ha.messages.stream import Commit, Entries
 from tests.support.guards import StrictGuard
 
-OURS = Hello(WIRE_VERSION, "cluster", "a", "127.0.0.1", 1)
-THEIRS = Hello(WIRE_VERSION, "cluster", "b", "127.0.0.1", 2)
+OURS = Hello(WIRE_VERSION, "cluster", "a", "127.0.0.1", 1, features=["x", "y"])
+THEIRS = Hello(WIRE_VERSION, "cluster", "b", "127.0.0.1", 2, features=["y", "z"])
+BOTH = frozenset({"y"})
 REFUSED, TAKEN = False, True
 
 
@@ -98,7 +99,7 @@ class Dialling:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *script: bool) -> None:
         self.network = Network(*script)
         self.slept: list[float] = []
-        self.told: list[tuple[str, bool]] = []
+        self.told: list[tuple[str, frozenset[str] | None]] = []
         self.got: list[tuple[str, Any]] = []
         self.links = Links(
             self.network,
@@ -137,7 +138,7 @@ async def test_a_connection_that_was_lost_is_made_anew_soon(monkeypatch: pytest.
     """However long its peer could not be reached before."""
     ours = Dialling(monkeypatch, REFUSED, REFUSED, TAKEN, TAKEN, REFUSED, TAKEN)
     await ours.until_the_last()
-    assert ours.told == [("b", True), ("b", False)] * 2
+    assert ours.told == [("b", BOTH), ("b", None)] * 2
     assert ours.slept == [2 * FIRST_DELAY, 4 * FIRST_DELAY, FIRST_DELAY, FIRST_DELAY, 2 * FIRST_DELAY]
     await ours.links.stop()
 
@@ -150,7 +151,7 @@ async def test_what_is_sent_goes_out_on_the_connection_that_stands_and_else_is_l
     ours.links.send("b", Commit(1, 1, 1))
     assert [each.written for each in ours.network.made] == [framed(OURS)] * 2, "nobody is linked"
     last.protocol.data_received(framed(THEIRS))
-    assert ours.told[-1] == ("b", True) and ours.links.greetings["b"] == THEIRS
+    assert ours.told[-1] == ("b", BOTH) and ours.links.greetings["b"] == THEIRS
     ours.links.send("b", Commit(1, 1, 2))
     assert last.written == framed(OURS) + framed(Commit(1, 1, 2))
     last.protocol.data_received(framed(Commit(1, 1, 3)))
@@ -170,7 +171,7 @@ async def test_to_stop_ends_every_connection_and_tells_nothing_any_more(monkeypa
     assert ours.got == [("b", Commit(1, 1, 1))]
     await ours.links.stop()
     assert last.aborted and all(each.aborted for each in came) and ours.network.server.closed
-    assert ours.told == [("b", True)], "nobody is to act on a link that it ends itself"
+    assert ours.told == [("b", BOTH)], "nobody is to act on a link that it ends itself"
     ours.links.send("b", Commit(1, 1, 2))
     assert len(ours.network.dialled) == 1
 

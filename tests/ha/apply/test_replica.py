@@ -92,13 +92,13 @@ def test_what_is_settled_twice_is_told_once() -> None:
     """The queue at the primary counts by what it is told."""
     replica = Replica(MemoryBase(), Meta(), {})
     told = Told()
-    replica.contents.add_queue(1)
+    replica.contents.queues.add(1)
     events = [Publish(8, (1,), TEXT), Publish(9, (1,), TEXT), *[Settle(1, [(place_of(1), 8)], int(Removal.ACKED))] * 2]
     for event in events:
         replica.append(1, event)
     replica.durable = len(events)
     replica.apply(len(events), told)
-    assert told.gone == [(place_of(1), 8)] and replica.contents.summary(1).count == 1
+    assert told.gone == [(place_of(1), 8)] and replica.contents.queues.summary(1).count == 1
 
 
 def test_a_frame_of_a_lower_generation_continues_nothing() -> None:
@@ -132,7 +132,7 @@ def test_no_node_reads_what_a_purge_spares() -> None:
         replica.apply(replica.append(1, Publish(number, (1,), TEXT)))
     base.write(replica.checkpoint())
     replica.checkpoint_written()
-    there, base.closed = replica.contents.ids, True
+    there, base.closed = replica.contents.messages.ids, True
     replica.apply(replica.append(1, purge_of(1, (1 << 63) - 1, [(place_of(3), 12)])))
     assert there(1) == [(place_of(3), 12)]
 
@@ -156,7 +156,7 @@ def test_a_log_of_an_earlier_version_names_no_ids_of_what_a_purge_spares() -> No
     frame = encode_frame(1, replica.tail.sequence + 1, [Purge(1, (1 << 63) - 1, [place_of(3), place_of(4)])], 0)
     replica.receive(frame)
     replica.apply(frame.last)
-    assert replica.contents.ids(1) == [(place_of(3), 12), (place_of(4), 13)]
+    assert replica.contents.messages.ids(1) == [(place_of(3), 12), (place_of(4), 13)]
 
 
 @pytest.mark.plain
@@ -167,5 +167,5 @@ def test_a_purge_spares_what_clients_hold_beside_what_a_branch_locks() -> None:
     for event in (DtxOpen(7, branch), TxDequeue(7, 1, [(place_of(2), 11)], 1), DtxPrepare(7, 1, ["a"], 0)):
         replica.append(1, event)
     replica.apply(replica.append(1, purge_of(1, (1 << 63) - 1, [(place_of(4), 13)])), told)
-    assert replica.contents.ids(1) == [(place_of(2), 11), (place_of(4), 13)]
+    assert replica.contents.messages.ids(1) == [(place_of(2), 11), (place_of(4), 13)]
     assert told.spared == [place_of(2), place_of(4)]

@@ -198,16 +198,16 @@ def test_a_part_of_a_copy_that_takes_many_turns_is_finished_by_ticks(monkeypatch
     monkeypatch.setattr(queue_replicator, "STEP", 1)
     side = Side()
     surplus = range(3 * queue_replicator.STEPS)
-    side.replica.contents.add_queue(1)
+    side.replica.contents.queues.add(1)
     for place in surplus:
-        side.replica.contents.insert(1, place, 1000 + place, text("surplus"))
+        side.replica.contents.queues.insert(1, place, 1000 + place, text("surplus"))
     side.asked().take(ResyncBegin(1, 7, [], Position(1, 9)))
     said = side.take(QueueSnapshot(1, 7, 1, -1, len(surplus), [(len(surplus), 1)]))
-    assert 0 < side.replica.contents.summary(1).count < len(surplus), "some is done, and some is left"
+    assert 0 < side.replica.contents.queues.summary(1).count < len(surplus), "some is done, and some is left"
     for _ in range(3):
         said += side.tick()
     assert [each.message for each in said if isinstance(each.message, Missing)] == [Missing(1, 7, 1, [len(surplus)])]
-    assert side.replica.contents.summary(1).count == 0
+    assert side.replica.contents.queues.summary(1).count == 0
 
 
 def test_a_snapshot_that_cannot_be_is_left_with_one_word() -> None:
@@ -245,9 +245,9 @@ def test_a_log_is_cut_behind_what_is_applied_and_not_behind_its_end(keep: int, t
 def test_a_page_reaches_up_to_where_it_says() -> None:
     """What is here at its last place and not on the page is surplus; what is behind belongs to the next page."""
     side = Side()
-    side.replica.contents.add_queue(1)
+    side.replica.contents.queues.add(1)
     for place in (4, 5, 6):
-        side.replica.contents.insert(1, place, 1000 + place, text("m"))
+        side.replica.contents.queues.insert(1, place, 1000 + place, text("m"))
     side.asked().take(ResyncBegin(1, 7, [], Position(1, 9)))
     side.take(QueueSnapshot(1, 7, 1, -1, 5, [(4, 1004)]))
-    assert side.replica.contents.ids(1) == [(4, 1004), (6, 1006)]
+    assert side.replica.contents.messages.ids(1) == [(4, 1004), (6, 1006)]

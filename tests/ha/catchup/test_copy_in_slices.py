@@ -30,14 +30,14 @@ def test_one_page_of_huge_messages() -> None:
     cluster, name = joining(*[LARGE] * 60, HUGE, *[LARGE] * 60, HUGE, HUGE)
     scales, primary = Scales(cluster), cluster.primary
     reads: list[int] = []
-    contents, get = primary.core.replica.contents, primary.core.replica.contents.get
+    contents, get = primary.core.replica.contents, primary.core.replica.contents.messages.get
 
     def counted(queue: int, place: int) -> Entry | None:
         entry = get(queue, place)
         reads.append(0 if entry is None else len(entry.message.body))
         return entry
 
-    contents.get = counted  # type: ignore[method-assign]
+    contents.messages.get = counted  # type: ignore[method-assign]
     cluster.start(name, wipe=True)
     most = 0
     while not cluster.all_ready():
@@ -65,20 +65,20 @@ def test_no_message_is_read_for_a_page_of_ids() -> None:
 
     base = Base()
     contents = Contents(base, Meta())
-    contents.add_queue(1)
+    contents.queues.add(1)
     for place in range(10):
-        contents.insert(1, place, place + 100, text("m"))
+        contents.queues.insert(1, place, place + 100, text("m"))
     changes, _ = contents.freeze()
     base.queues[1] = {place: entry for place, entry in changes[1].items() if entry is not None}
     contents.thaw()
-    contents.remove(1, 3, 103)
-    contents.insert(1, 10, 110, text("m"))
-    assert contents.ids_page(1, 1, 4) == ([(2, 102), (4, 104), (5, 105), (6, 106)], 6)
-    assert contents.ids_page(1, 8, 9) == ([(9, 109), (10, 110)], END)
-    contents.remove(1, 10, 110)
-    contents.remove(1, 9, 109)
-    assert contents.ids_page(1, 7, 9) == ([(8, 108)], END)
-    assert contents.summary(1).count == 8
+    contents.queues.remove(1, 3, 103)
+    contents.queues.insert(1, 10, 110, text("m"))
+    assert contents.messages.ids_page(1, 1, 4) == ([(2, 102), (4, 104), (5, 105), (6, 106)], 6)
+    assert contents.messages.ids_page(1, 8, 9) == ([(9, 109), (10, 110)], END)
+    contents.queues.remove(1, 10, 110)
+    contents.queues.remove(1, 9, 109)
+    assert contents.messages.ids_page(1, 7, 9) == ([(8, 108)], END)
+    assert contents.queues.summary(1).count == 8
 
 
 class Counting(MemoryBase):
@@ -101,9 +101,9 @@ def large_queue(messages: int, size: int) -> tuple[Contents, Counting]:
     """A queue of so many messages of so many bytes, all of which a checkpoint has brought into the base."""
     base = Counting()
     contents = Contents(base, Meta())
-    contents.add_queue(1)
+    contents.queues.add(1)
     for place in range(messages):
-        contents.insert(1, place, place + 100, Message("", "q", b"", bytes(size)))
+        contents.queues.insert(1, place, place + 100, Message("", "q", b"", bytes(size)))
     changes, _ = contents.freeze()
     base.queues[1] = {place: entry for place, entry in changes[1].items() if entry is not None}
     contents.thaw()
@@ -115,8 +115,8 @@ def test_one_joiner_topples_every_primary() -> None:
     200 messages of 16 MiB that were not in memory held the event loop past the lease."""
     size = 3 << 20
     contents, base = large_queue(10, size)
-    contents.remove(1, 4, 104)
-    contents.insert(1, 10, 110, text("not in the base"))
+    contents.queues.remove(1, 4, 104)
+    contents.queues.insert(1, 10, 110, text("not in the base"))
     walk = ReplicatingSubscription(1)
     found = []
     while not walk.live:
@@ -138,18 +138,18 @@ def test_a_joiner_compares_large_messages_a_few_at_a_time() -> None:
     while not replicator.snapshot(page):
         steps += 1
     assert steps > 2 and max(base.looked_at) < IDS_BYTES + (3 << 20)
-    assert [place for place, _ in contents.ids(1)] == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+    assert [place for place, _ in contents.messages.ids(1)] == [0, 1, 2, 3, 4, 6, 7, 8, 9]
     assert sent[-1].message.places == [99]
 
 
 @pytest.mark.plain
 def test_a_joiner_compares_on_behind_what_has_gone_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page of its own that holds nothing is not its last: what stands behind, and is gone at the primary, goes."""
-    for module in ("txobserver.state.contents", "txobserver.ports.store"):
+    for module in ("txobserver.state.messages", "txobserver.ports.store"):
         monkeypatch.setattr(f"{module}.IDS_PASSED", 10)
     contents, base = large_queue(100, 10)
     for place in range(60):
-        contents.remove(1, place, place + 100)
+        contents.queues.remove(1, place, place + 100)
     replica, sent = Replica(base, Meta(), {}), list[Any]()
     replica.contents = contents
     replicator = QueueReplicator("n1", 7, replica, sent.append)
@@ -157,7 +157,7 @@ def test_a_joiner_compares_on_behind_what_has_gone_from_it(monkeypatch: pytest.M
     steps = 1
     while not replicator.snapshot(page):
         steps += 1
-    assert steps > 60 // 11 and [place for place, _ in contents.ids(1)] == [*range(60, 80)]
+    assert steps > 60 // 11 and [place for place, _ in contents.messages.ids(1)] == [*range(60, 80)]
     assert sent[-1].message.places == [*range(50, 60)]
 
 
@@ -168,8 +168,8 @@ def test_what_leaves_the_queue_live_is_not_read_by_the_joiner() -> None:
     replica.contents = contents
     replicator = QueueReplicator("n1", 7, replica, lambda effect: None)
     replicator.change(QueueChange(1, 7, 1, [(5, 105, text("live"))], [(0, 100), (2, 102), (9, 109)]))
-    assert contents.ids(1) == [(1, 101), (5, 105)] and base.looked_at == []
-    assert contents.summary(1) == large_summary((1, 101), (5, 105))
+    assert contents.messages.ids(1) == [(1, 101), (5, 105)] and base.looked_at == []
+    assert contents.queues.summary(1) == large_summary((1, 101), (5, 105))
 
 
 def large_summary(*entries: tuple[int, int]) -> QueueSummary:
@@ -215,7 +215,7 @@ def test_an_open_transaction_comes_in_slices() -> None:
     commit(primary, observer)
     answered(cluster, primary)
     survivors_agree(cluster)
-    assert cluster.nodes[name].core.replica.contents.summary(1).count == 1020
+    assert cluster.nodes[name].core.replica.contents.queues.summary(1).count == 1020
 
 
 def test_outcomes_come_in_slices() -> None:

@@ -35,12 +35,12 @@ from txobserver.xid import Xid
 
 def marks_of(node: MemoryNode) -> dict[int, int]:
     contents = node.core.replica.contents
-    return {number: contents.summary(number).mark for number in contents.configuration.numbers()}
+    return {number: contents.queues.summary(number).mark for number in contents.configuration.numbers()}
 
 
 def mark_all(node: MemoryNode, queue: int) -> None:
     ledger = node.host.ledger
-    node.report(lambda: ledger.mark(queue, node.core.replica.contents.ids(queue)[-1][0]))
+    node.report(lambda: ledger.mark(queue, node.core.replica.contents.messages.ids(queue)[-1][0]))
 
 
 def test_marks_survive_resync() -> None:
@@ -87,7 +87,7 @@ def test_marks_come_with_a_copy() -> None:
     cluster.start(name, wipe=True)
     survivors_agree(cluster)
     joiner = cluster.nodes[name]
-    assert marks_of(joiner) == marks_of(primary) == {1: primary.core.replica.contents.ids(1)[-1][0], 2: 0}
+    assert marks_of(joiner) == marks_of(primary) == {1: primary.core.replica.contents.messages.ids(1)[-1][0], 2: 0}
     cluster.pause(cluster.settings.checkpoint_every)
     assert joiner.disk.base.meta.summaries[1].mark == marks_of(joiner)[1]
     cluster.kill(primary.name)
@@ -187,8 +187,8 @@ def test_everything_is_there_after_a_copy() -> None:
     cluster.kill(primary.name)
     cluster.run(lambda: joiner.state == "active")
     contents = joiner.core.replica.contents
-    assert contents.heuristic_branches() == [Xid(1, b"g", b"b")]
-    assert [contents.outcome_of_token(b"token %d" % number).name for number in range(5)] == ["COMMITTED"] * 5
+    assert list(contents.table.outcomes.heuristics) == [Xid(1, b"g", b"b")]
+    assert [contents.table.outcome(b"token %d" % number).name for number in range(5)] == ["COMMITTED"] * 5
     assert list(contents.configuration.exchanges) == ["x"] and len(contents.configuration.bindings) == 1
     assert len(joiner.host.bodies("q")) == 16
 

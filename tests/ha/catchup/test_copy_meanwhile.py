@@ -32,7 +32,7 @@ from txobserver.configuration import delete_queue_step, queue_step
 from txobserver.events import Configure, Delivered, Message, Publish, Purge, Settle, TxEnqueue, TxOpen
 from txobserver.ports import store
 from txobserver.ports.store import IDS_PASSED, MemoryBase, Meta
-from txobserver.state import contents, shown
+from txobserver.state import messages, shown
 
 pytestmark = pytest.mark.plain
 
@@ -107,7 +107,8 @@ class Joiner(QueueReplicator):
         ours, theirs = self._other.replica.contents, self.replica.contents
         assert self.ended is not None and self.ended.position == self._other.replica.applied
         for number in ours.configuration.numbers():
-            assert theirs.ids(number) == ours.ids(number) and theirs.summary(number) == ours.summary(number)
+            assert theirs.messages.ids(number) == ours.messages.ids(number)
+            assert theirs.queues.summary(number) == ours.queues.summary(number)
 
 
 STEPS = ["publish", "first", "any", "purge", "mark", "take", "full", "room", "time"]
@@ -121,11 +122,11 @@ def test_a_copy_is_exact_whatever_happens_meanwhile(seed: int, monkeypatch: pyte
     """
     chance = Random(seed)
     passed = Random(seed).choice([1, 7, IDS_PASSED])
-    for module in (store, contents, shown):
+    for module in (store, messages, shown):
         monkeypatch.setattr(module, "IDS_PASSED", passed)
     script = chance.choices(STEPS, weights=[2, 3, 3, 0.3, 1, 4, 2, 1, 3], k=60)
     primary = Primary(chance.choice([0, 30, 60, 2 * PAGE]), bytes(chance.choice([1, 5 * KIB, 5 * KIB])))
-    joiner, ids, now = Joiner(primary), primary.replica.contents.ids, 1.0
+    joiner, ids, now = Joiner(primary), primary.replica.contents.messages.ids, 1.0
     for step in script:
         if step == "publish":
             for _ in range(WINDOW // (4 * KIB)):
@@ -164,7 +165,7 @@ def test_what_waits_for_a_joiner_is_bounded(blocked: str) -> None:
     for number in range(1000):
         primary.publish()
         if number % 3 == 0:
-            gone = primary.replica.contents.ids(1)[:1]
+            gone = primary.replica.contents.messages.ids(1)[:1]
             primary.do(Settle(1, gone, 1))
         primary.resync.go_on(float(number))
         assert primary.resync.held <= 2 * WINDOW + PORTION + SLACK
@@ -177,7 +178,7 @@ def test_a_walk_that_was_turned_back_ends_with_the_same() -> None:
     primary.resync.progress(0, True, 0.0)
     for _ in range(300):
         primary.publish()
-        primary.do(Settle(1, primary.replica.contents.ids(1)[:1], 1))
+        primary.do(Settle(1, primary.replica.contents.messages.ids(1)[:1], 1))
         primary.resync.go_on(0.5)
     primary.resync.progress(0, False, 0.5)
     primary.drain(joiner)
@@ -194,7 +195,7 @@ def test_what_comes_while_the_end_is_sent_stands_behind_it() -> None:
             joiner.take_one()
             primary.resync.progress(joiner.taken, False, float(second))
     cut = primary.replica.applied
-    held = primary.replica.contents.ids(1)
+    held = primary.replica.contents.messages.ids(1)
     step = queue_step("s", False, {})
     primary.do(Configure(2, step.operation, step.name, step.arguments))
     primary.publish()
@@ -204,7 +205,7 @@ def test_what_comes_while_the_end_is_sent_stands_behind_it() -> None:
     (end,) = primary.parts(SnapshotEnd)
     assert end.position == cut and end.last_id == 1 and end.declared == (1, 0, 0)
     assert end.transactions == [(9, 4)] and len(primary.parts(ForwardTx)) == 4
-    assert joiner.replica.contents.ids(1) == held
+    assert joiner.replica.contents.messages.ids(1) == held
 
 
 def joined(cluster: MemoryCluster, name: str, meanwhile: Callable[[int], None]) -> None:
@@ -277,7 +278,7 @@ def test_a_joiner_with_very_much_too_much() -> None:
     cluster.pause(0.3)
     contents = backup.core.replica.contents
     for place in range(1, 25_001):
-        contents.insert(1, (1 << 40) + place, place, text("surplus"))
+        contents.queues.insert(1, (1 << 40) + place, place, text("surplus"))
     cluster.kill(backup.name)
     cluster.run(lambda: len(cluster.coordination.record.ready) == 1)  # type: ignore[union-attr]
     backup.disk.base.write(backup.core.replica.checkpoint())
@@ -286,13 +287,13 @@ def test_a_joiner_with_very_much_too_much() -> None:
     joiner = cluster.start(backup.name)
     joiner.core.replica.resyncing, joiner.core.replica._whole = True, False
     contents, dropped = joiner.core.replica.contents, [0]
-    remove = contents.remove
+    remove = contents.queues.remove
 
     def counted(queue: int, place: int, rid: int) -> bool:
         dropped[0] += 1
         return remove(queue, place, rid)
 
-    contents.remove = counted  # type: ignore[method-assign]
+    contents.queues.remove = counted  # type: ignore[method-assign]
     most = total = 0
     while not cluster.all_ready():
         dropped[0] = 0

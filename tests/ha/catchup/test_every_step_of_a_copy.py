@@ -49,7 +49,7 @@ class Copy:
         primary.report(lambda: ledger.settle(1, [host.entry("q", f"gone {n}") for n in range(5)], 1))
         for _ in range(4):
             put(primary, "q", LARGE)
-        primary.report(lambda: ledger.mark(1, primary.core.replica.contents.ids(1)[-2][0]))
+        primary.report(lambda: ledger.mark(1, primary.core.replica.contents.messages.ids(1)[-2][0]))
         branch = ledger.begin_branch(Xid(1, b"g", b"b"))
         primary.report(lambda: branch.enqueue([2], text("branch")))
         primary.report(lambda: branch.prepare(host.note("prepare")))
@@ -107,8 +107,8 @@ class Copy:
         assert "gone 5" in held and "gone 0" not in held and other.count("of the token") == 1
         assert all(held.count(body) == 1 for body in held if body.startswith(("m", "t")))
         contents = cluster.primary.core.replica.contents
-        assert [each.xid for each in contents.branches()] == [Xid(1, b"g", b"b")]
-        assert contents.outcome_of_token(b"token").name == "COMMITTED"
+        assert [each.xid for each in contents.table.branches()] == [Xid(1, b"g", b"b")]
+        assert contents.table.outcome(b"token").name == "COMMITTED"
 
 
 class Stop:

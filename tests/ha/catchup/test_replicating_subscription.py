@@ -11,9 +11,9 @@ from txobserver.state.contents import Contents
 def test_what_stood_at_the_cursor_itself_goes_live() -> None:
     """P12: else the joiner keeps it, its digest differs at the end, and the copy begins anew."""
     contents = Contents(MemoryBase(), Meta())
-    contents.add_queue(1)
+    contents.queues.add(1)
     for number in range(1, PAGE + 2):
-        contents.insert(1, number, number, Message("", "q", b"", b"m"))
+        contents.queues.insert(1, number, number, Message("", "q", b"", b"m"))
     walk = ReplicatingSubscription(1)
     walk.next_page(contents)
     assert walk.cursor == PAGE

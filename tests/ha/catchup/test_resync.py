@@ -83,11 +83,11 @@ def test_what_the_joiner_has_taken_makes_room_for_more_at_once() -> None:
 
 def test_one_page_passes_over_what_has_gone_and_the_next_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages without ids, one after the other in one turn, would hold the event loop as one page without bounds."""
-    monkeypatch.setattr("txobserver.state.contents.IDS_PASSED", 50)
+    monkeypatch.setattr("txobserver.state.messages.IDS_PASSED", 50)
     copy = Copy(400)
-    entries = copy.replica.contents.ids(1)
+    entries = copy.replica.contents.messages.ids(1)
     for place, rid in entries[:-1]:
-        copy.replica.contents.remove(1, place, rid)
+        copy.replica.contents.queues.remove(1, place, rid)
     copy.resync.store_marked(copy.now)
     copy.lacks()
     for pages in range(1, 8):

@@ -37,7 +37,7 @@ from tests.support.steps import (
 )
 from txobserver.events import DtxDecision, DtxPrepare, GlobalDecision
 from txobserver.outcomes import Outcome
-from txobserver.xid import Xid
+from txobserver.xid import Global, Xid
 
 
 def settle(cluster: MemoryCluster, commits: bool) -> None:
@@ -120,7 +120,7 @@ def test_what_a_prepared_branch_takes_is_in_nobody_s_hands_after_a_take_over() -
     branch_prepared(cluster, takes=(("q", "in"),))
     new = take_over(cluster, primary)
     number = new.host.number("q")
-    assert new.core.replica.contents.branches()[0].locked == {number: [entry]}
+    assert new.core.replica.contents.table.branches()[0].locked == {number: [entry]}
     new.report(lambda: ledger_of(new).purge(number, (1 << 63) - 1, [], new.host.note("purge")))
     answered(cluster, new, "purge")
     assert new.host.bodies("q") == ["in"]
@@ -322,9 +322,9 @@ def test_outcome_table_not_in_snapshot(checkpoint: bool) -> None:
     cluster.run(lambda: joiner.state == "active")
     told = [outcome(joiner, X._replace(bqual=bqual)) for bqual in (b"1", b"2", b"3")]
     assert told == [Outcome.COMMITTED, Outcome.HEURISTICALLY_ROLLED_BACK, Outcome.COMMITTED]
-    assert joiner.core.replica.contents.global_outcome(*G) is Outcome.MIXED
+    assert joiner.core.replica.contents.table.global_outcome(Global(*G)) is Outcome.MIXED
     assert outcome(joiner, b"token") is Outcome.COMMITTED
-    assert joiner.core.replica.contents.heuristic_branches() == [X._replace(bqual=b"2")]
+    assert joiner.core.replica.contents.table.outcomes.heuristics.keys() == {X._replace(bqual=b"2")}
 
 
 def test_heuristic_at_one_node() -> None:

@@ -196,9 +196,11 @@ def test_prepared_early_on_a_node_whose_log_is_cut() -> None:
             replica.append(1, event)
         if cut:
             replica.truncate(replica.tail.sequence - 1)
-        assert replica.contents.branches() == [] and replica.contents.outcome(X) is Outcome.PENDING
+        assert replica.contents.table.branches() == [] and replica.contents.table.outcome(X) is Outcome.PENDING
         replica.apply(replica.tail.sequence)
-        assert replica.contents.ids(1) == [] and [each.xid for each in replica.contents.branches()] == [X]
+        assert replica.contents.messages.ids(1) == [] and [each.xid for each in replica.contents.table.branches()] == [
+            X
+        ]
 
 
 def replica_with_a_queue() -> Replica:

@@ -70,7 +70,7 @@ def test_outcome_told_too_early() -> None:
     cluster.pause(1.0)
     assert primary.host.answer("commit") is None
     assert not whole_or_absent(cluster, *T)
-    assert primary.core.replica.contents.summary(primary.host.number("q")).count == 0
+    assert primary.core.replica.contents.queues.summary(primary.host.number("q")).count == 0
     cluster.held.clear()
     answered(cluster, primary)
     assert whole_or_absent(cluster, *T)

@@ -38,8 +38,8 @@ def test_the_checkpoint_of_a_copy_holds_open_transactions_from_their_first_event
     if former:
         base.transactions = {7: dict(events), 8: {50: TxOpen(8)}}
     replica = Replica(base, Meta(Position(1, former), [Position(1, 1)]), base.load().transactions)
-    replica.contents.add_queue(5)
-    replica.contents.insert(5, 3, 4, TEXT)
+    replica.contents.queues.add(5)
+    replica.contents.queues.insert(5, 3, 4, TEXT)
     replica.begin_resync()
     for _ in range(2):
         base.write(replica.checkpoint())

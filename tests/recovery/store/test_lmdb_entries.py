@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import txobserver.ports.store as store_module
-import txobserver.state.contents as contents_module
+import txobserver.state.messages as messages_module
 from recovery.store import lmdb_entries, lmdb_state
 from recovery.store.lmdb_state import LmdbState
 from tests.recovery.store.test_lmdb_state import checkpoint
@@ -104,7 +104,7 @@ def test_one_page_passes_over_what_has_gone(
 @pytest.mark.plain
 def test_one_page_passes_over_what_has_gone_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What came and went since the checkpoint is passed over, too: in the layer that is being written and above it."""
-    for module in (lmdb_entries, contents_module):
+    for module in (lmdb_entries, messages_module):
         monkeypatch.setattr(module, "IDS_PASSED", 50)
     costs: dict[int, list[int]] = {900: [], 9_000: []}
     for count, each in costs.items():
@@ -115,14 +115,14 @@ def test_one_page_passes_over_what_has_gone_from_memory(tmp_path: Path, monkeypa
         for place in range(count // 3, count):
             if place == count * 2 // 3:
                 contents.freeze()
-            contents.insert(1, place, place + 1000, message("x"))
+            contents.queues.insert(1, place, place + 1000, message("x"))
         left = [count // 3, count * 2 // 3, count - 1]
         for place in {*range(count)} - {*left}:
-            contents.remove(1, place, place + 1000)
+            contents.queues.remove(1, place, place + 1000)
         found: list[tuple[int, int]] = []
         pages = [Ids([], -1)]
         while pages[-1].more:
-            each.append(lines_of(lambda: pages.append(contents.ids_page(1, pages[-1].through, 10))))  # noqa: B023
+            each.append(lines_of(lambda: pages.append(contents.messages.ids_page(1, pages[-1].through, 10))))  # noqa: B023
             found += pages[-1].entries
         assert [place for place, _ in found] == left and len(pages) > count // 60
     assert max(costs[9_000]) < 1.1 * max(costs[900])
@@ -133,9 +133,9 @@ def test_a_purge_leaves_what_it_spared_where_it_is(tmp_path: Path, monkeypatch: 
     state = LmdbState(tmp_path)
     contents = Contents(state, Meta())
     for queue in (1, 2, 3):
-        contents.add_queue(queue)
+        contents.queues.add(queue)
         for place in range(1, 9):
-            contents.insert(queue, place, queue * 100 + place, message("m"))
+            contents.queues.insert(queue, place, queue * 100 + place, message("m"))
 
     def write() -> None:
         changes, dropped = contents.freeze()
@@ -149,11 +149,11 @@ def test_a_purge_leaves_what_it_spared_where_it_is(tmp_path: Path, monkeypatch: 
         for name in ("rid_of", "_encode"):
             patched.setattr(lmdb_entries, name, None)
         kept = {place: 200 + place for place in (1, 4, 5, 8)}
-        assert contents.purge(2, (1 << 63) - 1, list(kept), kept) == 4
-        contents.drop_queue(1)
-        assert contents.remove(2, 5, 205) and not contents.remove(2, 6, 206)
+        assert contents.queues.purge(2, (1 << 63) - 1, list(kept), kept) == 4
+        contents.queues.drop(1)
+        assert contents.queues.remove(2, 5, 205) and not contents.queues.remove(2, 6, 206)
         write()
-    assert list(state.ids(2)) == contents.ids(2) == [(1, 201), (4, 204), (8, 208)]
+    assert list(state.ids(2)) == contents.messages.ids(2) == [(1, 201), (4, 204), (8, 208)]
     assert not list(state.ids(1)) and len(list(state.ids(3))) == 8
     state.verify(state.load().meta)
     state.close()

@@ -133,7 +133,7 @@ def test_a_state_of_version_1_can_be_read(tmp_path: Path) -> None:
     with state._env.begin(write=True) as txn:
         txn.put(b"format", b"1", db=state._tables._meta)
         txn.put(b"meta", sealed(b"meta", msgspec.msgpack.encode(old)), db=state._tables._meta)
-        txn.drop(state._tables._outcomes, delete=True)
+        [txn.drop(table, delete=True) for table in (state._tables._outcomes, state._tables._declared)]
     state.close()
     for read_only in (True, False):
         state = LmdbState(tmp_path, read_only)
@@ -261,7 +261,7 @@ def walked(contents: Contents, queue: int, limit: int) -> list[tuple[int, int]]:
     """All ids of a queue by pages of so many."""
     found, page = list[tuple[int, int]](), Ids([], -1)
     while page.more:
-        page = contents.ids_page(queue, page.through, limit)
+        page = contents.messages.ids_page(queue, page.through, limit)
         assert len(page.entries) <= limit and (page.entries or not page.more)
         found += page.entries
     return found
@@ -275,27 +275,27 @@ def test_contents_show_the_same_whatever_checkpoint_is_on_its_way(script: list[t
     contents = Contents(base, Meta())
     model: dict[int, dict[int, int]] = {1: {}, 2: {}, 3: {}}
     for queue in model:
-        contents.add_queue(queue)
+        contents.queues.add(queue)
     frozen: Checkpoint | None = None
     place = 0
     for step, queue, number in script:
         if step == "insert" and queue in model:
             place += 1
-            contents.insert(queue, place, number, message("x"))
+            contents.queues.insert(queue, place, number, message("x"))
             model[queue][place] = number
         elif step == "remove" and model.get(queue):
             victim = list(model[queue])[number % len(model[queue])]
             rid = model[queue][victim]
-            assert contents.remove(queue, victim, rid) and not contents.remove(queue, victim, rid)
+            assert contents.queues.remove(queue, victim, rid) and not contents.queues.remove(queue, victim, rid)
             del model[queue][victim]
         elif step == "drop" and queue in model:
-            contents.drop_queue(queue)
+            contents.queues.drop(queue)
             del model[queue]
         elif step == "purge" and queue in model:
             spared = [p for p in model[queue] if p % 3 == 0]
             doomed = [p for p in model[queue] if p <= number and p % 3]
             rids = {p: model[queue][p] for p in spared if p % 2}
-            assert contents.purge(queue, number, spared, rids) == len(doomed)
+            assert contents.queues.purge(queue, number, spared, rids) == len(doomed)
             for each in doomed:
                 del model[queue][each]
         elif step == "freeze" and frozen is None:
@@ -306,11 +306,11 @@ def test_contents_show_the_same_whatever_checkpoint_is_on_its_way(script: list[t
             contents.thaw()
             frozen = None
         for each, expected in model.items():
-            assert [(p, e.rid) for p, e in contents.page(each, -1, 1000)] == sorted(expected.items())
-            assert contents.ids(each) == walked(contents, each, 1 + number % 3) == sorted(expected.items())
+            assert [(p, e.rid) for p, e in contents.messages.page(each, -1, 1000)] == sorted(expected.items())
+            assert contents.messages.ids(each) == walked(contents, each, 1 + number % 3) == sorted(expected.items())
             spared = [p for p in range(place + 3) if p % (2 + number % 3)]
             assert contents.holds(each, spared) == any(p not in spared for p in expected)
-            summary = contents.summary(each)
+            summary = contents.queues.summary(each)
             digest = sum(mix(p, rid) for p, rid in expected.items()) % 2**64
             assert (summary.count, summary.digest) == (len(expected), digest)
 

@@ -11,7 +11,7 @@ from ha.primary.branches import Branches
 from ha.primary.primary import Primary
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.outcomes import Outcomes
-from txobserver.state.contents import Contents
+from txobserver.state.applied_content import AppliedContent
 from txobserver.tx_buffer import DtxBuffer
 
 
@@ -87,7 +87,7 @@ def what_a_prepared_branch_dequeues_is_handed_out(stack: ExitStack) -> None:
 
 @seeded("P12")
 def the_next_primary_lists_no_branches(stack: ExitStack) -> None:
-    replace(stack, Contents, "branches", lambda original: lambda self: [])
+    replace(stack, AppliedContent, "branches", lambda original: lambda self: [])
 
 
 @seeded("P6", rare=True)

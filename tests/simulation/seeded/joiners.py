@@ -15,7 +15,7 @@ from ha.messages.copying import SnapshotConfiguration, SnapshotEnd, SnapshotPart
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.configuration import Configuration
 from txobserver.ids import Position
-from txobserver.state.contents import Contents
+from txobserver.state.queues import Queues
 
 
 @seeded("P6", "P7")
@@ -93,7 +93,7 @@ def snapshot_with_later_configuration(stack: ExitStack) -> None:
 def surplus_is_not_dropped(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def snapshot(self: QueueReplicator, message: Any) -> None:
-            with patch.object(Contents, "remove", lambda contents, queue, place: None):
+            with patch.object(Queues, "remove", lambda queues, queue, place: None):
                 original(self, message)
 
         return snapshot

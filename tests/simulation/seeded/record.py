@@ -17,7 +17,8 @@ from ha.primary.tx_tracker import TxTrackers
 from tests.simulation.cluster import Cluster
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.outcomes import Outcomes
-from txobserver.state.contents import Contents
+from txobserver.state.applied_content import AppliedContent
+from txobserver.state.queues import Queues
 
 
 @seeded("P2", "P6", "P9", "P10", "P11", rare=True)
@@ -80,24 +81,24 @@ def a_clock_jump_forgets_outcomes(stack: ExitStack) -> None:
 
 @seeded("P3", "P7")
 def marks_are_missing_from_a_copy(stack: ExitStack) -> None:
-    replace(stack, Contents, "overwrite_mark", lambda original: lambda self, queue, mark: None)
+    replace(stack, Queues, "overwrite_mark", lambda original: lambda self, queue, mark: None)
 
 
 @seeded("P3", "P7", rare=True)
 def marks_are_merged_with_those_of_a_copy(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
-        def raise_mark(self: Contents, queue: int, mark: int) -> None:
+        def raise_mark(self: Queues, queue: int, mark: int) -> None:
             tally = self._tallies.get(queue)
             original(self, queue, max(mark, tally.mark if tally is not None else 0))
 
         return raise_mark
 
-    replace(stack, Contents, "overwrite_mark", make)
+    replace(stack, Queues, "overwrite_mark", make)
 
 
 @seeded("P12")
 def heuristic_outcomes_are_not_listed_after_a_promotion(stack: ExitStack) -> None:
-    replace(stack, Contents, "heuristic_branches", lambda original: lambda self: [])
+    replace(stack, AppliedContent, "heuristic_branches", lambda original: lambda self: [])
 
 
 @seeded("P7", "P5", rare=True)
@@ -108,8 +109,8 @@ def a_snapshot_is_not_compared_at_its_end(stack: ExitStack) -> None:
         def checked(self: QueueReplicator, message: Any) -> None:
             contents = self._replica.contents
             for number, _, _, mark in message.queues:
-                contents.add_queue(number)
-                contents.overwrite_mark(number, mark)
+                contents.queues.add(number)
+                contents.queues.overwrite_mark(number, mark)
                 self._queues.add(number)
 
         return checked

@@ -15,7 +15,7 @@ from ha.apply.applier import Applier
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.ends import ReplicationIds
 from txobserver.events import TxDequeue, TxEnqueue
-from txobserver.state.contents import Contents
+from txobserver.state.queues import Queues
 from txobserver.tx_buffer import TxBuffer
 
 
@@ -115,7 +115,7 @@ def marked_as_redelivered_without_reason(stack: ExitStack) -> None:
 
 @seeded("P3", "P7")
 def marks_are_forgotten_at_a_failover(stack: ExitStack) -> None:
-    replace(stack, Contents, "mark", lambda original: lambda self, queue, place: None)
+    replace(stack, Queues, "mark", lambda original: lambda self, queue, place: None)
 
 
 @seeded("P3")

@@ -17,28 +17,28 @@ def test_a_purge_while_a_checkpoint_is_written_shows_nothing_of_before() -> None
     """Neither while it is written nor afterwards; what was spared stays."""
     contents = Contents(MemoryBase(), Meta())
     assert contents.dirty_bytes == 0, "nothing waits for a checkpoint"
-    contents.add_queue(1)
+    contents.queues.add(1)
     for number in (1, 2, 3):
-        contents.insert(1, number, number, Message("", "q", b"", b"m"))
+        contents.queues.insert(1, number, number, Message("", "q", b"", b"m"))
     contents.freeze()
-    assert contents.purge(1, 3, [2]) == 2
-    assert contents.get(1, 1) is None and contents.get(1, 2) is not None
-    assert contents.ids(1) == contents.ids_page(1, -1, 10).entries == [(2, 2)]
+    assert contents.queues.purge(1, 3, [2]) == 2
+    assert contents.messages.get(1, 1) is None and contents.messages.get(1, 2) is not None
+    assert contents.messages.ids(1) == contents.messages.ids_page(1, -1, 10).entries == [(2, 2)]
     contents.thaw()
-    assert contents.ids(1) == contents.ids_page(1, -1, 10).entries == [(2, 2)]
+    assert contents.messages.ids(1) == contents.messages.ids_page(1, -1, 10).entries == [(2, 2)]
 
 
 def test_what_is_put_over_a_removed_message_and_removed_shows_nothing_of_before() -> None:
     """A copy of the queues does that, while a checkpoint of what was there before is being written."""
     contents = Contents(MemoryBase(), Meta())
-    contents.add_queue(1)
-    contents.insert(1, 5, 5, Message("", "q", b"", b"before"))
+    contents.queues.add(1)
+    contents.queues.insert(1, 5, 5, Message("", "q", b"", b"before"))
     contents.freeze()
     for body in (b"", b"again"):
         if body:
-            contents.insert(1, 5, 6, Message("", "q", b"", body))
-        assert contents.remove(1, 5, 6 if body else 5)
-        assert contents.get(1, 5) is None and contents.ids(1) == []
+            contents.queues.insert(1, 5, 6, Message("", "q", b"", body))
+        assert contents.queues.remove(1, 5, 6 if body else 5)
+        assert contents.messages.get(1, 5) is None and contents.messages.ids(1) == []
 
 
 def test_places_that_come_out_of_order_are_found_in_order() -> None:
@@ -52,11 +52,11 @@ def test_places_that_come_out_of_order_are_found_in_order() -> None:
 def test_a_queue_that_is_dropped_is_not_known_and_begins_anew() -> None:
     contents = Contents(MemoryBase(), Meta())
     for _ in range(2):
-        contents.add_queue(1)
-        assert contents.knows(1) and contents.summary(1).count == 0 and contents.ids(1) == []
-        contents.insert(1, 1, 1, Message("", "q", b"", b"m"))
-        contents.drop_queue(1)
-        assert not contents.knows(1)
+        contents.queues.add(1)
+        assert contents.queues.knows(1) and contents.queues.summary(1).count == 0 and contents.messages.ids(1) == []
+        contents.queues.insert(1, 1, 1, Message("", "q", b"", b"m"))
+        contents.queues.drop(1)
+        assert not contents.queues.knows(1)
 
 
 class Unread(MemoryBase):
@@ -86,9 +86,9 @@ def stored(*places: int) -> tuple[Contents, Unread]:
     """A queue with messages at these places, in a checkpoint."""
     base = Unread()
     contents = Contents(base, Meta())
-    contents.add_queue(1)
+    contents.queues.add(1)
     for place in places:
-        contents.insert(1, place, place + 100, Message("", "q", b"", b"%d" % place))
+        contents.queues.insert(1, place, place + 100, Message("", "q", b"", b"%d" % place))
     write(contents, base)
     return contents, base
 
@@ -102,64 +102,81 @@ def write(contents: Contents, base: MemoryBase) -> None:
 def test_a_purge_reads_what_it_spares() -> None:
     """Forty-eight messages of 16 MiB in a client's hands were read in the event loop, on every node, and were dirty."""
     contents, base = stored(*range(1, 100))
-    contents.insert(1, 100, 200, Message("", "q", b"", b"recent"))
+    contents.queues.insert(1, 100, 200, Message("", "q", b"", b"recent"))
     kept = {place: place + 100 for place in range(2, 98, 2)}
     before, base.closed = contents.dirty_bytes, True
-    assert contents.purge(1, 1 << 62, [*kept, 500], {**kept, 500: 600}) == 100 - len(kept)
+    assert contents.queues.purge(1, 1 << 62, [*kept, 500], {**kept, 500: 600}) == 100 - len(kept)
     assert contents.dirty_bytes == before, "what is spared is to be written anew"
-    assert contents.ids(1) == contents.ids_page(1, -1, 100).entries == list(kept.items())
+    assert contents.messages.ids(1) == contents.messages.ids_page(1, -1, 100).entries == list(kept.items())
     assert contents.holds(1, list(kept)[1:]) and not contents.holds(1, list(kept))
-    assert contents.recent(1, 2) is None and contents.recent(1, 100) is None
-    assert contents.remove(1, 4, 104) and not contents.remove(1, 4, 104) and not contents.remove(1, 3, 103)
+    assert contents.messages.recent(1, 2) is None and contents.messages.recent(1, 100) is None
+    assert (
+        contents.queues.remove(1, 4, 104)
+        and not contents.queues.remove(1, 4, 104)
+        and not contents.queues.remove(1, 3, 103)
+    )
     del kept[4]
-    assert contents.purge(1, 1 << 62, [place for place in kept if place > 50], kept) == 24
+    assert contents.queues.purge(1, 1 << 62, [place for place in kept if place > 50], kept) == 24
     kept = {place: rid for place, rid in kept.items() if place > 50}
     write(contents, base)
     base.closed = False
-    assert sorted(base.queues[1]) == list(kept) and contents.ids(1) == list(kept.items())
-    assert [(place, entry.message.body) for place, entry in contents.page(1, 60, 2)] == [(62, b"62"), (64, b"64")]
+    assert sorted(base.queues[1]) == list(kept) and contents.messages.ids(1) == list(kept.items())
+    assert [(place, entry.message.body) for place, entry in contents.messages.page(1, 60, 2)] == [
+        (62, b"62"),
+        (64, b"64"),
+    ]
 
 
 def test_what_a_purge_spared_shows_while_checkpoints_come_and_go() -> None:
     """Of the base, of a checkpoint on its way, and of what came since: each before, while and after it is written."""
     contents, base = stored(1, 2, 3)
-    contents.insert(1, 4, 104, Message("", "q", b"", b"4"))
+    contents.queues.insert(1, 4, 104, Message("", "q", b"", b"4"))
     changes, dropped = contents.freeze()
     first = Checkpoint(contents.meta([]), changes, dropped, [], [])
-    contents.insert(1, 5, 105, Message("", "q", b"", b"5"))
+    contents.queues.insert(1, 5, 105, Message("", "q", b"", b"5"))
     shown = [(place, place + 100) for place in (2, 4, 5)]
-    assert contents.purge(1, 1 << 62, [2, 4, 5, 9], dict(shown)) == 2
-    assert contents.ids(1) == shown == [(place, entry.rid) for place, entry in contents.page(1, -1, 10)]
+    assert contents.queues.purge(1, 1 << 62, [2, 4, 5, 9], dict(shown)) == 2
+    assert (
+        contents.messages.ids(1) == shown == [(place, entry.rid) for place, entry in contents.messages.page(1, -1, 10)]
+    )
     base.write(first)
-    assert contents.ids(1) == shown == [(place, entry.rid) for place, entry in contents.page(1, -1, 10)]
+    assert (
+        contents.messages.ids(1) == shown == [(place, entry.rid) for place, entry in contents.messages.page(1, -1, 10)]
+    )
     contents.thaw()
-    assert contents.ids(1) == shown == [(place, entry.rid) for place, entry in contents.page(1, -1, 10)]
+    assert (
+        contents.messages.ids(1) == shown == [(place, entry.rid) for place, entry in contents.messages.page(1, -1, 10)]
+    )
     changes, dropped = contents.freeze()
     assert dropped == [Dropped(1, {2: 102})]
-    assert contents.ids(1) == shown == [(place, entry.rid) for place, entry in contents.page(1, -1, 10)]
-    assert not contents.holds(1, [2, 4, 5]) and not contents.remove(1, 3, 103)
+    assert (
+        contents.messages.ids(1) == shown == [(place, entry.rid) for place, entry in contents.messages.page(1, -1, 10)]
+    )
+    assert not contents.holds(1, [2, 4, 5]) and not contents.queues.remove(1, 3, 103)
     base.write(Checkpoint(contents.meta([]), changes, dropped, [], []))
     contents.thaw()
-    assert contents.ids(1) == shown and {place: entry.rid for place, entry in base.queues[1].items()} == dict(shown)
+    assert contents.messages.ids(1) == shown and {place: entry.rid for place, entry in base.queues[1].items()} == dict(
+        shown
+    )
 
 
 def test_what_a_purge_spares_is_named_in_the_order_in_which_clients_hold_it() -> None:
     """What was given back and handed out again stands last in the event; it is found by its place all the same."""
     contents, base = stored(*range(1, 10))
-    assert contents.purge(1, 1 << 62, [7, 9, 2, 4], {place: place + 100 for place in (7, 9, 2, 4)}) == 5
+    assert contents.queues.purge(1, 1 << 62, [7, 9, 2, 4], {place: place + 100 for place in (7, 9, 2, 4)}) == 5
     for _ in range(2):
-        assert contents.ids_page(1, 2, 2) == ([(4, 104), (7, 107)], 7)
-        assert [place for place, _ in contents.page(1, 4, 9)] == [7, 9]
+        assert contents.messages.ids_page(1, 2, 2) == ([(4, 104), (7, 107)], 7)
+        assert [place for place, _ in contents.messages.page(1, 4, 9)] == [7, 9]
         write(contents, base)
 
 
 def test_what_was_spared_and_settled_since_fills_no_page_of_ids() -> None:
     """A page that holds nothing, with more behind it, would not say from where to go on."""
     contents, _ = stored(*range(1, 10))
-    contents.purge(1, 1 << 62, [2, 4, 6, 8], {place: place + 100 for place in (2, 4, 6, 8)})
-    assert contents.remove(1, 2, 102) and contents.remove(1, 4, 104)
-    assert contents.ids_page(1, -1, 2) == ([(6, 106), (8, 108)], END)
-    assert contents.ids_page(1, -1, 1) == ([(6, 106)], 6)
+    contents.queues.purge(1, 1 << 62, [2, 4, 6, 8], {place: place + 100 for place in (2, 4, 6, 8)})
+    assert contents.queues.remove(1, 2, 102) and contents.queues.remove(1, 4, 104)
+    assert contents.messages.ids_page(1, -1, 2) == ([(6, 106), (8, 108)], END)
+    assert contents.messages.ids_page(1, -1, 1) == ([(6, 106)], 6)
 
 
 @pytest.mark.plain
@@ -168,44 +185,45 @@ def test_one_page_passes_over_what_a_purge_spared_and_has_gone(monkeypatch: pyte
     monkeypatch.setattr(shown_module, "IDS_PASSED", 3)
     contents, base = stored(*range(1, 60))
     spared = list(range(2, 60))
-    contents.purge(1, 1 << 62, spared, {place: place + 100 for place in spared})
+    contents.queues.purge(1, 1 << 62, spared, {place: place + 100 for place in spared})
     gone = [*range(10, 30), *range(33, 35), *range(40, 55)]
     for place in gone:
-        assert contents.remove(1, place, place + 100)
+        assert contents.queues.remove(1, place, place + 100)
     left = [(place, place + 100) for place in spared if place not in gone]
     for limit in (1, 4, 100):
         found, page, pages = list[tuple[int, int]](), Ids([], -1), 0
         while page.more:
             before = page.through
-            page = contents.ids_page(1, before, limit)
+            page = contents.messages.ids_page(1, before, limit)
             assert page.through > before and all(before < place <= page.through for place, _ in page.entries)
             found, pages = found + page.entries, pages + 1
         assert found == left and pages > len(gone) // 4
     write(contents, base)
-    assert contents.ids(1) == left
+    assert contents.messages.ids(1) == left
 
 
 def test_what_a_purge_spares_was_handed_out_before() -> None:
     """So the next primary hands it out as redelivered (P3)."""
     contents, _ = stored(1, 2, 3)
-    contents.mark(1, 2)
-    contents.purge(1, 1 << 62, [1, 2], {1: 101, 2: 102})
-    assert contents.summary(1).mark == 2
+    contents.queues.mark(1, 2)
+    contents.queues.purge(1, 1 << 62, [1, 2], {1: 101, 2: 102})
+    assert contents.queues.summary(1).mark == 2
 
 
 def test_a_purge_up_to_an_offset_leaves_what_stands_above_it() -> None:
     """However much that is."""
     contents, _ = stored(*range(1, 2 * PAGE + 10))
-    assert contents.purge(1, 3, [2], {2: 102}) == 2
-    assert contents.ids(1) == [(2, 102), *((place, place + 100) for place in range(4, 2 * PAGE + 10))]
+    assert contents.queues.purge(1, 3, [2], {2: 102}) == 2
+    assert contents.messages.ids(1) == [(2, 102), *((place, place + 100) for place in range(4, 2 * PAGE + 10))]
 
 
 def test_a_purge_of_an_earlier_version_names_no_ids() -> None:
     """Those of what it spares are looked for; the digest is the same."""
     contents, _ = stored(1, 2, 3, 4)
     other, _ = stored(1, 2, 3, 4)
-    assert contents.purge(1, 3, [2]) == other.purge(1, 3, [2], {2: 102}) == 2
-    assert contents.summary(1) == other.summary(1) and contents.ids(1) == other.ids(1) == [(2, 102), (4, 104)]
+    assert contents.queues.purge(1, 3, [2]) == other.queues.purge(1, 3, [2], {2: 102}) == 2
+    assert contents.queues.summary(1) == other.queues.summary(1)
+    assert contents.messages.ids(1) == other.messages.ids(1) == [(2, 102), (4, 104)]
 
 
 def test_whether_a_queue_holds_more_than_is_spared_is_known_without_a_look_at_any_message() -> None:
@@ -217,15 +235,15 @@ def test_whether_a_queue_holds_more_than_is_spared_is_known_without_a_look_at_an
 
     base = Base()
     contents = Contents(base, Meta())
-    contents.add_queue(1)
+    contents.queues.add(1)
     for number in (1, 2, 3):
-        contents.insert(1, number, number, Message("", "q", b"", b"m"))
+        contents.queues.insert(1, number, number, Message("", "q", b"", b"m"))
     changes, _ = contents.freeze()
     base.queues[1] = {place: entry for place, entry in changes[1].items() if entry is not None}
     contents.thaw()
     assert contents.holds(1, [1, 2]) and not contents.holds(1, [1, 2, 3]) and not contents.holds(1, [3, 9, 2, 1])
     assert contents.holds(1, [1, 2, 9, 10]), "others are spared than are there"
-    contents.remove(1, 3, 3)
+    contents.queues.remove(1, 3, 3)
     assert not contents.holds(1, [1, 2, 9]) and contents.holds(1, [2, 3])
-    contents.insert(1, 4, 4, Message("", "q", b"", b"m"))
+    contents.queues.insert(1, 4, 4, Message("", "q", b"", b"m"))
     assert contents.holds(1, [1, 2, 9]) and not contents.holds(1, [1, 2, 4])

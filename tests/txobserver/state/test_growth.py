@@ -26,11 +26,11 @@ class Indexed(MemoryBase):
 def filled(messages: int) -> Contents:
     """A queue of so many messages, half of them in a checkpoint on its way, half behind it."""
     contents = Contents(Indexed(), Meta())
-    contents.add_queue(1)
+    contents.queues.add(1)
     for place in range(messages):
         if place == messages // 2:
             contents.freeze()
-        contents.insert(1, place, place, MESSAGE)
+        contents.queues.insert(1, place, place, MESSAGE)
     return contents
 
 
@@ -39,7 +39,7 @@ def test_a_page_costs_what_it_returns() -> None:
     small, large = filled(200), filled(20_000)
     for middle in (0.25, 0.75):
         costs = [
-            lines_of(lambda c=contents, n=count: c.page(1, int(n * middle), 10))  # type: ignore[misc]  # noqa: B023
+            lines_of(lambda c=contents, n=count: c.messages.page(1, int(n * middle), 10))  # type: ignore[misc]  # noqa: B023
             for contents, count in ((small, 200), (large, 20_000))
         ]
         assert costs[0] == costs[1]
@@ -51,8 +51,8 @@ def test_a_purged_or_settled_beginning_does_not_slow_the_rest() -> None:
     for gone in (100, 10_000):
         contents = filled(gone + 1000)
         for place in range(gone):
-            contents.remove(1, place, place)
-        costs.append(lines_of(lambda c=contents, a=gone: c.page(1, a, 10)))  # type: ignore[misc]
+            contents.queues.remove(1, place, place)
+        costs.append(lines_of(lambda c=contents, a=gone: c.messages.page(1, a, 10)))  # type: ignore[misc]
     assert costs[1] <= costs[0]
 
 
@@ -86,17 +86,17 @@ def test_a_place_that_is_used_again_is_shown_once() -> None:
     """A resync may put a message over another one, and out of order."""
     base = MemoryBase()
     contents = Contents(base, Meta())
-    contents.add_queue(1)
+    contents.queues.add(1)
     for place in (5, 3, 9):
-        contents.insert(1, place, place, MESSAGE)
+        contents.queues.insert(1, place, place, MESSAGE)
     changes, dropped = contents.freeze()
-    contents.remove(1, 3, 3)
-    contents.insert(1, 3, 30, MESSAGE)
-    contents.insert(1, 4, 4, MESSAGE)
-    contents.remove(1, 9, 9)
+    contents.queues.remove(1, 3, 3)
+    contents.queues.insert(1, 3, 30, MESSAGE)
+    contents.queues.insert(1, 4, 4, MESSAGE)
+    contents.queues.remove(1, 9, 9)
     shown = [(3, 30), (4, 4), (5, 5)]
-    assert [(place, entry.rid) for place, entry in contents.page(1, -1, 10)] == shown
+    assert [(place, entry.rid) for place, entry in contents.messages.page(1, -1, 10)] == shown
     base.write(Checkpoint(contents.meta([Position(1, 1)]), changes, dropped, [], []))
     contents.thaw()
-    assert [(place, entry.rid) for place, entry in contents.page(1, -1, 10)] == shown
-    assert [place for place, _ in contents.page(1, 3, 1)] == [4]
+    assert [(place, entry.rid) for place, entry in contents.messages.page(1, -1, 10)] == shown
+    assert [place for place, _ in contents.messages.page(1, 3, 1)] == [4]

@@ -43,7 +43,7 @@ class Course:
     def __init__(self) -> None:
         self.base = MemoryBase()
         self.contents = Contents(self.base, Meta())
-        self.contents.add_queue(1)
+        self.contents.queues.add(1)
         self.model: dict[int, int] = {}
         self.place = 0
         self.frozen: Checkpoint | None = None
@@ -54,23 +54,23 @@ class Course:
     def insert(self, number: int) -> None:
         self.place += 1
         self.model[self.place] = number
-        self.contents.insert(1, self.place, number, message(bytes(number % 4)))
+        self.contents.queues.insert(1, self.place, number, message(bytes(number % 4)))
 
     def remove(self, number: int) -> None:
         if self.model:
             place = list(self.model)[number % len(self.model)]
-            assert self.contents.remove(1, place, self.model.pop(place))
+            assert self.contents.queues.remove(1, place, self.model.pop(place))
 
     def purge(self, number: int) -> None:
         spared = [place for place in self.model if place % 3 == number % 3]
         rids = {place: self.model[place] for place in spared}
-        self.contents.purge(1, self.place, spared, rids if number % 2 else {})
+        self.contents.queues.purge(1, self.place, spared, rids if number % 2 else {})
         self.model = {place: self.model[place] for place in spared}
         self.emptied = True
 
     def drop(self, number: int) -> None:
-        self.contents.drop_queue(1)
-        self.contents.add_queue(1)
+        self.contents.queues.drop(1)
+        self.contents.queues.add(1)
         self.model, self.emptied = {}, True
 
     def freeze(self, number: int) -> None:
@@ -90,7 +90,7 @@ class Course:
     def begin(self, number: int) -> None:
         if self.underway is None:
             after = number % (self.place + 1) - 1
-            reading = self.contents.begin_reading(1, after)
+            reading = self.contents.messages.begin_reading(1, after)
             self.underway, self.emptied = Underway(reading, after, set(self.model)), False
 
     def read(self, number: int) -> None:
@@ -115,7 +115,7 @@ class Course:
             assert not any(place <= through for place in missing), "something is left out"
         else:
             assert not missing & there, "something is left out"
-        self.contents.end_reading(reading)
+        self.contents.messages.end_reading(reading)
         self.underway = self.page = None
 
 
@@ -127,7 +127,7 @@ def test_what_is_shown_of_a_page_is_what_is_in_the_queue(steps: list[tuple[str, 
         getattr(course, step)(number)
     course.read(3)
     course.end(0)
-    assert not course.contents._readings
+    assert not course.contents.layers.readings
 
 
 def checkpointed(contents: Contents, base: MemoryBase) -> None:
@@ -140,9 +140,9 @@ def filled(*places: int) -> tuple[Contents, MemoryBase]:
     """A queue with these messages, in a checkpoint."""
     base = MemoryBase()
     contents = Contents(base, Meta())
-    contents.add_queue(1)
+    contents.queues.add(1)
     for place in places:
-        contents.insert(1, place, place, message())
+        contents.queues.insert(1, place, place, message())
     checkpointed(contents, base)
     return contents, base
 
@@ -151,8 +151,8 @@ def test_consumed_while_its_page_is_read() -> None:
     """Also where the removal is in a checkpoint when the page is shown, and no layer knows of it any more."""
     for late in (False, True):
         contents, base = filled(1, 2, 3)
-        reading, page = contents.begin_reading(1, -1), base.read(Above(1, -1, 9, 99))
-        assert contents.remove(1, 2, 2)
+        reading, page = contents.messages.begin_reading(1, -1), base.read(Above(1, -1, 9, 99))
+        assert contents.queues.remove(1, 2, 2)
         if late:
             checkpointed(contents, base)
         assert [place for place, _ in reading.shown(page)] == [1, 3]
@@ -161,10 +161,10 @@ def test_consumed_while_its_page_is_read() -> None:
 def test_consumed_behind_the_beginning_of_a_checkpoint_while_a_page_is_read() -> None:
     """What a layer held when the reading began is taken out in another layer, of which the reading knows nothing."""
     contents, base = filled(1)
-    contents.insert(1, 2, 2, message())
-    reading, page = contents.begin_reading(1, -1), base.read(Above(1, -1, 9, 99))
+    contents.queues.insert(1, 2, 2, message())
+    reading, page = contents.messages.begin_reading(1, -1), base.read(Above(1, -1, 9, 99))
     contents.freeze()
-    assert contents.remove(1, 2, 2)
+    assert contents.queues.remove(1, 2, 2)
     assert [place for place, _ in reading.shown(page)] == [1]
 
 
@@ -172,9 +172,9 @@ def test_a_checkpoint_ends_while_a_page_is_read() -> None:
     """What was in a layer when the reading began, and in the base only behind the look at it, is not left out; nor is
     what a layer hid, and no layer hides any more, shown."""
     contents, base = filled(1, 2)
-    contents.insert(1, 3, 3, message())
-    assert contents.remove(1, 1, 1)
-    reading, page = contents.begin_reading(1, -1), base.read(Above(1, -1, 9, 99))
+    contents.queues.insert(1, 3, 3, message())
+    assert contents.queues.remove(1, 1, 1)
+    reading, page = contents.messages.begin_reading(1, -1), base.read(Above(1, -1, 9, 99))
     checkpointed(contents, base)
     assert [place for place, _ in page.entries] == [1, 2]
     assert [place for place, _ in reading.shown(page)] == [2, 3]
@@ -184,12 +184,12 @@ def test_nothing_of_before_a_purge_counts() -> None:
     """Also where a checkpoint has brought the purge into the base, with what came behind it, when that is read."""
     for late in (False, True):
         contents, base = filled(1, 2, 3)
-        contents.purge(1, 3, [2])
-        contents.insert(1, 4, 4, message())
-        reading = contents.begin_reading(1, -1)
+        contents.queues.purge(1, 3, [2])
+        contents.queues.insert(1, 4, 4, message())
+        reading = contents.messages.begin_reading(1, -1)
         if late:
             for place in (5, 6):
-                contents.insert(1, place, place, message())
+                contents.queues.insert(1, place, place, message())
             checkpointed(contents, base)
         for asked in (reading.asked_of_base(Above(1, -1, 2, 99)), Above(1, -1, 9, 99)):
             page = base.read(asked)
@@ -201,11 +201,11 @@ def test_of_a_purged_queue_what_was_spared_is_asked_for() -> None:
     """And not what went, of which there may be a million messages; also where the rest waits for a checkpoint."""
     for late in (False, True):
         contents, base = filled(*range(1, 9))
-        contents.purge(1, 8, [2, 5, 6, 7], {place: place for place in (2, 5, 6, 7)})
-        contents.insert(1, 9, 9, message())
-        assert contents.remove(1, 6, 6)
-        reading = contents.begin_reading(1, 2)
-        assert contents.begin_reading(2, 0).asked_of_base(Above(2, 0, 9, 9)) == Above(2, 0, 9, 9)
+        contents.queues.purge(1, 8, [2, 5, 6, 7], {place: place for place in (2, 5, 6, 7)})
+        contents.queues.insert(1, 9, 9, message())
+        assert contents.queues.remove(1, 6, 6)
+        reading = contents.messages.begin_reading(1, 2)
+        assert contents.messages.begin_reading(2, 0).asked_of_base(Above(2, 0, 9, 9)) == Above(2, 0, 9, 9)
         asked = reading.asked_of_base(Above(1, 2, 1, 99))
         assert asked == At(1, (5, 6, 7), 99)
         if late:
@@ -220,10 +220,10 @@ def test_a_page_is_asked_for_while_the_checkpoint_of_a_purge_is_written() -> Non
     """Before it is in the base, and behind that: what went is neither asked for nor shown."""
     for late in (False, True):
         contents, base = filled(1, 2, 3)
-        contents.purge(1, 3, [2], {2: 2})
-        contents.insert(1, 4, 4, message())
+        contents.queues.purge(1, 3, [2], {2: 2})
+        contents.queues.insert(1, 4, 4, message())
         changes, dropped = contents.freeze()
-        reading = contents.begin_reading(1, -1)
+        reading = contents.messages.begin_reading(1, -1)
         asked = reading.asked_of_base(Above(1, -1, 9, 99))
         if late:
             base.write(Checkpoint(contents.meta([]), changes, dropped, [], []))
@@ -235,20 +235,20 @@ def test_a_page_is_asked_for_while_the_checkpoint_of_a_purge_is_written() -> Non
 def test_nothing_that_a_checkpoint_on_its_way_holds_of_before_a_purge_counts() -> None:
     """Nor is what the base held then there to be taken out."""
     contents, base = filled(1, 2)
-    contents.insert(1, 3, 3, message())
+    contents.queues.insert(1, 3, 3, message())
     contents.freeze()
-    contents.purge(1, 3, [1])
-    reading, page = contents.begin_reading(1, -1), base.read(Above(1, -1, 9, 99))
+    contents.queues.purge(1, 3, [1])
+    reading, page = contents.messages.begin_reading(1, -1), base.read(Above(1, -1, 9, 99))
     assert ([place for place, _ in reading.shown(page)], reading.through(page)) == ([1], 0)
-    assert not contents.remove(1, 2, 2) and not contents.remove(1, 3, 3)
-    assert contents.summary(1).count == 1
+    assert not contents.queues.remove(1, 2, 2) and not contents.queues.remove(1, 3, 3)
+    assert contents.queues.summary(1).count == 1
 
 
 def test_a_page_that_has_ended_shows_nothing_of_the_layers_behind_it() -> None:
     """What stands in the base between the two would be passed over."""
     contents, base = filled(1, 2, 3)
-    contents.insert(1, 4, 4, message())
-    reading = contents.begin_reading(1, -1)
+    contents.queues.insert(1, 4, 4, message())
+    reading = contents.messages.begin_reading(1, -1)
     page = base.read(Above(1, -1, 2, 99))
     assert ([place for place, _ in reading.shown(page)], reading.through(page)) == ([1, 2], 2)
 

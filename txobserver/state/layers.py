@@ -1,0 +1,102 @@
+"""What has changed in the queues since the last checkpoint, as layers over the base that shows that checkpoint.
+
+Changes go to the *fresh* layer. When a checkpoint begins, the fresh layer becomes the *frozen* one, which nobody
+changes while a thread writes it; when it is written, the frozen layer is dropped and the base shows it instead. A
+message that came and went between two checkpoints never reaches the base at all.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from txobserver.ports.store import Base, Changes, Dropped, Entry
+from txobserver.state.offsets import Places
+from txobserver.state.reading import Reading
+from txobserver.state.shown import Kept, ShownBase
+
+
+class Layers:
+    """``fresh``: what changed since the last checkpoint began; ``fresh_places``: the places at which it added messages.
+
+    ``reused``: places, with their queues, of messages that were put over others. ``readings``: the pages of each queue
+    that are being read. ``dirty_bytes``: what the fresh layer is counted for.
+    """
+
+    def __init__(self, base: Base) -> None:
+        self.base: Final = base
+        self.shown: Final = ShownBase(base)
+        self.fresh: Changes = {}
+        self.fresh_places: dict[int, Places] = {}
+        self.reused: Final[set[tuple[int, int]]] = set()
+        self.readings: Final[dict[int, list[Reading]]] = {}
+        self.dirty_bytes = 0
+        self._frozen: Changes = {}
+        self._frozen_places: dict[int, Places] = {}
+        self._frozen_bytes = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of change that are in memory only, those of a checkpoint that is being written among them."""
+        return self.dirty_bytes + self._frozen_bytes
+
+    def begin(self, queue: int) -> dict[int, Entry | None]:
+        """The first change of a queue since the last checkpoint; returns its fresh layer."""
+        layer = self.fresh[queue] = {}
+        self.fresh_places[queue] = Places()
+        return layer
+
+    def drop(self, queue: int, kept: Kept) -> None:
+        """All of a queue goes from the layers, and all but ``kept`` from what the base shows."""
+        self.fresh.pop(queue, None)
+        self.fresh_places.pop(queue, None)
+        self.shown.drop(queue, kept)
+
+    def frozen(self, queue: int) -> dict[int, Entry | None]:
+        """What the checkpoint on its way holds of a queue, unless the queue was dropped since."""
+        return {} if self.shown.dropped(queue) else self._frozen.get(queue, {})
+
+    def recent(self, queue: int, place: int) -> Entry | None:
+        """The entry, if it came after what the base shows."""
+        layer = self.fresh.get(queue)
+        if layer is not None and place in layer:
+            return layer[place]
+        return self.frozen(queue).get(place)
+
+    def get(self, queue: int, place: int) -> Entry | None:
+        """The entry that stands there, or None. Raises StoreDamaged."""
+        layer = self.fresh.get(queue)
+        if layer is None or place not in layer:
+            layer = self.frozen(queue)
+        return layer[place] if place in layer else self.shown.get(queue, place)
+
+    def holds(self, queue: int, place: int) -> bool:
+        """Whether a message stands there; none is read, however large it is. Raises StoreDamaged."""
+        layer = self.fresh.get(queue, {})
+        return layer[place] is not None if place in layer else self.holds_below(queue, place)
+
+    def holds_below(self, queue: int, place: int) -> bool:
+        """Whether a message stood there when the last checkpoint began. Raises StoreDamaged."""
+        layer = self.frozen(queue)
+        if place in layer:
+            return layer[place] is not None
+        return self.shown.holds(queue, place)
+
+    def places(self, queue: int) -> list[Places]:
+        """The places at which either layer added messages to a queue."""
+        layers = [self.fresh_places] if self.shown.dropped(queue) else [self._frozen_places, self.fresh_places]
+        return [places[queue] for places in layers if queue in places]
+
+    def freeze(self) -> tuple[Changes, list[Dropped]]:
+        """Begin a checkpoint: (changes, dropped queues) since the last. Costs nothing; ends with ``thaw``."""
+        assert not self._frozen, "a checkpoint is being written already"
+        self._frozen, self.fresh = self.fresh, {}
+        self._frozen_places, self.fresh_places = self.fresh_places, {}
+        self._frozen_bytes, self.dirty_bytes = self.dirty_bytes, 0
+        return self._frozen, self.shown.freeze()
+
+    def thaw(self) -> None:
+        """The checkpoint has been written: the base shows it now."""
+        self._frozen = {}
+        self._frozen_places = {}
+        self.shown.thaw()
+        self._frozen_bytes = 0

@@ -1,0 +1,151 @@
+"""The durable queues as of the last applied event: what each counts, and what changes in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from txobserver.digest import Tally
+from txobserver.events import Message
+from txobserver.ports.store import PAGE, Entry, Ids, QueueSummary
+from txobserver.state.layers import Layers
+from txobserver.state.messages import Messages
+from txobserver.state.shown import Kept
+
+ADDITION_BYTES = 200
+REMOVAL_BYTES = 50
+"""What a message, beside its properties and body, and a removal are counted for until a checkpoint has been written."""
+
+NO_RIDS: Mapping[int, int] = MappingProxyType({})
+
+
+class Queues:
+    """Changes the queues. ``tallies``: count, digest and mark of each queue that exists; only this changes them."""
+
+    def __init__(self, layers: Layers, messages: Messages, tallies: dict[int, Tally]) -> None:
+        self._layers: Final = layers
+        self._messages: Final = messages
+        self._tallies: Final = tallies
+
+    def summary(self, queue: int) -> QueueSummary:
+        """Count, digest and mark of a queue; zeros for one that is not known."""
+        tally = self._tallies.get(queue)
+        return QueueSummary() if tally is None else _summary(tally)
+
+    def summaries(self) -> dict[int, QueueSummary]:
+        """The same of all queues, by their numbers."""
+        return {queue: _summary(tally) for queue, tally in self._tallies.items()}
+
+    def numbers(self) -> set[int]:
+        """The numbers of all queues that exist."""
+        return set(self._tallies)
+
+    def knows(self, queue: int) -> bool:
+        """Whether this queue has been declared and not deleted."""
+        return queue in self._tallies
+
+    def add(self, queue: int) -> None:
+        """A queue was declared."""
+        self._tallies.setdefault(queue, Tally())
+
+    def drop(self, queue: int) -> None:
+        """A queue was deleted, with all that it holds."""
+        self._tallies.pop(queue, None)
+        self._layers.drop(queue, Kept())
+        for reading in self._layers.readings.get(queue, ()):
+            reading.dropped()
+
+    def purge(self, queue: int, place: int, spared: Sequence[int], rids: Mapping[int, int] = NO_RIDS) -> int:
+        """Take everything up to ``place`` out of a queue but ``spared``; returns how many that were.
+
+        Costs what stays, not what goes. ``rids`` are the replication ids of what is spared, as far as they are known:
+        no message is read then (``a_purge_reads_what_it_spares``). Raises StoreDamaged.
+        """
+        tally = self._tallies.get(queue)
+        if tally is None:
+            return 0
+        stay = self._staying(queue, place, spared, rids)
+        recent = {each: entry for each in stay if (entry := self._layers.recent(queue, each)) is not None}
+        self.drop(queue)
+        self._layers.shown.drop(queue, Kept(each for each in stay.items() if each[0] not in recent))
+        left = self._tallies[queue] = Tally(mark=tally.mark)
+        for each, rid in sorted(stay.items()):
+            entry = recent.get(each)
+            if entry is None:
+                left.put(each, rid)
+            else:
+                self.insert(queue, each, entry.rid, entry.message)
+        return tally.count - len(stay)
+
+    def insert(self, queue: int, place: int, rid: int, message: Message) -> bool:
+        """Put a message into a queue; False if the queue is gone."""
+        tally = self._tallies.get(queue)
+        if tally is None:
+            return False
+        layers = self._layers
+        layer = layers.fresh.get(queue)
+        if layer is None:
+            layer = layers.begin(queue)
+        layers.fresh_places[queue].add(place)
+        before = len(layer)
+        layer[place] = Entry(rid, message)
+        if len(layer) == before:
+            layers.reused.add((queue, place))
+        tally.put(place, rid)
+        layers.dirty_bytes += message.size + ADDITION_BYTES
+        return True
+
+    def remove(self, queue: int, place: int, rid: int) -> bool:
+        """Take a message out of a queue; False if it is not there. None is read for it, however large it is."""
+        tally = self._tallies.get(queue)
+        if tally is None:
+            return False
+        layers = self._layers
+        layer = layers.fresh.get(queue)
+        if layer is None:
+            layer = layers.begin(queue)
+        entry = layer.get(place)
+        if entry is not None:
+            if (queue, place) in layers.reused:
+                layer[place] = None  # a resync put it over another message, which a lower layer may still hold
+            else:
+                del layer[place]
+        elif place in layer or not layers.holds_below(queue, place):
+            return False
+        else:
+            layer[place] = None
+        tally.take(place, rid if entry is None else entry.rid)
+        layers.dirty_bytes += REMOVAL_BYTES
+        for reading in layers.readings.get(queue, ()):
+            reading.gone(place)
+        return True
+
+    def mark(self, queue: int, place: int) -> None:
+        """Messages up to ``place`` may have been handed out."""
+        tally = self._tallies.get(queue)
+        if tally is not None and place > tally.mark:
+            tally.mark = place
+
+    def overwrite_mark(self, queue: int, place: int) -> None:
+        """A primary's snapshot says up to where messages may have been handed out, whatever was known here."""
+        tally = self._tallies.get(queue)
+        if tally is not None:
+            tally.mark = place
+
+    def _staying(self, queue: int, place: int, spared: Sequence[int], rids: Mapping[int, int]) -> dict[int, int]:
+        """What is in a queue above ``place``, and of what is spared: places, with their replication ids."""
+        stay: dict[int, int] = {}
+        for each in spared:
+            if each <= place and self._layers.holds(queue, each):
+                rid = rids.get(each)
+                stay[each] = self._messages.ids_page(queue, each - 1, 1).entries[0][1] if rid is None else rid
+        page = Ids([], place)
+        while page.more:
+            page = self._messages.ids_page(queue, page.through, PAGE)
+            stay.update(page.entries)
+        return stay
+
+
+def _summary(tally: Tally) -> QueueSummary:
+    return QueueSummary(tally.count, tally.digest, tally.mark)
