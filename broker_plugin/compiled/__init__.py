@@ -20,7 +20,7 @@ MODULES = (
     *(f"ha.membership.{name}" for name in ("candidate", "record_access", "record_keeper")),
     "ha.messages.sizes",
     *(f"ha.primary.{name}" for name in ("additions", "attachments", "backlog", "backups", "client_ledger")),
-    *(f"ha.primary.{name}" for name in ("commit_point", "joins", "silence")),
+    *(f"ha.primary.{name}" for name in ("commit_point", "fanout", "joins", "silence")),
     *(f"ha.primary.{name}" for name in ("decisions", "primary", "readings", "session", "teller", "transactions")),
     *(f"ha.primary.{name}" for name in ("tx_tracker", "watch", "writer")),
     *(f"broker_plugin.embedded.{name}" for name in ("broker", "serving", "operations.requester")),
