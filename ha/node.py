@@ -8,6 +8,7 @@ from ha.apply.checkpointing import Checkpointing
 from ha.apply.record_gate import RecordGate
 from ha.apply.replica import Replica
 from ha.effects import Effect, LogLine, Send
+from ha.feed.feed import Feed
 from ha.membership.candidate import Candidate
 from ha.membership.node_state import NODE_TABLE
 from ha.messages.election import Probe, ProbeReply
@@ -19,8 +20,9 @@ from txobserver.ports.ledger import Host
 class Node:
     """``now`` is in seconds on a clock that counts suspension, ``wall_ms`` in milliseconds since 1970.
 
-    ``log_first``: the first sequence that the log holds; ``linked``: the peers that can be reached now; ``failed``: why
-    the store has failed, if it has; ``sessions``: the number of the last attachment that was asked for.
+    ``log_first``: the first sequence that the log holds; ``feed``: what has passed the commit point; ``linked``: the
+    peers that can be reached now; ``failed``: why the store has failed, if it has; ``sessions``: the number of the last
+    attachment that was asked for.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Node:
         self.state = NODE_TABLE.start
         self.member, self.replica, self.host, self.settings = member, replica, host, settings
         self.generation, self.log_first = replica.tail.generation, log_first
+        self.feed = Feed(replica, settings.feed_bytes)
         self.linked: set[str] = set()
         self.failed: str | None = None
         self.sessions = first_session

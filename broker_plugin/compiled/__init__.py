@@ -16,7 +16,7 @@ MODULES = (
     "ha.backup.backup",
     *(f"ha.catchup.{name}" for name in ("history", "queue_guard", "queue_replicator", "replicating_subscription")),
     *(f"ha.catchup.{name}" for name in ("resync", "snapshot_end", "throttle")),
-    "ha.feed.recent_frames",
+    *(f"ha.feed.{name}" for name in ("feed", "recent_frames")),
     *(f"ha.membership.{name}" for name in ("candidate", "record_access", "record_keeper")),
     "ha.messages.sizes",
     *(f"ha.primary.{name}" for name in ("additions", "attachments", "backlog", "backups", "client_ledger")),

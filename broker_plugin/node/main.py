@@ -33,7 +33,7 @@ from broker_plugin.node.membership import cluster_identity
 from broker_plugin.node.proxy import FrontDoor, PassOn, Refuse, Serve, Verdict
 from broker_plugin.node.readiness import Readiness
 from broker_plugin.node.shell import Shell, wall_ms
-from broker_plugin.node.status import commit_point, queue_names, status, transactions
+from broker_plugin.node.status import queue_names, status, transactions
 from broker_plugin.node.wiring import FAREWELL, Parts, amqp_server, release, restored, wire
 from ha.core import NodeCore
 from ha.membership.node_state import ACTIVE
@@ -195,7 +195,7 @@ class Node:
         )
         peers = [PeerAddress(peer.name, peer.host, peer.port) for peer in config.peers]
         self.readers = LogServer(
-            self.guard, config.dir, config.cluster, lambda: commit_point(self.core), lambda: queue_names(self.core)
+            self.guard, config.dir, config.cluster, lambda: self.core.feed, lambda: queue_names(self.core)
         )
         self.parts = wire(
             self.guard,
