@@ -97,6 +97,7 @@ class NodeCore(Node):
         """Draw the consequences: move the commit point, write what gathered, send what is durable."""
         if (leading := self.leading) and not self.failed:
             leading.settle()
+        self.feed.tell()
 
     # -- peers
 

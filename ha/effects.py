@@ -85,7 +85,7 @@ class CompareAndSet(NamedTuple):
 
 
 class ReadRecord(NamedTuple):
-    """Read the coordination record now, not at the next turn of polling; reports ``on_record``."""
+    """Read the coordination record now, whatever is watched; reports ``on_record``."""
 
 
 class LogLine(NamedTuple):

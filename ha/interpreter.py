@@ -7,7 +7,7 @@ send" is kept here: an acknowledgement leaves when the write that it waits for h
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, get_args
 
 from ha.core import NodeCore
 from ha.effects import (
@@ -91,7 +91,10 @@ class Interpreter:
             self._carry_out(effect)
 
     def _carry_out(self, effect: Effect) -> None:
-        _CARRY_OUT[type(effect)](self._io, effect)
+        kind = type(effect)
+        if kind in _WRITES:
+            self._core.feed.changes(effect)  # type: ignore[arg-type]
+        _CARRY_OUT[kind](self._io, effect)
 
     # -- answers
 
@@ -144,6 +147,7 @@ def _write(io: Io, effect: Write) -> None:
     io.write(effect)
 
 
+_WRITES = frozenset(get_args(Write))
 _CARRY_OUT: dict[type, Callable[..., None]] = {
     Persist: _write,
     Truncate: _write,

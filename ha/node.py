@@ -8,6 +8,7 @@ from ha.apply.checkpointing import Checkpointing
 from ha.apply.record_gate import RecordGate
 from ha.apply.replica import Replica
 from ha.effects import Effect, LogLine, Send
+from ha.feed.feed import Feed
 from ha.membership.candidate import Candidate
 from ha.membership.node_state import NODE_TABLE
 from ha.messages.election import Probe, ProbeReply
@@ -21,9 +22,9 @@ NO_FEATURES: frozenset[str] = frozenset()
 class Node:
     """``now`` is in seconds on a clock that counts suspension, ``wall_ms`` in milliseconds since 1970.
 
-    ``log_first``: the first sequence that the log holds; ``linked``: the peers that can be reached now; ``features``:
-    of each of them, what both it and this node know; ``failed``: why the store has failed, if it has; ``sessions``: the
-    number of the last attachment that was asked for.
+    ``log_first``: the first sequence that the log holds; ``feed``: what has passed the commit point; ``linked``: the
+    peers that can be reached now; ``features``: of each of them, what both it and this node know; ``failed``: why the
+    store has failed, if it has; ``sessions``: the number of the last attachment that was asked for.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Node:
         self.state = NODE_TABLE.start
         self.member, self.replica, self.host, self.settings = member, replica, host, settings
         self.generation, self.log_first = replica.tail.generation, log_first
+        self.feed = Feed(replica, settings.feed_bytes)
         self.linked: set[str] = set()
         self.features: dict[str, frozenset[str]] = {}
         self.failed: str | None = None

@@ -18,6 +18,7 @@ from ha.messages.wire import Peer
 from ha.node import Node
 from ha.primary.attachments import Attachments
 from ha.primary.backups import Backups
+from ha.primary.fanout import Star
 from ha.primary.handover import Handover
 from ha.primary.primary import Primary
 from txobserver.ids import Member
@@ -182,11 +183,11 @@ class Leading(Role):
         name, settings, emit = node.member.node, node.settings, node.emit
         self.keeper = RecordKeeper(record, sent_at, node.member, settings, emit)
         attachments = Attachments(name, record.generation, node.replica, self.keeper, emit, node.now, node.features)
-        self.primary = Primary(attachments, node.replica, node.host, settings, emit)
+        self.fanout = Star(attachments, node.replica, settings, emit)
+        self.primary = Primary(attachments, self.fanout, node.replica, node.host, settings, emit)
         self.primary.writer.wake, self.primary.writer.wall_ms = node.wake, node.wall_ms
-        self.backups = Backups(
-            self.primary, attachments, node.replica, self.keeper, settings, node.linked, emit, node.now
-        )
+        following = (attachments, self.fanout, node.replica, self.keeper, settings)
+        self.backups = Backups(self.primary, *following, node.linked, emit, node.now)
         self._handover = Handover(node.host, settings, emit)
         self.primary.start([m.node for m in record.ready])
         for peer in sorted(node.linked):

@@ -18,8 +18,10 @@ class Settings:
     much a joiner that does not count yet is sent at a time; ``small_lag``: with how many events still lacking it may
     count, since it has those in a moment. ``backlog_bytes``: how much of the stream may wait to pass
     the commit point before clients are not read any more; ``frame_bytes``: how much of it makes one frame, unless a
-    single event is larger. ``outcomes_kept``: how many outcomes of each kind (branches,
-    tokens, global decisions) are remembered; ``outcome_seconds``: and for how long at least; the same on all nodes.
+    single event is larger; ``recent_bytes``: how much of its end a primary keeps in memory for its
+    backups; ``feed_bytes``: and every node for those who follow what has passed the commit point. ``outcomes_kept``:
+    how many outcomes of each kind (branches, tokens, global decisions) are remembered; ``outcome_seconds``: and for how
+    long at least; the same on all nodes.
     """
 
     lease_ttl: float = 1.0
@@ -38,6 +40,7 @@ class Settings:
     small_lag: int = 1000
     backlog_bytes: int = 32 << 20
     recent_bytes: int = 64 << 20
+    feed_bytes: int = 8 << 20
     frame_bytes: int = 4 << 20
     checkpoint_bytes: int = 64 << 20
     checkpoint_every: float = 5.0

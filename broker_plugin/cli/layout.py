@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from broker_plugin.coordination.address import in_file
+from ha.membership.record import RecordStore
+
 CLUSTER_FILE = "cluster.json"
 NEW_CLUSTER_FILE = CLUSTER_FILE + ".new"
 FOUNDED = "founded"
@@ -140,3 +143,8 @@ def port_is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def local_record(directory: Path) -> RecordStore:
+    """Where the cluster in this directory keeps its record."""
+    return in_file(directory / COORDINATION_FILE)

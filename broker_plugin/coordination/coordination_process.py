@@ -23,8 +23,9 @@ from pathlib import Path
 
 import msgspec
 
+from broker_plugin.coordination.polling import Polling
 from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
-from ha.membership.record import CasConflict, CoordinationError, Record
+from ha.membership.record import CasConflict, CoordinationError, Record, Snapshot, Waiter
 from recovery.store.crash_points import crash_point
 
 ANSWER_SECONDS = 5.0
@@ -67,6 +68,8 @@ class CoordinationProcess:
         self._answered = False
         self._hung: subprocess.Popen[bytes] | None = None
         self._given_up = False
+        self._polling = Polling(self.read)
+        self._file = SqliteCoordination(path, cluster)
 
     def read(self) -> Record | None:
         """The record, or None before the first. Raises CoordinationError."""
@@ -81,6 +84,14 @@ class CoordinationProcess:
         assert reply.record is not None
         crash_point("cas.committed")
         return reply.record
+
+    def watch(self, after: int, seconds: float, waiter: Waiter) -> Snapshot | None:
+        """As the port says; each look is a call of its own, so a change waits for one at most."""
+        return self._polling.watch(after, seconds, waiter)
+
+    def snapshot(self) -> Snapshot:
+        """As the port says, without the child: it works on a copy of the file, and locks nothing."""
+        return self._file.snapshot()
 
     def close(self) -> None:
         """End the child."""

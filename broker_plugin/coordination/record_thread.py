@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Protocol
 
 from broker_plugin.guard import Guard
-from ha.membership.record import CasConflict, Coordination, CoordinationError, Record
+from ha.membership.record import UNSEEN, CasConflict, Coordination, CoordinationError, Record, Waiter
 
 log = logging.getLogger("txha.coordination")
 Told = Callable[[Future[Any]], None]
@@ -28,6 +29,10 @@ class Calls(Protocol):
         """Block until these are done, or for so long."""
         ...
 
+    def waiter(self) -> Waiter:
+        """For a call that waits, and is to end when something else is to be called."""
+        ...
+
     def shutdown(self, wait: bool = True) -> None:
         """Take no more; ``wait`` for what was submitted."""
         ...
@@ -43,14 +48,21 @@ class OneThread(ThreadPoolExecutor):
         """Block until these are done, or for so long."""
         wait(futures, seconds)
 
+    def waiter(self) -> Waiter:
+        """An event between threads."""
+        return threading.Event()
+
 
 class RecordThread:
     """Calls in order; their answers are told in the event loop, in the same order.
 
+    The record is watched in the same thread (``watch``): a call that is to be made ends the wait at once, and the watch
+    goes on behind it. So a reading is never told behind the answer to a change that it does not know of.
+
     Who waits for a change is told of it before the loop comes to it, and of all that was answered before: a record that
     was read before the change, and told behind it, would look as if it had gone back
-    (``read_before_a_change_and_told_behind_it``). ``give_up`` lets the call that is on its way end, should the node's
-    end have to wait for it. ``complaint`` is what the last answer failed with, in a sentence; empty if it did not.
+    (``read_before_a_change_and_told_behind_it``). A call that is on its way is given up, should the node's end have to
+    wait for it. ``complaint`` is what the last answer failed with, in a sentence; empty if it did not.
     """
 
     def __init__(
@@ -58,17 +70,20 @@ class RecordThread:
         coordination: Coordination,
         guard: Guard,
         calls: Calls | None = None,
-        give_up: Callable[[], None] = lambda: None,
     ) -> None:
         self._guard = guard
         self._coordination = coordination
         self._calls = calls or OneThread()
-        self._give_up = give_up
         self._reading = False
+        self._watcher: Callable[[Record | None], None] | None = None
+        self._every = 0.0
+        self._waiter: Waiter | None = None
+        self._known = UNSEEN
         self.complaint = ""
         self._waiting: dict[Future[Any], Told] = {}
         self._changes: set[Future[Any]] = set()
         self._telling = False
+        self._stopped = False
 
     def read(self, on_record: Callable[[Record | None], None]) -> None:
         """Read the record, unless a read is on its way already. Errors are logged and the next read tries again."""
@@ -82,6 +97,43 @@ class RecordThread:
                 on_record(future.result())
 
         self._submit(told, self._coordination.read)
+
+    def watch(self, on_record: Callable[[Record | None], None], every: float) -> None:
+        """From now on tell the record: at once, when it changes, and every so many seconds that it is what it was.
+
+        A reading that fails is logged, and the next one comes ``every`` seconds after it was asked for.
+        """
+        self._watcher, self._every, self._known = on_record, every, UNSEEN
+        self._look()
+
+    def rest(self) -> None:
+        """Watch no more."""
+        self._watcher = None
+        self._interrupt()
+
+    def _look(self) -> None:
+        watcher, began = self._watcher, self._guard.loop.time()
+        if watcher is None or self._waiter is not None or self._stopped:
+            return
+        waiter = self._waiter = self._calls.waiter()
+
+        def told(future: Future[Any]) -> None:
+            self._waiter = None
+            if not self._fine(future):
+                again = began + self._every - self._guard.loop.time()
+                self._guard.call_later(max(0.0, again), self._look)
+                return
+            if (found := future.result()) is not None and self._watcher is not None:
+                self._known = found.version
+                self._watcher(found.record)
+            self._look()
+
+        self._call(told, self._coordination.watch, self._known, self._every, waiter)
+
+    def _interrupt(self) -> None:
+        """Something else is to be called: a watch that waits ends now."""
+        if self._waiter is not None:
+            self._waiter.set()
 
     def compare_and_set(
         self,
@@ -113,6 +165,10 @@ class RecordThread:
             self._tell()
 
     def _submit(self, told: Told, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        self._interrupt()
+        return self._call(told, call, *arguments)
+
+    def _call(self, told: Told, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
         future = self._calls.submit(call, *arguments)
         self._waiting[future] = told
 
@@ -136,10 +192,12 @@ class RecordThread:
 
     def stop(self) -> None:
         """Finish what is on its way, if it ends in time, and let go of the store."""
+        self._stopped = True
+        self._interrupt()
         closed = self._calls.submit(self._coordination.close)
         self._calls.wait([closed], STOP_SECONDS)
         if not closed.done():
-            self._give_up()
+            self._coordination.give_up()
         self._calls.shutdown(wait=True)
 
     def _fine(self, future: Any) -> bool:

@@ -20,16 +20,30 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import tempfile
 import zlib
 from pathlib import Path
 
 import msgspec
 
-from ha.membership.record import CasConflict, CoordinationError, Record, may_follow
+from broker_plugin.coordination.polling import Polling
+from ha.membership.record import (
+    CasConflict,
+    CoordinationError,
+    ForeignRecord,
+    Record,
+    Snapshot,
+    Waiter,
+    may_follow,
+)
 from recovery.store.files import REAL_FILES
 
 FORMAT_VERSION = 3
 READABLE = (2, 3)
+JOURNAL = "-journal"
+"""Behind the file's name: what SQLite keeps beside it while it writes"""
+MOMENTS = 50
+"""How often a file is read that changes while it is read"""
 WAY_OUT = "stop all nodes and write a new one with `txha recover`"
 DAMAGED = f"is damaged, its record is missing or changed: {WAY_OUT}"
 _DAMAGE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
@@ -37,10 +51,6 @@ _DAMAGE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 BUSY_SECONDS = 0.5
 FAILURES = (sqlite3.Error, UnicodeDecodeError)
 """The second: sqlite3 decodes its error messages, and a damaged file may put anything into them"""
-
-
-class ForeignRecord(CoordinationError):
-    """The file holds the record of a cluster of another name. Whatever its state, it is not ours to change."""
 
 
 class SqliteCoordination:
@@ -59,6 +69,7 @@ class SqliteCoordination:
         self._connection: sqlite3.Connection | None = None
         self._opened: tuple[int, int] = (0, 0)
         """Device and inode of the file that is open"""
+        self._polling = Polling(self.read)
 
     def read(self) -> Record | None:
         """The record, or None where there is none. Raises CoordinationError."""
@@ -94,6 +105,55 @@ class SqliteCoordination:
         except FAILURES as error:
             raise self._failed(error) from error
         return stored
+
+    def watch(self, after: int, seconds: float, waiter: Waiter) -> Snapshot | None:
+        """As the port says: SQLite tells nobody of another process's changes, so the file is looked at."""
+        return self._polling.watch(after, seconds, waiter)
+
+    def snapshot(self) -> Snapshot:
+        """As the port says: of a copy of the file, so that what a crash has left in it is not touched."""
+        found = self._content()
+        if "" not in found:
+            return Snapshot(0, None)
+        with tempfile.TemporaryDirectory(prefix="txha-record-") as directory:
+            copy = Path(directory) / self._path.name
+            for suffix, content in found.items():
+                copy.with_name(copy.name + suffix).write_bytes(content)
+            store = SqliteCoordination(copy, self._cluster)
+            try:
+                record = store.read()
+            except ForeignRecord as error:
+                raise ForeignRecord(str(error).replace(str(copy), str(self._path))) from error
+            except CoordinationError as error:
+                why = str(error).replace(str(copy), str(self._path)).removesuffix(f": {WAY_OUT}")
+                return Snapshot(0, None, why, found[""])
+            finally:
+                store.close()
+        return Snapshot(record.version if record is not None else 0, record)
+
+    def _content(self) -> dict[str, bytes]:
+        """The file and its journal, as far as they are there, by what stands behind their name: of one moment."""
+        found = self._content_now()
+        for _ in range(MOMENTS):
+            before, found = found, self._content_now()
+            if found == before:
+                return found
+        raise CoordinationError(f"{self._path} changes all the time, so it cannot be looked at as a whole")
+
+    def _content_now(self) -> dict[str, bytes]:
+        found = {}
+        for suffix in ("", JOURNAL):
+            path = self._path.with_name(self._path.name + suffix)
+            try:
+                found[suffix] = path.read_bytes()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise CoordinationError(f"{path} cannot be read: {error.strerror}") from error
+        return found
+
+    def give_up(self) -> None:
+        """Nothing: no call waits for longer than BUSY_SECONDS."""
 
     def close(self) -> None:
         """Let go of the file."""

@@ -6,11 +6,13 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 
 from broker_plugin.compiled import SWITCH
+from broker_plugin.coordination.address import store_at
+from ha.membership.record import CoordinationError, RecordStore
 from ha.settings import Settings
 
 ENVIRONMENT = "TXHA_"
@@ -102,13 +104,25 @@ def _majority(values: dict[str, Any]) -> int:
     return nodes // 2 + 1 if nodes > 2 else 1
 
 
+def _store_at(address: object) -> RecordStore:
+    if isinstance(address, RecordStore):
+        return address
+    if not isinstance(address, str | Path):
+        raise ValueError("must be a text: the address of a coordination store")
+    return store_at(str(address))
+
+
+Coordinated = Annotated[RecordStore, PlainValidator(_store_at)]
+"""In a configuration: an address (``broker_plugin.coordination.address``)"""
+
+
 class NodeConfig(_Section):
     """Everything a node needs to know."""
 
     name: str = Field(min_length=1)
     cluster: str = Field(min_length=1)
     dir: Path
-    coordination: Path
+    coordination: Coordinated
     amqp: Amqp = Amqp()
     peer: Address
     peers: list[PeerNode] = []
@@ -198,15 +212,13 @@ def check_outcomes(kept: int, seconds: float) -> None:
 
 def check_places(config: NodeConfig) -> None:
     """Refuse places that cannot be written, before anything is. Raises ConfigError."""
-    store, record = config.dir, config.coordination
+    store = config.dir
     if store.exists() and not store.is_dir():
         raise ConfigError(f"dir: {store} is not a directory")
-    if record.is_dir():
-        raise ConfigError(f"coordination: {record} is a directory; name a file")
-    if not record.parent.is_dir():
-        raise ConfigError(f"coordination: there is no directory {record.parent}")
-    if not os.access(record.parent, os.W_OK):
-        raise ConfigError(f"coordination: {record.parent} cannot be written")
+    try:
+        config.coordination.check_writable()
+    except CoordinationError as error:
+        raise ConfigError(f"coordination: {error}") from error
 
 
 def parse_settings(settings: list[str], option: str = "--set") -> dict[str, Any]:

@@ -29,7 +29,6 @@ class NodeIo:
     """Implements ``ha.interpreter.Io``. What a store fails with goes to ``guard``; ``on_stop`` gets the reason.
 
     ``answers`` is the interpreter, and ``links`` the connections to peers: before there are any, messages are lost.
-    ``polled_at``: when the record was asked for last, in seconds.
     """
 
     def __init__(
@@ -39,18 +38,15 @@ class NodeIo:
         records: RecordThread,
         guard: Guard,
         on_stop: Callable[[str], None],
-        now: Callable[[], float],
     ) -> None:
         self.answers: Interpreter
         self.links: Links | None = None
         self.stopped = False
-        self.polled_at = 0.0
         self._core = core
         self._store = store
         self._records = records
         self._guard = guard
         self._on_stop = on_stop
-        self._now = now
 
     def write(self, effect: Write) -> None:
         """Change the store durably."""
@@ -108,7 +104,6 @@ class NodeIo:
 
     def read_record(self) -> None:
         """In the coordination process."""
-        self.polled_at = self._now()
         self._records.read(self.answers.record_read)
 
     def compare_and_set(self, effect: CompareAndSet) -> None:

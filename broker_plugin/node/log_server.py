@@ -1,8 +1,9 @@
 """Serves the log of this node to readers elsewhere, up to the commit point, and disturbs the node little.
 
-One thread reads for all of them, a portion at a time, and each reader rests for twice as long as its portion took
-(``ha.catchup.throttle``). A question is taken when the answer before it has left the process, so nothing gathers for a
-reader that is slow.
+What has passed the commit point is the feed's to say (``ha.feed.feed``); it gives what it has in memory, and what is
+older is read from the disk, with the same answer. One thread reads for all readers, a portion at a time, and each
+reader rests for twice as long as its portion took (``ha.catchup.throttle``). A question is taken when the answer before
+it has left the process, so nothing gathers for a reader that is slow.
 
 Every question is answered, also when the read fails in a way that nobody has thought of: the thread changes nothing of
 the node, so its error says nothing about the node, and is logged and told to the reader
@@ -22,6 +23,7 @@ from typing import cast
 
 from broker_plugin.guard import Guard, GuardedProtocol
 from ha.catchup.throttle import LONGEST_REST, RESTS
+from ha.feed.feed import Feed, Passed, up_to
 from recovery.reader.landmarks import Landmarks
 from recovery.reader.log_wire import (
     LENGTH,
@@ -42,6 +44,7 @@ from recovery.reader.marks import Mark
 from recovery.reader.node_log import NodeLog
 from recovery.store.log import LogReclaimed
 from recovery.store.segment import segment_path
+from txobserver.ids import Position
 from txobserver.ports.store import StoreError
 
 log = logging.getLogger("txha.readers")
@@ -51,21 +54,21 @@ SILENCE_SECONDS = 60.0
 
 
 class LogServer:
-    """``commit`` and ``queues`` are asked for in the event loop, whenever a reader asks."""
+    """``feed`` and ``queues`` are asked for in the event loop, whenever a reader asks."""
 
     def __init__(
         self,
         guard: Guard,
         directory: Path,
         cluster: str,
-        commit: Callable[[], int],
+        feed: Callable[[], Feed],
         queues: Callable[[], dict[int, str]],
     ) -> None:
         self.guard = guard
         self.log = NodeLog(directory)
         self.landmarks = Landmarks()
         self.tail: Mark | None = None
-        self.commit = commit
+        self.feed = feed
         self.queues = queues
         self.thread = ThreadPoolExecutor(1, "log-reader")
         self.readers: set[LogReaderProtocol] = set()
@@ -174,8 +177,11 @@ class LogReaderProtocol(GuardedProtocol):
     async def _answer(self, question: Question) -> None:
         self._wait()
         began = time.monotonic()
-        commit, queues = self._server.commit(), self._server.queues() if isinstance(question, AskExtent) else {}
-        answer = await self.guard.loop.run_in_executor(self._server.thread, self._read, question, commit, queues)
+        feed = self._server.feed()
+        answer: Answer | None = _from_memory(feed, question) if isinstance(question, AskFrames) else None
+        if answer is None:
+            commit, queues = feed.commit, self._server.queues() if isinstance(question, AskExtent) else {}
+            answer = await self.guard.loop.run_in_executor(self._server.thread, self._read, question, commit, queues)
         if isinstance(question, AskFrames):
             await asyncio.sleep(min(RESTS * (time.monotonic() - began), LONGEST_REST))
         if self._transport is not None:
@@ -219,10 +225,17 @@ class LogReaderProtocol(GuardedProtocol):
         source = self._server.log
         start = self._server.landmarks.find(source, asked.first)
         for frame in source.frames(asked.first, last, start):
-            found.append(frame.part(frame.first, min(frame.last, commit)).data)
+            found.append(up_to(frame, commit).data)
             size += len(found[-1])
             if size >= asked.max_bytes:
                 break
         if not found:  # and the reader would take it for the end
             raise source.segments.lacks(asked.first, last)
         return LogFrames(found)
+
+
+def _from_memory(feed: Feed, asked: AskFrames) -> LogFrames | None:
+    """What the feed has of this; None if it is to be read from the disk. A reader says no generation, and is told it
+    with each frame."""
+    found = feed.read(Position(0, asked.first - 1), asked.max_bytes, asked.last)
+    return LogFrames([frame.data for frame in found.frames]) if isinstance(found, Passed) else None

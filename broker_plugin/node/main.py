@@ -20,7 +20,7 @@ from broker_plugin.admin.server import AdminServer, Refusal
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.amqp.server import AmqpServer, embedded_broker
 from broker_plugin.compiled import running
-from broker_plugin.coordination.coordination_process import ANSWER_SECONDS, CoordinationProcess
+from broker_plugin.coordination.coordination_process import ANSWER_SECONDS
 from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.embedded.transactions.branches import DtxLimits
 from broker_plugin.guard import Guard
@@ -33,11 +33,12 @@ from broker_plugin.node.membership import cluster_identity
 from broker_plugin.node.proxy import FrontDoor, PassOn, Refuse, Serve, Verdict
 from broker_plugin.node.readiness import Readiness
 from broker_plugin.node.shell import Shell, wall_ms
-from broker_plugin.node.status import commit_point, queue_names, status, transactions
+from broker_plugin.node.status import queue_names, status, transactions
 from broker_plugin.node.users import read_users
 from broker_plugin.node.wiring import FAREWELL, Parts, amqp_server, release, restored, wire
 from ha.core import NodeCore
 from ha.membership.node_state import ACTIVE
+from ha.membership.record import Coordination
 from ha.messages.greeting import greeting
 from recovery.store.store import CLOSE_SECONDS, Store, StoreHung, StoreSettings, open_store
 from txobserver.ports.store import StoreBusy, StoreError
@@ -82,7 +83,7 @@ class Node:
         self._hung: str | None = None
         self._cluster_id = ""
         self._readiness = Readiness(1 + len(config.peers), config.min_ready)
-        self._coordination: CoordinationProcess
+        self._coordination: Coordination
         self._doors: set[FrontDoor] = set()
         self._verdict_state: object = None
         self._server: asyncio.Server | None = None
@@ -132,7 +133,7 @@ class Node:
         """Learn which cluster this is, and open its store; False if the node was told to end meanwhile."""
         config = self._config
         answer_seconds = max(ANSWER_SECONDS, config.timing.lease_ttl)
-        self._coordination = CoordinationProcess(config.coordination, config.cluster, answer_seconds)
+        self._coordination = config.coordination.serve(config.cluster, answer_seconds)
         end = self.guard.create_task(self._give_up_at_the_end())
         try:
             cluster_id = await cluster_identity(config, self._coordination, self._ended.is_set)
@@ -195,7 +196,7 @@ class Node:
         hello = greeting(config.cluster, config.name, config.amqp.host, config.amqp.port, self._cluster_id)
         peers = [PeerAddress(peer.name, peer.host, peer.port) for peer in config.peers]
         self.readers = LogServer(
-            self.guard, config.dir, config.cluster, lambda: commit_point(self.core), lambda: queue_names(self.core)
+            self.guard, config.dir, config.cluster, lambda: self.core.feed, lambda: queue_names(self.core)
         )
         self.parts = wire(
             self.guard,
@@ -205,7 +206,7 @@ class Node:
             config.core_settings(),
             hello,
             peers,
-            RecordThread(self._coordination, self.guard, give_up=self._coordination.give_up),
+            RecordThread(self._coordination, self.guard),
             self._fail,
             self.readers.accept,
             first_session=secrets.randbits(FIRST_SESSION_BITS),

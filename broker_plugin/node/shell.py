@@ -54,6 +54,8 @@ CLOCKS = Clocks()
 class Shell:
     """One node's core at work, in turns. Implements ``ha.interpreter.Reports``.
 
+    Unless it leads, the core is told of the coordination record: when it changes, and every ``look_every`` seconds that
+    it has not. The primary makes the changes itself, and is told of those that others have made by their refusal.
     ``on_stop`` is called with the reason if the core wants the node to end.
     """
 
@@ -62,7 +64,7 @@ class Shell:
         core: NodeCore,
         store: Store,
         records: RecordThread,
-        poll_every: float,
+        look_every: float,
         on_stop: Callable[[str], None],
         guard: Guard,
         clocks: Clocks = CLOCKS,
@@ -71,10 +73,11 @@ class Shell:
         self.on_turn: Callable[[], None] = lambda: None
         self.on_overslept: Callable[[], None] = lambda: None
         self._records = records
-        self._poll_every = poll_every
+        self._look_every = look_every
+        self._watching = False
         self._now, self._wall_ms = clocks
         self._guard = guard
-        self.io = NodeIo(core, store, records, guard, on_stop, self._now)
+        self.io = NodeIo(core, store, records, guard, on_stop)
         self.interpreter = self.io.answers = Interpreter(core, self.io, self)
         self._due = False
         self._ticker: asyncio.TimerHandle | None = None
@@ -165,8 +168,15 @@ class Shell:
     def _tick(self) -> None:
         self._ticker = self._guard.call_later(TICK, self._tick)
         self.report(self.core.tick)
-        if self.core.leading is None and self._now() - self.io.polled_at >= self._poll_every:
-            self.io.read_record()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Who leads watches nothing: each renewal would wait for a reading."""
+        watching, self._watching = self._watching, self.core.leading is None
+        if self._watching and not watching:
+            self._records.watch(self.interpreter.record_read, self._look_every)
+        elif watching and not self._watching:
+            self._records.rest()
 
     # -- turns
 
@@ -184,4 +194,5 @@ class Shell:
     def _settle(self) -> None:
         self.core.settle()
         self.interpreter.run()
+        self._watch()
         self.on_turn()

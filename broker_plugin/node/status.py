@@ -39,7 +39,7 @@ def status(core: NodeCore, member: Member, readiness: Readiness, complaint: str 
         "waits_for_operator": core.waits_for_operator,
         "record_error": complaint or None,
         "position": str(replica.tail),
-        "commit": commit_point(core),
+        "commit": core.feed.commit,
         "applied": replica.applied.sequence,
         "config_id": contents.configuration.last_id,
         "open_transactions": sum(buffer.prepared is None for buffer in buffers),
@@ -56,11 +56,6 @@ def status(core: NodeCore, member: Member, readiness: Readiness, complaint: str 
             for spec in contents.configuration.queues.values()
         },
     }
-
-
-def commit_point(core: NodeCore) -> int:
-    """The sequence up to which this node knows that nothing will be cut."""
-    return core.leading.primary.point.sequence if core.leading else core.replica.applied.sequence
 
 
 def queue_names(core: NodeCore) -> dict[int, str]:

@@ -7,7 +7,10 @@ raises the version, and a candidate that sees a version stand still knows that n
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -38,6 +41,10 @@ class CoordinationError(Exception):
     """The coordination store cannot be reached or is damaged; the change may or may not have been made."""
 
 
+class ForeignRecord(CoordinationError):
+    """The store holds the record of a cluster of another name. Whatever its state, it is not ours to change."""
+
+
 class CasConflict(Exception):
     """The record is of another version; ``current`` is what it is now (None: there is no record)."""
 
@@ -59,8 +66,52 @@ def may_follow(record: Record, current: Record | None) -> bool:
     return record.generation > current.generation or record.primary == current.primary
 
 
+class Snapshot(NamedTuple):
+    """What a coordination store held at one moment, whole.
+
+    ``version``: of the record, 0 where there is none. ``damage``: why what is there cannot be read as a record, in one
+    sentence; empty if it can, and where nothing is there. ``content``: what is there and cannot be read, else nothing.
+    """
+
+    version: int
+    record: Record | None
+    damage: str = ""
+    content: bytes = b""
+
+
+class Waiter(Protocol):
+    """What one call of ``Coordination.watch`` waits on; a ``threading.Event`` is one. Once set, it stays set."""
+
+    def wait(self, timeout: float) -> bool:
+        """Block until it is set, or for so many seconds; returns whether it is set."""
+        ...
+
+    def set(self) -> None:
+        """Let who waits go on. From any thread."""
+        ...
+
+    def is_set(self) -> bool:
+        """Whether it was set."""
+        ...
+
+
 class Coordination(Protocol):
-    """A store of one record. Calls block; the shell makes them in a thread."""
+    """The port to a store of one record; ``broker_plugin.coordination`` has the adapters.
+
+    *Compare-and-set.* A change is made where the version is the expected one and ``may_follow`` allows it, by nobody
+    else in between, or not at all. It is synced before it is reported: what was told, read or watched is still there
+    after a crash of the store. *Version.* It rises by one with each change, and the store never gives one twice; what
+    is stored, version included, is what every later reading finds. *Readings* are of the newest version that was
+    reported to anyone when the reading began.
+
+    *Errors.* ``CasConflict``: the change was not made and never will be. ``CoordinationError``: the store cannot be
+    reached or is damaged; whether a change was made is unknown, and it may still be made later. ``ForeignRecord``: the
+    store is another cluster's. Nothing else is raised. An adapter tries nothing again: its caller decides.
+
+    *Blocking and deadlines.* Every call blocks, for a bounded time that the adapter names; calls are made by one thread
+    at a time. Only ``give_up`` and ``Waiter.set`` may come from other threads. What a node uses for its lifetime holds
+    nothing that others wait for, should the node's process be stopped in the middle of a call.
+    """
 
     def read(self) -> Record | None:
         """The record, or None before the first. Raises CoordinationError."""
@@ -73,9 +124,77 @@ class Coordination(Protocol):
         """
         ...
 
-    def close(self) -> None:
-        """Let go of it."""
+    def watch(self, after: int, seconds: float, waiter: Waiter) -> Snapshot | None:
+        """Wait until the version is another one than ``after`` (0: that of no record), or for so many seconds.
+
+        Returns a reading that began after this call, so that the caller knows that a version stands still as of now.
+        ``UNSEEN`` waits for nothing. None: the caller has set ``waiter`` before there was anything to tell, and no
+        reading is made then. An adapter may set it too, to wake itself. Raises CoordinationError at the first reading
+        that fails.
+        """
         ...
+
+    def snapshot(self) -> Snapshot:
+        """What is there, for operators and the planner: nothing is changed by it, not even what a crash has left.
+
+        It tells of damage instead of raising it. Raises CoordinationError where the store cannot be reached, and
+        ForeignRecord.
+        """
+        ...
+
+    def give_up(self) -> None:
+        """From any thread: the answers to the call that is on its way and to later ones are not waited for any more."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the store; what is on its way ends first."""
+        ...
+
+
+class RecordStore(ABC):
+    """Where the record of a cluster is kept, as an address names it: what a configuration, a node's start and an
+    operator's commands go by. ``str``: the address, as it was written. Two that name the same place are equal."""
+
+    @property
+    @abstractmethod
+    def notes(self) -> Path:
+        """The directory in which plans for this record are kept while they are carried out, and afterwards."""
+
+    @abstractmethod
+    def open(self, cluster: str, create: bool = False, confirm: bool = False) -> Coordination:
+        """For one command; nothing is opened before the first call.
+
+        ``create``: make the store at the first compare-and-set that expects no record. ``confirm``: make what is found
+        durable before it is told, also if the process that wrote it never saw its sync succeed.
+        """
+
+    @abstractmethod
+    def serve(self, cluster: str, answer_seconds: float) -> Coordination:
+        """For a node, for as long as it lives. No store is made, what is read is confirmed, and a call that gives no
+        answer in so many seconds has failed."""
+
+    @abstractmethod
+    def check_writable(self) -> None:
+        """Whether a record could be written there, as far as can be said without writing. Raises CoordinationError."""
+
+    @abstractmethod
+    def check_readable(self) -> None:
+        """Whether what is there may be a store of this kind at all. Raises CoordinationError."""
+
+    @abstractmethod
+    def check_expected(self, expected: Collection[RecordStore]) -> None:
+        """Whether a record that is lost may be written anew here; ``expected``: where the nodes look for it.
+
+        Raises CoordinationError.
+        """
+
+    @abstractmethod
+    def set_aside(self) -> None:
+        """Keep what is there under another name, whatever it is, durably: there is no record then. Raises OSError."""
+
+
+UNSEEN = -1
+"""The version that a watcher is behind who has seen none"""
 
 
 class MemoryCoordination:
@@ -83,15 +202,42 @@ class MemoryCoordination:
 
     def __init__(self) -> None:
         self.record: Record | None = None
+        self._waiting: list[Waiter] = []
+
+    @property
+    def version(self) -> int:
+        """Of the record; 0 without one."""
+        return self.record.version if self.record else 0
 
     def read(self) -> Record | None:
         return self.record
 
     def compare_and_set(self, expected: int, record: Record) -> Record:
-        if (self.record.version if self.record else 0) != expected or not may_follow(record, self.record):
+        if self.version != expected or not may_follow(record, self.record):
             raise CasConflict(self.record)
         self.record = msgspec.structs.replace(record, version=expected + 1)
+        for waiter in self._waiting:
+            waiter.set()
         return self.record
+
+    def watch(self, after: int, seconds: float, waiter: Waiter) -> Snapshot | None:
+        """As the port says. A change sets the waiter."""
+        self._waiting.append(waiter)
+        try:
+            if self.version == after and waiter.wait(seconds) and self.version == after:
+                return None
+        finally:
+            self._waiting.remove(waiter)
+        return self.snapshot()
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.version, self.record)
+
+    def give_up(self) -> None:
+        """Nothing is waited for."""
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 def first_record(cluster: str, cluster_id: str, founder: Member) -> Record:

@@ -1,7 +1,7 @@
 """Backups: what the primary's backups report, and what they are sent (PROTOCOL, "A joiner", "Failover").
 
 ``Joins`` attaches them, ``Attachments`` knows them and who of them counts, ``Silence`` takes the silent and the gone
-out of the ready set; here the stream is sent, and ``ready`` granted.
+out of the ready set, ``Fanout`` sends the stream; here reports are taken, and ``ready`` granted.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ha.messages.copying import Missing
 from ha.messages.stream import Ack, Cancel
 from ha.messages.wire import Peer
 from ha.primary.attachments import Attachments
+from ha.primary.fanout import Fanout
 from ha.primary.joins import NEVER, Joins
 from ha.primary.primary import Primary
 from ha.primary.silence import Silence
@@ -34,6 +35,7 @@ class Backups:
         self,
         primary: Primary,
         attachments: Attachments,
+        fanout: Fanout,
         replica: Replica,
         keeper: RecordKeeper,
         settings: Settings,
@@ -43,6 +45,7 @@ class Backups:
     ) -> None:
         self.attachments = attachments
         self.sessions = attachments.sessions
+        self.fanout = fanout
         common = (attachments, primary.point, replica, keeper, settings)
         self._joins = Joins(*common, emit)
         self._silence = Silence(*common, linked, emit, now)
@@ -118,8 +121,7 @@ class Backups:
         if session is None:
             return
         if frames:
-            for effect in session.log_read(frames, self._primary.point.sequence):
-                self._emit(effect)
+            self.fanout.log_read(session, frames, self._primary.point.sequence)
         else:
             self._joins.must_resync.add(session.member)
             self.attachments.refuse(node, number, LOG_TOO_SHORT)
@@ -128,21 +130,12 @@ class Backups:
     # -- what follows from it
 
     def pump(self, now: float) -> None:
-        """Send what is durable here to whoever has room for it."""
-        primary, durable, full = self._primary, self._replica.durable, False
-        recent, committed = primary.writer.recent, primary.point.sequence
-        for session in self.sessions.values():
-            awaited = self.attachments.awaited(session)
-            full = full or (session.full and awaited)
-            for effect in session.pump(recent, durable, committed, self._settings, now, awaited):
-                self._emit(effect)
-        self.attachments.full = full
+        """Send what is durable here to each backup that has room for it."""
+        self.attachments.full = self.fanout.send(self._primary.point.sequence, now)
 
     def tell_commit(self, now: float) -> None:
         """Carry the commit point to backups that no entries carried it to."""
-        for session in self.sessions.values():
-            for effect in session.tell_commit(self._primary.point.sequence, now, self._settings):
-                self._emit(effect)
+        self.fanout.tell_commit(self._primary.point.sequence, now)
 
     def grant(self, now: float) -> None:
         """Joiners past their guards, in step and with clear trackers become ready."""

@@ -32,6 +32,7 @@ from ha.primary.attachments import Attachments
 from ha.primary.client_ledger import ClientLedger
 from ha.primary.commit_point import CommitPoint
 from ha.primary.decisions import Decisions
+from ha.primary.fanout import Fanout
 from ha.primary.readings import Readings
 from ha.primary.refusals import Refusals
 from ha.primary.teller import Teller
@@ -45,12 +46,18 @@ from txobserver.ports.ledger import Content, Host
 class Primary:
     """The primary of one generation, from its parts. ``emit`` takes effects in order.
 
-    ``writer`` makes the stream, ``point`` is how far it counts, ``decisions`` end transactions, ``ledger`` is what the
-    broker asks, and ``teller`` tells what has been applied.
+    ``writer`` makes the stream and gives each frame to ``fanout``, ``point`` is how far it counts, ``decisions`` end
+    transactions, ``ledger`` is what the broker asks, and ``teller`` tells what has been applied.
     """
 
     def __init__(
-        self, attachments: Attachments, replica: Replica, host: Host, settings: Settings, emit: Emit
+        self,
+        attachments: Attachments,
+        fanout: Fanout,
+        replica: Replica,
+        host: Host,
+        settings: Settings,
+        emit: Emit,
     ) -> None:
         self.name = attachments.name
         self.generation = generation = attachments.generation
@@ -61,7 +68,7 @@ class Primary:
         self._additions = Additions()
         self._opened_to = 0
         refusals = Refusals()
-        self.writer = writer = Writer(generation, replica, settings, emit)
+        self.writer = writer = Writer(generation, replica, settings, emit, fanout)
         self.point = point = CommitPoint(replica.applied.sequence)
         self.decisions = Decisions(writer, point, replica, host, settings, self._additions, attachments)
         self.readings = Readings(generation, replica.contents)

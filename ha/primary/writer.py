@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from ha.apply.replica import Replica
 from ha.effects import Effect, Persist, Stop
-from ha.feed.recent_frames import RecentFrames
 from ha.messages.sizes import SETTLED, event_bytes, slices
 from ha.primary.backlog import Backlog
+from ha.primary.fanout import Fanout
 from ha.settings import Settings
 from txobserver.ends import END_OF_STREAM, ReplicationIds, end_of_new
 from txobserver.events import Event, Removal, Settle
@@ -19,15 +19,14 @@ Emit = Callable[[Effect], None]
 
 
 class Writer:
-    """The end of the stream in one generation. ``recent``: the frames that were made last; ``backlog``: what waits.
+    """The end of the stream in one generation. Each frame is given to ``fanout``; ``backlog``: what waits.
 
     ``wake`` is called when there is something to flush; ``wall_ms`` is the wall clock, in milliseconds; ``at_end`` says
     why nothing new is taken any more; an ``abandoned`` one takes nothing at all.
     """
 
-    def __init__(self, generation: int, replica: Replica, settings: Settings, emit: Emit) -> None:
+    def __init__(self, generation: int, replica: Replica, settings: Settings, emit: Emit, fanout: Fanout) -> None:
         self.generation = generation
-        self.recent = RecentFrames(settings.recent_bytes)
         self.backlog = Backlog(settings.backlog_bytes)
         self.ids = ReplicationIds(generation)
         self.at_end: str | None = None
@@ -37,6 +36,7 @@ class Writer:
         self._replica = replica
         self._settings = settings
         self._emit = emit
+        self._fanout = fanout
         self._group: list[Event] = []
         self._group_first = replica.tail.sequence + 1
         self._framed = 0
@@ -93,7 +93,7 @@ class Writer:
         frame = encode_frame(self.generation, self._group_first, events, self.wall_ms)
         self._group_first = frame.last + 1
         self._framed = frame.last
-        self.recent.add(frame)
+        self._fanout.take(frame)
         self.backlog.framed(frame.last, len(frame.data), sum(event_bytes(each) for each in self._group))
         self._emit(Persist(frame))
 

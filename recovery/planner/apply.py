@@ -9,7 +9,7 @@ deleted and no log says anything else: a store is set aside by renaming its part
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from ha.membership.record import CasConflict, Coordination, CoordinationError
+from ha.membership.record import CasConflict, Coordination, CoordinationError, RecordStore
 from recovery.planner.plan import Action, SetAside, SetRecordAside, TakeOut, WriteRecord
 from recovery.planner.survey import is_damaged
 from recovery.store.aside import set_aside
@@ -61,16 +61,20 @@ class Journal(msgspec.Struct, frozen=True):
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Where things are. ``open_record`` opens the coordination store in the file ``record``."""
+    """Where things are: the nodes' directories, and the ``record`` of this cluster."""
 
     directories: Mapping[str, Path]
-    record: Path
-    open_record: Callable[[Path], Coordination]
+    cluster: str
+    record: RecordStore
+
+    def open_record(self) -> Coordination:
+        """To write the record, also where there is no store yet."""
+        return self.record.open(self.cluster, create=True)
 
     @property
     def journal(self) -> Path:
         """The file that tells of a plan in the middle."""
-        return self.record.parent / JOURNAL
+        return self.record.notes / JOURNAL
 
 
 @contextmanager
@@ -103,7 +107,7 @@ def finished(places: Places) -> list[Journal]:
     """The plans that were carried out here, the oldest first. Raises StoreError if one cannot be read."""
     found = []
     number = 1
-    while (path := places.record.parent / f"{KEPT}-{number}.json").exists():
+    while (path := places.record.notes / f"{KEPT}-{number}.json").exists():
         found.append(_read(path))
         number += 1
     return found
@@ -112,7 +116,7 @@ def finished(places: Places) -> list[Journal]:
 def last(places: Places) -> tuple[Path, Journal] | None:
     """The plan that was carried out last, and where it is kept. Raises StoreError if one cannot be read."""
     plans = finished(places)
-    return (places.record.parent / f"{KEPT}-{len(plans)}.json", plans[-1]) if plans else None
+    return (places.record.notes / f"{KEPT}-{len(plans)}.json", plans[-1]) if plans else None
 
 
 def note(path: Path, journal: Journal) -> None:
@@ -132,14 +136,14 @@ def give_up(journal: Journal, places: Places, why: str) -> Path:
         _write(places.journal, msgspec.structs.replace(journal, report={**journal.report, "overtaken": why}))
         return _keep(places, GIVEN_UP if journal.progress is Progress.PLANNED else KEPT)
     except OSError as error:
-        raise explain(error, Path(error.filename or places.record.parent)) from error
+        raise explain(error, Path(error.filename or places.record.notes)) from error
 
 
 def _keep(places: Places, stem: str) -> Path:
     """Give the journal its place among the plans of before; returns that."""
-    kept = _next(places.record.parent, stem, ".json")
+    kept = _next(places.record.notes, stem, ".json")
     places.journal.rename(kept)
-    REAL_FILES.sync_directory(places.record.parent)
+    REAL_FILES.sync_directory(places.record.notes)
     return kept
 
 
@@ -173,7 +177,7 @@ def carry_out(journal: Journal, places: Places) -> Path:
             crash_point("recover.action-done")
         return _keep(places, KEPT)
     except OSError as error:
-        raise explain(error, Path(error.filename or places.record.parent)) from error
+        raise explain(error, Path(error.filename or places.record.notes)) from error
 
 
 def _do(action: Action, journal: Journal, places: Places) -> Journal:
@@ -216,7 +220,7 @@ def _take_out(action: TakeOut, places: Places) -> None:
 @contextmanager
 def _record_of(places: Places) -> Iterator[Coordination]:
     """To change it. Raises StoreError."""
-    store = places.open_record(places.record)
+    store = places.open_record()
     try:
         yield store
     except CasConflict as error:
@@ -244,7 +248,7 @@ def _check_whose(member: Member, places: Places) -> None:
 
 def _set_record_aside(places: Places) -> None:
     """Unless it can be read: then it is the one that was written in its place."""
-    store = places.open_record(places.record)
+    store = places.open_record()
     try:
         store.read()
         return
@@ -252,12 +256,7 @@ def _set_record_aside(places: Places) -> None:
         pass
     finally:
         store.close()
-    aside = _next(places.record.parent, f"{places.record.name}.{ASIDE}", "")
-    for suffix in ("-journal", ""):
-        path = places.record.with_name(places.record.name + suffix)
-        if path.exists():
-            path.rename(aside.with_name(aside.name + suffix))
-    REAL_FILES.sync_directory(places.record.parent)
+    places.record.set_aside()
 
 
 def _set_aside(action: SetAside, directory: Path) -> None:

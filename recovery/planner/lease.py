@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
+from ha.membership.record import RecordStore, Snapshot
 from recovery.planner.facts import RecordState
 from recovery.planner.site import RecordFound
-from recovery.store.files import explain
 from txobserver.ports.store import StoreError
 
 WATCH_SECONDS = 1.0
@@ -16,37 +15,33 @@ WATCH_SECONDS = 1.0
 
 
 class LeaseWatch:
-    """Watches a coordination file from the moment on when it is made. Each renewal changes the record in it.
+    """Watches a coordination record from the moment on when it is made. Each renewal changes the record.
 
-    A node that only tries to start changes the file, and not the record: it makes durable what it finds. So bytes are
-    compared only of a file whose record cannot be read here, as that of a later version of txha.
+    A node that only tries to start changes the store, and not the record: it makes durable what it finds. So what the
+    store holds is compared only where the record cannot be read here, as that of a later version of txha.
 
-    ``look`` reads the record without a change of the file; ``found`` is what it found first.
+    ``look`` takes a snapshot of what is at ``record``; ``found`` is what it found first.
     """
 
-    def __init__(self, record: Path, look: Callable[[], RecordFound]) -> None:
+    def __init__(self, record: RecordStore, look: Callable[[], Snapshot]) -> None:
         self._record = record
         self._look = look
         self._began = time.monotonic()
-        self.found = look()
-        self._was = self._seen(self.found)
+        self._was = look()
+        self.found = found_in(self._was)
 
     def check(self, seconds: float) -> None:
         """Raises StoreError if the record has changed since then, or does until it has been watched for so long."""
         time.sleep(max(0.0, self._began + seconds - time.monotonic()))
-        if self._seen(self._look()) != self._was:
+        if self._look() != self._was:
             raise StoreError(
                 f"{self._record} is being written: a primary renews its lease, on another host or in a directory that "
                 "was not given; stop all of the cluster first"
             )
 
-    def _seen(self, found: RecordFound) -> object:
-        return found if found[1] is RecordState.INTACT else (found, self._read())
 
-    def _read(self) -> bytes | None:
-        try:
-            return self._record.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise explain(error, self._record) from error
+def found_in(snapshot: Snapshot) -> RecordFound:
+    """What a plan goes by."""
+    if snapshot.damage:
+        return None, RecordState.DAMAGED, snapshot.damage
+    return snapshot.record, RecordState.GONE if snapshot.record is None else RecordState.INTACT, ""

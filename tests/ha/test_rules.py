@@ -15,6 +15,7 @@ from ha.messages.election import Handover
 from ha.messages.stream import Ack, Commit
 from ha.messages.wire import decode, encode
 from ha.primary.attachments import Attachments
+from ha.primary.fanout import Fanout
 from ha.primary.primary import Primary
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.memory_host import text
@@ -229,7 +230,7 @@ def test_clients_of_a_new_primary_are_read_at_once() -> None:
     cluster = declared("q")
     at = cluster.primary.core
     attachments = Attachments("a", 1, at.replica, at.leading.keeper, lambda effect: None, at.now)
-    fresh = Primary(attachments, at.replica, at.host, cluster.settings, lambda effect: None)
+    fresh = Primary(attachments, Fanout(), at.replica, at.host, cluster.settings, lambda effect: None)
     assert not fresh.congested
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Executor, Future
 from typing import Any, NamedTuple
 
+from ha.membership.record import UNSEEN
 from tests.simulation.loop import SimLoop
 from tests.simulation.world import World
 
@@ -34,13 +35,41 @@ class Waiting(NamedTuple):
     future: Future[Any]
 
 
-class SimCalls(Executor):
-    """``plan`` is asked for each call, when it begins."""
+class SimWaiter:
+    """Implements ``ha.membership.record.Waiter``: nobody blocks on it, and ``on_set`` is called when it is set."""
 
-    def __init__(self, world: World, loop: SimLoop, plan: Callable[[Callable[..., Any]], Plan]) -> None:
+    def __init__(self) -> None:
+        self.on_set: Callable[[], None] = lambda: None
+        self._set = False
+
+    def wait(self, timeout: float) -> bool:
+        """The calls of a simulated thread wait before they are made (``SimCalls``)."""
+        return self._set
+
+    def set(self) -> None:
+        if not self._set:
+            self._set = True
+            self.on_set()
+
+    def is_set(self) -> bool:
+        return self._set
+
+
+class SimCalls(Executor):
+    """``plan`` is asked for each call, when it begins; one whose last argument is a waiter waits first, as
+    ``Coordination.watch`` does. ``on_wait`` is told what ends such a wait early."""
+
+    def __init__(
+        self,
+        world: World,
+        loop: SimLoop,
+        plan: Callable[[Callable[..., Any]], Plan],
+        on_wait: Callable[[Callable[[], None]], None] = lambda end: None,
+    ) -> None:
         self._world = world
         self._loop = loop
         self._plan = plan
+        self._on_wait = on_wait
         self._waiting: deque[Waiting] = deque()
 
     def submit(self, call: Callable[..., Any], /, *arguments: Any) -> Future[Any]:  # type: ignore[override]
@@ -55,8 +84,41 @@ class SimCalls(Executor):
         """Wait until these are done, or for so long; the world goes on meanwhile."""
         self._loop.wait(lambda: all(future.done() for future in futures), seconds)
 
+    def waiter(self) -> SimWaiter:
+        """For a call that waits."""
+        return SimWaiter()
+
     def _begin(self) -> None:
         waiting = self._waiting[0]
+        if waiting.arguments and isinstance(waiting.arguments[-1], SimWaiter):
+            self._wait_first(waiting, *waiting.arguments)
+        else:
+            self._carry_out(waiting)
+
+    def _wait_first(self, waiting: Waiting, after: int, seconds: float, waiter: SimWaiter) -> None:
+        """As a store does that is looked at: once when the time is up, or when it says that there is something new."""
+        over = False
+
+        def end(carry_out: bool) -> None:
+            nonlocal over
+            if over:
+                return
+            over = True
+            if carry_out:
+                self._carry_out(waiting)
+            else:
+                self._end(waiting, None, None)
+
+        if after == UNSEEN and not waiter.is_set():
+            end(True)
+            return
+        waiter.on_set = lambda: self._loop.thread(0.0, lambda: end(False))
+        if waiter.is_set():
+            waiter.on_set()
+        self._loop.thread(seconds, lambda: end(True))
+        self._on_wait(lambda: self._loop.thread(0.0, lambda: end(True)))
+
+    def _carry_out(self, waiting: Waiting) -> None:
         plan = self._plan(waiting.call)
         last = len(plan.lands) - 1
 

@@ -37,6 +37,8 @@ class SimCoordination(MemoryCoordination):
         self._landing: list[float] = []
         self._world = world
         self._chance = world.chance("coordination")
+        self._tells = world.chance("coordination/tells").random() < 0.5
+        self._watching: list[Callable[[], None]] = []
         self._on_change = on_change
 
     @property
@@ -62,13 +64,18 @@ class SimCoordination(MemoryCoordination):
         """The record is gone; an older copy may stand in its place."""
         self.record, self.gone = left, True
 
+    def on_wait(self, end: Callable[[], None]) -> None:
+        """Somebody watches the record. In half of the seeds the store says by itself that it has changed."""
+        if self._tells:
+            self._watching.append(end)
+
     def _changed(self, record: Record) -> None:
+        watching, self._watching = self._watching, []
+        for end in watching:
+            end()
         self.valid = record
         self.history.append(record)
         self._on_change(record)
-
-    def close(self) -> None:
-        """Nothing is held."""
 
     def plan(self, node: str, change: bool) -> Plan:
         """What becomes of a call of this node's."""

@@ -157,6 +157,7 @@ class Process:
             self.world,
             self.loop,
             lambda call: coordination.plan(self.name, call == coordination.compare_and_set),
+            coordination.on_wait,
         )
         parts = wire(
             self.guard,

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from ha.effects import Send
-from ha.feed.recent_frames import RecentFrames
 from ha.messages.attaching import Join
 from ha.primary.attachments import Attachments
 from ha.primary.backups import Backups
+from ha.primary.fanout import Star
 from ha.settings import Settings
 from txobserver.events import TxOpen
 from txobserver.frames import encode_frame
@@ -64,13 +64,9 @@ class Side:
 
     def __init__(self, *ready: Member, linked: str = "bc") -> None:
         self.keeper = Keeper(*ready)
-        recent = RecentFrames(1 << 20)
-        for frame in FRAMES:
-            recent.add(frame)
         self.cancelled: list[Any] = []
         self.primary: Any = SimpleNamespace(
-            name="a", generation=3, writer=SimpleNamespace(recent=recent),
-            point=SimpleNamespace(sequence=10, serving=True),
+            name="a", generation=3, point=SimpleNamespace(sequence=10, serving=True),
             decisions=SimpleNamespace(cancel=lambda *words: self.cancelled.append(words)),
         )  # fmt: skip
         self.replica: Any = SimpleNamespace(history=HISTORY, tail=TAIL, durable=10, buffers={})
@@ -81,9 +77,11 @@ class Side:
         primary: Any = self.primary
         replica: Any = self.replica
         self.attachments = Attachments("a", 3, replica, keeper, self.effects.append, self.now)
-        self.ours = Backups(
-            primary, self.attachments, replica, keeper, SETTINGS, linking, self.effects.append, self.now
-        )
+        self.fanout = Star(self.attachments, replica, SETTINGS, self.effects.append)
+        for frame in FRAMES:
+            self.fanout.take(frame)
+        following = (self.attachments, self.fanout, replica, keeper, SETTINGS)
+        self.ours = Backups(primary, *following, linking, self.effects.append, self.now)
 
     def tick(self, until: float) -> None:
         """Time passes in steps that count whole."""

@@ -18,7 +18,6 @@ from broker_plugin.cli.cluster.init import found_cluster
 from broker_plugin.cli.cluster.plan import Plan, plan_cluster
 from broker_plugin.cli.echo import Echo
 from broker_plugin.cli.layout import CONFIG_FILE, LOG_FILE, NodeEntry, write_cluster
-from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from broker_plugin.node.config import NodeConfig, load_config, parse_settings
 from ha.membership.record import CoordinationError
 from recovery.reader.node_admin import AdminError, ask
@@ -69,7 +68,7 @@ def found_if_new(plan: Plan, settings: list[str]) -> None:
 
 def _has_record(config: NodeConfig) -> bool:
     """Also one that cannot be read: the nodes say more of it."""
-    coordination = SqliteCoordination(config.coordination, config.cluster)
+    coordination = config.coordination.open(config.cluster)
     try:
         return coordination.read() is not None
     except CoordinationError:

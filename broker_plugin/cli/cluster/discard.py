@@ -12,7 +12,6 @@ import typer
 
 from broker_plugin.cli.asking import BadArgument, Json, node_entry
 from broker_plugin.cli.layout import CONFIG_FILE, ClusterError
-from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from broker_plugin.node.config import NodeConfig, load_config, parse_settings
 from recovery.planner.discarding import GivenUp, look
 from recovery.planner.discarding import discard as set_store_aside
@@ -41,7 +40,7 @@ def discard(
         raise ClusterError(f"{path} is that of a node in {loaded.dir}, so {dir} may be a copy: nothing is discarded")
     descriptor = _locked(loaded)
     try:
-        coordination = SqliteCoordination(loaded.coordination, loaded.cluster)
+        coordination = loaded.coordination.open(loaded.cluster)
         try:
             found = look(loaded.dir, loaded.cluster, loaded.name, coordination)
         finally:
@@ -58,7 +57,7 @@ def discard(
 
 def _given_up(found: GivenUp, config: NodeConfig) -> Path:
     """Do it, by a record that is on disk: a removal that was read and then lost in a power cut would not count."""
-    coordination = SqliteCoordination(config.coordination, config.cluster, confirm=True)
+    coordination = config.coordination.open(config.cluster, confirm=True)
     try:
         return set_store_aside(config.dir, config.cluster, found, coordination)
     finally:

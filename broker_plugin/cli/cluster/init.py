@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from broker_plugin.cli.asking import Json
-from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from broker_plugin.node.config import NodeConfig, check_places, load_config, parse_settings
 from ha.membership.record import Record
 from recovery.planner.founding import found
@@ -39,7 +38,7 @@ def init(
 def found_cluster(config: NodeConfig) -> Record:
     """Found the cluster of this node, with its store. Raises ConfigError, StoreError, with nothing written."""
     check_places(config)
-    coordination = SqliteCoordination(config.coordination, config.cluster, create=True)
+    coordination = config.coordination.open(config.cluster, create=True)
     try:
         return found(config.dir, config.cluster, config.name, coordination)
     finally:

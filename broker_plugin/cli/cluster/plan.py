@@ -14,18 +14,19 @@ from typing import Any
 from broker_plugin.cli.layout import (
     CLUSTER_FILE,
     CONFIG_FILE,
-    COORDINATION_FILE,
     NEW_CLUSTER_FILE,
     ClusterError,
     NodeEntry,
     cluster_id,
     free_ports,
     is_founded,
+    local_record,
     port_is_free,
     read_nodes,
     write_cluster,
 )
 from broker_plugin.node.config import NodeConfig, parse_config, parse_settings
+from ha.membership.record import RecordStore
 from recovery.store.identity import check_identity, lock_directory
 from txobserver.ports.store import StoreDamaged
 
@@ -163,7 +164,7 @@ def _node_text(
             name=entry.name,
             cluster=identifier,
             dir=str(entry.directory),
-            coordination=str(directory / COORDINATION_FILE),
+            coordination=str(local_record(directory)),
         ),
         _section("[amqp]", host=host, port=entry.amqp_port),
         _section("[peer]", host=host, port=peer_ports[index]),
@@ -197,7 +198,7 @@ def _with_settings(text: str, config: NodeConfig, settings: list[str]) -> str:
 
 def _field(of: Any, name: str) -> Any:
     found = of[name] if isinstance(of, dict) else getattr(of, name)
-    return str(found) if isinstance(found, Path) else found
+    return str(found) if isinstance(found, Path | RecordStore) else found
 
 
 def _sections(values: dict[str, Any], *path: str) -> Iterator[str]:
@@ -224,7 +225,7 @@ def _checked(entry: NodeEntry, text: str, peer_port: int, settings: list[str]) -
     chosen: list[tuple[str, Any, Any]] = [
         ("name", config.name, entry.name),
         ("dir", config.dir, entry.directory),
-        ("coordination", config.coordination, entry.directory.parent / COORDINATION_FILE),
+        ("coordination", config.coordination, local_record(entry.directory.parent)),
         ("amqp.port", config.amqp.port, entry.amqp_port),
         ("peer.port", config.peer.port, peer_port),
     ]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import glob
 import math
-import shlex
 import tomllib
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -16,16 +14,20 @@ from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.layout import (
     CLUSTER_FILE,
     CONFIG_FILE,
-    COORDINATION_FILE,
     ClusterError,
     cluster_id,
+    local_record,
     read_nodes,
 )
-from recovery.planner.apply import ASIDE
+from broker_plugin.coordination.address import store_at
+from ha.membership.record import CoordinationError, RecordStore
 from recovery.planner.site import cluster_of
 from recovery.planner.survey import whose
 from recovery.store.identity import FILE, read_identity
 from txobserver.ports.store import StoreDamaged
+
+_UNSAID = (OSError, ValueError, KeyError, TypeError, AttributeError)
+"""What reading a configuration raises that does not say what is asked, whatever else it holds"""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Given:
     """What the operator has named: directories, and who else knows of the branches; ``brokers`` are urls of nodes."""
 
     directories: Sequence[Path]
-    coordination: Path | None = None
+    coordination: RecordStore | None = None
     decisions: Sequence[Path] = ()
     databases: Sequence[str] = ()
     brokers: Sequence[str] = ()
@@ -59,32 +61,18 @@ class Crashed:
     cluster: str
     directory: Path | None
     directories: dict[str, Path]
-    record: Path
+    record: RecordStore
     nodes: frozenset[str] | None
     ports: tuple[int, ...] = ()
     lease_ttl: float = 0.0
-    expected: frozenset[Path] = frozenset()
+    expected: frozenset[RecordStore] = frozenset()
 
     def check_record(self) -> None:
-        """Whether a record that is lost would be written where nodes look for it. Raises BadArgument.
-
-        Elsewhere only with a sign that this is wanted: a file that is there, be it empty, or was and was set aside.
-        """
-        record = self.record
-        if not record.parent.is_dir():
-            raise BadArgument(
-                f"there is no directory {record.parent} for the coordination file {record.name}: mount it, or name the "
-                "right file with --coordination"
-            )
-        was_there = any(record.parent.glob(f"{glob.escape(record.name)}.{ASIDE}-*"))
-        if record.exists() or was_there or record.resolve() in {each.resolve() for each in self.expected}:
-            return
-        used = " or ".join(map(str, sorted(self.expected)))
-        raise BadArgument(
-            f"there is no coordination file {record}, and the directories lead to {used}: "
-            "name the right one with --coordination, or, if the record is lost and a new one is to be written to that "
-            f"file, make it first: touch {shlex.quote(str(record))}"
-        )
+        """Whether a record that is lost would be written where nodes look for it. Raises BadArgument."""
+        try:
+            self.record.check_expected(self.expected)
+        except CoordinationError as error:
+            raise BadArgument(str(error)) from error
 
     @property
     def locked(self) -> dict[str, Path]:
@@ -102,8 +90,10 @@ def crashed_cluster(given: Given) -> Crashed:
         found = _of_directory(directories[0], given.coordination)
     else:
         found = _of_nodes(directories, given.coordination)
-    if found.record.exists() and not found.record.is_file():
-        raise BadArgument(f"{found.record} is no file: name the coordination file with --coordination")
+    try:
+        found.record.check_readable()
+    except CoordinationError as error:
+        raise BadArgument(str(error)) from error
     return found
 
 
@@ -111,7 +101,7 @@ def _is_node(path: Path) -> bool:
     return any((path / part).exists() for part in (FILE, "log", "state"))
 
 
-def _of_directory(directory: Path, coordination: Path | None) -> Crashed:
+def _of_directory(directory: Path, coordination: RecordStore | None) -> Crashed:
     locked = directory if (directory / CLUSTER_FILE).exists() else None
     try:
         entries = read_nodes(directory)
@@ -127,18 +117,18 @@ def _of_directory(directory: Path, coordination: Path | None) -> Crashed:
         cluster=cluster_id(directory) or cluster_of(directories.values()),
         directory=locked,
         directories=directories,
-        record=coordination or directory / COORDINATION_FILE,
+        record=coordination or local_record(directory),
         nodes=frozenset(directories),
         ports=tuple(entry.amqp_port for entry in entries),
         lease_ttl=_lease_ttl(directories.values()),
-        expected=_expected(directories.values(), set()) | {directory / COORDINATION_FILE},
+        expected=_expected(directories.values(), set()) | {local_record(directory)},
     )
 
 
-def _of_nodes(given: Sequence[Path], coordination: Path | None) -> Crashed:
+def _of_nodes(given: Sequence[Path], coordination: RecordStore | None) -> Crashed:
     directories: dict[str, Path] = {}
     names: set[str] = set()
-    records: set[Path] = set()
+    records: set[RecordStore] = set()
     known = True
     for path in given:
         name, peers, record = _configured(path, coordination is not None)
@@ -147,7 +137,7 @@ def _of_nodes(given: Sequence[Path], coordination: Path | None) -> Crashed:
         directories[name] = path
         names |= {name, *peers}
         known = known and record is not None
-        records.add(record or path.parent / COORDINATION_FILE)
+        records.add(record or local_record(path.parent))
     if coordination is None and len(records) > 1:
         raise BadArgument("these nodes do not share one coordination file; say which with --coordination")
     return Crashed(
@@ -157,11 +147,11 @@ def _of_nodes(given: Sequence[Path], coordination: Path | None) -> Crashed:
         record=coordination or records.pop(),
         nodes=frozenset(names) if known else None,
         lease_ttl=_lease_ttl(given),
-        expected=_expected(given, {path.parent / COORDINATION_FILE for path in given}),
+        expected=_expected(given, {local_record(path.parent) for path in given}),
     )
 
 
-def _configured(path: Path, named: bool) -> tuple[str, list[str], Path | None]:
+def _configured(path: Path, named: bool) -> tuple[str, list[str], RecordStore | None]:
     """The name of a node, those of its peers, and its coordination file, as far as its directory says so.
 
     A store that is called what it is not would be foreign, and nothing that is lost would be looked for in it: so the
@@ -182,8 +172,8 @@ def _configured(path: Path, named: bool) -> tuple[str, list[str], Path | None]:
             )
         name = name or str(config["name"])
         peers = [str(peer["name"]) for peer in config.get("peers", [])]
-        return name, peers, Path(config["coordination"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return name, peers, store_at(config["coordination"])
+    except _UNSAID:
         return name or _name_in_log(path) or path.name, [], None
 
 
@@ -195,15 +185,15 @@ def _name_in_log(path: Path) -> str:
     return ""
 
 
-def _coordination(path: Path) -> Path | None:
+def _coordination(path: Path) -> RecordStore | None:
     """The coordination file of a node, if its node.toml says so, whatever else that holds."""
     try:
-        return Path(tomllib.loads((path / CONFIG_FILE).read_text())["coordination"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return store_at(tomllib.loads((path / CONFIG_FILE).read_text())["coordination"])
+    except _UNSAID:
         return None
 
 
-def _expected(directories: Iterable[Path], otherwise: Iterable[Path]) -> frozenset[Path]:
+def _expected(directories: Iterable[Path], otherwise: Iterable[RecordStore]) -> frozenset[RecordStore]:
     """Where these nodes look for the record; ``otherwise`` if none of them says it."""
     return frozenset(path for each in directories if (path := _coordination(each)) is not None) or frozenset(otherwise)
 
@@ -216,6 +206,6 @@ def _lease_ttl(directories: Iterable[Path]) -> float:
 def _configured_ttl(path: Path) -> float:
     try:
         found = float(tomllib.loads((path / CONFIG_FILE).read_text())["timing"]["lease_ttl"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except _UNSAID:
         return 0.0
     return found if math.isfinite(found) else 0.0

@@ -10,6 +10,7 @@ import typer
 
 from broker_plugin.cli.addresses import BROKERS_HELP, DATABASE_HELP, read_brokers, read_databases
 from broker_plugin.cli.asking import BadArgument, Json
+from ha.membership.record import RecordStore
 
 GRACE = 60.0
 """Seconds, as for `txha dtx recover`"""
@@ -45,10 +46,8 @@ def recover(
         list[str] | None, typer.Option("--database", help=DATABASE_HELP)
     ] = None,
     coordination: Annotated[
-        Path | None,
-        typer.Option(
-            "--coordination", help="The coordination file, where it cannot be found by itself.", resolve_path=True
-        ),
+        str | None,
+        typer.Option("--coordination", help="The coordination file, or its URL, where it cannot be found by itself."),
     ] = None,
     broker: Annotated[
         list[str] | None,
@@ -71,7 +70,7 @@ def recover(
     from broker_plugin.cli.recovery.crashed import Given
 
     given = Given(
-        directories, coordination, decisions or [], read_databases(database or []), read_brokers(broker or [])
+        directories, _store(coordination), decisions or [], read_databases(database or []), read_brokers(broker or [])
     )
     seconds = _grace(grace, settle)
     if settle:
@@ -86,6 +85,18 @@ def recover(
         raise BadArgument("--accept-missing and --accept-data-loss say with what a plan may be applied: add --apply")
     accepted = Accepted(frozenset(accept_missing or ()), accept_data_loss, chosen)
     raise SystemExit(run(given, apply, accepted, as_json))
+
+
+def _store(address: str | None) -> RecordStore | None:
+    """Raises BadArgument."""
+    from broker_plugin.coordination.address import store_at
+
+    if address is None:
+        return None
+    try:
+        return store_at(address if "://" in address else str(Path(address).resolve()))
+    except ValueError as error:
+        raise BadArgument(f"--coordination: {error}") from error
 
 
 def _grace(given: float | None, settle: bool) -> float:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import msgspec
 import typer
@@ -17,8 +14,7 @@ from broker_plugin.cli.addresses import shown
 from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.recovery.crashed import Crashed, Given, crashed_cluster
 from broker_plugin.cli.recovery.recovery_report import as_dict, show
-from broker_plugin.coordination.sqlite_coordination import WAY_OUT, ForeignRecord, SqliteCoordination
-from ha.membership.record import CoordinationError
+from ha.membership.record import CoordinationError, RecordStore, Snapshot
 from recovery.planner.apply import (
     Journal,
     Places,
@@ -33,11 +29,11 @@ from recovery.planner.apply import (
 )
 from recovery.planner.branches import Verdict, said_before, verdicts_of
 from recovery.planner.choice import Choice
-from recovery.planner.facts import Evidence, RecordState, Site
+from recovery.planner.facts import Evidence, Site
 from recovery.planner.lease import WATCH_SECONDS, LeaseWatch
 from recovery.planner.overtaken import overtaken, progress_of
 from recovery.planner.plan import Plan
-from recovery.planner.site import RecordFound, look, plan_for
+from recovery.planner.site import look, plan_for
 from recovery.planner.survey import Surveyed
 from txobserver.ports.store import StoreError
 from txobserver.xid import Xid
@@ -129,7 +125,7 @@ def run(given: Given, apply: bool, accepted: Accepted, as_json: bool) -> int:
 
 def places_of(crashed: Crashed) -> Places:
     """Where the plans for this cluster are kept, and what they change."""
-    return Places(crashed.directories, crashed.record, partial(_open_record, crashed.cluster))
+    return Places(crashed.directories, crashed.cluster, crashed.record)
 
 
 def _settles(journal: Journal, places: Places) -> bool:
@@ -167,33 +163,16 @@ def _plan(site: Site, surveyed: list[Surveyed], given: Given, earlier: Mapping[s
     return plan_for(site, surveyed, ask, earlier)
 
 
-def read_record(path: Path, cluster: str) -> RecordFound:
-    """The coordination record, read from a copy of its file: what a crash left in it is not touched.
+def read_record(record: RecordStore, cluster: str) -> Snapshot:
+    """The coordination record; what a crash left in its store is not touched.
 
     Raises StoreError if it cannot be read, or is another cluster's: that may be a wrong --coordination, and whatever
     state it is in, it is not damage to be set aside.
     """
-    if not path.exists():
-        return None, RecordState.GONE, ""
-    with tempfile.TemporaryDirectory(prefix="txha-recover-") as directory:
-        copy = Path(directory) / path.name
-        try:
-            for suffix in ("", "-journal"):
-                if (beside := path.with_name(path.name + suffix)).exists():
-                    shutil.copyfile(beside, copy.with_name(copy.name + suffix))
-        except OSError as error:
-            raise StoreError(f"{error.filename or path} cannot be read: {error.strerror}") from error
-        store = SqliteCoordination(copy, cluster)
-        try:
-            record = store.read()
-        except ForeignRecord as error:
-            raise StoreError(str(error).replace(str(copy), str(path))) from error
-        except CoordinationError as error:
-            return None, RecordState.DAMAGED, str(error).replace(str(copy), str(path)).removesuffix(f": {WAY_OUT}")
-        finally:
-            store.close()
-    return record, RecordState.GONE if record is None else RecordState.INTACT, ""
-
-
-def _open_record(cluster: str, path: Path) -> SqliteCoordination:
-    return SqliteCoordination(path, cluster, create=True)
+    store = record.open(cluster)
+    try:
+        return store.snapshot()
+    except CoordinationError as error:
+        raise StoreError(str(error)) from error
+    finally:
+        store.close()

@@ -83,7 +83,7 @@ def _applied(places: Places) -> tuple[Path, Journal]:
     found = last(places)
     if found is None:
         raise BadArgument(
-            f"{places.record.parent} holds no plan that was applied: stop the nodes, and make one with --apply"
+            f"{places.record.notes} holds no plan that was applied: stop the nodes, and make one with --apply"
         )
     if not found[1].counts:
         raise BadArgument(

@@ -12,7 +12,7 @@ from typing import Any
 from broker_plugin.cli.cluster.cluster import found_if_new
 from broker_plugin.cli.cluster.plan import plan_cluster
 from broker_plugin.cli.layout import COORDINATION_FILE, read_cluster
-from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
+from broker_plugin.coordination.address import in_file
 from ha.membership.record import CoordinationError, Record
 from python_tests.harness.cluster import START_SECONDS, LocalCluster
 from python_tests.harness.stress.clock import FakeClock
@@ -162,7 +162,7 @@ class StressCluster(LocalCluster):
     def _read_record(self) -> Record | None:
         if not self.record.exists():
             return None  # to open it would make it
-        store = SqliteCoordination(self.record, self._identifier)
+        store = in_file(self.record).open(self._identifier)
         try:
             return store.read()
         except CoordinationError:

@@ -15,6 +15,7 @@ from broker_plugin.cli.commands import app
 from broker_plugin.cli.layout import ClusterError, read_cluster, read_nodes, write_cluster
 from broker_plugin.cli.recovery.crashed import Given, crashed_cluster
 from broker_plugin.cli.recovery.settling import _urls
+from broker_plugin.coordination.address import in_file
 from ha.membership.record import Record
 from python_tests.harness.cluster import free_base_port
 from tests.broker_plugin.cli.test_recover_again import coordination, record_in
@@ -97,9 +98,10 @@ def test_recover_takes_no_copy_of_nodes_for_the_nodes(live: Path) -> None:
     given = [copy / "a", copy / "b"]
     with pytest.raises(BadArgument, match=r"node.toml is that of a node in .*/live/a: .* with --coordination"):
         crashed_cluster(Given(given))
-    assert crashed_cluster(Given(given, copy / "coordination.sqlite")).record == copy / "coordination.sqlite"
-    assert crashed_cluster(Given([copy])).record == copy / "coordination.sqlite"
-    assert crashed_cluster(Given([live / "a", live / "b"])).record == live / "coordination.sqlite"
+    record = in_file(copy / "coordination.sqlite")
+    assert crashed_cluster(Given(given, record)).record == record
+    assert crashed_cluster(Given([copy])).record == in_file(copy / "coordination.sqlite")
+    assert crashed_cluster(Given([live / "a", live / "b"])).record == in_file(live / "coordination.sqlite")
 
 
 def test_the_plan_for_a_copy_settles_nothing_at_the_nodes_of_the_cluster_that_it_is_of(live: Path) -> None:

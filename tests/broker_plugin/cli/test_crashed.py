@@ -12,6 +12,7 @@ import pytest
 from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.recovery.crashed import Given, crashed_cluster
 from broker_plugin.cli.recovery.recovering import Accepted, run
+from broker_plugin.coordination.address import in_file
 from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from recovery.planner import apply
 from recovery.store.segment import segment_firsts, segment_path
@@ -39,7 +40,7 @@ def test_a_cluster_s_directory_wherever_it_stands_now(directory: Path) -> None:
     found = crashed_cluster(Given([directory]))
     assert found.directories == {name: directory / name for name in NODES}
     assert (found.cluster, found.nodes, found.ports) == ("cluster", NODES, (5701, 5702))
-    assert found.record == directory / "coordination.sqlite"
+    assert found.record == in_file(directory / "coordination.sqlite")
     assert set(found.locked) == {*NODES, "the cluster"}
 
 
@@ -63,7 +64,7 @@ def test_the_nodes_of_a_directory_without_the_cluster_s_file_say_where_their_rec
         (directory / name / "node.toml").write_text("timing = { lease_ttl = 3.0 }\n" * (name == "b") + there)
     (directory / "cluster.json").write_text("{")
     found, one_by_one = crashed_cluster(Given([directory])), crashed_cluster(Given([directory / "a", directory / "b"]))
-    assert found.record == one_by_one.record == record and found.nodes == one_by_one.nodes == NODES
+    assert found.record == one_by_one.record == in_file(record) and found.nodes == one_by_one.nodes == NODES
     assert set(found.locked) == {*NODES, "the cluster"} and found.lease_ttl == 3.0
     make_store(directory / "b.old", [(1, beginning(2))], 2)
     (directory / "b" / "identity.json").rename(directory / "b.old" / "identity.json")
@@ -74,7 +75,7 @@ def test_the_nodes_of_a_directory_without_the_cluster_s_file_say_where_their_rec
 def test_directories_of_nodes_say_who_else_there_is(directory: Path) -> None:
     found = crashed_cluster(Given([directory / "a"]))
     assert found.directories == {"a": directory / "a"} and found.nodes == NODES and found.directory is None
-    assert found.record == directory / "coordination.sqlite"
+    assert found.record == in_file(directory / "coordination.sqlite")
     (directory / "a" / "node.toml").unlink()
     found = crashed_cluster(Given([directory / "a", directory / "b"]))
     assert set(found.directories) == NODES and found.nodes is None, "one of them does not say"
@@ -135,8 +136,8 @@ def test_what_does_not_belong_together(directory: Path, tmp_path: Path) -> None:
     (directory / "b" / "node.toml").write_text('name = "b"\ncoordination = "/elsewhere/record"\n')
     with pytest.raises(BadArgument, match="do not share one coordination file"):
         crashed_cluster(Given([directory / "a", directory / "b"]))
-    given = crashed_cluster(Given([directory / "a", directory / "b"], tmp_path / "record"))
-    assert given.record == tmp_path / "record"
+    given = crashed_cluster(Given([directory / "a", directory / "b"], in_file(tmp_path / "record")))
+    assert given.record == in_file(tmp_path / "record")
     with pytest.raises(BadArgument, match="are both of a"):
         crashed_cluster(Given([directory / "a", directory / "a"]))
 
@@ -163,7 +164,7 @@ def test_what_is_no_file_is_no_coordination_file(directory: Path) -> None:
     os.mkfifo(directory / "pipe")
     for path in (directory / "pipe", directory / "a"):
         with pytest.raises(BadArgument, match=f"{path} is no file: name the coordination file with --coordination"):
-            crashed_cluster(Given([directory], path))
+            crashed_cluster(Given([directory], in_file(path)))
 
 
 @pytest.mark.parametrize("text", ["", "timing = 1", "[timing]\nlease_ttl = 'x'", "[timing]\nlease_ttl = inf", "="])
@@ -191,13 +192,13 @@ def test_a_mistyped_coordination_file_does_not_become_a_record(directory: Path, 
     """The record would be where no node looks for it; and the one that is there would be taken for lost."""
     for given in ([directory], [directory / "a", directory / "b"]):
         before = sorted(tmp_path.rglob("*"))
-        sentence = refused(Given(given, tmp_path / "coordinaton.sqlite"))
+        sentence = refused(Given(given, in_file(tmp_path / "coordinaton.sqlite")))
         assert sentence == (
             f"there is no coordination file {tmp_path}/coordinaton.sqlite, and the directories lead to "
             f"{tmp_path}/coordination.sqlite: name the right one with --coordination, or, if the record is lost and a "
             f"new one is to be written to that file, make it first: touch {tmp_path}/coordinaton.sqlite"
         )
-        sentence = refused(Given(given, tmp_path / "sharde" / "coordination.sqlite"))
+        sentence = refused(Given(given, in_file(tmp_path / "sharde" / "coordination.sqlite")))
         assert sentence == (
             f"there is no directory {tmp_path}/sharde for the coordination file coordination.sqlite: mount it, or name "
             "the right file with --coordination"
@@ -213,7 +214,7 @@ def test_nodes_that_have_their_record_elsewhere_get_none_beside_them(directory: 
         (directory / name / "node.toml").write_text(f'name = "{name}"\ncoordination = "{shared}/record"\n')
     assert f"there is no directory {shared} for the" in refused(Given([directory]))
     assert f"there is no directory {shared} for the" in refused(Given([directory / "a", directory / "b"]))
-    assert f"there is no directory {shared} for the" in refused(Given([directory], shared / "record"))
+    assert f"there is no directory {shared} for the" in refused(Given([directory], in_file(shared / "record")))
 
 
 def recovered(given: Given, capsys: pytest.CaptureFixture[str], record: Path) -> None:
@@ -234,7 +235,7 @@ def test_a_lost_record_is_written_where_the_nodes_look_for_it(
 ) -> None:
     given = [directory / "a", directory / "b"] if nodes else [directory]
     record = directory / "coordination.sqlite"
-    recovered(Given(given, record if named else None), capsys, record)
+    recovered(Given(given, in_file(record) if named else None), capsys, record)
 
 
 @pytest.mark.parametrize("configured", [False, True])
@@ -242,7 +243,7 @@ def test_a_lost_record_is_written_to_an_empty_file(
     directory: Path, capsys: pytest.CaptureFixture[str], configured: bool
 ) -> None:
     """It is the sign that the operator wants it there: the stores may have been brought to another machine."""
-    given = Given([directory / "a", directory / "b"], directory / "new record")
+    given = Given([directory / "a", directory / "b"], in_file(directory / "new record"))
     if not configured:
         for name in NODES:
             (directory / name / "node.toml").unlink()
@@ -255,7 +256,7 @@ def test_a_damaged_record_that_was_set_aside_is_written_anew(
     directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``--apply`` was cut short between the two, with a file that no node.toml names, and is run again."""
-    given = Given([directory], directory / "elsewhere.sqlite")
+    given = Given([directory], in_file(directory / "elsewhere.sqlite"))
     (directory / "elsewhere.sqlite").write_bytes(b"no database at all" * 100)
 
     def killed(point: str) -> None:

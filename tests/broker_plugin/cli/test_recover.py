@@ -14,6 +14,7 @@ import pytest
 from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.recovery.crashed import Given
 from broker_plugin.cli.recovery.recovering import Accepted, run
+from broker_plugin.coordination.address import in_file
 from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from ha.membership.record import Record
 from recovery.planner.founding import found
@@ -264,7 +265,7 @@ def test_the_record_of_another_cluster_is_left_alone(directory: Path, apply: boo
     store.close()
     before = theirs.read_bytes()
     with pytest.raises(StoreError, match="belongs to cluster other, not to cluster cluster: name the right") as refused:
-        run(Given([directory], theirs), apply, Accepted(), as_json=True)
+        run(Given([directory], in_file(theirs)), apply, Accepted(), as_json=True)
     assert str(theirs) in str(refused.value) and "move this one away" in str(refused.value)
     assert theirs.read_bytes() == before and not list(directory.glob("*set-aside*"))
 

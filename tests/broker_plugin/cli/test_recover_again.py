@@ -14,6 +14,7 @@ import pytest
 from broker_plugin.cli.recovery import recovering
 from broker_plugin.cli.recovery.crashed import Given
 from broker_plugin.cli.recovery.recovering import Accepted, run
+from broker_plugin.coordination.address import in_file
 from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from ha.membership.record import Record
 from recovery.planner import apply, discarding
@@ -257,8 +258,8 @@ def test_a_plan_in_the_middle_names_the_directories_that_it_needs(
     record = directory / "coordination.sqlite"
     before = record.read_bytes(), (directory / JOURNAL).read_bytes()
     with pytest.raises(StoreError) as refused:
-        run(Given([directory / "b"], record), True, NOTHING, as_json=True)
+        run(Given([directory / "b"], in_file(record)), True, NOTHING, as_json=True)
     assert f"it needs the directory of a (it was {directory / 'a'}): name that, too" in str(refused.value)
     assert (record.read_bytes(), (directory / JOURNAL).read_bytes()) == before
-    run(Given([directory / "a", directory / "b"], record), True, NOTHING, as_json=True)
+    run(Given([directory / "a", directory / "b"], in_file(record)), True, NOTHING, as_json=True)
     assert "set-aside-1" in parts(directory, "a") and (directory / DONE).exists()

@@ -12,6 +12,7 @@ import pytest
 
 from broker_plugin.cli.recovery import recovering
 from broker_plugin.cli.recovery.recovering import read_record
+from broker_plugin.coordination.address import in_file
 from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from recovery.planner.facts import RecordState
 from recovery.planner.lease import LeaseWatch
@@ -27,7 +28,8 @@ def record_of(directory: Path) -> Path:
 
 
 def watched(directory: Path) -> LeaseWatch:
-    return LeaseWatch(record_of(directory), partial(read_record, record_of(directory), "cluster"))
+    record = in_file(record_of(directory))
+    return LeaseWatch(record, partial(read_record, record, "cluster"))
 
 
 def tries_to_start(directory: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from broker_plugin.cli.recovery.crashed import Given
 from broker_plugin.cli.recovery.recovering import run
+from broker_plugin.coordination.address import in_file
 from recovery.planner import discarding
 from tests.broker_plugin.cli.test_recover_again import (
     DONE,
@@ -104,9 +105,9 @@ def test_the_directories_of_those_who_are_set_aside_and_of_who_is_promoted_are_n
     record = directory / "coordination.sqlite"
     killed_at(PLANNED, directory, monkeypatch, NOTHING)
     with pytest.raises(StoreError, match="it needs the directory of b"):
-        run(Given([directory / "a", directory / "c"], record), True, NOTHING, as_json=True)
+        run(Given([directory / "a", directory / "c"], in_file(record)), True, NOTHING, as_json=True)
     assert record_in(directory) == before and parts(directory, "a") == STORE
     capsys.readouterr()
-    run(Given([directory / "a", directory / "b"], record), True, NOTHING, as_json=True)
+    run(Given([directory / "a", directory / "b"], in_file(record)), True, NOTHING, as_json=True)
     assert "overtaken" not in json.loads(capsys.readouterr().out)
     assert record_in(directory) == msgspec.structs.replace(before, version=before.version + 1, ready=(B, C))

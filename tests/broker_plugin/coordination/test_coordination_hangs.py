@@ -118,7 +118,7 @@ async def test_a_node_ends_while_its_child_is_stopped(tmp_path: Path, asked: boo
     """Nobody waits for an answer that nobody needs, however long answers may take."""
     store = with_a_stopped_child(tmp_path / "r", FOR_EVER)
     child = child_of(store)
-    records = RecordThread(store, strict_guard(), give_up=store.give_up)
+    records = RecordThread(store, strict_guard())
     if asked:
         records.read(lambda found: None)
     records.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from typing import Any
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 from broker_plugin.coordination.record_thread import STOP_SECONDS, RecordThread
 from broker_plugin.guard import Guard
-from ha.membership.record import CasConflict, CoordinationError, MemoryCoordination, Record
+from ha.membership.record import CasConflict, CoordinationError, MemoryCoordination, Record, Snapshot, Waiter
 from tests.support.guards import strict_guard
 
 RECORD = Record("c", 1, 1, None, ())
@@ -24,9 +25,6 @@ class Unreachable(MemoryCoordination):
 
     def compare_and_set(self, expected: int, record: Record) -> Record:
         raise CoordinationError("no answer in time")
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 async def test_a_change_that_fails_does_not_end_the_node() -> None:
@@ -62,6 +60,9 @@ class ByHand:
         self.waited.append(seconds)
         for each in futures if self.ends else ():
             each.set_result(None)
+
+    def waiter(self) -> Waiter:
+        return threading.Event()
 
     def shutdown(self, wait: bool = True) -> None:
         self.stopped = True
@@ -160,7 +161,9 @@ async def test_a_reading_that_failed_is_followed_by_another() -> None:
 async def test_a_call_that_does_not_end_in_time_is_given_up_at_the_end(ends: bool) -> None:
     """Before it is waited for without a bound."""
     calls, given_up = ByHand(ends), list[bool]()
-    RecordThread(Unreachable(), strict_guard(), calls, lambda: given_up.append(calls.stopped)).stop()
+    store: Any = Unreachable()
+    store.give_up = lambda: given_up.append(calls.stopped)
+    RecordThread(store, strict_guard(), calls).stop()
     assert calls.stopped and given_up == ([] if ends else [False])
     assert calls.waited == [STOP_SECONDS] and STOP_SECONDS <= 1.0, "`txha cluster` kills a node after 5 seconds"
 
@@ -195,3 +198,126 @@ async def test_what_the_store_complains_of_is_logged_once_until_it_changes(caplo
             calls.futures[-1].set_exception(CoordinationError(answer))
         await settled()
     assert [each.getMessage() for each in caplog.records] == ["it is locked", "it is locked", "it is damaged"]
+
+
+# -- watching
+
+
+def watching(told: list[Record | None], every: float = 600.0) -> tuple[RecordThread, ByHand]:
+    calls = ByHand()
+    records = RecordThread(Unreachable(), strict_guard(), calls)
+    records.watch(told.append, every)
+    return records, calls
+
+
+def errors(records: RecordThread) -> list[Exception]:
+    """What has come up where nobody handles it."""
+    guard: Any = records._guard
+    return guard.errors  # type: ignore[no-any-return]
+
+
+def waits(records: RecordThread) -> Waiter:
+    """What the watch that is under way waits on."""
+    assert records._waiter is not None
+    return records._waiter
+
+
+async def test_each_reading_of_a_watch_is_told_and_the_next_one_waits_behind_it() -> None:
+    told = list[Record | None]()
+    _, calls = watching(told)
+    asked: list[tuple[Any, ...]] = []
+    calls.submit = lambda call, *arguments: asked.append(arguments) or ByHand.submit(calls, call)  # type: ignore[method-assign,func-returns-value]
+    for number, found in enumerate((Snapshot(1, RECORD), Snapshot(1, RECORD), Snapshot(0, None)), 1):
+        assert len(calls.futures) == number, "one at a time"
+        calls.futures[-1].set_result(found)
+        await settled()
+        assert [each[:2] for each in asked] == [(1, 600.0), (1, 600.0), (0, 600.0)][:number]
+    assert told == [RECORD, RECORD, None]
+
+
+async def test_a_watch_gives_way_to_every_other_call_and_goes_on_behind_it() -> None:
+    """A change would wait for as long as the record stands."""
+    told = list[Record | None]()
+    records, calls = watching(told)
+    for number, other in enumerate(
+        (
+            lambda: records.compare_and_set(1, RECORD, told.append, told.append, lambda: None),
+            lambda: records.read(told.append),
+        )
+    ):
+        first = waits(records)
+        assert not first.is_set()
+        other()  # type: ignore[no-untyped-call]
+        assert first.is_set() and len(calls.futures) == 2 * number + 2
+        calls.futures[-2].set_result(None)
+        await settled()
+        assert len(told) == number and len(calls.futures) == 2 * number + 3 and not waits(records).is_set()
+        calls.futures[-2].set_result(RECORD)
+        await settled()
+        assert told == [RECORD] * (number + 1)
+
+
+async def test_who_rests_is_told_nothing_and_may_watch_again() -> None:
+    told = list[Record | None]()
+    records, calls = watching(told)
+    first = waits(records)
+    records.rest()
+    assert first.is_set()
+    records.rest()
+    calls.futures[0].set_result(Snapshot(1, RECORD))  # it had been read already
+    await settled()
+    assert told == [] and len(calls.futures) == 1 and not errors(records)
+    records.watch(told.append, 600.0)
+    calls.futures[1].set_result(Snapshot(1, RECORD))
+    await settled()
+    assert told == [RECORD]
+
+
+async def test_who_rests_and_watches_before_the_thread_has_heard_of_it() -> None:
+    told = list[Record | None]()
+    records, calls = watching(told)
+    records.rest()
+    records.watch(told.append, 600.0)
+    assert len(calls.futures) == 1
+    calls.futures[0].set_result(None)
+    await settled()
+    assert told == [] and len(calls.futures) == 2 and not waits(records).is_set()
+
+
+async def test_a_watch_that_fails_is_complained_of_and_goes_on() -> None:
+    told = list[Record | None]()
+    records, calls = watching(told, 0.0)
+    calls.futures[0].set_exception(CoordinationError("it hangs"))
+    await settled()
+    assert records.complaint == "it hangs"
+    while len(calls.futures) < 2:
+        await asyncio.sleep(0.001)
+    calls.futures[1].set_result(Snapshot(1, RECORD))
+    await settled()
+    assert told == [RECORD] and records.complaint == ""
+
+
+async def test_a_watch_keeps_no_node_from_its_end() -> None:
+    """In a real thread, which waits for a change that never comes; nothing follows it."""
+    told = list[Record | None]()
+    records = RecordThread(MemoryCoordination(), strict_guard())
+    records.watch(told.append, 600.0)
+    while told != [None]:
+        await asyncio.sleep(0.001)
+    records.stop()
+    await settled()
+    assert told == [None] and not errors(records)
+
+
+async def test_a_change_is_told_to_a_watch_of_another_node() -> None:
+    store, told = MemoryCoordination(), list[Record | None]()
+    ours, theirs = (RecordThread(store, strict_guard()) for _ in range(2))
+    ours.watch(told.append, 600.0)
+    while told != [None]:
+        await asyncio.sleep(0.001)
+    theirs.compare_and_set(0, RECORD, lambda stored: None, lambda current: None, lambda: None)
+    while len(told) < 2:
+        await asyncio.sleep(0.001)
+    assert told[1] == store.record
+    ours.stop()
+    theirs.stop()

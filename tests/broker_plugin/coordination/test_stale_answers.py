@@ -33,11 +33,6 @@ X = xid("x")
 Asked = tuple[Any, ...]
 
 
-class NeverClosed(MemoryCoordination):
-    def close(self) -> None:
-        """Nothing."""
-
-
 class ServedByShell(Served):
     """One node as the process wires it, but for its clock, which goes on by hand only: no stall of ours is a sleep."""
 
@@ -60,7 +55,7 @@ class ServedByShell(Served):
             now_ms=wall_ms,
             cluster_id=cluster_id,
         )
-        self.coordination = NeverClosed()
+        self.coordination = MemoryCoordination()
         self.coordination.record = first_record("test", cluster_id, self.store.member)
         self.parts = wire(
             self.guard,

@@ -5,19 +5,33 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.log_server import LogServer
+from ha.apply.replica import Replica
+from ha.feed.feed import Feed
 from ha.messages.greeting import WIRE_VERSION, Hello
 from recovery.pipeline.remote import RemoteLog
 from tests.recovery.pipeline.events import STORY, write_node
 from tests.support.guards import strict_guard
+from txobserver.ids import Position
 
 END = sum(map(len, STORY))
 OURS = Hello(WIRE_VERSION, "c", "n1", "127.0.0.1", 1)
+
+
+class Standing:
+    """Of a replica what a feed asks for: what has passed."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    @property
+    def applied(self) -> Position:
+        return Position(1, self._node.commit)
 
 
 class Node:
@@ -28,8 +42,9 @@ class Node:
         self.address = f"127.0.0.1:{port}"
         self.port = port
         self.commit = END
+        self.feed = Feed(cast(Replica, Standing(self)), 1 << 20)
         self.got: list[Any] = []
-        self.server = LogServer(strict_guard(), directory, "c", lambda: self.commit, lambda: {1: "q"})
+        self.server = LogServer(strict_guard(), directory, "c", lambda: self.feed, lambda: {1: "q"})
         self.links = Links(
             strict_guard(),
             OURS,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -15,7 +15,10 @@ from hypothesis import strategies as st
 
 from broker_plugin.node import log_server
 from broker_plugin.node.links import MAX_HELLO, PeerProtocol
-from broker_plugin.node.log_server import LogServer
+from broker_plugin.node.log_server import LogReaderProtocol, LogServer
+from ha.apply.replica import Replica
+from ha.effects import Persist
+from ha.feed.feed import Feed
 from ha.messages.greeting import WIRE_VERSION, Hello
 from ha.messages.stream import Commit
 from recovery.pipeline.node import node_table, rows_of
@@ -40,14 +43,14 @@ from recovery.reader.marks import Mark
 from recovery.reader.node_log import NodeLog
 from recovery.store.log import LogReclaimed
 from recovery.store.segment import segment_path
-from tests.broker_plugin.node.served_log import END, OURS, Node, one_message
+from tests.broker_plugin.node.served_log import END, OURS, Node, Standing, one_message
 from tests.broker_plugin.node.served_log import running_node as running_node
 from tests.recovery.pipeline.events import STORY, message, write_node
 from tests.support.examples import examples
 from tests.support.guards import strict_guard
 from txobserver.events import Delivered, Event, Publish
 from txobserver.frames import encode_frame
-from txobserver.ports.store import StoreError
+from txobserver.ports.store import MemoryBase, Meta, StoreError
 
 READER = framed(ReadHello(READ_VERSION, "c"))
 QUESTIONS = st.sampled_from([AskExtent(), AskFrames(1, 9, 1), AskFrames(4, 9, MAX_PORTION), AskFrames(0, 0, 1)])
@@ -94,6 +97,30 @@ async def test_a_node_tells_where_its_log_ends(node: Node) -> None:
         path.unlink()
     write_node(node.directory, [])
     assert (await node.read(lambda log: log.extent())).tail == NodeLog(node.directory).tail().last < END
+
+
+async def test_what_is_given_from_memory_is_what_the_disk_gives(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Byte for byte, for any part of the log, wherever the commit point stands; and the disk is left alone."""
+    reader, writer = await node.connect(READER)
+    on_disk, frames = node.feed, list(NodeLog(node.directory).frames(1, END))
+    in_memory = Feed(cast(Replica, Standing(node)), 1 << 20)
+    for frame in frames:
+        in_memory.changes(Persist(frame))
+    asked = [AskFrames(first, last, size) for first in range(1, END + 2) for last in (first, END) for size in (1, 300)]
+    for node.commit in (0, 1, 5, 12, END):
+        answers = []
+        for node.feed in (on_disk, in_memory):
+            with monkeypatch.context() as patch:
+                if node.feed is in_memory:
+                    patch.setattr(LogReaderProtocol, "_frames", lambda *words: pytest.fail("it reads the disk"))
+                answers.append([await answer_to(reader, writer, question) for question in asked])
+        assert answers[0] == answers[1]
+    writer.close()
+
+
+async def answer_to(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, question: Any) -> bytes:
+    writer.write(framed(question))
+    return await one_message(reader)
 
 
 class EarlierExtent(msgspec.Struct, array_like=True, tag=103):
@@ -344,10 +371,11 @@ async def test_the_end_of_a_node_is_that_of_its_readers(node: Node) -> None:
 def test_any_bytes_in_any_pieces(before: bytes, data: bytes, cuts: list[int]) -> None:
     """Nothing fails, nothing comes through to the node, and next to nothing is kept."""
     stream = before + data
+    nothing = Feed(Replica(MemoryBase(), Meta(), {}), 0)
     edges = [0, *sorted(each % (len(stream) + 1) for each in cuts), len(stream)]
 
     async def feed() -> None:
-        server = LogServer(strict_guard(), Path("nowhere"), "c", lambda: 0, dict)
+        server = LogServer(strict_guard(), Path("nowhere"), "c", lambda: nothing, dict)
         transport = Transport()
         fail: Any = lambda *message: pytest.fail(f"{message} came through")  # noqa: E731
         protocol = PeerProtocol(strict_guard(), OURS, ["n2"], fail, fail, lambda lost: None, server.accept)

@@ -14,6 +14,7 @@ from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.guard import Guard
 from broker_plugin.node.shell import PATIENCE, Clocks, Shell
 from ha.effects import CompareAndSet, LogLine
+from ha.membership.record import MemoryCoordination
 from ha.messages.election import Probe
 from tests.support.guards import strict_guard
 
@@ -130,17 +131,27 @@ async def test_who_has_overslept_settles_that_before_it_takes_anything() -> None
     assert turns == [1]
 
 
-async def test_a_node_reads_the_record_with_its_first_tick() -> None:
-    """Also on a machine that has just been started, whose clock is near its beginning."""
+async def test_a_node_watches_the_record_from_its_first_tick_on_unless_it_leads() -> None:
+    """A renewal of the primary's would wait for the answer to a reading, and it makes the changes itself."""
     core: Any = BrokenCore()
     core.leading, core.tick, core.settle = None, lambda: None, lambda: None
-    read: list[object] = []
+    asked: list[object] = []
     nothing: Any = None
-    records: Any = SimpleNamespace(read=read.append)
+    records: Any = SimpleNamespace(watch=lambda *words: asked.append(words), rest=lambda: asked.append("rest"))
     shell = Shell(core, nothing, records, 0.2, lambda reason: None, strict_guard(), Clocks(lambda: 0.5, lambda: 0))
     shell.start()
+    watched = (shell.interpreter.record_read, 0.2)
+    assert asked == [watched]
+    shell._turn()
+    assert asked == [watched], "once"
+    core.leading = SimpleNamespace(keeper=SimpleNamespace(expired=lambda now: False))
+    for _ in range(2):
+        shell._turn()
+        assert asked == [watched, "rest"], "from the turn on in which it was promoted"
+    core.leading = None
+    shell._turn()
+    assert asked == [watched, "rest", watched]
     shell.stop()
-    assert len(read) == 1
 
 
 class LeasedCore(BrokenCore):
@@ -162,18 +173,16 @@ class LeasedCore(BrokenCore):
         """Nothing."""
 
 
-class SlowStore:
+class SlowStore(MemoryCoordination):
     """Makes every change, after so many seconds."""
 
     def __init__(self, seconds: float) -> None:
+        super().__init__()
         self._seconds = seconds
 
     def compare_and_set(self, expected: int, record: Any) -> Any:
         time.sleep(self._seconds)
         return record
-
-    def close(self) -> None:
-        """Nothing."""
 
 
 @pytest.mark.parametrize(("seconds", "stays"), [(PATIENCE / 10, True), (PATIENCE * 20, False)])

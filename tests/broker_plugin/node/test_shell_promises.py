@@ -57,6 +57,7 @@ class Core:
         self.told: list[Any] = []
         self.clock: list[float] = []
         self.replica = self
+        self.feed = SimpleNamespace(changes=lambda write: None)
 
     def position_of(self, sequence: int) -> Position:
         return Position(3, sequence)

@@ -221,7 +221,7 @@ def test_entries_are_sent_to_whoever_has_room() -> None:
 def test_what_is_read_from_the_log_is_sent_and_what_is_gone_is_copied() -> None:
     side = Side(B, C)
     side.join(tail=4, applied=4)
-    side.primary.writer.recent = RecentFrames(1)
+    side.fanout.recent = RecentFrames(1)
     side.ours.pump(101.0)
     (read,) = [each for each in side.effects if isinstance(each, ReadLog)]
     assert read == ReadLog("b", 71, 5, SETTINGS.window_bytes)

@@ -47,7 +47,7 @@ def test_what_they_hold() -> None:
         for node in kept[0].nodes.values():
             node.disk.frames.clear()
             assert node.core.leading
-            node.core.leading.primary.writer.recent._frames.clear()
+            node.core.leading.fanout.recent._frames.clear()
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

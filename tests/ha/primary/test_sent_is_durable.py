@@ -15,7 +15,7 @@ def test_a_primary_reads_its_log_while_it_writes_it() -> None:
     publish(primary, "q", "m0")
     cluster.pause(0.1)
     assert primary.core.leading is not None
-    primary.core.leading.primary.writer.recent = RecentFrames(0)
+    primary.core.leading.fanout.recent = RecentFrames(0)
     primary.disk_held = True
     publish(primary, "q", "m1")
     durable = primary.disk.durable

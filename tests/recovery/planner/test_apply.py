@@ -12,11 +12,14 @@ import msgspec
 import pytest
 
 from broker_plugin.cli.recovery.recovering import read_record
+from broker_plugin.coordination.address import in_file
 from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
+from broker_plugin.coordination.sqlite_file import SqliteFile
 from ha.membership.record import CoordinationError, MemoryCoordination, Record
 from recovery.planner import apply
 from recovery.planner.apply import JOURNAL, Journal, Places, Progress, carry_out, finished, nobody_runs, unfinished
 from recovery.planner.facts import Condition, Contents, Evidence, RecordState
+from recovery.planner.lease import found_in
 from recovery.planner.plan import SetAside, SetRecordAside, make_plan
 from recovery.planner.site import look
 from recovery.store import aside
@@ -50,14 +53,20 @@ def places(tmp_path: Path) -> Places:
     (tmp_path / "coordination.sqlite").write_bytes(b"SQLite, once")
     return Places(
         {node: tmp_path / node for node in NODES},
-        tmp_path / "coordination.sqlite",
-        lambda path: SqliteCoordination(path, "cluster", create=True),
+        "cluster",
+        in_file(tmp_path / "coordination.sqlite"),
     )
+
+
+def record_of(places: Places) -> Path:
+    """Its file."""
+    assert isinstance(places.record, SqliteFile)
+    return places.record.path
 
 
 def journal(places: Places) -> Journal:
     """The plan for what is there now."""
-    found = read_record(places.record, "cluster")
+    found = found_in(read_record(places.record, "cluster"))
     site, _ = look("cluster", places.directories, found, NODES)
     plan = make_plan(site, Contents(), (), (), Evidence())
     return Journal(plan.actions, {"nothing_acknowledged_is_lost": plan.choice.sure, "branches": []})
@@ -98,7 +107,7 @@ def test_killed_there_and_run_again(
     places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, point: str, passing: int
 ) -> None:
     whole = Path(shutil.copytree(tmp_path, tmp_path.with_name(tmp_path.name + "-whole")))
-    undisturbed = Places({node: whole / node for node in NODES}, whole / places.record.name, places.open_record)
+    undisturbed = Places({node: whole / node for node in NODES}, "cluster", in_file(whole / record_of(places).name))
     planned = journal(places)
     carry_out(journal(undisturbed), undisturbed)
     ended(monkeypatch, point, passing)
@@ -114,7 +123,7 @@ def test_killed_there_and_run_again(
     assert carry_out(left, places) == tmp_path / "recovery-1.json" and unfinished(places) is None
     there = {name: data for name, data in tree(tmp_path).items() if not name.startswith("recovery-")}
     assert there == {name: data for name, data in tree(whole).items() if not name.startswith("recovery-")}
-    assert places.open_record(places.record).read() == undisturbed.open_record(undisturbed.record).read()
+    assert places.open_record().read() == undisturbed.open_record().read()
     assert not journal(places).actions, "there is nothing left to do"
     assert finished(places) == [msgspec.structs.replace(planned, progress=Progress.WRITTEN)]
 
@@ -168,7 +177,7 @@ def test_a_store_that_has_been_replaced_is_left_alone(places: Places, tmp_path: 
     (tmp_path / "a" / "identity.json").unlink()
     make_store(tmp_path / "a", [(1, beginning(3))], 2, incarnation="another")
     carry_out(planned, places)
-    found, _ = look("cluster", places.directories, read_record(places.record, "cluster"), NODES)
+    found, _ = look("cluster", places.directories, found_in(read_record(places.record, "cluster")), NODES)
     assert {store.condition for store in found.stores} == {Condition.WHOLE}
 
 
@@ -208,13 +217,13 @@ def test_the_journal_of_a_damaged_record_goes_before_it(
     places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """SQLite would roll it back into the record that is written in that place, also if we are killed in between."""
-    places = msgspec.structs.replace(places, open_record=lambda path: Damaged())
+    monkeypatch.setattr(SqliteFile, "open", lambda *words, **options: Damaged())
     left = tmp_path / "coordination.sqlite-journal"
     left.write_bytes(b"pages of a file that is gone")
     planned, rename = Journal((SetRecordAside("damaged"),), {}), Path.rename
 
     def killed(path: Path, target: Path) -> Path:
-        if path == places.record:
+        if path == record_of(places):
             assert not left.exists()
             raise Killed
         return rename(path, target)
@@ -225,20 +234,20 @@ def test_the_journal_of_a_damaged_record_goes_before_it(
     monkeypatch.setattr(Path, "rename", rename)
     carry_out(planned, places)
     aside = tmp_path / "coordination.sqlite.set-aside-1"
-    assert not left.exists() and not places.record.exists() and aside.read_bytes() == b"SQLite, once"
+    assert not left.exists() and not record_of(places).exists() and aside.read_bytes() == b"SQLite, once"
     assert aside.with_name(aside.name + "-journal").read_bytes() == b"pages of a file that is gone"
 
 
 def test_a_record_that_has_gone_on_is_left_alone(places: Places) -> None:
     planned = journal(places)
-    places.record.unlink()
-    store = places.open_record(places.record)
+    record_of(places).unlink()
+    store = places.open_record()
     later = store.compare_and_set(0, Record("cluster", 1, 9999, Member("b", "x"), (Member("b", "x"),)))
     store.close()
     before = tree(places.directories["a"])
     with pytest.raises(StoreError, match="run `txha recover` again for a new plan"):
         carry_out(planned, places)
-    assert places.open_record(places.record).read() == later
+    assert places.open_record().read() == later
     assert tree(places.directories["a"]) == before, "nor is anything else done that was planned for another record"
 
 
@@ -264,8 +273,8 @@ def test_a_store_that_was_restored_is_left_alone(
 
 def test_a_record_that_somebody_else_writes_meanwhile_is_not_overwritten(places: Places) -> None:
     planned = journal(places)
-    places.record.unlink()
-    store = places.open_record(places.record)
+    record_of(places).unlink()
+    store = places.open_record()
     theirs = store.compare_and_set(0, Record("cluster", 1, 1, Member("b", "x"), (Member("b", "x"),)))
     with pytest.raises(StoreError, match="cannot be written: the coordination record is at version 1"):
         carry_out(planned, places)
@@ -274,11 +283,13 @@ def test_a_record_that_somebody_else_writes_meanwhile_is_not_overwritten(places:
 
 
 def test_reading_the_record_leaves_its_file_as_it_is(places: Places) -> None:
-    record, state, why = read_record(places.record, "cluster")
+    snapshot = read_record(places.record, "cluster")
+    record, state, why = found_in(snapshot)
     assert record is None and state is RecordState.DAMAGED and str(places.record) in why
-    assert places.record.read_bytes() == b"SQLite, once"
-    assert read_record(places.record.with_name("none"), "cluster") == (None, RecordState.GONE, "")
-    assert not places.record.with_name("none").exists()
+    assert record_of(places).read_bytes() == b"SQLite, once" == snapshot.content
+    none = record_of(places).with_name("none")
+    assert found_in(read_record(in_file(none), "cluster")) == (None, RecordState.GONE, "")
+    assert not none.exists()
 
 
 def test_a_plan_that_cannot_be_read_is_said(places: Places, tmp_path: Path) -> None:

@@ -87,13 +87,13 @@ def an_error_that_nobody_looks_at(stack: ExitStack) -> None:
     """An answer of the coordination store is told from the thread's future; the loop's own is left alone."""
 
     def make(original: Any) -> Any:
-        def submit(self: RecordThread, told: Any, call: Any, *arguments: Any) -> Any:
+        def calls(self: RecordThread, told: Any, call: Any, *arguments: Any) -> Any:
             future = self._calls.submit(call, *arguments)
             self._waiting[future] = told
             wrapped = asyncio.wrap_future(future, loop=self._guard.loop)
             self._guard.when_done(wrapped, lambda of: self._tell())
             return future
 
-        return submit
+        return calls
 
-    replace(stack, RecordThread, "_submit", make)
+    replace(stack, RecordThread, "_call", make)

@@ -1,0 +1,32 @@
+"""Addresses of coordination stores: which adapter serves which scheme. A new one is one more line of ``SCHEMES``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from broker_plugin.coordination import sqlite_file
+from broker_plugin.coordination.sqlite_file import SqliteFile
+from ha.membership.record import RecordStore
+
+SCHEMES: dict[str, tuple[str, Callable[[str], RecordStore]]] = {"sqlite": (sqlite_file.FORM, SqliteFile.of_url)}
+"""Of each scheme: what an address looks like, for people, and what makes a store of what stands behind ``scheme://``"""
+
+
+def store_at(address: str) -> RecordStore:
+    """The store that ``coordination`` names: a URL, or the path of an SQLite file, as in earlier versions.
+
+    Raises ValueError, with one sentence that says what to write.
+    """
+    scheme, separator, rest = address.partition("://")
+    if not separator:
+        return in_file(Path(address))
+    if scheme not in SCHEMES:
+        forms = ", ".join(form for form, _ in SCHEMES.values())
+        raise ValueError(f"no coordination store has the scheme {scheme!r}; there are {forms}")
+    return SCHEMES[scheme][1](rest)
+
+
+def in_file(path: Path) -> RecordStore:
+    """The store in a file of this host: the one that needs nothing but a directory."""
+    return SqliteFile(path)

@@ -1,0 +1,62 @@
+"""A store that is looked at again and again, since it cannot tell of changes: when it is looked at, and how often."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import msgspec
+import pytest
+
+from broker_plugin.coordination import polling
+from broker_plugin.coordination.polling import Polling
+from ha.membership.record import UNSEEN, CoordinationError, Record, Snapshot
+
+LONG = 3600.0
+"""Seconds: a test that waits for so long fails"""
+RECORD = Record("c", 3, 1, None, ())
+
+
+class Store:
+    """Holds a record, and counts how often it is read."""
+
+    def __init__(self) -> None:
+        self.found: Any = RECORD
+        self.read_times = 0
+        self.polling = Polling(self.read)
+
+    def read(self) -> Record | None:
+        self.read_times += 1
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found  # type: ignore[no-any-return]
+
+    def watch(self, after: int, seconds: float) -> Snapshot | None:
+        return self.polling.watch(after, seconds, threading.Event())
+
+
+def test_one_watch_after_the_other_costs_one_reading_each() -> None:
+    store = Store()
+    for number in range(1, 5):
+        assert store.watch(UNSEEN if number == 1 else 3, 0.01) == Snapshot(3, RECORD)
+        assert store.read_times == number
+
+
+def test_who_is_behind_another_version_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polling, "POLL_SECONDS", LONG)
+    store = Store()
+    for after in (UNSEEN, 2, 4, UNSEEN):
+        assert store.watch(after, LONG) == Snapshot(3, RECORD)
+    store.found = None
+    assert store.watch(0, 0.0) == Snapshot(0, None), "what was seen may be of another time"
+
+
+def test_a_reading_that_fails_is_told_and_nothing_of_it_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polling, "POLL_SECONDS", LONG)
+    store = Store()
+    store.watch(UNSEEN, LONG)
+    store.found = CoordinationError("locked")
+    with pytest.raises(CoordinationError, match="locked"):
+        store.watch(2, LONG)
+    store.found = msgspec.structs.replace(RECORD, version=4)
+    assert store.watch(3, LONG) == Snapshot(4, store.found), "it is looked at again at once"
