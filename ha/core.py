@@ -27,9 +27,9 @@ from txobserver.ports.store import Page
 
 
 class NodeCore(Node):
-    """What a shell calls: a method for each thing that it reports, which is why they are more than twenty.
+    """What a shell calls. ``role``: what the node is now.
 
-    ``role``: what the node is now.
+    Many methods: one for each thing that the shell reports.
     """
 
     def __init__(

@@ -13,10 +13,11 @@ from collections.abc import Callable
 
 from ha.apply.checkpointing import behind
 from ha.apply.replica import GapInStream, Replica
+from ha.backup.progress_reports import ProgressReports
 from ha.catchup.history import common_sequence
 from ha.catchup.queue_replicator import QueueReplicator, SnapshotMismatch
 from ha.effects import Acknowledge, Effect, LogLine, Persist, ResetLog, Send, Truncate
-from ha.messages.attaching import Follow, Join, Leave, Progress
+from ha.messages.attaching import Follow, Join, Leave
 from ha.messages.copying import ResyncBegin, SnapshotPart
 from ha.messages.stream import Cancel, Commit, Entries
 from ha.messages.wire import Peer
@@ -55,9 +56,7 @@ class Backup:
         self._checkpoint = checkpoint
         self._replicator: QueueReplicator | None = None
         self._reset: ResetLog | None = None
-        self._taken = 0
-        self._told_full = False
-        self._told_at = 0.0
+        self.progress = ProgressReports(primary, generation, replica, settings, emit)
         self._loss_accepted = loss_accepted
 
     def take(self, message: Peer, now: float) -> None:
@@ -93,7 +92,7 @@ class Backup:
         replica = self._replica
         if self.attached:
             self._work()
-            self._speak(now)
+            self.progress.speak(self.session, now)
             return
         if self.refusal is not None or not linked or replica.durable != replica.tail.sequence:
             return
@@ -117,8 +116,8 @@ class Backup:
     def detach(self, retry_at_once: bool) -> None:
         """The attachment has ended; ask for another."""
         self.attached = False
-        self.session = self._taken = 0
-        self._told_full = False
+        self.session = 0
+        self.progress.ended()
         self._replicator = None
         self._reset = None
         if retry_at_once:
@@ -213,9 +212,7 @@ class Backup:
         if end is not None:
             self._reset = ResetLog(end.position.sequence + 1, tuple(end.history))
             self._emit(self._reset)
-        if replicator.taken != self._taken:
-            self._taken = replicator.taken
-            self._report()
+        self.progress.took(self.session, replicator.taken)
 
     def log_reset(self, asked: ResetLog) -> int | None:
         """The former log is gone: the snapshot may be made durable, and acknowledged. Returns its sequence.
@@ -230,32 +227,14 @@ class Backup:
         self._checkpoint(self._acknowledge(sequence))
         return sequence
 
-    # -- how far this node has got with what it was sent
-
-    def _speak(self, now: float) -> None:
-        """Once in a while, so that nobody takes a node for silent whose checkpoint takes long."""
-        if now - self._told_at >= self._settings.speak_every:
-            self._told_at = now
-            self._report()
-        else:
-            self._report_full()
-
-    def _report_full(self) -> None:
-        """Tell the primary when the checkpoints here fall behind, and when they have caught up."""
-        if self.attached and behind(self._replica, self._settings) != self._told_full:
-            self._report()
-
-    def _report(self) -> None:
-        self._told_full = behind(self._replica, self._settings)
-        self._emit(Send(self.primary, Progress(self.generation, self.session, self._taken, self._told_full)))
-
     # -- the commit point
 
     def commit(self, commit: int) -> None:
         """The commit point has been told: apply what is also durable here."""
         self._commit = max(self._commit, commit)
         self._replica.apply(min(self._commit, self._replica.durable))
-        self._report_full()
+        if self.attached:
+            self.progress.tell_fullness(self.session)
 
     def written(self, sequence: int) -> None:
         """This node's log is durable up to there."""

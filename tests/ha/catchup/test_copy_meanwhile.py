@@ -211,10 +211,10 @@ def joined(cluster: MemoryCluster, name: str, meanwhile: Callable[[int], None]) 
     """Start the joiner, and let something happen after each of the first 40 slices."""
     joiner, seen = cluster.start(name, wipe=True), 0
     for number in range(40):
-        seen = joiner.core.following.backup._taken if joiner.core.following else 0
+        seen = joiner.core.following.backup.progress.taken if joiner.core.following else 0
         for _ in range(100):
             cluster.turn()
-            if joiner.core.following and joiner.core.following.backup._taken > seen:
+            if joiner.core.following and joiner.core.following.backup.progress.taken > seen:
                 break
         meanwhile(number)
 
