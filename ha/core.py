@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from ha.apply.record_gate import NO_RECORD
 from ha.apply.replica import Replica
-from ha.effects import CompareAndSet, LogLine, ReadQueue, ReadRecord, ResetLog, Send, Stop
+from ha.effects import CompareAndSet, Effect, LogLine, ReadQueue, ReadRecord, ResetLog, Send, Stop
+from ha.invariants import NodeChecks
 from ha.membership.node_state import CATCHUP, NODE_TABLE, READY
 from ha.membership.record import Record
 from ha.messages.attaching import Refused
@@ -22,14 +23,15 @@ from ha.roles import Following, Leading, Role, Waiting
 from ha.settings import Settings
 from txobserver.frames import Frame
 from txobserver.ids import Member
+from txobserver.invariants import CHECKS
 from txobserver.ports.ledger import Host
 from txobserver.ports.store import Page
 
 
 class NodeCore(Node):
-    """What a shell calls: a method for each thing that it reports, which is why they are more than twenty.
+    """What a shell calls. ``role``: what the node is now.
 
-    ``role``: what the node is now.
+    Many methods: one for each thing that the shell reports.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class NodeCore(Node):
     ) -> None:
         super().__init__(member, replica, host, settings, log_first, cluster_id, first_session)
         self.role: Role = Waiting(self)
+        self._checks = NodeChecks(self)
         replica.contents.table.outcomes.keep(settings.outcomes_kept, settings.outcome_seconds)
 
     @property
@@ -66,6 +69,16 @@ class NodeCore(Node):
     def waits_for_operator(self) -> str | None:
         """Why this node stays out of the cluster until an operator decides, in one sentence; None if it does not."""
         return self.gate.refused or self.role.refusal
+
+    def take_effects(self) -> list[Effect]:
+        """The effects since the last call, to be carried out in order: the end of a turn.
+
+        Raises InvariantBroken where invariants are checked (``txobserver.invariants``).
+        """
+        effects = super().take_effects()
+        if CHECKS.on:
+            self._checks.check(self.role, effects)
+        return effects
 
     # -- time
 

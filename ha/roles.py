@@ -37,10 +37,14 @@ class Role:
         return None
 
     def tick(self) -> None:
-        """Time has passed: stand for primary, if that is due."""
+        """Time has passed. A node whose record and store do not belong together does nothing."""
+        if not self.node.gate.refused:
+            self.tick_admitted()
+
+    def tick_admitted(self) -> None:
+        """Time has passed, and the record has been admitted: stand for primary, if that is due."""
         node = self.node
-        if not node.gate.refused:
-            node.candidate.tick(node.replica.tail, node.linked, node.now, node.replica.whole)
+        node.candidate.tick(node.replica.tail, node.linked, node.now, node.replica.whole)
 
     def unlinked(self, peer: str) -> None:
         """The connection to this peer is gone."""
@@ -103,12 +107,10 @@ class Following(Role):
         """Why this node refuses to be overwritten."""
         return self.backup.refusal
 
-    def tick(self) -> None:
-        """Time has passed: ask to be attached, or speak."""
+    def tick_admitted(self) -> None:
+        """Time has passed: stand for primary, ask to be attached, or speak."""
+        super().tick_admitted()
         node, backup = self.node, self.backup
-        if node.gate.refused:
-            return
-        super().tick()
         if backup.silent(node.now):
             node.emit(LogLine(f"{backup.primary} is silent, asking to be attached again"))
             self.detached(retry_at_once=True)

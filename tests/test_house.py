@@ -19,8 +19,6 @@ MAY_SKIP = "python_tests/conftest.py"
 """Where TXHA_AMQP_URL names somebody else's broker, what kills nodes is skipped, in one place and with a reason."""
 MOST_METHODS = 20
 REASON = re.compile(r"(^|[.:]\s+)Many methods: \S")
-STILL_LARGE = ("ha/", "txobserver/state/contents.py", "tests/coordinator_model/", "tests/simulation/")
-"""Where classes of more methods are yet to be parted, or to give their reason."""
 FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
@@ -39,8 +37,7 @@ def test_small_files_short_functions_nothing_unfinished(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_class_with_many_methods_says_why(path: Path) -> None:
     """``Many methods: `` and the reason, in its docstring: most of them play two parts, and are to be two classes."""
-    if not str(path.relative_to(ROOT)).startswith(STILL_LARGE):
-        assert unexplained(path.read_text()) == []
+    assert unexplained(path.read_text()) == []
 
 
 def unexplained(source: str) -> list[str]:
@@ -111,3 +108,49 @@ def test_a_circle_is_found(tmp_path: Path) -> None:
     (tmp_path / "a" / "d.py").write_text("from a.b import lazily\n")
     (tmp_path / "a" / "e.py").write_text("from a.b import lazily\n")
     assert circles(imports(tmp_path, ["a"])) == {frozenset({"a.b", "a.c", "a.d"})}
+
+
+CORE_AND_STORE = (*PURE, "recovery/store")
+PROMISE = re.compile(r"P([1-9]|1[0-2]): ")
+
+
+def _assertions(package: str) -> list[tuple[Path, ast.Assert]]:
+    return [
+        (path, node)
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Assert)
+    ]
+
+
+def _said(node: ast.Assert) -> str:
+    """The beginning of what an assertion says, as far as it is written there."""
+    said = node.msg.values[0] if isinstance(node.msg, ast.JoinedStr) else node.msg
+    return str(said.value) if isinstance(said, ast.Constant) else ""
+
+
+def test_the_core_and_the_store_assert_their_invariants() -> None:
+    assert sum(len(_assertions(package)) for package in CORE_AND_STORE) >= 600
+
+
+def test_each_invariant_names_its_promise_and_each_promise_has_some() -> None:
+    promises = set()
+    for package in CORE_AND_STORE:
+        for path, node in _assertions(package):
+            if path.stem.endswith("invariants"):
+                assert PROMISE.match(_said(node)), f"{path.relative_to(ROOT)}:{node.lineno} names no promise"
+                promises.add(_said(node).partition(":")[0])
+    assert promises == {f"P{number}" for number in range(1, 13)}
+
+
+def test_no_invariant_is_asserted_twice_in_one_function() -> None:
+    for package in CORE_AND_STORE:
+        for path in sorted((ROOT / package).rglob("*invariants.py")):
+            for function in ast.walk(ast.parse(path.read_text())):
+                if isinstance(function, ast.FunctionDef):
+                    tests = [
+                        ast.dump(each.test) + ast.dump(each.msg or each.test)
+                        for each in function.body
+                        if isinstance(each, ast.Assert)
+                    ]
+                    assert len(tests) == len(set(tests)), f"{path.relative_to(ROOT)}: {function.name}"

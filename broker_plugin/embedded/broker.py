@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from broker_plugin.embedded.channels.session import Session
 from broker_plugin.embedded.errors import AmqpError
+from broker_plugin.embedded.invariants import BrokerChecks
 from broker_plugin.embedded.operations.operations import Operations
 from broker_plugin.embedded.operations.replicated import Replicated
 from broker_plugin.embedded.queues.outlet import ConnectionOutlet
@@ -18,6 +19,7 @@ from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.transactions.branches import Branches, DtxLimits
 from txobserver.configuration import Configured
 from txobserver.events import Configure, Message, Removal
+from txobserver.invariants import CHECKS
 from txobserver.outcomes import PreparedBranch
 from txobserver.ports.ledger import Content, Ledger
 
@@ -42,10 +44,16 @@ class Broker(Serving):
         self._dtx_limits = dtx_limits
         self._sessions: dict[Session, None] = {}
         self._replicated: Replicated | None = None
+        self._checks = BrokerChecks()
 
     def end_of_turn(self) -> None:
-        """Hand out, settle and answer what the turn has brought. Raises StoreDamaged."""
+        """Hand out, settle and answer what the turn has brought. Raises StoreDamaged.
+
+        And InvariantBroken, where invariants are checked (``txobserver.invariants``).
+        """
         self.turn.run()
+        if CHECKS.on:
+            self._checks.check(self, self._sessions)
 
     def tick(self, now: float) -> None:
         """It is ``now``, in seconds on a clock of the caller's choice."""

@@ -14,9 +14,12 @@ from broker_plugin.compiled import SWITCH
 from broker_plugin.coordination.address import store_at
 from ha.membership.record import CoordinationError, RecordStore
 from ha.settings import Settings
+from txobserver.invariants import CHECKS
 
 ENVIRONMENT = "TXHA_"
-_NOT_SETTINGS = {"TXHA_CRASH_POINT", "TXHA_AMQP_URL", SWITCH}
+INVARIANTS = "TXHA_CHECK_INVARIANTS"
+"""Environment: 1 for a node that checks its invariants (``txobserver.invariants``), 0 for one that does not."""
+_NOT_SETTINGS = {"TXHA_CRASH_POINT", "TXHA_AMQP_URL", SWITCH, INVARIANTS}
 
 
 class ConfigError(Exception):
@@ -219,6 +222,18 @@ def check_places(config: NodeConfig) -> None:
         config.coordination.check_writable()
     except CoordinationError as error:
         raise ConfigError(f"coordination: {error}") from error
+
+
+def switch_invariants(environment: Mapping[str, str]) -> None:
+    """Check invariants in this process, if its environment says so. Raises ConfigError."""
+    value = environment.get(INVARIANTS, "0")
+    if value not in ("0", "1"):
+        raise ConfigError(f"{INVARIANTS} is 0 or 1, not {value!r}")
+    if value == "1":
+        try:
+            CHECKS.switch_on()
+        except RuntimeError as error:
+            raise ConfigError(f"{INVARIANTS}: {error}") from None
 
 
 def parse_settings(settings: list[str], option: str = "--set") -> dict[str, Any]:

@@ -25,7 +25,7 @@ from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.embedded.transactions.branches import DtxLimits
 from broker_plugin.guard import Guard
 from broker_plugin.node.branch_admin import BranchAdmin
-from broker_plugin.node.config import ConfigError, NodeConfig
+from broker_plugin.node.config import INVARIANTS, ConfigError, NodeConfig, switch_invariants
 from broker_plugin.node.descriptors import raise_limit, rooms
 from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.log_server import LogServer
@@ -41,6 +41,7 @@ from ha.membership.node_state import ACTIVE
 from ha.membership.record import Coordination
 from ha.messages.greeting import greeting
 from recovery.store.store import CLOSE_SECONDS, Store, StoreHung, StoreSettings, open_store
+from txobserver.invariants import CHECKS
 from txobserver.ports.store import StoreBusy, StoreError
 
 log = logging.getLogger("txha.node")
@@ -56,6 +57,7 @@ FIRST_SESSION_BITS = 61
 
 def run_node(config: NodeConfig) -> int:
     """Run a node in the foreground; returns its exit status. Raises ConfigError, StoreBusy with nothing written."""
+    switch_invariants(os.environ)
     logging.basicConfig(
         level=config.log_level.upper(),
         stream=sys.stderr,
@@ -106,6 +108,8 @@ class Node:
             try:
                 await self._start()
                 log.info("started with %s at %s, core %s", self.store.member, self.core.replica.tail, running())
+                if CHECKS.on:
+                    log.warning("invariants are checked after each turn (%s): this node is slow", INVARIANTS)
                 await self._ended.wait()
             finally:
                 await self._stop()

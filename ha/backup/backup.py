@@ -14,10 +14,11 @@ from collections.abc import Callable
 
 from ha.apply.checkpointing import behind
 from ha.apply.replica import GapInStream, Replica, UnknownEvents
+from ha.backup.progress_reports import ProgressReports
 from ha.catchup.history import common_sequence
 from ha.catchup.queue_replicator import QueueReplicator, SnapshotMismatch
 from ha.effects import Acknowledge, Effect, LogLine, Persist, ResetLog, Send, Truncate
-from ha.messages.attaching import Follow, Join, Leave, Progress
+from ha.messages.attaching import Follow, Join, Leave
 from ha.messages.copying import ResyncBegin, SnapshotPart
 from ha.messages.stream import Cancel, Commit, Entries
 from ha.messages.wire import Peer
@@ -56,9 +57,7 @@ class Backup:
         self._checkpoint = checkpoint
         self._replicator: QueueReplicator | None = None
         self._reset: ResetLog | None = None
-        self._taken = 0
-        self._told_full = False
-        self._told_at = 0.0
+        self.progress = ProgressReports(primary, generation, replica, settings, emit)
         self._loss_accepted = loss_accepted
 
     def take(self, message: Peer, now: float) -> None:
@@ -68,7 +67,7 @@ class Backup:
         if isinstance(message, Entries):
             self.entries(message)
         elif isinstance(message, Commit):
-            if self._current(message.session):
+            if self.attached and message.session == self.session:
                 self.commit(message.commit)
         elif isinstance(message, Follow):
             self.follow(message)
@@ -94,7 +93,7 @@ class Backup:
         replica = self._replica
         if self.attached:
             self._work()
-            self._speak(now)
+            self.progress.speak(self.session, now)
             return
         if self.refusal is not None or not linked or replica.durable != replica.tail.sequence:
             return
@@ -118,8 +117,8 @@ class Backup:
     def detach(self, retry_at_once: bool) -> None:
         """The attachment has ended; ask for another."""
         self.attached = False
-        self.session = self._taken = 0
-        self._told_full = False
+        self.session = 0
+        self.progress.ended()
         self._replicator = None
         self._reset = None
         if retry_at_once:
@@ -143,7 +142,7 @@ class Backup:
 
     def entries(self, message: Entries) -> None:
         """The next frame of the stream: persist, then acknowledge."""
-        if not self._current(message.session):
+        if not self.attached or message.session != self.session:
             return
         try:
             frame, _ = decode_frame(message.frame)
@@ -198,7 +197,7 @@ class Backup:
     def replicate(self, message: SnapshotPart) -> None:
         """A part of the snapshot."""
         replicator = self._replicator
-        if replicator is None or not self._current(message.session):
+        if replicator is None or not self.attached or message.session != self.session:
             return
         replicator.take(message)
         self._work()
@@ -217,9 +216,7 @@ class Backup:
         if end is not None:
             self._reset = ResetLog(end.position.sequence + 1, tuple(end.history))
             self._emit(self._reset)
-        if replicator.taken != self._taken:
-            self._taken = replicator.taken
-            self._report()
+        self.progress.took(self.session, replicator.taken)
 
     def log_reset(self, asked: ResetLog) -> int | None:
         """The former log is gone: the snapshot may be made durable, and acknowledged. Returns its sequence.
@@ -234,32 +231,14 @@ class Backup:
         self._checkpoint(self._acknowledge(sequence))
         return sequence
 
-    # -- how far this node has got with what it was sent
-
-    def _speak(self, now: float) -> None:
-        """Once in a while, so that nobody takes a node for silent whose checkpoint takes long."""
-        if now - self._told_at >= self._settings.speak_every:
-            self._told_at = now
-            self._report()
-        else:
-            self._report_full()
-
-    def _report_full(self) -> None:
-        """Tell the primary when the checkpoints here fall behind, and when they have caught up."""
-        if self.attached and behind(self._replica, self._settings) != self._told_full:
-            self._report()
-
-    def _report(self) -> None:
-        self._told_full = behind(self._replica, self._settings)
-        self._emit(Send(self.primary, Progress(self.generation, self.session, self._taken, self._told_full)))
-
     # -- the commit point
 
     def commit(self, commit: int) -> None:
         """The commit point has been told: apply what is also durable here."""
         self._commit = max(self._commit, commit)
         self._replica.apply(min(self._commit, self._replica.durable))
-        self._report_full()
+        if self.attached:
+            self.progress.tell_fullness(self.session)
 
     def written(self, sequence: int) -> None:
         """This node's log is durable up to there."""
@@ -297,9 +276,6 @@ class Backup:
         self._emit(LogLine(f"detaching from {self.primary}: {self.refusal}", warning=True))
         self._emit(Send(self.primary, Leave(self.generation, self.session, f"{reason}: upgrade that node")))
         self.detach(retry_at_once=False)
-
-    def _current(self, session: int) -> bool:
-        return self.attached and session == self.session
 
     def _acknowledge(self, sequence: int) -> Acknowledge:
         return Acknowledge(self.primary, self.generation, self.session, sequence)

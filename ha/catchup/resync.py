@@ -26,9 +26,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ha.apply.applied import Applied
 from ha.apply.replica import Replica
+from ha.catchup.live_changes import LiveChanges
 from ha.catchup.replicating_subscription import ReplicatingSubscription, content
 from ha.catchup.snapshot_end import Ending
-from ha.catchup.throttle import Pace
+from ha.catchup.under_way import Portions, UnderWay
 from ha.effects import Effect, Send
 from ha.messages.copying import Missing, QueueChange, QueueContent, QueueSnapshot, ResyncBegin, SnapshotPart
 from ha.messages.sizes import ENTRY, OVERHEAD, message_bytes
@@ -64,9 +65,7 @@ class Resync(Applied):
         self._emit = emit
         self._portion = portion
         self._window = window
-        self._subscriptions: dict[int, ReplicatingSubscription] = {}
-        self._changed: dict[int, ReplicatingSubscription] = {}
-        self._waiting = 0
+        self._live = LiveChanges()
         self._to_walk: deque[int] = deque()
         self._walking: ReplicatingSubscription | None = None
         self._page_after = -1
@@ -74,20 +73,15 @@ class Resync(Applied):
         self._lacking: deque[int] = deque()
         self._ending: Iterator[tuple[SnapshotPart, int]] | None = None
         self._marked = False
-        self._pace = Pace()
-        self._portion_bytes = 0
-        self._portion_ends = 0
-        self._resting = False
+        self._portions = Portions(portion)
         self._began_at = place_of(replica.applied.sequence + 1)
-        self._under_way: deque[int] = deque()
-        self._bytes = 0
-        self._taken = 0
+        self._under_way = UnderWay()
         self._emit(Send(node, ResyncBegin(generation, session, list(replica.history), replica.tail)))
 
     @property
     def held(self) -> int:
         """Bytes that are kept for the joiner: sent and not taken, or live changes that wait for room."""
-        return self._bytes + self._waiting
+        return self._under_way.bytes + self._live.waiting
 
     # -- what the joiner says
 
@@ -96,7 +90,7 @@ class Resync(Applied):
         if self._marked:
             return
         self._marked = True
-        self._pace.begin(now)
+        self._portions.begin(now)
         for number in sorted(self._replica.contents.configuration.numbers()):
             self._subscribe(number)
         self.go_on(now)
@@ -113,9 +107,7 @@ class Resync(Applied):
     def progress(self, taken: int, full: bool, now: float) -> None:
         """The joiner has taken so many parts; ``full``: it has no room for more."""
         self.full = full
-        while self._taken < taken and self._under_way:
-            self._bytes -= self._under_way.popleft()
-            self._taken += 1
+        self._under_way.take(taken)
         self.go_on(now)
 
     # -- what is sent
@@ -124,12 +116,12 @@ class Resync(Applied):
         """Send what can be sent now: live changes, then the walk, as far as the joiner has room."""
         if not self._marked:
             return
-        if not self.full and self._bytes < self._window:
+        if not self.full and self._under_way.bytes < self._window:
             self._flush()
-        elif self._waiting > self._window:
+        elif self._live.waiting > self._window:
             self._turn_back()
-        if not self.full and not self._rests(now):
-            while self._bytes < self._portion and self._step(now):
+        if not self.full and not self._portions.rests(now):
+            while self._under_way.bytes < self._portion and self._step(now):
                 pass
 
     def _step(self, now: float) -> bool:
@@ -139,41 +131,23 @@ class Resync(Applied):
             if part is not None:
                 self._send(*part)
             return part is not None
-        if self._asked or (self._portion_bytes >= self._portion and not self._portion_arrived(now)):
+        later = self._page_after >= self._began_at
+        if self._asked or not self._portions.may_go_on(now, self._under_way.taken, later):
             return False
         if self._lacking:
             self._send_content()
             return True
         return self._next_page() or self._end()
 
-    def _portion_arrived(self, now: float) -> bool:
-        """Whether to go on after a whole portion. What was there at the beginning is followed by a rest."""
-        if self._page_after >= self._began_at:
-            self._portion_bytes = 0
-        elif self._taken >= self._portion_ends:
-            self._portion_bytes = 0
-            self._pace.rest(now)
-            self._resting = True
-        return not self._portion_bytes and not self._resting
-
-    def _rests(self, now: float) -> bool:
-        if self._resting and not self._pace.resting(now):
-            self._resting = False
-            self._pace.begin(now)
-        return self._resting
-
     def _flush(self) -> None:
         """Send what happened live since the last call."""
-        changed, self._changed, self._waiting = self._changed, {}, 0
-        for subscription in changed.values():
-            for added, removed in subscription.take_changes(self._portion):
-                size = sum(message_bytes(message) for _, _, message in added) + ENTRY * len(removed)
-                self._send(QueueChange(self._generation, self._session, subscription.queue, added, removed), size)
+        for queue, (added, removed) in self._live.take(self._portion):
+            size = sum(message_bytes(message) for _, _, message in added) + ENTRY * len(removed)
+            self._send(QueueChange(self._generation, self._session, queue, added, removed), size)
 
     def _turn_back(self) -> None:
         """Too much waits for the joiner: the walk will see it again (``ha.catchup.replicating_subscription``)."""
-        changed, self._changed, self._waiting = self._changed, {}, 0
-        for subscription in changed.values():
+        for subscription in self._live.changed():
             self._walk_again(subscription, None)
 
     def _walk_again(self, subscription: ReplicatingSubscription, cursor: int | None) -> None:
@@ -189,7 +163,7 @@ class Resync(Applied):
         while self._walking is None or self._walking.live or not contents.queues.knows(self._walking.queue):
             if not self._to_walk:
                 return False
-            self._walking = self._subscriptions[self._to_walk.popleft()]
+            self._walking = self._live.subscriptions[self._to_walk.popleft()]
         self._page_after, through, ids = self._walking.next_page(contents)
         page = QueueSnapshot(self._generation, self._session, self._walking.queue, self._page_after, through, ids)
         self._asked = bool(ids)
@@ -199,27 +173,25 @@ class Resync(Applied):
 
     def _send_content(self) -> None:
         assert self._walking is not None
-        room = self._portion - self._portion_bytes
-        entries = content(self._replica.contents, self._walking.queue, self._lacking, room)
+        entries = content(self._replica.contents, self._walking.queue, self._lacking, self._portions.room)
         if entries:
             size = sum(message_bytes(message) for _, _, message in entries)
-            self._portion_bytes = self._portion if self._lacking else self._portion_bytes + size
+            self._portions.add(size, more=bool(self._lacking))
             self._send(QueueContent(self._generation, self._session, self._walking.queue, entries), size)
-            self._portion_ends = self._taken + len(self._under_way)
+            self._portions.ends(self._under_way.sent)
 
     def _end(self) -> bool:
         """Everything is live: cut the snapshot here, unless live changes wait for room."""
-        if self._waiting:
+        if self._live.waiting:
             return False
         self.ended_at = self._replica.applied.sequence
         self._ending = Ending(self._replica, self._generation, self._session, self._portion).parts()
-        self._subscriptions.clear()
+        self._live.subscriptions.clear()
         self._walking = None
         return True
 
     def _send(self, part: SnapshotPart, size: int) -> None:
-        self._under_way.append(size)
-        self._bytes += size
+        self._under_way.send(size)
         self._emit(Send(self._node, part))
 
     # -- what the primary applies
@@ -228,7 +200,7 @@ class Resync(Applied):
         """A new queue is walked like the others; one that is gone goes with the end of the snapshot."""
         number = self._replica.contents.configuration.queue_number(step.name)
         walks = self._marked and self._ending is None
-        if walks and step.operation == DECLARE_QUEUE and number is not None and number not in self._subscriptions:
+        if walks and step.operation == DECLARE_QUEUE and number is not None and number not in self._live.subscriptions:
             self._subscribe(number)
 
     def marked(self, queue: int, place: int) -> None:
@@ -236,35 +208,21 @@ class Resync(Applied):
 
     def enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:
         """A message entered a queue."""
-        subscription = self._subscriptions.get(queue)
-        if subscription is not None:
-            before = subscription.waiting
-            subscription.enqueued(place, rid, message)
-            self._waits(subscription, before)
+        self._live.enqueued(queue, place, rid, message)
 
     def removed(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
         """Messages left a queue."""
-        subscription = self._subscriptions.get(queue)
-        if subscription is not None:
-            before = subscription.waiting
-            subscription.gone(entries)
-            self._waits(subscription, before)
+        self._live.removed(queue, entries)
 
     def purged(self, queue: int, place: int, spared: Sequence[int], count: int) -> None:
         """A queue was purged: little is left in it, so it is walked anew."""
-        subscription = self._subscriptions.get(queue)
+        subscription = self._live.subscriptions.get(queue)
         if subscription is not None:
-            self._waiting -= subscription.waiting
-            self._changed.pop(queue, None)
+            self._live.forget(subscription)
             self._walk_again(subscription, -1)
 
     # -- inside
 
     def _subscribe(self, queue: int) -> None:
-        self._subscriptions[queue] = ReplicatingSubscription(queue)
+        self._live.subscriptions[queue] = ReplicatingSubscription(queue)
         self._to_walk.append(queue)
-
-    def _waits(self, subscription: ReplicatingSubscription, before: int) -> None:
-        if subscription.waiting > before:
-            self._waiting += subscription.waiting - before
-            self._changed[subscription.queue] = subscription

@@ -21,16 +21,15 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from ha.effects import CompareAndSet, Effect, LogLine, Send
+from ha.effects import CompareAndSet, Effect, LogLine
+from ha.membership.poll import Poll
 from ha.membership.record import Record
 from ha.membership.record_access import RecordAccess
-from ha.messages.election import Probe, ProbeReply
+from ha.membership.record_watch import RecordWatch
+from ha.messages.election import ProbeReply
 from ha.settings import Settings
 from txobserver.ends import END_OF_GENERATIONS
 from txobserver.ids import LAST_GENERATION, Member, Position
-
-UNWATCHED_LEASES = 10
-"""After so many lease times in which a node could have stood, but for its own long steps, it says so."""
 
 PATIENT_LEASES = 4
 """After so many lease times in which nobody has acted on a record without a primary, a candidate stands though another
@@ -50,14 +49,8 @@ class Candidate:
         self._me = me
         self._settings = settings
         self._emit = emit
-        self._stood = 0.0
-        self._seen_to_stand = 0.0
-        self._unwatched = 0.0
-        self._ticked_at: float | None = None
-        self._round = 0
-        self._asked_at: float | None = None
-        self._asked: set[str] = set()
-        self._replies: dict[str, Position] = {}
+        self.watch = RecordWatch(settings)
+        self.poll = Poll(me, settings, emit)
         self._rest_until = 0.0
         self._forcing_at: float | None = None
         self._granted_for = 0
@@ -73,9 +66,8 @@ class Candidate:
         if self.record is not None and record.version <= self.record.version:
             return False
         self.record = record
-        self._stood = self._seen_to_stand = self._unwatched = 0.0
-        self._ticked_at = now
-        self._asked_at = None
+        self.watch.begin(now)
+        self.poll.end()
         self._told_waiting = self._told_impatient = False
         return True
 
@@ -111,8 +103,7 @@ class Candidate:
         self._forcing_at = now
         self._granted_for = self.record.version
         self._heard = self.record.generation
-        for node in sorted(linked):
-            self._emit(Send(node, Probe(self.record.generation, self._round)))
+        self.poll.ask(linked, self.record)
 
     def retire(self) -> None:
         """This node is about to stop: it does not stand any more."""
@@ -153,9 +144,11 @@ class Candidate:
         (``lone_primary_stands_again_while_it_stops``).
         """
         record = self.record
-        self._watch(now)
+        if (told := self.watch.tick(now, self.access.reads(now))) is not None:
+            self._emit(LogLine(told))
         if not whole or self._retired:
-            self._asked_at = self._forcing_at = None
+            self.poll.end()
+            self._forcing_at = None
             return
         if (
             self._forcing_at is not None
@@ -165,13 +158,11 @@ class Candidate:
             self._force(tail, now)
         if record is None or self.in_flight or not self.vacant(record) or not self.may_stand(record):
             return
-        if self._asked_at is None and now >= self._rest_until:
-            self._ask(record, linked, now)
-        if self._asked_at is None:
-            return
-        if self._asked <= self._replies.keys() or now - self._asked_at >= self._settings.probe_timeout:
-            self._asked_at = None
-            before = self._before(record, self.precedence(tail, True, now))
+        if not self.poll.under_way and now >= self._rest_until:
+            self.poll.begin(record, linked, now)
+        if self.poll.under_way and self.poll.over(now):
+            self.poll.end()
+            before = self.poll.before(record, self.precedence(tail, True, now))
             if not before or self._loses_patience(before, now):
                 self._stand(record, now)
             else:
@@ -188,8 +179,7 @@ class Candidate:
 
     def reply(self, message: ProbeReply) -> None:
         """A ready member says how far its log goes."""
-        if message.round == self._round and self.record is not None and message.member in self.record.ready:
-            self._replies[message.member.node] = message.tail
+        self.poll.reply(message, self.record)
 
     @property
     def proposing(self) -> bool:
@@ -216,7 +206,7 @@ class Candidate:
 
         ``may_stand``: as far as its store and its record go. In a role of its own it has no proposal on its way.
         """
-        too_busy = self.record is not None and not self.vacant(self.record) and self._busy_for_a_lease
+        too_busy = self.record is not None and not self.vacant(self.record) and self.watch.busy_for_a_lease
         if not may_stand or self._retired or too_busy or self._doubts_itself(now):
             return Position(0, 0)
         return tail
@@ -225,64 +215,23 @@ class Candidate:
         """Whether it has reason to think that it cannot change the record."""
         return self.access.doubtful(self.sent_at if self.in_flight else math.inf, now)
 
-    @property
-    def _busy_for_a_lease(self) -> bool:
-        """Whether it would have timed a lease by now, but for its own long steps."""
-        return self._unwatched >= self._settings.lease_ttl
-
-    def _before(self, record: Record, ours: Position) -> list[str]:
-        """The reachable members that have precedence; between equals a handover's choice has it, then the name."""
-
-        def rank(node: str, position: Position) -> tuple[Position, bool, str]:
-            return position, record.released and node == record.preferred, node
-
-        mine = rank(self._me.node, ours)
-        return [node for node, position in sorted(self._replies.items()) if rank(node, position) > mine]
-
     def _loses_patience(self, before: list[str], now: float) -> bool:
         """Whether to stand all the same; says once for each version whom it waits for, and that it does so no more."""
-        leases, names = self._seen_to_stand / self._settings.lease_ttl, ", ".join(before)
+        leases, names = self.watch.seen_to_stand / self._settings.lease_ttl, ", ".join(before)
         if not self.access.reads(now) or leases < TOLD_LEASES:
             return False
-        still = f"the record has stood still for {self._seen_to_stand:.1f} s and nobody has taken over: this node"
+        still = f"the record has stood still for {self.watch.seen_to_stand:.1f} s and nobody has taken over: this node"
         impatient = leases >= PATIENT_LEASES
         if impatient > self._told_impatient or not self._told_waiting:
             self._emit(LogLine(f"{still} {'stands, though it comes behind' if impatient else 'waits for'} {names}"))
         self._told_waiting, self._told_impatient = True, impatient
         return impatient
 
-    def _watch(self, now: float) -> None:
-        """The version has stood still for as long as this node was watching, ticking or not.
-
-        Readings are not asked for: a compare-and-set fails if the version has moved unseen. But that nobody has taken
-        over is known only of the time in which the record was read (``patience_without_readings``).
-        """
-        step = 0.0 if self._ticked_at is None else now - self._ticked_at
-        self._ticked_at = now
-        if step <= self._settings.longest_step:
-            self._stood += step
-            if self.access.reads(now):
-                self._seen_to_stand += step
-            return
-        limit = UNWATCHED_LEASES * self._settings.lease_ttl
-        if self._unwatched < limit <= self._unwatched + step and self._stood < self._settings.lease_ttl:
-            text = f"the record has stood still, but in steps of more than {self._settings.longest_step:g} s: this node"
-            self._emit(LogLine(f"{text} is too busy to time a lease, or its clock jumps, and cannot take over"))
-        self._unwatched += step
-
     def vacant(self, record: Record) -> bool:
         """Whether the record has certainly no primary any more."""
         if record.released and record.preferred in ("", self._me.node):
             return True
-        return self._stood >= self._settings.lease_ttl
-
-    def _ask(self, record: Record, linked: Collection[str], now: float) -> None:
-        self._round += 1
-        self._asked_at = now
-        self._replies = {}
-        self._asked = {m.node for m in record.ready if m != self._me and m.node in linked}
-        for node in sorted(self._asked):
-            self._emit(Send(node, Probe(record.generation, self._round)))
+        return self.watch.lease_over
 
     def _stand(self, record: Record, now: float) -> None:
         promoted = msgspec.structs.replace(

@@ -32,6 +32,7 @@ from recovery.store.lmdb_entries import (
 )
 from recovery.store.lmdb_errors import explained, impossible_map
 from recovery.store.lmdb_tables import Tables, head_of, incomplete
+from txobserver.invariants import checking
 from txobserver.ports.store import (
     PAGE,
     Asked,
@@ -227,6 +228,11 @@ class LmdbState:
             raise explained(error, self._directory) from error
         self._tables.committed()
         crash_point("checkpoint.committed")
+
+    def check_invariants(self, checkpoint: Checkpoint) -> None:
+        """The state is what this checkpoint was to make of it. Raises InvariantBroken, StoreDamaged."""
+        with checking(str(self._directory)), self._env.begin() as txn:
+            self._tables.check_invariants(txn, checkpoint)
 
     @property
     def log_begun(self) -> bool:

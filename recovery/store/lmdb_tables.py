@@ -15,6 +15,7 @@ from typing import Any
 import lmdb
 import msgspec
 
+from recovery.store.invariants import check_counts, check_meta
 from recovery.store.lmdb_declared import DeclaredRows, read_declared
 from recovery.store.lmdb_entries import drop, sealed, unsealed, write_changes
 from txobserver.events import TxEvent
@@ -172,6 +173,15 @@ class Tables:
                 txn.delete(key, db=self._outcomes)
             else:
                 txn.put(key, sealed(key, _encode(remembered)), db=self._outcomes)
+
+    def check_invariants(self, txn: lmdb.Transaction, checkpoint: Checkpoint) -> None:
+        """They are what this checkpoint was to make of them. Raises AssertionError, StoreDamaged."""
+        meta = _decode_meta(unsealed(_META_KEY, txn.get(_META_KEY, b"", db=self._meta)))
+        meta, _ = read_declared(txn, self._declared, self._meta, meta)
+        check_meta(meta, checkpoint)
+        tables = (self.entries, self._outcomes, self._transactions)
+        entries, outcomes, transactions = (int(txn.stat(each)["entries"]) for each in tables)
+        check_counts(meta, entries, outcomes, transactions, self._read_open(txn).count)
 
     def _read_open(self, txn: lmdb.Transaction) -> QueueSummary:
         """Count and digest of the events of open transactions."""

@@ -18,11 +18,13 @@ from pathlib import Path
 from recovery.store.crash_points import crash_point
 from recovery.store.files import REAL_FILES, Files, explain
 from recovery.store.groups import GROUP_HEADER_SIZE
+from recovery.store.invariants import check_begun, check_cut, check_group
 from recovery.store.open_segment import OpenSegment
 from recovery.store.segment import SegmentInfo
 from recovery.store.segments import Segments, gap
 from txobserver.frames import Frame, TornFrame
 from txobserver.ids import Position
+from txobserver.invariants import CHECKS, checking
 from txobserver.ports.store import StoreDamaged, StoreError
 
 
@@ -31,7 +33,10 @@ class LogReclaimed(StoreError):
 
 
 class Log:
-    """Segments in ``directory``. ``tail`` is the last position held, or the one before the first."""
+    """Segments in ``directory``. ``tail`` is the last position held, or the one before the first.
+
+    Many methods: each change has a part that the rest may call, and one that may fail and then ends the log.
+    """
 
     def __init__(
         self,
@@ -171,6 +176,8 @@ class Log:
         ``last`` counts on it (``a_primary_that_ends_within_a_frame_of_another``). It is on the disk all the time.
         """
         self._guarded(lambda: self._truncate(last, tail))
+        if CHECKS.on:
+            check_cut(last, self.tail, tail)
 
     def reset(self, before: Position) -> None:
         """Remove every segment, and begin one behind ``before``, durably.
@@ -178,6 +185,8 @@ class Log:
         Until that is done there may be any part of the old log, or none: only a store that is marked as resyncing may.
         """
         self._guarded(lambda: self._reset(before))
+        if CHECKS.on:
+            check_begun(before, self.tail, self._segments.firsts)
 
     def reclaim(self, applied: int, older_than: float) -> None:
         """Remove segments of events up to ``applied``, last written before ``older_than`` (seconds since 1970)."""
@@ -195,12 +204,19 @@ class Log:
             raise self._broken
         try:
             action()
+            if CHECKS.on:
+                self.check_invariants()
         except OSError as error:
             self._broken = explain(error, self._directory)
             raise self._broken from error
         except Exception as error:
             self._broken = error if isinstance(error, StoreError) else StoreError(f"{type(error).__name__}: {error}")
             raise
+
+    def check_invariants(self) -> None:
+        """What must be so when something has been written. Raises InvariantBroken."""
+        with checking(str(self._directory)):
+            self._segments.check_invariants(self.tail, self._open, self._cuts)
 
     def _append(self, frames: list[Frame]) -> None:
         if not frames:
@@ -219,7 +235,9 @@ class Log:
         for frame in frames:
             self._segments.note(self._segments.firsts[-1], frame.first, offset)
             offset += len(frame.data)
-        self.tail = tail
+        before, self.tail = self.tail, tail
+        if CHECKS.on:
+            check_group(frames, before, tail)
 
     def _roll(self, first: int) -> OpenSegment:
         """Begin a new segment."""

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from recovery.store.crash_points import crash_point
 from recovery.store.files import Files, write_again
-from recovery.store.groups import encode_group_header
+from recovery.store.group_invariants import check_group_header
+from recovery.store.groups import decode_group_header, encode_group_header
 from recovery.store.segment import HEADER_ROOM, SegmentInfo, decode_header, encode_header, has_groups
 from recovery.store.torn import lead
+from txobserver.invariants import CHECKS
 
 SHORTER = ".cut"
 """Before it takes a segment's place: what stays of it. It sorts before every segment."""
@@ -98,6 +100,8 @@ class OpenSegment:
     def append(self, frames: Sequence[bytes]) -> int:
         """Write a group in one go and sync once. Returns the offset of its first frame."""
         header = [encode_group_header(self.size, frames)] if self.has_groups else []
+        if header and CHECKS.on:
+            check_group_header(decode_group_header(header[0]), self.size, sum(map(len, frames)))
         crash_point("log.before-write")
         self._files.write(self._descriptor, [*header, *frames])
         crash_point("log.written")

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from recovery.store.files import REAL_FILES, Files, explain
 from recovery.store.segment import segment_firsts, segment_path
+from txobserver.invariants import CHECKS, checking
 
 SLACK = 60.0
 """Seconds by which the wall clock may run ahead between two looks before it counts as a jump."""
@@ -75,7 +76,19 @@ class Retention:
             self._note(wall + self._held_until - now)
         elif jumped:
             self._hold(wall, now)
+        if CHECKS.on:
+            self.check_invariants()
         return wall - self._seconds if self._held_until is None else NEVER
+
+    def check_invariants(self) -> None:
+        """What must be so after each look. Raises InvariantBroken."""
+        held = self._held_until
+        with checking("the retention of the log"):
+            assert self._seconds >= 0, f"P12: segments are kept for {self._seconds} s"
+            assert self._seen[0] >= NEVER, f"P12: the wall clock shows {self._seen[0]}"
+            longest = self._seen[1] + self._seconds
+            assert held is None or held <= longest, f"P12: no segment goes before {held}, and it is {self._seen[1]}"
+            assert held is None or held > self._seen[1], f"P12: what was held until {held} is held on"
 
     def _hold(self, wall: float, now: float) -> None:
         """Remove nothing for as long as segments are kept.

@@ -12,6 +12,8 @@ from threading import Lock
 
 from recovery.store.crash_points import crash_point
 from recovery.store.files import Files, explain
+from recovery.store.invariants import check_log
+from recovery.store.open_segment import OpenSegment
 from recovery.store.segment import read_header, scan, segment_firsts, segment_path
 from txobserver.frames import Frame, TornFrame
 from txobserver.ids import Position
@@ -38,6 +40,10 @@ class Segments:
         self.firsts = segment_firsts(directory, files)
         self.changes = Lock()
         self._index: dict[int, list[tuple[int, int]]] = {}
+
+    def check_invariants(self, tail: Position, written: OpenSegment | None, cuts: int) -> None:
+        """What must be so of a log that ends at ``tail`` and writes to this segment. Raises AssertionError."""
+        check_log(self.firsts, tail, self._index, written, cuts)
 
     def path(self, first: int) -> Path:
         """The file of a segment."""

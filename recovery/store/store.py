@@ -18,6 +18,7 @@ from typing import Protocol
 
 from recovery.store.files import REAL_FILES, Files, explain, make_directory, renew_directory
 from recovery.store.identity import FORMAT_VERSION, Identity, adopt, check_identity, create_identity, lock_directory
+from recovery.store.invariants import check_order
 from recovery.store.lmdb_state import LmdbState, check, was_used
 from recovery.store.log import Log
 from recovery.store.retention import retention_of
@@ -25,6 +26,7 @@ from recovery.store.segment import SegmentInfo, segment_firsts
 from recovery.store.worker import Post, Report, Worker
 from txobserver.frames import Frame
 from txobserver.ids import Member, Position
+from txobserver.invariants import CHECKS
 from txobserver.ports.store import Asked, Base, Checkpoint, Loaded, Page, StoreDamaged, StoreError
 
 CLOSE_SECONDS = 10.0
@@ -101,6 +103,7 @@ class Store:
         self._reclaim_before = reclaim_before
         self._on_close = on_close
         self._appends: deque[Frame] = deque()
+        self._checkpointed = self.meta
 
     def suffix(self) -> Iterator[Frame]:
         """Frames of the log with events behind the last checkpoint; to be read to the end before any write.
@@ -173,7 +176,12 @@ class Store:
         self._log.append(frames)
 
     def _checkpoint(self, checkpoint: Checkpoint) -> None:
+        if CHECKS.on:
+            check_order(self._checkpointed, checkpoint)
         self.base.write(checkpoint)
+        if CHECKS.on and isinstance(self.base, LmdbState):
+            self.base.check_invariants(checkpoint)
+        self._checkpointed = checkpoint.meta
         if not checkpoint.meta.resyncing:
             self._log.reclaim(checkpoint.meta.applied.sequence, self._reclaim_before())
 

@@ -269,5 +269,5 @@ class Process:
     def _standing(self) -> object:
         """What a message could change: the log, and at a primary how far each backup has got."""
         sessions = self.core.leading.backups.sessions if self.core.leading else {}
-        replies = dict(self.core.candidate._replies)
+        replies = dict(self.core.candidate.poll.replies)
         return self.core.replica.tail, {n: (s.number, s.acknowledged) for n, s in sorted(sessions.items())}, replies

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from tests.simulation.name_clients import Binder, Prober, Remover
 from tests.simulation.operators import look_after
 from tests.simulation.truth import Broken
 from tests.simulation.world import Endless, World
+from txobserver.invariants import CHECKS, InvariantBroken
 
 KINDS: tuple[tuple[type[Client], int], ...] = (
     (Feeder, 2),
@@ -41,6 +43,9 @@ HEAL_SECONDS = 60.0
 STORELESS = 0.4
 """Of the seeds: in so many one node's access to the coordination store stays broken when all else has been healed"""
 TAKE_OVER_SECONDS = 20.0
+
+if os.environ.get("TXHA_CHECK_INVARIANTS") != "0":  # 0: to see what the checks cost
+    CHECKS.switch_on()
 
 
 @dataclass
@@ -123,6 +128,9 @@ class Run:
             self.world.say("checker", str(broken))
         except Endless as error:
             result.broken, result.promise = f"P12: {error}: {self._describe()}", "P12"
+        except InvariantBroken as error:
+            result.broken, result.promise = str(error), error.promise
+            self.world.say("invariant", str(error))
         except Exception as error:
             result.broken, result.promise = f"error: {type(error).__name__}: {error}", "error"
             if self.world.transcript is not None:

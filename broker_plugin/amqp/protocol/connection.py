@@ -31,15 +31,20 @@ from broker_plugin.amqp.protocol.codec import (
 from broker_plugin.amqp.protocol.handshake import CLOSED, CLOSING, CONNECTION_TABLE, LEAVING, OPEN, LoginRefused
 from broker_plugin.amqp.protocol.heartbeats import Heartbeats
 from broker_plugin.amqp.protocol.intake import Intake
+from broker_plugin.amqp.protocol.invariants import check_connection
 from broker_plugin.amqp.protocol.open_channels import OpenChannels
 from broker_plugin.amqp.protocol.properties import PropertyCheck
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.embedded.broker import Broker
 from broker_plugin.embedded.errors import AmqpError
+from txobserver.invariants import CHECKS, checking
 
 
 class Connection(ClientConnection):
-    """Implements ``ConnectionOutlet``. ``peer`` names the client in logs; ``ended``: drop it once all is sent."""
+    """Implements ``ConnectionOutlet``. ``peer`` names the client in logs; ``ended``: drop it once all is sent.
+
+    Many methods: one for each method of class connection, and for each thing that the server reports of the socket.
+    """
 
     def __init__(
         self,
@@ -80,6 +85,13 @@ class Connection(ClientConnection):
             self.fail(error, 0)
             return
         self._partial = data[at:]
+        if CHECKS.on:
+            self.check_invariants()
+
+    def check_invariants(self) -> None:
+        """What must be so between two readings. Raises InvariantBroken."""
+        with checking(f"connection {self.peer}"):
+            check_connection(self, self.state, self.channels, self._partial)
 
     def _read_header(self, data: bytes) -> int:
         """The protocol header; another one is answered with ours and the end (AMQP 0-9-1, 4.2.2)."""

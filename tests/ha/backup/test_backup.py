@@ -8,6 +8,7 @@ import pytest
 
 from ha.apply.replica import Replica
 from ha.backup import backup as backup_module
+from ha.backup import progress_reports
 from ha.backup.backup import Backup
 from ha.catchup import queue_replicator
 from ha.effects import Acknowledge, LogLine, Persist, Send, Truncate
@@ -94,7 +95,7 @@ def test_that_it_is_full_is_said_with_the_commit_that_makes_it_so(monkeypatch: p
     """Not at the next tick: a fast primary sends much between two of them."""
     side = Side().following()
     side.tick()
-    monkeypatch.setattr(backup_module, "behind", lambda replica, settings: replica.applied.sequence > 0)
+    monkeypatch.setattr(progress_reports, "behind", lambda replica, settings: replica.applied.sequence > 0)
     side.take(Entries(1, 7, 0, FRAMES[0].data))
     side.backup.written(1)
     assert side.said() == []
@@ -107,7 +108,8 @@ def test_that_it_has_caught_up_is_said_at_the_next_tick(monkeypatch: pytest.Monk
     side = Side().following()
     side.tick()
     for full in (True, False):
-        monkeypatch.setattr(backup_module, "behind", lambda replica, settings, now=full: now)
+        for module in (backup_module, progress_reports):
+            monkeypatch.setattr(module, "behind", lambda replica, settings, now=full: now)
         assert side.tick(0.01) == [Send("a", Progress(1, 7, 0, full))] and side.tick(0.01) == []
 
 

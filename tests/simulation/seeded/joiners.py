@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
-from ha.backup.backup import Backup
+from ha.backup.progress_reports import ProgressReports
 from ha.catchup.queue_replicator import QueueReplicator
 from ha.catchup.resync import Resync
 from ha.catchup.snapshot_end import Ending
@@ -104,4 +104,4 @@ def surplus_is_not_dropped(stack: ExitStack) -> None:
 @seeded("P12", rare=True)
 def slow_checkpoints_make_a_resync_begin_anew(stack: ExitStack) -> None:
     """A joiner says nothing while a checkpoint is written: the primary takes it for silent, and all begins anew."""
-    replace(stack, Backup, "_speak", lambda original: lambda self, now: self._report_full())
+    replace(stack, ProgressReports, "speak", lambda original: lambda self, session, now: self.tell_fullness(session))

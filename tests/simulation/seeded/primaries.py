@@ -11,6 +11,7 @@ from ha.effects import CompareAndSet
 from ha.membership.candidate import Candidate
 from ha.membership.record import MemoryCoordination
 from ha.membership.record_keeper import RecordKeeper
+from ha.membership.record_watch import RecordWatch
 from ha.primary import joins
 from ha.primary.attachments import Attachments
 from ha.primary.joins import Joins
@@ -42,13 +43,13 @@ def lease_margin_dropped(stack: ExitStack) -> None:
 @seeded("P10", rare=True)
 def a_jump_of_the_clock_counts_as_waiting(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
-        def watch(self: Candidate, now: float) -> None:
+        def tick(self: RecordWatch, now: float, reads: bool) -> None:
             self._stood += now - (self._ticked_at if self._ticked_at is not None else now)
             self._ticked_at = now
 
-        return watch
+        return tick
 
-    replace(stack, Candidate, "_watch", make)
+    replace(stack, RecordWatch, "tick", make)
 
 
 @seeded("P10")
