@@ -23,7 +23,7 @@ class Polling:
         """As ``Coordination.watch``.
 
         A store that was looked at a moment ago, and had the version ``after``, is not looked at again at once: so one
-        watch after the other costs one reading each.
+        watch after the other costs one reading each: the look that comes shortly before the time is up is the last.
         """
         until = time.monotonic() + seconds
         every = min(POLL_SECONDS, seconds)
@@ -35,5 +35,5 @@ class Polling:
             self._seen = UNSEEN  # until it has been read
             record = self._read()
             self._seen, self._looked_at = record.version if record is not None else 0, began
-            if self._seen != after or began >= until:
+            if self._seen != after or until - began < every / 2 or began >= until:
                 return Snapshot(self._seen, record)

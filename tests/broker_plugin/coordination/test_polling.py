@@ -35,11 +35,42 @@ class Store:
         return self.polling.watch(after, seconds, threading.Event())
 
 
-def test_one_watch_after_the_other_costs_one_reading_each() -> None:
-    store = Store()
-    for number in range(1, 5):
-        assert store.watch(UNSEEN if number == 1 else 3, 0.01) == Snapshot(3, RECORD)
+class Clock:
+    """Goes on when somebody waits, and by a little when somebody looks at it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(polling.time, "monotonic", self.look)
+        monkeypatch.setattr(threading.Event, "wait", lambda event, timeout: self.wait(event, timeout))
+
+    def look(self) -> float:
+        self.now += 0.0001
+        return self.now
+
+    def wait(self, event: threading.Event, timeout: float) -> bool:
+        self.now += timeout
+        return event.is_set()
+
+
+def test_one_watch_after_the_other_costs_one_reading_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, clock = Store(), Clock(monkeypatch)
+    for number in range(1, 9):
+        assert store.watch(UNSEEN if number == 1 else 3, 0.2) == Snapshot(3, RECORD)
         assert store.read_times == number
+        clock.now += 0.001  # what the caller needs to ask again
+
+
+def test_a_store_that_nobody_has_looked_at_lately_is_looked_at_at_once_and_when_the_time_is_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, clock = Store(), Clock(monkeypatch)
+    store.watch(UNSEEN, 0.2)
+    clock.now += 60.0
+    began = clock.now
+    assert store.watch(3, 0.2) == Snapshot(3, RECORD)
+    assert store.read_times == 3 and clock.now == pytest.approx(began + 0.2)
+    assert store.watch(3, 1.0) == Snapshot(3, RECORD)
+    assert store.read_times == 8, "a longer wait has as many looks as it lasts"
 
 
 def test_who_is_behind_another_version_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
