@@ -12,6 +12,7 @@ from __future__ import annotations
 from ha.apply.record_gate import NO_RECORD
 from ha.apply.replica import Replica
 from ha.effects import CompareAndSet, LogLine, ReadQueue, ReadRecord, ResetLog, Send, Stop
+from ha.log_events import StoreFailed
 from ha.membership.node_state import CATCHUP, NODE_TABLE, READY
 from ha.membership.record import Record
 from ha.messages.attaching import Refused
@@ -142,7 +143,7 @@ class NodeCore(Node):
             return
         self.failed = reason
         self.role.store_failed(reason)
-        self.emit(LogLine(f"the store failed: {reason}"))
+        self.emit(LogLine(StoreFailed(reason)))
         self.emit(Stop(reason))
 
     def on_checkpoint(self) -> None:

@@ -165,6 +165,7 @@ class NodeConfig(BaseSettings):
     outcome_seconds: float = Field(86_400.0, gt=0)
     backup_clients: Literal["proxy", "refuse"] = "proxy"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["text", "json"] = "text"
 
     @classmethod
     def settings_customise_sources(

@@ -25,6 +25,8 @@ from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.embedded.broker import Broker
 from broker_plugin.embedded.transactions.branches import DtxLimits
 from broker_plugin.guard import Guard
+from broker_plugin.logs.events import NodeFailed, NodeStarted
+from broker_plugin.logs.formats import set_up, tell
 from broker_plugin.node.branch_admin import BranchAdmin
 from broker_plugin.node.config import ConfigError, NodeConfig
 from broker_plugin.node.descriptors import Rooms, raise_limit, rooms
@@ -57,11 +59,7 @@ FIRST_SESSION_BITS = 61
 
 def run_node(config: NodeConfig) -> int:
     """Run a node in the foreground; returns its exit status. Raises ConfigError, StoreBusy with nothing written."""
-    logging.basicConfig(
-        level=config.log_level.upper(),
-        stream=sys.stderr,
-        format=f"%(asctime)s %(levelname)s node={config.name} %(name)s: %(message)s",
-    )
+    set_up(config.name, config.log_level, config.log_format)
     # The log's writer thread waits for the interpreter at every step; the default of 5 ms would dominate its latency.
     sys.setswitchinterval(SWITCH_INTERVAL)
     return uvloop.run(_run(Node(config)))
@@ -106,7 +104,8 @@ class Node:
         async with self._started:
             if await self._join_cluster():
                 await self._start()
-                log.info("started with %s at %s, core %s", self.store.member, self.core.replica.tail, running())
+                started = NodeStarted(str(self.store.member), str(self.core.replica.tail), running())
+                tell(log, logging.INFO, started)
                 await self._ended.wait()
         return ended(self._failure, self._hung)
 
@@ -352,7 +351,7 @@ class Node:
 def ended(failure: str | None, hung: str | None) -> int:
     """Say what the node has failed with; its exit status. Where its disk hangs, this is the end."""
     if failure:
-        log.error("%s", failure)
+        tell(log, logging.ERROR, NodeFailed(failure))
     if hung:
         end_at_once(hung)
     return 1 if failure else 0
@@ -371,6 +370,6 @@ def end_at_once(reason: str) -> None:
 
     Nothing that was acknowledged needs what they write, or it would not have been acknowledged.
     """
-    log.error("%s", reason)
+    tell(log, logging.ERROR, NodeFailed(reason))
     logging.shutdown()
     os._exit(1)

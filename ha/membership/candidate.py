@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from ha.effects import CompareAndSet, Effect, LogLine, Send
+from ha.log_events import ForcingOutdated, GenerationsUsedUp, NobodyTakesOver, TooBusyToStand
 from ha.membership.record import Record
 from ha.membership.record_access import RecordAccess
 from ha.messages.election import Probe, ProbeReply
@@ -127,12 +128,11 @@ class Candidate:
         assert self.record is not None
         self._forcing_at = None
         if self.record.version != self._granted_for:
-            text = f"the loss of data was accepted for version {self._granted_for} of the record, which is at version"
-            self._emit(LogLine(f"{text} {self.record.version} now: nothing is forced"))
+            self._emit(LogLine(ForcingOutdated(self._granted_for, self.record.version)))
             return
         generation = max(self.record.generation, tail.generation, self._heard)
         if generation >= LAST_GENERATION:
-            self._emit(LogLine(END_OF_GENERATIONS))
+            self._emit(LogLine(GenerationsUsedUp()))
             return
         record = msgspec.structs.replace(
             self.record,
@@ -182,7 +182,7 @@ class Candidate:
         if self._me not in record.ready or record.generation < LAST_GENERATION:
             return self._me in record.ready
         if not self._told_end:
-            self._emit(LogLine(END_OF_GENERATIONS))
+            self._emit(LogLine(GenerationsUsedUp()))
         self._told_end = True
         return False
 
@@ -241,13 +241,12 @@ class Candidate:
 
     def _loses_patience(self, before: list[str], now: float) -> bool:
         """Whether to stand all the same; says once for each version whom it waits for, and that it does so no more."""
-        leases, names = self._seen_to_stand / self._settings.lease_ttl, ", ".join(before)
+        leases = self._seen_to_stand / self._settings.lease_ttl
         if not self.access.reads(now) or leases < TOLD_LEASES:
             return False
-        still = f"the record has stood still for {self._seen_to_stand:.1f} s and nobody has taken over: this node"
         impatient = leases >= PATIENT_LEASES
         if impatient > self._told_impatient or not self._told_waiting:
-            self._emit(LogLine(f"{still} {'stands, though it comes behind' if impatient else 'waits for'} {names}"))
+            self._emit(LogLine(NobodyTakesOver(self._seen_to_stand, tuple(before), impatient)))
         self._told_waiting, self._told_impatient = True, impatient
         return impatient
 
@@ -266,8 +265,7 @@ class Candidate:
             return
         limit = UNWATCHED_LEASES * self._settings.lease_ttl
         if self._unwatched < limit <= self._unwatched + step and self._stood < self._settings.lease_ttl:
-            text = f"the record has stood still, but in steps of more than {self._settings.longest_step:g} s: this node"
-            self._emit(LogLine(f"{text} is too busy to time a lease, or its clock jumps, and cannot take over"))
+            self._emit(LogLine(TooBusyToStand(self._settings.longest_step)))
         self._unwatched += step
 
     def vacant(self, record: Record) -> bool:

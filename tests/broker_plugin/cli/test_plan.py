@@ -24,6 +24,7 @@ def port() -> int:
     [
         ("speed=1", "unknown key 'speed'"),
         ("timing.lease_ttl=soon", "timing.lease_ttl: Input should be a valid number"),
+        ("log_format=xml", "log_format: Input should be 'text' or 'json'"),
         ("timing.lease_ttl=inf", "timing.lease_ttl: Input should be a finite number"),
         ("min_ready=2", "min_ready is 2 in a cluster of 1"),
         ("name.x=1", "name has no keys of its own"),

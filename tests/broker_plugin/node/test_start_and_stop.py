@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from broker_plugin.cli.layout import free_ports
 from broker_plugin.coordination.record_thread import RecordThread
@@ -51,7 +52,7 @@ class Watched:
             cluster="c",
             dir=directory / "a",
             coordination=directory / "r",
-            amqp=Amqp(port=self.ports[0]),
+            amqp=Amqp(port=self.ports[0], users={"a": SecretStr("s3cr3t")}),
             peer=Address(port=self.ports[1]),
         )
         self.node = Node(config)
@@ -87,6 +88,16 @@ class Watched:
 
         self._patch.setattr(kind, name, closing)
 
+    def end_when_started(self) -> None:
+        """The node is told to end after the last step of its start."""
+        real = main.Shell.start
+
+        def starting(shell: main.Shell) -> None:
+            real(shell)
+            self.node._ended.set()
+
+        self._patch.setattr(main.Shell, "start", starting)
+
     def _is_door(self, server: asyncio.Server) -> bool:
         """Not the server that only tries the port, before there is a store."""
         ports = [each.getsockname()[1] for each in server.sockets]
@@ -111,9 +122,11 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
     return Watched(tmp_path, monkeypatch)
 
 
-async def test_everything_is_closed_in_the_reverse_order(watched: Watched) -> None:
-    asyncio.get_running_loop().call_later(0.1, watched.node._ended.set)
-    assert await watched.node.run() == 0
+async def test_everything_is_closed_in_the_reverse_order(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    watched.end_when_started()
+    with caplog.at_level("DEBUG"):
+        assert await watched.node.run() == 0
+    assert "started with a" in caplog.text and "s3cr3t" not in caplog.text
     assert tuple(watched.closed) == CLOSED
     await watched.is_gone()
 
@@ -126,7 +139,7 @@ async def test_everything_is_closed_in_the_reverse_order(watched: Watched) -> No
         (main, "wire", CLOSED[5:]),
         (main, "amqp_server", ("shell", *CLOSED[5:])),
         (main.Links, "start", ("links", "amqp", "shell", *CLOSED[5:])),
-        (main, "AdminServer", ("links", "amqp", "shell", *CLOSED[5:])),
+        (main, "AdminServer", ("door", "links", "amqp", "shell", *CLOSED[5:])),
         (main.AdminServer, "start", ("admin", "door", "links", "amqp", "shell", *CLOSED[5:])),
         (main.Shell, "start", CLOSED),
     ],
@@ -172,7 +185,7 @@ async def test_a_part_that_cannot_be_closed_keeps_no_other_open(
         raise Failed
 
     monkeypatch.setattr(kind, "stop", failing)
-    asyncio.get_running_loop().call_later(0.1, watched.node._ended.set)
+    watched.end_when_started()
     with pytest.raises(Failed):
         await watched.node.run()
     assert tuple(watched.closed) == CLOSED
@@ -191,5 +204,5 @@ async def test_a_store_that_hangs_at_the_end_ends_the_node_at_once(
     said: list[tuple[str | None, str | None]] = []
     monkeypatch.setattr(Store, "close", hanging)
     monkeypatch.setattr(main, "ended", lambda failure, hung: said.append((failure, hung)) or 1)
-    asyncio.get_running_loop().call_later(0.1, watched.node._ended.set)
+    watched.end_when_started()
     assert await watched.node.run() == 1 and said == [(None, "the disk hangs")]
