@@ -19,6 +19,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Any, ParamSpec, TypeVar
 
+from broker_plugin.logs.events import LoopError, NodeFailed, UnexpectedError
+from broker_plugin.logs.formats import tell
 from txobserver.ports.store import StoreError
 
 log = logging.getLogger("txha.guard")
@@ -94,9 +96,9 @@ class Guard:
                 self._on_store_error(str(error))
                 return
             except Exception as worse:
-                log.error("%s", error)
+                tell(log, logging.ERROR, NodeFailed(str(error)))
                 error = worse
-        log.error("%s: %s", type(error).__name__, error, exc_info=error)
+        tell(log, logging.ERROR, UnexpectedError(type(error).__name__, str(error)), error=error)
         self.broken = True
         self._on_broken(BROKEN)
 
@@ -188,7 +190,8 @@ class Guard:
     def _unguarded(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """The last net. An OSError here is the loop's own, with one socket: too many open files, for example."""
         error = context.get("exception")
-        log.error("%s", context.get("message", "the event loop reports an error"), exc_info=error)
+        reported = str(context.get("message", "the event loop reports an error"))
+        tell(log, logging.ERROR, LoopError(reported), error=error)
         if isinstance(error, Exception) and not isinstance(error, OSError):
             self.caught(error)
 

@@ -13,6 +13,7 @@ from ha.apply.record_gate import NO_RECORD
 from ha.apply.replica import Replica
 from ha.effects import CompareAndSet, Effect, LogLine, ReadQueue, ReadRecord, ResetLog, Send, Stop
 from ha.invariants import NodeChecks
+from ha.log_events import StoreFailed
 from ha.membership.node_state import CATCHUP, NODE_TABLE, READY
 from ha.membership.record import Record
 from ha.messages.attaching import Refused
@@ -155,7 +156,7 @@ class NodeCore(Node):
             return
         self.failed = reason
         self.role.store_failed(reason)
-        self.emit(LogLine(f"the store failed: {reason}"))
+        self.emit(LogLine(StoreFailed(reason)))
         self.emit(Stop(reason))
 
     def on_checkpoint(self) -> None:

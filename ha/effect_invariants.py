@@ -167,7 +167,8 @@ class EffectChecks:
 
     def log_line(self, role: Role, effect: LogLine) -> None:
         """A line for people."""
-        assert effect.text, "P12: people are told nothing"
+        kind = type(effect.event).__name__
+        assert getattr(effect.event, "reason", "none"), f"P12: people are told {kind}, and not why"
 
     def stop(self, role: Role, effect: Stop) -> None:
         """The end."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ha.log_events import LogEvent
 from txobserver.frames import Frame
 from txobserver.ids import Position
 from txobserver.ports.store import Asked, Checkpoint
@@ -89,9 +90,9 @@ class ReadRecord(NamedTuple):
 
 
 class LogLine(NamedTuple):
-    """One line for people: a state change with node, generation and transaction. ``warning``: somebody must act."""
+    """One event for people, such as a change of state. ``warning``: an operator must act."""
 
-    text: str
+    event: LogEvent
     warning: bool = False
 
 

@@ -9,6 +9,7 @@ from ha.apply.record_gate import RecordGate
 from ha.apply.replica import Replica
 from ha.effects import Effect, LogLine, Send
 from ha.feed.feed import Feed
+from ha.log_events import StateChanged
 from ha.membership.candidate import Candidate
 from ha.membership.node_state import NODE_TABLE
 from ha.messages.election import Probe, ProbeReply
@@ -65,7 +66,7 @@ class Node:
     def move(self, event: str) -> None:
         """Go to the state that follows on this event."""
         self.state = NODE_TABLE.next(self.state, event)
-        self.emit(LogLine(f"state {self.state}"))
+        self.emit(LogLine(StateChanged(self.state)))
 
     def answer_probe(self, node: str, message: Probe) -> None:
         """Tell a candidate how far this log goes, or nothing that could give this node precedence."""

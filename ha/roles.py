@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ha.backup.backup import Backup
 from ha.effects import LogLine, ResetLog, Send
+from ha.log_events import FollowingPrimary, PrimarySilent, RefusedByPrimary, SteppingDown
 from ha.membership.node_state import ACTIVE, CATCHUP, READY, RECOVERING
 from ha.membership.record import Record
 from ha.membership.record_keeper import RecordKeeper
@@ -97,7 +98,7 @@ class Following(Role):
 
     def __init__(self, node: Node, record: Record, primary: str) -> None:
         super().__init__(node)
-        node.emit(LogLine(f"following {primary}"))
+        node.emit(LogLine(FollowingPrimary(primary)))
         demand = node.checkpointing.demand
         common = (node.replica, node.settings, node.emit, demand, record.loss_accepted)
         self.backup = Backup(primary, record.generation, node.member, *common)
@@ -112,7 +113,7 @@ class Following(Role):
         super().tick_admitted()
         node, backup = self.node, self.backup
         if backup.silent(node.now):
-            node.emit(LogLine(f"{backup.primary} is silent, asking to be attached again"))
+            node.emit(LogLine(PrimarySilent(backup.primary)))
             self.detached(retry_at_once=True)
         before, node.sessions = backup.attached, node.sessions + 1
         backup.tick(backup.primary in node.linked, node.sessions, node.now)
@@ -163,10 +164,10 @@ class Following(Role):
             if backup.attached and message.session == backup.session and node.state == CATCHUP:
                 node.move("granted")
         elif isinstance(message, Refused) and message.session == backup.session:
-            node.emit(LogLine(f"{backup.primary} refused: {message.reason}"))
+            node.emit(LogLine(RefusedByPrimary(backup.primary, message.reason)))
             self.detached(retry_at_once=False)
         elif isinstance(message, election.HandoverRefused):
-            node.emit(LogLine(f"{backup.primary} refused: {message.reason}"))
+            node.emit(LogLine(RefusedByPrimary(backup.primary, message.reason)))
 
     def _asks_for_handover(self) -> str | None:
         node = self.node
@@ -262,7 +263,7 @@ class Leading(Role):
 
     def step_down(self, reason: str) -> Record:
         """Acknowledge nothing more and close the clients; the record as it was known here."""
-        self.node.emit(LogLine(f"stepping down: {reason}"))
+        self.node.emit(LogLine(SteppingDown(reason)))
         self.node.host.on_inactive(reason)
         self.primary.abandon()
         return self.keeper.record

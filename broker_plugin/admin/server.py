@@ -15,6 +15,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from broker_plugin.guard import Guard
+from broker_plugin.logs.events import OperatorGone
+from broker_plugin.logs.formats import tell
 from recovery.reader.node_admin import FILE
 
 log = logging.getLogger("txha.admin")
@@ -87,7 +89,7 @@ class AdminServer:
         try:
             await self._talk(reader, writer)
         except (OSError, ValueError) as error:
-            log.debug("an administration connection ended: %s", str(error) or type(error).__name__)
+            tell(log, logging.DEBUG, OperatorGone(str(error) or type(error).__name__))
         finally:
             self._connections -= 1
             writer.transport.abort()  # an answer that is not taken does not keep it open

@@ -7,12 +7,12 @@ password on the command line is warned of, and not refused: a recovery run that 
 from __future__ import annotations
 
 import re
-import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from broker_plugin.cli.asking import BadArgument
+from broker_plugin.secret_file import SecretFileError, read_secret
 
 _PASSWORD = re.compile(r"(\b(?:ssl)?password\s*=\s*)('(?:\\.|[^'\\])*'|(?:\\.|[^\s&])+)", re.DOTALL)
 
@@ -22,8 +22,6 @@ BROKERS_HELP = f"{BROKER_HELP} May be repeated."
 DATABASE_HELP = "A PostgreSQL database, for psycopg. Or @FILE, in which that stands. May be repeated."
 _NO_SECRET = "://guest:guest@"
 """The user of a broker that nobody has set up."""
-_LONGEST = 65536
-"""Characters that are read of a file: some, as /dev/zero, have no end."""
 
 
 def read_brokers(given: Sequence[str]) -> list[str]:
@@ -75,18 +73,9 @@ def _tells_a_password(address: str) -> bool:
 
 def _read(option: str, path: Path) -> str:
     try:
-        with path.open() as file:
-            mode = path.stat().st_mode
-            text = file.read(_LONGEST).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise BadArgument(f"{option}: {path} cannot be read: {why}") from None
-    if stat.S_ISREG(mode) and mode & stat.S_IRWXO:
-        real = path.resolve()  # /dev/stdin is another file for chmod
-        raise BadArgument(f"{option}: everybody on this machine may use {real}: take that away with chmod o= {real}")
-    if len(text.splitlines()) != 1:
-        raise BadArgument(f"{option}: {path} must hold one address, in one line, as it would stand on the command line")
-    return text
+        return read_secret(path, "one address, in one line, as it would stand on the command line")
+    except SecretFileError as error:
+        raise BadArgument(f"{option}: {error}") from None
 
 
 def shown(address: str) -> str:

@@ -16,6 +16,16 @@ Dir = Annotated[Path, _DIR]
 OptionalDir = Annotated[Path | None, _DIR]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
+LogFormat = Annotated[
+    str | None,
+    typer.Option("--log-format", help="How nodes log: text, or json, one object a line. As the key log_format."),
+]
+
+
+def with_log_format(settings: list[str], form: str | None) -> list[str]:
+    """What ``--set`` gave, and what ``--log-format`` did, which counts for more."""
+    return [*settings, f"log_format={form}"] if form is not None else settings
+
 
 class BadArgument(Exception):
     """What was given on the command line cannot be; one sentence says why."""

@@ -15,11 +15,13 @@ from broker_plugin.cli.asking import (
     BadArgument,
     Dir,
     Json,
+    LogFormat,
     OptionalDir,
     best_node,
     node_entry,
     node_status,
     nodes_shown,
+    with_log_format,
 )
 from broker_plugin.cli.cluster.discard import discard
 from broker_plugin.cli.cluster.hash_password import hash_password
@@ -79,6 +81,7 @@ def node(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Override a key, for example timing.lease_ttl=2. May be repeated.")
     ] = None,
+    log_format: LogFormat = None,
     with_parent: Annotated[int | None, typer.Option("--with-parent", hidden=True)] = None,
 ) -> None:
     """Run one node in the foreground. Ctrl-C or SIGTERM ends it cleanly. A new cluster needs `txha init` before."""
@@ -86,7 +89,7 @@ def node(
         end_with(with_parent)
     from broker_plugin.node.main import run_node
 
-    loaded = load_config(config, parse_settings(set_ or []))
+    loaded = load_config(config, parse_settings(with_log_format(set_ or [], log_format)))
     check_places(loaded)
     try:
         status = run_node(loaded)
@@ -105,6 +108,7 @@ def cluster(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Override a key for every node, for example min_ready=2.")
     ] = None,
+    log_format: LogFormat = None,
 ) -> None:
     """Run a local cluster in the foreground, each node a process of its own.
 
@@ -112,7 +116,7 @@ def cluster(
     """
     from broker_plugin.cli.cluster.cluster import run_cluster
 
-    raise SystemExit(run_cluster(dir, nodes, base_port, restart, set_ or []))
+    raise SystemExit(run_cluster(dir, nodes, base_port, restart, with_log_format(set_ or [], log_format)))
 
 
 @app.command()

@@ -7,6 +7,7 @@ not read (or a supervisor that is stopped) would fill the pipe, and every node w
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import threading
 from pathlib import Path
@@ -14,7 +15,20 @@ from queue import Empty, SimpleQueue
 
 EVERY_SECONDS = 0.1
 END_SECONDS = 1.0
+STATE_EVENTS = {"state_changed", "following_primary", "stepping_down", "backup_ready", "out_of_ready_set"}
+"""What of a log in JSON is shown, beside warnings and errors: the same as of one in text"""
 STATE_MARKS = (" state ", " following ", " stepping down", " is ready", " out of the ready set", " ERROR ", " WARNING ")
+
+
+def is_told(line: str) -> bool:
+    """Whether a line of a node's log is shown on the terminal: a change of state, a warning, or why it ends."""
+    if not line.startswith("{"):
+        return line.startswith("txha: ") or any(mark in line for mark in STATE_MARKS)
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return False
+    return found.get("event") in STATE_EVENTS or found.get("level") in ("warning", "error", "critical")
 
 
 class LogTail:
@@ -65,7 +79,7 @@ class Echo:
             last = self._ended.wait(EVERY_SECONDS)
             for name, tail in self._tails.items():
                 for line in tail.lines():
-                    if line.startswith("txha: ") or any(mark in line for mark in STATE_MARKS):
+                    if is_told(line):
                         self._write(f"[{name}] {line}")
             with contextlib.suppress(Empty):
                 while True:

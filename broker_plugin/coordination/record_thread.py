@@ -10,6 +10,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, Protocol
 
 from broker_plugin.guard import Guard
+from broker_plugin.logs.events import RecordUnread
+from broker_plugin.logs.formats import tell
 from ha.membership.record import UNSEEN, CasConflict, Coordination, CoordinationError, Record, Waiter
 
 log = logging.getLogger("txha.coordination")
@@ -204,8 +206,8 @@ class RecordThread:
         error = future.exception()
         text = str(error) if error else ""
         if text and text != self.complaint:
-            log.error("%s", text)
+            tell(log, logging.ERROR, RecordUnread(text))
         if error is not None and not isinstance(error, CoordinationError):
-            log.error("the coordination store failed unexpectedly", exc_info=error)
+            tell(log, logging.ERROR, RecordUnread("the coordination store failed unexpectedly"), error=error)
         self.complaint = text
         return error is None

@@ -10,6 +10,8 @@ from typing import Any
 from broker_plugin.admin.server import Handler, Refusal
 from broker_plugin.embedded.broker import Broker
 from broker_plugin.embedded.errors import AmqpError
+from broker_plugin.logs.events import OperatorDecides
+from broker_plugin.logs.formats import tell
 from broker_plugin.node.shell import Shell, wall_ms
 from ha.core import NodeCore
 from txobserver.outcomes import Outcome, PreparedBranch
@@ -63,7 +65,7 @@ class BranchAdmin:
         return await self._decide(_xid(arguments), False)
 
     async def _decide(self, xid: Xid, commit: bool) -> Any:
-        log.warning("an operator wants branch %s %s", xid, "committed" if commit else "rolled back")
+        tell(log, logging.WARNING, OperatorDecides(str(xid), commit))
         operations = self._broker.operations.branches
         await self._carry_out(lambda done: operations.decide_heuristically(xid, commit, done))
         return {"xid": str(xid), "state": _words(self._broker.branches.outcome(xid))}

@@ -1,4 +1,4 @@
-"""Configuration of a node: one model, from a TOML file, the environment (TXHA_…) and flags; the later wins."""
+"""Configuration of a node: one model. Defaults < TOML file < environment (TXHA_…) < options; the later wins."""
 
 from __future__ import annotations
 
@@ -8,26 +8,34 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from broker_plugin.compiled import SWITCH
 from broker_plugin.coordination.address import store_at
+from broker_plugin.node.sources import ENVIRONMENT, sentence, sources
+from broker_plugin.node.sources import ConfigError as ConfigError
+from broker_plugin.secret_file import MARK, SecretFileError, read_secret
 from ha.membership.record import CoordinationError, RecordStore
 from ha.settings import Settings
 from txobserver.invariants import CHECKS
 
-ENVIRONMENT = "TXHA_"
 INVARIANTS = "TXHA_CHECK_INVARIANTS"
 """Environment: 1 for a node that checks its invariants (``txobserver.invariants``), 0 for one that does not."""
-_NOT_SETTINGS = {"TXHA_CRASH_POINT", "TXHA_AMQP_URL", SWITCH, INVARIANTS}
-
-
-class ConfigError(Exception):
-    """The configuration cannot be used; one sentence says why."""
+_NOT_SETTINGS = {"TXHA_CRASH_POINT", "TXHA_AMQP_URL", "TXHA_TEST_SERVERS", SWITCH, INVARIANTS}
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
 
 
 class Amqp(_Section):
@@ -39,8 +47,18 @@ class Amqp(_Section):
     frame_max: int = Field(131072, ge=4096)
     channel_max: int = Field(2047, ge=1, le=65535)
     max_connections: int = Field(10_000, ge=1)
-    users: dict[str, str] = {"guest": "guest"}
+    users: dict[str, SecretStr] = {"guest": SecretStr("guest")}
     users_file: Path | None = None
+
+    @field_validator("users", mode="before")
+    @classmethod
+    def _read_files(cls, users: Any) -> Any:
+        """``@FILE`` stands for what is in that file, and ``@@`` for a password that begins with ``@``."""
+        return {user: _secret(given) for user, given in users.items()} if isinstance(users, dict) else users
+
+    def passwords(self) -> dict[str, str]:
+        """The users with their passwords in clear, for those who compare them."""
+        return {user: secret.get_secret_value() for user, secret in self.users.items()}
 
 
 class Address(_Section):
@@ -101,6 +119,17 @@ class Dtx(_Section):
     max_timeout: int = Field(3600, ge=1, description="seconds")
 
 
+def _secret(given: Any) -> Any:
+    if not isinstance(given, str) or not given.startswith(MARK):
+        return given
+    if given.startswith(MARK * 2):
+        return given[len(MARK) :]
+    try:
+        return read_secret(Path(given[len(MARK) :]), "one password, in one line")
+    except SecretFileError as error:
+        raise ValueError(f"{error}; a password that begins with {MARK} is written with {MARK * 2}") from None
+
+
 def _majority(values: dict[str, Any]) -> int:
     """From three nodes on a majority, so that one of them can be lost without what was committed; else 1."""
     nodes = 1 + len(values.get("peers", ()))
@@ -119,8 +148,10 @@ Coordinated = Annotated[RecordStore, PlainValidator(_store_at)]
 """In a configuration: an address (``broker_plugin.coordination.address``)"""
 
 
-class NodeConfig(_Section):
-    """Everything a node needs to know."""
+class NodeConfig(BaseSettings):
+    """Everything a node needs to know. Made directly, it is of what it is given; ``load_config`` reads the sources."""
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
 
     name: str = Field(min_length=1)
     cluster: str = Field(min_length=1)
@@ -137,6 +168,19 @@ class NodeConfig(_Section):
     outcome_seconds: float = Field(86_400.0, gt=0)
     backup_clients: Literal["proxy", "refuse"] = "proxy"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["text", "json"] = "text"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Nothing but what it is given: ``load_config`` says which variables and which file take part."""
+        return (init_settings,)
 
     @model_validator(mode="after")
     def _names_differ(self) -> NodeConfig:
@@ -174,7 +218,7 @@ class NodeConfig(_Section):
 
 
 def load_config(
-    path: Path, flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
+    path: Path, flags: Mapping[str, str] | None = None, environment: Mapping[str, str] | None = None
 ) -> NodeConfig:
     """The configuration of a node. ``flags`` are dotted names (``timing.lease_ttl``). Raises ConfigError."""
     try:
@@ -187,21 +231,19 @@ def load_config(
 
 
 def parse_config(
-    text: str, path: Path, flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
+    text: str, path: Path, flags: Mapping[str, str] | None = None, environment: Mapping[str, str] | None = None
 ) -> NodeConfig:
     """As ``load_config``, of a text that need not have been written yet. ``path`` is for messages only."""
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    for name, value in _from_environment(os.environ if environment is None else environment).items():
-        _put(values, name, value)
-    for name, value in (flags or {}).items():
-        _put(values, name, value)
+    variables = _settings_in(os.environ if environment is None else environment)
+    found = sources(NodeConfig, values, variables, flags or {}, path.parent.absolute())
     try:
-        return NodeConfig.model_validate(values)
+        return NodeConfig(_build_sources=(found, {}))
     except ValidationError as error:
-        raise ConfigError(f"{path}: {_sentence(error)}") from error
+        raise ConfigError(f"{path}: {sentence(error, NodeConfig)}") from None
 
 
 def check_outcomes(kept: int, seconds: float) -> None:
@@ -210,7 +252,7 @@ def check_outcomes(kept: int, seconds: float) -> None:
     try:
         NodeConfig.model_validate({**needed, "outcomes_kept": kept, "outcome_seconds": seconds})
     except ValidationError as error:
-        raise ConfigError(_sentence(error)) from error
+        raise ConfigError(sentence(error, NodeConfig)) from error
 
 
 def check_places(config: NodeConfig) -> None:
@@ -236,7 +278,7 @@ def switch_invariants(environment: Mapping[str, str]) -> None:
             raise ConfigError(f"{INVARIANTS}: {error}") from None
 
 
-def parse_settings(settings: list[str], option: str = "--set") -> dict[str, Any]:
+def parse_settings(settings: list[str], option: str = "--set") -> dict[str, str]:
     """``key=value`` texts, given with ``option``, as ``load_config`` takes flags. Raises ConfigError."""
     pairs = {}
     for setting in settings:
@@ -247,31 +289,8 @@ def parse_settings(settings: list[str], option: str = "--set") -> dict[str, Any]
     return pairs
 
 
-def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """TXHA_TIMING__LEASE_TTL is timing.lease_ttl."""
+def _settings_in(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that are settings of a node."""
     return {
-        name.removeprefix(ENVIRONMENT).lower().replace("__", "."): value
-        for name, value in environment.items()
-        if name.startswith(ENVIRONMENT) and name not in _NOT_SETTINGS
+        name: value for name, value in environment.items() if name.startswith(ENVIRONMENT) and name not in _NOT_SETTINGS
     }
-
-
-def _put(values: dict[str, Any], dotted: str, value: Any) -> None:
-    *path, last = dotted.split(".")
-    for part in path:
-        values = values.setdefault(part, {})
-        if not isinstance(values, dict):
-            raise ConfigError(f"unknown key {dotted!r}: {part} has no keys of its own")
-    values[last] = value
-
-
-def _sentence(error: ValidationError) -> str:
-    """The first thing that is wrong, in words."""
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        return f"unknown key {where!r}"
-    if first["type"] == "missing":
-        return f"key {where!r} is missing"
-    message = first["msg"].removeprefix("Value error, ")
-    return f"{where}: {message}" if where else message

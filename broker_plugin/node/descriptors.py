@@ -18,6 +18,9 @@ import socket
 from contextlib import suppress
 from typing import NamedTuple
 
+from broker_plugin.logs.events import ConnectionsRefused, FilesLimited
+from broker_plugin.logs.formats import tell
+
 log = logging.getLogger("txha.node")
 RESERVED = 128
 """Descriptors that no client gets; others who connect do not get half of them."""
@@ -34,7 +37,7 @@ def raise_limit() -> int:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (OSError, ValueError) as error:  # a limit without end, where the system has one
-            log.warning("the limit of open files stays at %d: %s", soft, error)
+            tell(log, logging.WARNING, FilesLimited(soft, str(error)))
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
@@ -83,12 +86,7 @@ class Room:
 
     def _is_left(self, free: int) -> bool:
         if free <= 0 and not self._refusing:
-            log.warning(
-                "%s are refused: %d files and connections are open, or soon will be, and the rest is the node's own; "
-                "find out who connects, or raise the limit of open files (ulimit -n, LimitNOFILE)",
-                self._who,
-                self.end,
-            )
+            tell(log, logging.WARNING, ConnectionsRefused(self._who, self.end))
         self._refusing = free <= 0 or (self._refusing and free < self.end // CALM_PART)
         return free > 0
 

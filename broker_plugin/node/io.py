@@ -9,6 +9,8 @@ from typing import Any
 
 from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.guard import Guard
+from broker_plugin.logs.events import LogUnread
+from broker_plugin.logs.formats import tell
 from broker_plugin.node.links import Links
 from ha.core import NodeCore
 from ha.effects import CompareAndSet, LogLine, Persist, ReadLog, ReadQueue, Truncate, WriteCheckpoint
@@ -81,7 +83,7 @@ class NodeIo:
             try:
                 frames = result.result()
             except StoreError as error:
-                log.warning("%s", error)
+                tell(log, logging.WARNING, LogUnread(str(error)))
                 if attempts > 1 and not isinstance(error, LogReclaimed | StoreDamaged):
                     self._guard.call_later(READ_AGAIN_SECONDS, lambda: self.read_log(effect, attempts - 1))
                     return
@@ -125,7 +127,7 @@ class NodeIo:
     def log(self, line: LogLine) -> None:
         """To this process's log."""
         level = logging.WARNING if line.warning else logging.INFO
-        log.log(level, "generation=%d %s", self._core.generation, line.text)
+        tell(log, level, line.event, self._core.generation)
 
     def stop(self, reason: str) -> None:
         """Ask for the node's end."""

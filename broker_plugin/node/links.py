@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from typing import cast
 
 from broker_plugin.guard import Guard, GuardedProtocol
+from broker_plugin.logs.events import PeerMute, PeerRefused
+from broker_plugin.logs.formats import tell
 from ha.messages.greeting import Hello, agreed
 from ha.messages.stream import Entries
 from ha.messages.wire import Peer, decode, encode
@@ -138,7 +140,7 @@ class PeerProtocol(GuardedProtocol):
                     self._hand_on(greeting, bytes(memoryview(buffer)[at:]))
                     return
         except ValueError as error:
-            log.warning("closing the connection with %s: %s", self.peer or "an unknown peer", error)
+            tell(log, logging.WARNING, PeerRefused(self.peer or "", str(error)))
             self.close()
             at = len(buffer)
         if at:
@@ -152,7 +154,7 @@ class PeerProtocol(GuardedProtocol):
     def close_unless_greeted(self) -> None:
         """End the connection with somebody who keeps silent."""
         if self.peer is None and self.transport is not None:
-            log.warning("closing the connection with an unknown peer: it does not greet")
+            tell(log, logging.WARNING, PeerRefused("", "it does not greet"))
             self.close()
 
     def close(self) -> None:
@@ -286,7 +288,7 @@ class Links:
             except OSError as error:
                 if isinstance(error, TimeoutError) and not silent:
                     silent = True  # and said once
-                    log.warning("%s does not greet within %g s; it is dialled anew", peer.name, LINKING_SECONDS)
+                    tell(log, logging.WARNING, PeerMute(peer.name, LINKING_SECONDS))
                 dialled.close()
                 delay = min(delay * 2, LAST_DELAY)
             await asyncio.sleep(delay)

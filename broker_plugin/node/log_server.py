@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import cast
 
 from broker_plugin.guard import Guard, GuardedProtocol
+from broker_plugin.logs.events import ReaderRefused, ReaderUnanswered
+from broker_plugin.logs.formats import tell
 from ha.catchup.throttle import LONGEST_REST, RESTS
 from ha.feed.feed import Feed, Passed, up_to
 from recovery.reader.landmarks import Landmarks
@@ -148,7 +150,7 @@ class LogReaderProtocol(GuardedProtocol):
             if self._buffer:
                 raise ValueError("it asks before it is answered")
         except ValueError as error:
-            log.warning("closing the connection with a reader: %s", error)
+            tell(log, logging.WARNING, ReaderRefused(str(error)))
             self.close()
             return
         self._answering = self.guard.create_task(self._answer(question))
@@ -200,7 +202,7 @@ class LogReaderProtocol(GuardedProtocol):
         except (StoreError, OSError) as error:
             return NotThere(str(error), isinstance(error, LogReclaimed))
         except Exception as error:
-            log.error("a reader cannot be answered: %s: %s", type(error).__name__, error, exc_info=error)
+            tell(log, logging.ERROR, ReaderUnanswered(type(error).__name__, str(error)), error=error)
             self._server.landmarks = Landmarks()
             reason = f"its log cannot be read, {type(error).__name__}: {error}; the node's own log says more"
             return NotThere(reason, False)

@@ -11,7 +11,7 @@ import secrets
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import uvloop
@@ -22,11 +22,14 @@ from broker_plugin.amqp.server import AmqpServer, embedded_broker
 from broker_plugin.compiled import running
 from broker_plugin.coordination.coordination_process import ANSWER_SECONDS
 from broker_plugin.coordination.record_thread import RecordThread
+from broker_plugin.embedded.broker import Broker
 from broker_plugin.embedded.transactions.branches import DtxLimits
 from broker_plugin.guard import Guard
+from broker_plugin.logs.events import InvariantsChecked, NodeFailed, NodeStarted
+from broker_plugin.logs.formats import set_up, tell
 from broker_plugin.node.branch_admin import BranchAdmin
 from broker_plugin.node.config import INVARIANTS, ConfigError, NodeConfig, switch_invariants
-from broker_plugin.node.descriptors import raise_limit, rooms
+from broker_plugin.node.descriptors import Rooms, raise_limit, rooms
 from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.log_server import LogServer
 from broker_plugin.node.membership import cluster_identity
@@ -58,11 +61,7 @@ FIRST_SESSION_BITS = 61
 def run_node(config: NodeConfig) -> int:
     """Run a node in the foreground; returns its exit status. Raises ConfigError, StoreBusy with nothing written."""
     switch_invariants(os.environ)
-    logging.basicConfig(
-        level=config.log_level.upper(),
-        stream=sys.stderr,
-        format=f"%(asctime)s %(levelname)s node={config.name} %(name)s: %(message)s",
-    )
+    set_up(config.name, config.log_level, config.log_format)
     # The log's writer thread waits for the interpreter at every step; the default of 5 ms would dominate its latency.
     sys.setswitchinterval(SWITCH_INTERVAL)
     return uvloop.run(_run(Node(config)))
@@ -81,6 +80,7 @@ class Node:
         self._config = config
         self._users = read_users(config.amqp)
         self._ended: asyncio.Event = asyncio.Event()
+        self._started = contextlib.AsyncExitStack()  # what closes each part that has been started; the last one first
         self._failure: str | None = None
         self._hung: str | None = None
         self._cluster_id = ""
@@ -88,7 +88,6 @@ class Node:
         self._coordination: Coordination
         self._doors: set[FrontDoor] = set()
         self._verdict_state: object = None
-        self._server: asyncio.Server | None = None
         self.guard = Guard(lambda reason: self.shell.store_failed(reason), self._broken)
         self.store: Store
         self.parts: Parts
@@ -104,15 +103,14 @@ class Node:
         for name in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(name, self._ended.set)  # a node that is broken ends as well
         await self._check_ports()
-        if await self._join_cluster():
-            try:
+        async with self._started:
+            if await self._join_cluster():
                 await self._start()
-                log.info("started with %s at %s, core %s", self.store.member, self.core.replica.tail, running())
+                started = NodeStarted(str(self.store.member), str(self.core.replica.tail), running())
+                tell(log, logging.INFO, started)
                 if CHECKS.on:
-                    log.warning("invariants are checked after each turn (%s): this node is slow", INVARIANTS)
+                    tell(log, logging.WARNING, InvariantsChecked(INVARIANTS))
                 await self._ended.wait()
-            finally:
-                await self._stop()
         return ended(self._failure, self._hung)
 
     # -- starting
@@ -144,6 +142,7 @@ class Node:
             if cluster_id is not None:
                 self._cluster_id = cluster_id
                 await self._unless_the_disk_hangs(self._open_store)
+                self._started.callback(self._close_store)
                 return True
         except BaseException:
             self._coordination.close()
@@ -194,6 +193,8 @@ class Node:
 
     async def _start(self) -> None:
         config = self._config
+        records = RecordThread(self._coordination, self.guard)
+        self._started.callback(records.stop)
         replica = await self._unless_the_disk_hangs(lambda: restored(self.store))
         room = rooms(raise_limit())
         broker = embedded_broker(self.guard, dtx_limits=DtxLimits(config.dtx.default_timeout, config.dtx.max_timeout))
@@ -202,6 +203,7 @@ class Node:
         self.readers = LogServer(
             self.guard, config.dir, config.cluster, lambda: self.core.feed, lambda: queue_names(self.core)
         )
+        self._started.callback(self.readers.stop)
         self.parts = wire(
             self.guard,
             self.store,
@@ -210,23 +212,37 @@ class Node:
             config.core_settings(),
             hello,
             peers,
-            RecordThread(self._coordination, self.guard),
+            records,
             self._fail,
             self.readers.accept,
             first_session=secrets.randbits(FIRST_SESSION_BITS),
             admit=room.others.admit,
         )
         self.core, self.shell, self.records, self.links = self.parts
+        self._started.callback(self.shell.stop)
         self.shell.on_turn = self._after_turn
+        await self._listen(broker, room)
+        self._started.push_async_callback(self._leave)
+        # Messages are not looked at by the collector; what is left to find is little, and a pause is felt by everybody.
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        self.shell.start()
+
+    async def _listen(self, broker: Broker, room: Rooms) -> None:
+        """To clients, other nodes and operators. A part that listens and then fails is closed as well."""
+        config = self._config
         self.amqp = amqp_server(self.parts, self.guard, broker, self._amqp_settings())
+        self._closed_by(self.amqp.stop)
+        self._closed_by(self.links.stop)
         await self.links.start(config.peer.host, config.peer.port)
-        self._server = await self.guard.create_server(
+        server = await self.guard.create_server(
             lambda: FrontDoor(self.guard, self._decide, self._doors, room.clients),
             config.amqp.host,
             config.amqp.port,
             backlog=CLIENTS_WAITING,
         )
-        self._admin = AdminServer(
+        self._started.callback(server.close)
+        admin = AdminServer(
             self.guard,
             config.dir,
             {
@@ -237,11 +253,8 @@ class Node:
             },
             room.operators.admit,
         )
-        await self._admin.start()
-        # Messages are not looked at by the collector; what is left to find is little, and a pause is felt by everybody.
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
-        self.shell.start()
+        self._closed_by(admin.stop)
+        await admin.start()
 
     def _amqp_settings(self) -> AmqpSettings:
         amqp = self._config.amqp
@@ -317,22 +330,22 @@ class Node:
 
     # -- stopping
 
-    async def _stop(self) -> None:
-        """Give the lease up, if it is ours, and let go of everything in order."""
-        if hasattr(self, "shell"):
-            if self._failure is None:
-                await release(self.parts)
-            self.shell.stop()
-        if hasattr(self, "records"):
-            self.records.stop()
-        for part in ("_admin", "amqp", "links"):
-            if hasattr(self, part):
-                with contextlib.suppress(OSError):
-                    await getattr(self, part).stop()
-        if hasattr(self, "readers"):
-            self.readers.stop()
-        if self._server is not None:
-            self._server.close()
+    def _closed_by(self, stop: Callable[[], Awaitable[None]]) -> None:
+        """A part is about to be started, which ``stop`` closes. That the system refuses to is no reason to stay."""
+
+        async def closing() -> None:
+            with contextlib.suppress(OSError):
+                await stop()
+
+        self._started.push_async_callback(closing)
+
+    async def _leave(self) -> None:
+        """The first step of the end: give the lease up, if it is ours, and take no more turns."""
+        if self._failure is None:
+            await release(self.parts)
+        self.shell.stop()
+
+    def _close_store(self) -> None:
         try:
             self.store.close()
         except StoreHung as error:
@@ -342,7 +355,7 @@ class Node:
 def ended(failure: str | None, hung: str | None) -> int:
     """Say what the node has failed with; its exit status. Where its disk hangs, this is the end."""
     if failure:
-        log.error("%s", failure)
+        tell(log, logging.ERROR, NodeFailed(failure))
     if hung:
         end_at_once(hung)
     return 1 if failure else 0
@@ -361,6 +374,6 @@ def end_at_once(reason: str) -> None:
 
     Nothing that was acknowledged needs what they write, or it would not have been acknowledged.
     """
-    log.error("%s", reason)
+    tell(log, logging.ERROR, NodeFailed(reason))
     logging.shutdown()
     os._exit(1)

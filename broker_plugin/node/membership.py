@@ -11,6 +11,8 @@ import logging
 import time
 from collections.abc import Callable
 
+from broker_plugin.logs.events import RecordUnread
+from broker_plugin.logs.formats import tell
 from broker_plugin.node.config import ConfigError, NodeConfig
 from ha.membership.record import Coordination, CoordinationError
 from recovery.planner.founding import holds_nothing, identity_in_record, make_empty
@@ -44,7 +46,7 @@ async def cluster_identity(config: NodeConfig, coordination: Coordination, ended
             except CoordinationError as error:
                 if str(error) != complaint:
                     complaint = str(error)
-                    log.error("%s", error)
+                    tell(log, logging.ERROR, RecordUnread(complaint))
                 if known:
                     return known
                 await asyncio.sleep(AGAIN_SECONDS)

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import logging
 
+from broker_plugin.logs.events import AllReady, TooFewReady
+from broker_plugin.logs.formats import tell
+from broker_plugin.logs.prose import shortage as shortage
+
 log = logging.getLogger("txha.node")
-
-
-def shortage(ready: int, nodes: int, min_ready: int) -> str | None:
-    """What it means that so many of the ``nodes`` are ready; None if all are."""
-    if ready >= nodes:
-        return None
-    counted = f"{ready} of {nodes} nodes {'is' if ready == 1 else 'are'} ready"
-    if ready < min_ready:
-        return f"{counted} and min_ready is {min_ready}: NOTHING NEW IS COMMITTED"
-    if ready == 1:
-        return f"{counted}: WHAT IS COMMITTED NOW IS ON ONE DISK"
-    spare = ready - min_ready
-    return f"{counted}: nothing new is committed when {'another one' if not spare else f'{spare + 1} more'} must leave"
 
 
 class Readiness:
@@ -40,7 +31,7 @@ class Readiness:
         found = self.shortage(ready)
         if found != self._said:
             if found is None:
-                log.info("all %d nodes are ready again", self.nodes)
+                tell(log, logging.INFO, AllReady(self.nodes))
             else:
-                log.warning("%s", found)
+                tell(log, logging.WARNING, TooFewReady(ready, self.nodes, self.min_ready))
             self._said = found

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.guard import Guard
+from broker_plugin.logs.events import NodeFailed
+from broker_plugin.logs.formats import tell
 from broker_plugin.node.io import NodeIo
 from ha.core import NodeCore
 from ha.interpreter import Interpreter
@@ -104,7 +106,7 @@ class Shell:
     def store_failed(self, reason: str) -> None:
         """The store failed, wherever that came up: the core leaves its part in order, and asks for the node's end."""
         if self._stopped:
-            log.error("%s", reason)
+            tell(log, logging.ERROR, NodeFailed(reason))
             return
         now = self._now()
         self._forget_if_over(now)

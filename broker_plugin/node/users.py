@@ -14,7 +14,7 @@ def read_users(amqp: Amqp) -> dict[str, str]:
     """
     path = amqp.users_file
     if path is None:
-        return amqp.users
+        return amqp.passwords()
     try:
         found = tomllib.loads(path.read_text())
     except OSError as error:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from ha.apply.replica import Replica
 from ha.effects import Effect, LogLine
+from ha.log_events import RecordRefused
 from ha.membership.record import Record
 
 NO_RECORD = (
@@ -42,7 +43,7 @@ class RecordGate:
         seen = self._replica.tail.generation
         self.refused = self._went_back or _objection(record, self._cluster_id, seen)
         if self.refused is not None and self.refused != before:
-            self._emit(LogLine(self.refused, warning=True))
+            self._emit(LogLine(RecordRefused(self.refused), warning=True))
         return self.refused is None
 
     def admits_own(self, record: Record, known: Record | None) -> bool:

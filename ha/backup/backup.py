@@ -18,6 +18,7 @@ from ha.backup.progress_reports import ProgressReports
 from ha.catchup.history import common_sequence
 from ha.catchup.queue_replicator import QueueReplicator, SnapshotMismatch
 from ha.effects import Acknowledge, Effect, LogLine, Persist, ResetLog, Send, Truncate
+from ha.log_events import Detached, LogCut, OverwritingRefused, ResyncBegun
 from ha.messages.attaching import Follow, Join, Leave
 from ha.messages.copying import ResyncBegin, SnapshotPart
 from ha.messages.stream import Cancel, Commit, Entries
@@ -133,7 +134,7 @@ class Backup:
             self._give_up(f"a log that is applied up to {replica.applied} cannot be cut after {message.keep}")
             return False
         if message.keep < replica.tail.sequence:
-            self._emit(LogLine(f"discarding events after {message.keep}, which the primary does not have"))
+            self._emit(LogLine(LogCut(message.keep)))
             replica.truncate(message.keep)
         self.attached = True
         self._emit(Truncate(message.keep, self._acknowledge(message.keep)))
@@ -169,7 +170,7 @@ class Backup:
             self._refuse(message)
             return False
         self.attached = True
-        self._emit(LogLine("resynchronising queue by queue"))
+        self._emit(LogLine(ResyncBegun()))
         self._replica.begin_resync()
         self._replicator = QueueReplicator(self.primary, self.session, self._replica, self._emit)
         self._checkpoint(self._acknowledge(0))
@@ -190,7 +191,7 @@ class Backup:
             f"{self.primary} at {message.tail} lacks some of them: stop all nodes and choose with `txha recover`, "
             "or discard this store with `txha discard`"
         )
-        self._emit(LogLine(self.refusal, warning=True))
+        self._emit(LogLine(OverwritingRefused(self.refusal), warning=True))
         self._emit(Send(self.primary, Leave(self.generation, self.session, "it refuses to be overwritten")))
         self.detach(retry_at_once=False)
 
@@ -262,7 +263,7 @@ class Backup:
 
     def _give_up(self, reason: str) -> None:
         """What the primary sent cannot be: leave, say why, and ask to be attached anew after a while."""
-        self._emit(LogLine(f"detaching from {self.primary}: {reason}"))
+        self._emit(LogLine(Detached(self.primary, reason)))
         self._emit(Send(self.primary, Leave(self.generation, self.session, reason)))
         self.detach(retry_at_once=False)
 
@@ -273,7 +274,7 @@ class Backup:
         (``what_a_backup_does_not_know_is_persisted``).
         """
         self.refusal = f"{reason}: upgrade this node, whose store holds everything before"
-        self._emit(LogLine(f"detaching from {self.primary}: {self.refusal}", warning=True))
+        self._emit(LogLine(Detached(self.primary, self.refusal), warning=True))
         self._emit(Send(self.primary, Leave(self.generation, self.session, f"{reason}: upgrade that node")))
         self.detach(retry_at_once=False)
 

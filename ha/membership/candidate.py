@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection
 import msgspec
 
 from ha.effects import CompareAndSet, Effect, LogLine
+from ha.log_events import ForcingOutdated, GenerationsUsedUp, NobodyTakesOver
 from ha.membership.poll import Poll
 from ha.membership.record import Record
 from ha.membership.record_access import RecordAccess
@@ -118,12 +119,11 @@ class Candidate:
         assert self.record is not None
         self._forcing_at = None
         if self.record.version != self._granted_for:
-            text = f"the loss of data was accepted for version {self._granted_for} of the record, which is at version"
-            self._emit(LogLine(f"{text} {self.record.version} now: nothing is forced"))
+            self._emit(LogLine(ForcingOutdated(self._granted_for, self.record.version)))
             return
         generation = max(self.record.generation, tail.generation, self._heard)
         if generation >= LAST_GENERATION:
-            self._emit(LogLine(END_OF_GENERATIONS))
+            self._emit(LogLine(GenerationsUsedUp()))
             return
         record = msgspec.structs.replace(
             self.record,
@@ -173,7 +173,7 @@ class Candidate:
         if self._me not in record.ready or record.generation < LAST_GENERATION:
             return self._me in record.ready
         if not self._told_end:
-            self._emit(LogLine(END_OF_GENERATIONS))
+            self._emit(LogLine(GenerationsUsedUp()))
         self._told_end = True
         return False
 
@@ -217,13 +217,12 @@ class Candidate:
 
     def _loses_patience(self, before: list[str], now: float) -> bool:
         """Whether to stand all the same; says once for each version whom it waits for, and that it does so no more."""
-        leases, names = self.watch.seen_to_stand / self._settings.lease_ttl, ", ".join(before)
+        leases = self.watch.seen_to_stand / self._settings.lease_ttl
         if not self.access.reads(now) or leases < TOLD_LEASES:
             return False
-        still = f"the record has stood still for {self.watch.seen_to_stand:.1f} s and nobody has taken over: this node"
         impatient = leases >= PATIENT_LEASES
         if impatient > self._told_impatient or not self._told_waiting:
-            self._emit(LogLine(f"{still} {'stands, though it comes behind' if impatient else 'waits for'} {names}"))
+            self._emit(LogLine(NobodyTakesOver(self.watch.seen_to_stand, tuple(before), impatient)))
         self._told_waiting, self._told_impatient = True, impatient
         return impatient
 

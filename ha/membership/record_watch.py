@@ -6,6 +6,7 @@ jumped (``ha.membership.candidate``).
 
 from __future__ import annotations
 
+from ha.log_events import TooBusyToStand
 from ha.settings import Settings
 
 UNWATCHED_LEASES = 10
@@ -28,8 +29,8 @@ class RecordWatch:
         self._stood = self.seen_to_stand = self._unwatched = 0.0
         self._ticked_at = now
 
-    def tick(self, now: float, reads: bool) -> str | None:
-        """The version has stood still for as long as this node was watching, ticking or not; a sentence to be told.
+    def tick(self, now: float, reads: bool) -> TooBusyToStand | None:
+        """The version has stood still for as long as this node was watching, ticking or not; an event to be told.
 
         Readings are not asked for: a compare-and-set fails if the version has moved unseen. But that nobody has taken
         over is known only of the time in which the record was read, ``reads`` (``patience_without_readings``).
@@ -44,8 +45,7 @@ class RecordWatch:
         limit = UNWATCHED_LEASES * self._settings.lease_ttl
         told = None
         if self._unwatched < limit <= self._unwatched + step and self._stood < self._settings.lease_ttl:
-            told = f"the record has stood still, but in steps of more than {self._settings.longest_step:g} s: this node"
-            told += " is too busy to time a lease, or its clock jumps, and cannot take over"
+            told = TooBusyToStand(self._settings.longest_step)
         self._unwatched += step
         return told
 

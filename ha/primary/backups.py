@@ -11,6 +11,7 @@ from collections.abc import Callable
 from ha.apply.replica import Replica
 from ha.catchup.queue_guard import QueueGuard
 from ha.effects import Effect, LogLine, Send
+from ha.log_events import BackupLeaves, BackupReady, OutOfReadySet, TransactionCancelled
 from ha.membership.record_keeper import RecordKeeper
 from ha.messages.attaching import Granted, Join, Leave, Progress
 from ha.messages.copying import Missing
@@ -23,7 +24,7 @@ from ha.primary.primary import Primary
 from ha.primary.silence import Silence
 from ha.settings import Settings
 from txobserver.frames import Frame
-from txobserver.ids import Member, id_text
+from txobserver.ids import Member
 
 LOG_TOO_SHORT = "the log no longer holds what comes next; if that happens again, raise store.retention_seconds"
 
@@ -104,7 +105,7 @@ class Backups:
         """A backup's own store is the reason: it fails one transaction, not all that follow."""
         session = self.attachments.current(node, message.session)
         if session is not None:
-            self._emit(LogLine(f"backup {node} leaves: {message.reason}"))
+            self._emit(LogLine(BackupLeaves(node, message.reason)))
             self.attachments.detach(node, now)
             self.attachments.left[node] = message.reason
             self._keeper.remove(session.member, now)
@@ -112,7 +113,7 @@ class Backups:
     def cancel(self, node: str, message: Cancel, now: float) -> None:
         """A backup cannot prepare a transaction."""
         if self.attachments.current(node, message.session) is not None:
-            self._emit(LogLine(f"transaction={id_text(message.tx)} is cancelled by {node}: {message.reason}"))
+            self._emit(LogLine(TransactionCancelled(message.tx, node, message.reason)))
             self._primary.decisions.cancel(message.tx, message.reason)
 
     def log_read(self, node: str, number: int, frames: list[Frame], now: float) -> None:
@@ -149,13 +150,13 @@ class Backups:
         ready = self._keeper.record.ready
         for node, session in list(self.sessions.items()):
             if session.member in ready and session.member not in before:
-                self._emit(LogLine(f"backup {node} is ready"))
+                self._emit(LogLine(BackupReady(node)))
                 self._emit(Send(node, Granted(session.generation, session.number)))
             elif session.member in before and session.member not in ready:
                 self.attachments.refuse(node, session.number, "taken out of the ready set")
                 self.attachments.detach(node, now)
         for member in sorted(set(before) - set(ready)):
-            self._emit(LogLine(f"{member.node} is out of the ready set"))
+            self._emit(LogLine(OutOfReadySet(member.node)))
         self._joins.take_up(log_first, now)
 
     def tick(self, now: float) -> None:

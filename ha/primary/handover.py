@@ -18,6 +18,7 @@ from collections.abc import Callable
 from ha.apply.checkpointing import behind
 from ha.apply.replica import Replica
 from ha.effects import Effect, LogLine, Send
+from ha.log_events import HandingOver, SuccessorRefused
 from ha.membership.record_keeper import RecordKeeper
 from ha.messages.election import HandoverRefused
 from ha.primary.backups import Backups
@@ -48,7 +49,7 @@ class Handover:
         if refused is None:
             self.begin(primary, node, f"handing over to {node}")
         else:
-            self._emit(LogLine(f"{node} asks to take over: {refused}"))
+            self._emit(LogLine(SuccessorRefused(node, refused)))
             self._emit(Send(node, HandoverRefused(primary.generation, refused)))
 
     def _refuses(self, ready: bool, active: bool) -> str | None:
@@ -60,7 +61,7 @@ class Handover:
 
     def begin(self, primary: Primary, successor: str, reason: str) -> None:
         """Close the clients; no ``successor`` means anybody."""
-        self._emit(LogLine(reason))
+        self._emit(LogLine(HandingOver(successor, reason)))
         self._successor = successor
         primary.point.serving = False
         self._host.on_inactive(reason)

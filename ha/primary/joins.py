@@ -9,6 +9,7 @@ from ha.catchup.history import common_sequence
 from ha.catchup.queue_guard import QueueGuard
 from ha.catchup.resync import Resync
 from ha.effects import Effect, LogLine, Send
+from ha.log_events import BackupAttached, BackupResyncs
 from ha.membership.record_keeper import RecordKeeper
 from ha.messages.attaching import Follow, Join
 from ha.primary.attachments import Attachments
@@ -75,14 +76,14 @@ class Joins:
     def _attach(self, node: str, join: Join, common: int, now: float) -> None:
         generation = self._attachments.generation
         session = self._session(node, join, common, QueueGuard(self._replica.tail.sequence), now)
-        self._emit(LogLine(f"backup {node} attached at {common}, guard at {session.guard.at}"))
+        self._emit(LogLine(BackupAttached(node, common, session.guard.at)))
         self._emit(Send(node, Follow(generation, join.session, common, self._point.sequence)))
 
     def _resync(self, node: str, join: Join, now: float) -> None:
         """The joiner's log does not lead to ours: copy the queues, then follow the stream."""
         self.must_resync.discard(join.member)
         session = self._session(node, join, -1, QueueGuard(NEVER), now)
-        self._emit(LogLine(f"backup {node} resynchronises queue by queue"))
+        self._emit(LogLine(BackupResyncs(node)))
         portion, window = self._settings.portion_bytes, self._settings.window_bytes
         generation = self._attachments.generation
         session.resync = Resync(node, generation, join.session, self._replica, self._emit, portion, window)

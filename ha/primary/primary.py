@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from ha.apply.checkpointing import behind
 from ha.apply.replica import Replica
 from ha.effects import LogLine
+from ha.log_events import BranchesPrepared, TransactionAborted
 from ha.primary.additions import Additions
 from ha.primary.attachments import Attachments
 from ha.primary.client_ledger import ClientLedger
@@ -39,7 +40,6 @@ from ha.primary.teller import Teller
 from ha.primary.writer import Emit, Writer
 from ha.settings import Settings
 from txobserver.events import GenerationStart
-from txobserver.ids import id_text
 from txobserver.ports.ledger import Content, Host
 
 
@@ -84,10 +84,10 @@ class Primary:
         self.writer.append(GenerationStart(self.generation, self.name, list(expected)))
         for buffer in sorted(self._replica.undecided(), key=lambda each: each.tx):
             if not buffer.stays:
-                self._emit(LogLine(f"transaction={id_text(buffer.tx)} has no decision here: aborted at failover"))
+                self._emit(LogLine(TransactionAborted(buffer.tx)))
                 self.decisions.tx_rollback(buffer.tx)
         if in_doubt := self.decisions.branches.inherit():
-            self._emit(LogLine(f"{in_doubt} branches stay prepared"))
+            self._emit(LogLine(BranchesPrepared(in_doubt)))
         self._opened_to = self._replica.tail.sequence
 
     @property

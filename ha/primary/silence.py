@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ha.apply.replica import Replica
 from ha.effects import Effect, LogLine
+from ha.log_events import BackupSilent
 from ha.membership.record_keeper import RecordKeeper
 from ha.primary.attachments import Attachments
 from ha.primary.commit_point import CommitPoint
@@ -55,7 +56,7 @@ class Silence:
                 if self._absent_too_long(member.node, now):
                     self._keeper.remove(member, now)
             elif session.owes_since(tail, now, self._patience()):
-                self._emit(LogLine(f"backup {member.node} is silent"))
+                self._emit(LogLine(BackupSilent(member.node)))
                 self._keeper.remove(member, now)
         for node, session in list(self._attachments.sessions.items()):
             if session.member not in self._keeper.counted() and session.owes_since(tail, now, self._patience()):

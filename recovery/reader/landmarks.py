@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
 from operator import attrgetter
+
+from sortedcontainers import SortedKeyList
 
 from recovery.reader.marks import Mark
 from recovery.reader.node_log import NodeLog
@@ -20,7 +21,7 @@ class Landmarks:
     """Where some frames of a log were found, so that a search begins near by: without, it begins at the segment's."""
 
     def __init__(self) -> None:
-        self._known: list[Mark] = []
+        self._known = SortedKeyList(key=_FIRST)
 
     def find(self, log: NodeLog, sequence: int) -> Mark | None:
         """As ``log.find``."""
@@ -30,10 +31,11 @@ class Landmarks:
             near = None
         found = log.find(sequence, near)
         if found is not None and (near is None or found.segment != near.segment or found.offset - near.offset > APART):
-            insort(self._known, found, key=_FIRST)
+            self._known.add(found)
             del self._known[:-LANDMARKS]
         return found
 
     def _before(self, sequence: int) -> Mark | None:
-        at = bisect_right(self._known, sequence, key=_FIRST)
-        return self._known[at - 1] if at else None
+        at = self._known.bisect_key_right(sequence)
+        found: Mark | None = self._known[at - 1] if at else None
+        return found

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 from typer.main import get_command
 
 from broker_plugin.cli.commands import app
@@ -72,7 +72,8 @@ def _shown(value: object) -> str:
     if value is ...:
         return "(required)"
     if isinstance(value, dict):
-        return "`{" + ", ".join(f'{key} = "{each}"' for key, each in value.items()) + "}`"
+        shown = {key: each.get_secret_value() if isinstance(each, SecretStr) else each for key, each in value.items()}
+        return "`{" + ", ".join(f'{key} = "{each}"' for key, each in shown.items()) + "}`"
     return f"`{value}`"
 
 

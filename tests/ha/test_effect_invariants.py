@@ -21,6 +21,7 @@ from ha.effects import (
     Truncate,
     WriteCheckpoint,
 )
+from ha.log_events import StoreFailed
 from ha.messages import election
 from ha.messages.attaching import Follow, Join, Leave, Refused
 from ha.messages.copying import ForwardTx, Missing, QueueChange, QueueSnapshot, ResyncBegin, SnapshotEnd, SnapshotQueues
@@ -110,7 +111,7 @@ EFFECTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
             replace(record_of(core), version=record_of(core).version + 1, primary=Member("b", "b1")),
         ),
     ),
-    "a line of nothing": ("P12", lambda core: LogLine("")),
+    "a line of nothing": ("P12", lambda core: LogLine(StoreFailed(""))),
     "an end without a reason": ("P12", lambda core: Stop("")),
 }
 

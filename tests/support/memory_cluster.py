@@ -10,6 +10,7 @@ from collections.abc import Callable
 from itertools import takewhile
 from typing import Any
 
+from broker_plugin.logs.prose import sentence
 from ha.apply.replica import Replica
 from ha.core import NodeCore
 from ha.effects import CompareAndSet, LogLine, Persist, ReadLog, ReadQueue, ResetLog, Truncate, WriteCheckpoint
@@ -124,7 +125,7 @@ class MemoryNode:
 
     def log(self, line: LogLine) -> None:
         """Kept for the test."""
-        self.lines.append(line.text)
+        self.lines.append(sentence(line.event))
 
     def stop(self, reason: str) -> None:
         """The node ends."""

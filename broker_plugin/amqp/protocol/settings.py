@@ -19,7 +19,7 @@ class AmqpSettings:
     port: int = 5672
     cluster: str = ""
     cluster_id: str = ""
-    users: dict[str, str] = field(default_factory=lambda: {"guest": "guest"})
+    users: dict[str, str] = field(default_factory=lambda: {"guest": "guest"}, repr=False)
     max_connections: int = 1024
     heartbeat: int = 60
     frame_max: int = 131072

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import SecretStr
+
 from broker_plugin.cli.layout import (
     CLUSTER_FILE,
     CONFIG_FILE,
@@ -26,6 +28,7 @@ from broker_plugin.cli.layout import (
     write_cluster,
 )
 from broker_plugin.node.config import NodeConfig, parse_config, parse_settings
+from broker_plugin.node.sources import absolute_file
 from ha.membership.record import RecordStore
 from recovery.store.identity import check_identity, lock_directory
 from txobserver.ports.store import StoreDamaged
@@ -33,6 +36,10 @@ from txobserver.ports.store import StoreDamaged
 LOOPBACK = "127.0.0.1"
 LEFT_BY_A_KILLED_START = {"lock", NEW_CLUSTER_FILE}
 """What stands in a directory in which a cluster was to be made, before its cluster.json does"""
+
+
+OWNER_ONLY, EVERYBODY_READS = 0o600, 0o666
+"""Modes of a node.toml, the second less the process's mask."""
 
 
 class Wiring:
@@ -70,6 +77,8 @@ class Plan:
             for entry, text in zip(self.entries, self.texts, strict=True):
                 entry.directory.mkdir(exist_ok=True)
                 temporary = entry.directory / (CONFIG_FILE + ".new")
+                temporary.unlink(missing_ok=True)
+                temporary.touch(OWNER_ONLY if _holds_passwords(text) else EVERYBODY_READS)
                 temporary.write_text(text)
                 temporary.rename(entry.directory / CONFIG_FILE)
         except OSError as error:
@@ -187,18 +196,24 @@ def _key(name: str) -> str:
 def _with_settings(text: str, config: NodeConfig, settings: list[str]) -> str:
     """The file of a node with what ``--set`` gave: a node that is started by itself has it as well."""
     values = tomllib.loads(text)
-    for dotted in parse_settings(settings):
+    for dotted, given in parse_settings(settings).items():
         *path, last = dotted.split(".")
         table, found = values, config
         for part in path:
             table, found = table.setdefault(part, {}), _field(found, part)
-        table[last] = _field(found, last)
+        value = _field(found, last)
+        table[last] = absolute_file(given, Path.cwd()) if isinstance(value, SecretStr) else value
     return "\n".join(_sections(values))
 
 
 def _field(of: Any, name: str) -> Any:
     found = of[name] if isinstance(of, dict) else getattr(of, name)
     return str(found) if isinstance(found, Path | RecordStore) else found
+
+
+def _holds_passwords(text: str) -> bool:
+    """Whether a node.toml has users, whose passwords may stand there in clear."""
+    return bool(tomllib.loads(text).get("amqp", {}).get("users"))
 
 
 def _sections(values: dict[str, Any], *path: str) -> Iterator[str]:

@@ -102,13 +102,16 @@ class PostgreSQL:
         wait_until(self._answers, START_SECONDS, "a connection to PostgreSQL", every=0.05)
 
     def _answers(self) -> bool:
-        assert self._server is not None
-        check_runs(self._server, "PostgreSQL", self._log)
+        self._check_runs()
         try:
             psycopg.connect(self.dsn.replace("dbname=bank", "dbname=postgres")).close()
         except psycopg.OperationalError:
             return False
         return True
+
+    def _check_runs(self) -> None:
+        assert self._server is not None
+        check_runs(self._server, "PostgreSQL", self._log)
 
     def crash(self) -> None:
         """As ``pg_ctl stop -m immediate`` and a start: every process ends at once, and the log is read again."""

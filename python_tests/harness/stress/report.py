@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -13,76 +11,52 @@ from matplotlib.figure import Figure
 
 from python_tests.harness.stress.results import Injection, Result
 from python_tests.harness.stress.summary import FAULT_HEADINGS, fault_rows, some_of_each, verdict_rows
+from recovery.pages import render, svg
 
 matplotlib.use("svg")
 
 EACH = 50
 WIDTH = 11.0
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
-table { border-collapse: collapse; margin: 1rem 0; } td, th { padding: .15rem .8rem; border-bottom: 1px solid #ddd; }
-th { text-align: left; } td + td, th + th { text-align: right; font-variant-numeric: tabular-nums; }
-.good { color: #17692c; } .bad { color: #b00020; font-weight: 600; } svg { max-width: 100%; height: auto; }
-"""
 
 
 def write_page(path: Path, result: Result) -> None:
     """Write the page. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    parts = [
-        f"<h1>txha stress</h1>{_sentence(result)}",
-        _table((), (_marked(name, value, bad) for name, value, bad in verdict_rows(result))),
-        *_lists(result),
-        "<h2>Over time</h2>",
-        "<p>Transactions committed in each second, and their latency from commit to commit-ok. Bands are faults. "
-        "While the queues are drained and judged, there is no load, and the axis leaves that time out.</p>",
-        _svg(_over_time(result)),
-        "<h2>Faults</h2>",
-        _table(FAULT_HEADINGS, ([html.escape(cell) for cell in row] for row in fault_rows(result))),
-        "<p><em>next ok</em>: from the beginning of the fault to the first ok answer to a commit that was sent after "
-        "it. <em>pause</em>: the longest time without any ok answer that began while it lasted.</p>",
-        _svg(_take_overs(result)),
-        "<h2>One by one</h2>",
-        _table(("round", "what", "target was", "lasted", "in flight", "committing", "next ok", "hit"), _each(result)),
-    ]
-    page = (
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>txha stress</title>'
-        f"<style>{STYLE}</style></head><body>{''.join(parts)}</body></html>\n"
+    page = render(
+        "stress.html",
+        holds=not result.broken and not result.not_proven,
+        verdict=_verdict(result),
+        verdict_rows=verdict_rows(result),
+        lists=_lists(result),
+        over_time=svg(_over_time(result)),
+        fault_headings=FAULT_HEADINGS,
+        fault_rows=fault_rows(result),
+        take_overs=svg(_take_overs(result)),
+        each=_each(result),
     )
     path.write_text(page)
 
 
-def _sentence(result: Result) -> str:
+def _verdict(result: Result) -> str:
     seed = "" if result.seed is None else f" Seed {result.seed}."
     if result.broken:
-        return f'<p class="bad">A promise was broken.{seed}</p>'
+        return f"A promise was broken.{seed}"
     if result.not_proven:
-        return f'<p class="bad">No promise was seen broken, and the run proves too little.{seed}</p>'
-    return f'<p class="good">Every promise held.{seed}</p>'
+        return f"No promise was seen broken, and the run proves too little.{seed}"
+    return f"Every promise held.{seed}"
 
 
-def _lists(result: Result) -> Iterable[str]:
+def _lists(result: Result) -> Iterable[tuple[str, list[str]]]:
     for heading, lines in (("Broken promises", result.broken), ("Not proven", result.not_proven)):
         if lines:
-            items = "".join(f"<li>{html.escape(line)}</li>" for line in some_of_each(lines, EACH))
-            yield f'<h2 class="bad">{heading}</h2><ul>{items}</ul>'
-
-
-def _marked(name: str, value: str, bad: bool) -> Sequence[str]:
-    return html.escape(name), f'<span class="bad">{html.escape(value)}</span>' if bad else html.escape(value)
-
-
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table>{f'<tr>{head}</tr>' if headings else ''}{body}</table>"
+            yield heading, list(some_of_each(lines, EACH))
 
 
 def _each(result: Result) -> Iterable[Sequence[str]]:
     for each in result.injections:
         next_ok = "never" if each.next_ok is None else f"{each.next_ok:.2f} s"
         cells = [str(each.round), each.done, each.role, f"{each.healed - each.began:.1f} s", str(each.in_flight)]
-        yield [html.escape(cell) for cell in (*cells, str(each.committing), next_ok, "yes" if each.hit else "no")]
+        yield [*cells, str(each.committing), next_ok, "yes" if each.hit else "no"]
 
 
 class _Axis:
@@ -163,10 +137,3 @@ def _colours(injections: Sequence[Injection]) -> dict[str, tuple[float, float, f
     kinds = dict.fromkeys(each.kind for each in injections)
     # Neighbours in this palette are the dark and the light of one colour: every second one first.
     return {kind: palette((2 * number + number // 10) % 20) for number, kind in enumerate(kinds)}
-
-
-def _svg(figure: Figure) -> str:
-    """Without the XML head, so that it can stand in a page."""
-    text = io.StringIO()
-    figure.savefig(text, format="svg")
-    return text.getvalue()[text.getvalue().index("<svg") :]

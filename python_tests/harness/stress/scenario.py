@@ -7,12 +7,14 @@ begin with a new record. So a run may be as long as one likes.
 from __future__ import annotations
 
 import contextlib
-import heapq
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Protocol
+
+from sortedcontainers import SortedKeyList
 
 from python_tests.harness.failover import Clients, wait_for_commits_under_way
 from python_tests.harness.judge import Verdict
@@ -129,22 +131,21 @@ class Stress:
     def _round(self, number: int) -> None:
         """Load, faults, load; then everything must be well and commits go on. Raises TimeoutError."""
         began = time.monotonic()
-        agenda: list[tuple[float, int, Step, tuple[Fault, Injection] | None]] = []
-        for order, step in enumerate(self._schedule.round()):
-            heapq.heappush(agenda, (step.at, order, step, None))
+        agenda = SortedKeyList(key=itemgetter(0, 1))
+        agenda.update((step.at, order, step, None) for order, step in enumerate(self._schedule.round()))
         try:
             while agenda:
-                at, order, step, active = heapq.heappop(agenda)
+                at, order, step, active = agenda.pop(0)
                 others = [until for until, _, _, other in agenda if other is not None]
                 if active is None and others and step.kind in self._site.everyone:
-                    heapq.heappush(agenda, (max(others), order, step, None))  # it has the place for itself
+                    agenda.add((max(others), order, step, None))  # it has the place for itself
                     continue
                 self._run_until(began + at, number)
                 if active is None:
                     active = self._begin(number, step, alone=not others)
                     if active is not None:
                         until = time.monotonic() - began + step.seconds
-                        heapq.heappush(agenda, (until, order, step, active))
+                        agenda.add((until, order, step, active))
                 else:
                     self._heal(*active)
         finally:

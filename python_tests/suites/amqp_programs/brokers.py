@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from python_tests.harness.cluster import LocalCluster
-from python_tests.harness.peers import RabbitMq
+from python_tests.harness.servers import chosen
 from python_tests.suites.amqp_programs.address import Address, address
 from python_tests.suites.amqp_programs.campaign import Brokers
 
@@ -50,7 +50,7 @@ def rabbitmq(url: str) -> Iterator[Address]:
 
 
 def _rabbitmq(stack: ExitStack, directory: Path, jobs: int) -> list[Address]:
-    peer = RabbitMq(directory / "rabbitmq", 1, {"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ONE_SCHEDULER})
+    peer = chosen.rabbitmq(directory / "rabbitmq", 1, {"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": ONE_SCHEDULER})
     stack.callback(peer.stop)
     peer.start()
     found = [Address(peer.ports[0]).of_job(job) for job in range(1, jobs + 1)]

@@ -9,12 +9,13 @@ import transaction
 
 from python_tests.harness.servers.postgresql import PostgreSQL
 from python_tests.suites.coordinator.shop import Shop
+from tests.support.servers import running_postgresql
 
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[PostgreSQL]:
     """A server that runs."""
-    with PostgreSQL() as running:
+    with running_postgresql() as running:
         yield running
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import html
-import io
 import math
-from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 
 import matplotlib
@@ -14,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.dates import ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 
+from recovery.pages import render, svg
 from recovery.pipeline.audit.course import Course
 from recovery.pipeline.audit.findings import SHOWN
 from recovery.pipeline.audit.names import BREACHES
@@ -23,86 +22,41 @@ matplotlib.use("svg")
 
 WIDTH = 11.0
 GOOD, BAD, CALM, WARM = "#17692c", "#b00020", "#1f5fa8", "#c46a00"
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
-table { border-collapse: collapse; margin: 1rem 0; } td, th { padding: .15rem .8rem; border-bottom: 1px solid #ddd; }
-th { text-align: left; } td { font-variant-numeric: tabular-nums; vertical-align: top; }
-td:last-child { overflow-wrap: anywhere; }
-.good { color: #17692c; } .bad { color: #b00020; font-weight: 600; } svg { max-width: 100%; height: auto; }
-"""
 
 
 def write_page(path: Path, report: Report) -> None:
     """Write the page. Raises OSError."""
-    body = "".join([_verdict(report), *_breaches(report), *_plots(report.course), *_tables(report)])
-    path.write_text(
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>txha audit</title>'
-        f"<style>{STYLE}</style></head><body><h1>txha audit</h1>{body}</body></html>\n"
-    )
+    values = {"report": report, "course": report.course, "evidence": SHOWN}
+    path.write_text(render("audit.html", **values, **_broken(report), **_tables(report), plots=_plots(report.course)))
 
 
-def _verdict(report: Report) -> str:
-    course = report.course
-    times = "" if course.began is None else f"<p>{course.began:%Y-%m-%d %H:%M:%S} to {course.ended:%H:%M:%S} UTC.</p>"
-    if report.clean:
-        return f'{times}<p class="good">No promise was seen broken.</p>'
-    promises = ", ".join(sorted({BREACHES[name].promise for name in report.found}))
-    return f'{times}<p class="bad">Broken: {promises}</p>'
+def _broken(report: Report) -> dict[str, object]:
+    breaches = [
+        {
+            "name": name,
+            "count": count,
+            "promise": BREACHES[name].promise,
+            "meaning": BREACHES[name].meaning,
+            "findings": [finding for finding in report.findings if finding.name == name],
+        }
+        for name, count in report.found.items()
+    ]
+    return {"promises": sorted({BREACHES[name].promise for name in report.found}), "breaches": breaches}
 
 
-def _breaches(report: Report) -> Iterable[str]:
-    for name, count in report.found.items():
-        breach = BREACHES[name]
-        yield f'<h2 class="bad">{breach.promise} {name}: {count:,}</h2><p>{html.escape(breach.meaning)}</p>'
-        for finding in report.findings:
-            if finding.name == name:
-                rows = ([_cell(cell) for cell in row] for row in finding.shown())
-                summary = f"<summary>{html.escape(finding.subject)}</summary>"
-                yield f"<details>{summary}{_table(SHOWN, rows)}</details>"
+def _tables(report: Report) -> dict[str, object]:
+    return {
+        "nodes": [(v.name, v.generation, v.first, v.last, v.lag_events, v.lag_seconds, v.tail) for v in report.nodes],
+        "totals": [(name.replace("_", " "), f"{count:,}") for name, count in report.totals.items()],
+        "in_doubt": [(d.xid, d.since, d.events, d.position, d.word) for d in report.in_doubt],
+        "operated": [
+            (o.xid, o.at, "commit" if o.committed else "rollback", o.position, o.against) for o in report.operated
+        ],
+        "queues": [(q.queue, f"{q.put:,}", f"{q.taken:,}", q.apart or None) for q in report.queues],
+    }
 
 
-def _tables(report: Report) -> Iterable[str]:
-    yield "<h2>Logs</h2>"
-    headings = ("node", "generation", "from", "to", "lag (events)", "lag (s)", "overwritten")
-    yield _table(
-        headings,
-        (
-            [_cell(each) for each in (v.name, v.generation, v.first, v.last, v.lag_events, v.lag_seconds, v.tail)]
-            for v in report.nodes
-        ),
-    )
-    yield f"<ul>{''.join(f'<li>{html.escape(note)}</li>' for note in report.notes)}</ul>"
-    yield "<h2>Transactions</h2>"
-    yield _table((), ([name.replace("_", " "), f"{count:,}"] for name, count in report.totals.items()))
-    if report.in_doubt:
-        yield "<h2>Branches in doubt</h2>"
-        doubts = ([_cell(each) for each in (d.xid, d.since, d.events, d.position, d.word)] for d in report.in_doubt)
-        yield _table(("branch", "prepared", "events", "position", ""), doubts)
-    if report.operated:
-        yield "<h2>Decided by operators</h2>"
-        decided = (
-            [_cell(each) for each in (o.xid, o.at, "commit" if o.committed else "rollback", o.position, o.against)]
-            for o in report.operated
-        )
-        yield _table(("branch", "decided", "", "position", "mixed"), decided)
-    yield "<h2>Queues</h2>"
-    yield _table(
-        ("queue", "put", "taken", "differing events"),
-        ([_cell(q.queue), f"{q.put:,}", f"{q.taken:,}", _cell(q.apart or None)] for q in report.queues),
-    )
-
-
-def _cell(value: object) -> str:
-    return "" if value is None else html.escape(f"{value:%H:%M:%S}" if isinstance(value, datetime) else str(value))
-
-
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table>{f'<tr>{head}</tr>' if headings else ''}{body}</table>"
-
-
-def _plots(course: Course) -> Iterable[str]:
+def _plots(course: Course) -> Iterable[dict[str, object]]:
     for heading, figure in (
         ("Outcomes over time", _outcomes(course)),
         ("From prepare to commit", _latency(course)),
@@ -110,7 +64,7 @@ def _plots(course: Course) -> Iterable[str]:
         ("Flow through queues", _flow(course)),
     ):
         if figure is not None:
-            yield f"<h2>{heading}</h2>{_svg(figure)}"
+            yield {"heading": heading, "svg": svg(figure)}
 
 
 def _outcomes(course: Course) -> Figure | None:
@@ -206,10 +160,3 @@ def _dates(plot: Axes, course: Course) -> None:
     plot.set_xlim(times[0], times[-1] + timedelta(seconds=course.seconds))  # type: ignore[arg-type]
     plot.xaxis.set_major_formatter(ConciseDateFormatter(plot.xaxis.get_major_locator()))  # type: ignore[no-untyped-call]
     plot.grid(alpha=0.3)
-
-
-def _svg(figure: Figure) -> str:
-    """Without the XML head, so that it can stand in a page."""
-    text = io.StringIO()
-    figure.savefig(text, format="svg")
-    return text.getvalue()[text.getvalue().index("<svg") :]

@@ -24,10 +24,11 @@ def port() -> int:
     [
         ("speed=1", "unknown key 'speed'"),
         ("timing.lease_ttl=soon", "timing.lease_ttl: Input should be a valid number"),
+        ("log_format=xml", "log_format: Input should be 'text' or 'json'"),
         ("timing.lease_ttl=inf", "timing.lease_ttl: Input should be a finite number"),
         ("min_ready=2", "min_ready is 2 in a cluster of 1"),
         ("name.x=1", "name has no keys of its own"),
-        ("peers.0.port=1", "peers: Input should be a valid list"),
+        ("peers.0.port=1", "peers has no keys of its own"),
         ("oops", "--set wants key=value"),
         ("name=me", "name cannot be set for a local cluster"),
         ("amqp.port=5672", "amqp.port cannot be set for a local cluster"),
@@ -52,7 +53,19 @@ def test_set_does_not_reach_a_node_started_alone(tmp_path: Path, port: int) -> N
         alone = load_config(path, environment={})
         assert alone == load_config(path, flags, environment={})
         assert (alone.name, alone.min_ready, alone.timing.lease_ttl, len(alone.peers)) == (entry.name, 1, 2.0, 2)
-        assert (alone.log_level, alone.amqp.users['a "b"'], alone.amqp.heartbeat) == ("debug", "c\\d", 7)
+        assert (alone.log_level, alone.amqp.passwords()['a "b"'], alone.amqp.heartbeat) == ("debug", "c\\d", 7)
+
+
+def test_passwords_of_a_cluster(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file is named by its whole path, since a node may be started anywhere; a password in clear is its owner's."""
+    (tmp_path / "file").write_text("s3cr3t")
+    (tmp_path / "file").chmod(0o600)
+    monkeypatch.chdir(tmp_path)
+    plan_cluster(tmp_path / "c", 1, port, ["amqp.users.a=@file", "amqp.users.b=plain", "amqp.users.c=@@d"]).write()
+    path = tmp_path / "c/node-1/node.toml"
+    assert f'a = "@{tmp_path}/file"' in path.read_text() and "s3cr3t" not in path.read_text()
+    assert load_config(path, environment={}).amqp.passwords() == {"a": "s3cr3t", "b": "plain", "c": "@d"}
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_the_environment_is_checked_too(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> None:

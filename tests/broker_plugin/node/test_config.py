@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_plugin.node.config import SHORTEST, ConfigError, Timing, load_config
+from broker_plugin.node.config import SHORTEST, Address, ConfigError, NodeConfig, Timing, load_config
 from broker_plugin.node.main import Node
 from broker_plugin.node.shell import TICK
 from ha.effects import CompareAndSet, Effect
@@ -33,10 +33,10 @@ AMQP = {"heartbeat": 7, "frame_max": 8192, "channel_max": 9, "max_connections": 
 
 def test_what_is_said_of_amqp_reaches_the_listener(tmp_path: Path) -> None:
     lines = "\n".join(f"{key} = {value}" for key, value in AMQP.items())
-    config = load_config(write(tmp_path, f"[amqp]\n{lines}\n[amqp.users]\nalice = \"secret\"\n"))
+    config = load_config(write(tmp_path, f'[amqp]\n{lines}\n[amqp.users]\nalice = "secret"\n'))
     settings = Node(config)._amqp_settings()
     assert {key: getattr(settings, key) for key in AMQP} == AMQP
-    assert settings.cluster == "c" and settings.users == config.amqp.users
+    assert settings.cluster == "c" and settings.users == {"alice": "secret"}
 
 
 def write(tmp_path: Path, extra: str = "", text: str = GOOD) -> Path:
@@ -76,7 +76,9 @@ def test_flags_over_environment_over_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("extra", "sentence"),
     [
-        ("[amqp]\nprot = 1\n", "unknown key 'amqp.prot'"),
+        ("[amqp]\nprot = 1\n", "unknown key 'amqp.prot'; the nearest known one is 'amqp.port'"),
+        ("[[peers]]\nnmae = 'b'\n", "unknown key 'peers.1.nmae'; the nearest known one is 'peers.name'"),
+        ("[amqp.users]\nalice = '@nowhere'\n", "nowhere cannot be read: No such file or directory"),
         ("[amqp]\nport = 70000\n", "amqp.port: Input should be less than or equal to 65535"),
         ("[timing]\nlease_ttl = 0.3\n", "renew_every must be at most half of lease_ttl"),
         ("[timing]\nlease_ttl = 0.1\nrenew_every = 0.02\n", "renew_every must be at least 0.1"),
@@ -107,9 +109,98 @@ def test_a_key_below_one_that_has_none(tmp_path: Path, name: str) -> None:
         load_config(write(tmp_path), environment={variable: "1"})
 
 
-def test_an_unknown_variable_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="unknown key 'speed'"):
-        load_config(write(tmp_path), environment={"TXHA_SPEED": "high"})
+@pytest.mark.parametrize(
+    ("variable", "sentence"),
+    [
+        ("TXHA_SPEED", "TXHA_SPEED: unknown key 'speed'; the nearest known one is 'peer.port'"),
+        ("TXHA_TIMING__LEASE_TLT", "unknown key 'timing.lease_tlt'; the nearest known one is 'timing.lease_ttl'"),
+        ("TXHA_LEASE_TTL", "unknown key 'lease_ttl'; the nearest known one is 'timing.lease_ttl'"),
+        ("TXHA_PEERS", "TXHA_PEERS: what holds several values is written as JSON"),
+        ("TXHA_TIMING", "TXHA_TIMING: what holds several values is written as JSON"),
+    ],
+)
+def test_a_variable_that_cannot_be(tmp_path: Path, variable: str, sentence: str) -> None:
+    with pytest.raises(ConfigError) as found:
+        load_config(write(tmp_path), environment={variable: "high"})
+    assert sentence in str(found.value) and "high" not in str(found.value)
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"unknown key 'amqp\.heart'; the nearest known one is 'amqp\.heartbeat'"):
+        load_config(write(tmp_path), {"amqp.heart": "1"}, {})
+
+
+def test_a_table_in_one_variable(tmp_path: Path) -> None:
+    """A key of it in a variable of its own, or in an option, counts for more; so does any of them before the file."""
+    path = write(tmp_path, "[timing]\nlease_ttl = 3\nbackup_timeout = 9\n")
+    environment = {"TXHA_TIMING": '{"lease_ttl": 4, "renew_every": 0.3}', "TXHA_TIMING__RENEW_EVERY": "0.4"}
+    environment["TXHA_PEERS"] = '[{"name": "node-9", "port": 7009}]'
+    config = load_config(path, {"timing.prepare_timeout": "7"}, environment)
+    timing = config.timing
+    assert (timing.lease_ttl, timing.renew_every, timing.prepare_timeout) == (4, 0.4, 7)
+    assert timing.backup_timeout == 9 and [peer.name for peer in config.peers] == ["node-9"]
+    with pytest.raises(ConfigError, match=r"unknown key 'timing\.speed'"):
+        load_config(path, environment={"TXHA_TIMING": '{"speed": 1}'})
+
+
+def test_only_what_is_told_of_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TXHA_MIN_READY", "2")
+    monkeypatch.setenv("MIN_READY", "2")
+    path = write(tmp_path)
+    assert load_config(path, environment={}).min_ready == 1 and load_config(path).min_ready == 2
+    assert NodeConfig(name="a", cluster="c", dir=tmp_path, coordination=tmp_path, peer=Address(port=1)).min_ready == 1
+
+
+# -- passwords
+
+
+def secret(path: Path, text: str = "s3cr3t\n", mode: int = 0o600) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_a_password_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative name is looked for beside the configuration, or, of variables and options, where the node starts."""
+    secret(tmp_path / "beside")
+    there = secret(tmp_path / "elsewhere" / "password", "other")
+    monkeypatch.chdir(there.parent)
+    path = write(tmp_path, "[amqp.users]\na = '@beside'\nb = '@@plain'\nc = 'as@it@is'\n")
+    config = load_config(path, {"amqp.users.d": "@password"}, {"TXHA_AMQP__USERS__E": f"@{there}"})
+    assert config.amqp.passwords() == {"a": "s3cr3t", "b": "@plain", "c": "as@it@is", "d": "other", "e": "other"}
+
+
+def test_no_password_is_shown(tmp_path: Path) -> None:
+    config = load_config(write(tmp_path, "[amqp.users]\na = 's3cr3t'\n"), environment={})
+    for shown in (repr(config), str(config), str(config.model_dump()), repr(Node(config)._amqp_settings())):
+        assert "heartbeat" in shown and "s3cr3t" not in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "sentence"),
+    [
+        ("s3cr3t", 0o604, "everybody on this machine may use"),
+        ("s3cr3t\nmore", 0o600, "must hold one password, in one line"),
+        ("", 0o600, "must hold one password, in one line"),
+    ],
+)
+def test_a_password_file_that_will_not_do(tmp_path: Path, text: str, mode: int, sentence: str) -> None:
+    file = secret(tmp_path / "password", text, mode)
+    with pytest.raises(ConfigError) as found:
+        load_config(write(tmp_path), {"amqp.users.a": f"@{file}"}, {})
+    assert sentence in str(found.value) and "\n" not in str(found.value) and "s3cr3t" not in str(found.value)
+    assert "amqp.users: " in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "extra"),
+    [({"amqp.users": "s3cr3t"}, ""), ({}, "[amqp.users]\na = ['s3cr3t']\n")],
+)
+def test_a_mistake_tells_no_password(tmp_path: Path, options: dict[str, str], extra: str) -> None:
+    with pytest.raises(ConfigError) as found:
+        load_config(write(tmp_path, extra), options, {})
+    assert "'s3cr3t'" not in str(found.value) and found.value.__cause__ is None
 
 
 def test_a_cluster_cannot_need_more_ready_nodes_than_it_has(tmp_path: Path) -> None:

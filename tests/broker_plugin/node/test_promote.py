@@ -89,7 +89,6 @@ async def test_a_node_that_stops_gives_its_lease_up_unless_it_has_failed(
     failure: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, steps = node(), []
-    del ours.records
 
     async def release(parts: Any) -> None:
         steps.append(parts)
@@ -97,6 +96,5 @@ async def test_a_node_that_stops_gives_its_lease_up_unless_it_has_failed(
     monkeypatch.setattr(main, "release", release)
     ours.shell.stop = lambda: steps.append("stopped")
     ours.parts, ours._failure = "released", failure
-    ours._server, ours.store = None, SimpleNamespace(close=lambda: steps.append("closed"))
-    await ours._stop()
-    assert steps == (["stopped", "closed"] if failure else ["released", "stopped", "closed"])
+    await ours._leave()
+    assert steps == (["stopped"] if failure else ["released", "stopped"])

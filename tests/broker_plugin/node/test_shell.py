@@ -14,6 +14,7 @@ from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.guard import Guard
 from broker_plugin.node.shell import PATIENCE, Clocks, Shell
 from ha.effects import CompareAndSet, LogLine
+from ha.log_events import FollowingPrimary, RecordRefused
 from ha.membership.record import MemoryCoordination
 from ha.messages.election import Probe
 from tests.support.guards import strict_guard
@@ -71,7 +72,7 @@ async def test_a_line_that_asks_for_an_operator_is_a_warning(caplog: pytest.LogC
     """The terminal of ``txha cluster`` shows warnings, and of other lines the changes of state only."""
     core: Any = BrokenCore()
     core.settle, core.generation = lambda: None, 5
-    lines: list[LogLine] = [LogLine("following b"), LogLine("this store waits", warning=True)]
+    lines: list[LogLine] = [LogLine(FollowingPrimary("b")), LogLine(RecordRefused("this store waits"), warning=True)]
     core.take_effects = lambda: [lines.pop(0)] if lines else []
     nothing: Any = None
     shell = Shell(core, nothing, nothing, 0.2, lambda reason: None, strict_guard())

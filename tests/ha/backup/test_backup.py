@@ -12,6 +12,7 @@ from ha.backup import progress_reports
 from ha.backup.backup import Backup
 from ha.catchup import queue_replicator
 from ha.effects import Acknowledge, LogLine, Persist, Send, Truncate
+from ha.log_events import OverwritingRefused
 from ha.messages.attaching import Follow, Join, Leave, Progress
 from ha.messages.copying import ForwardTx, Missing, QueueSnapshot, ResyncBegin
 from ha.messages.stream import Commit, Entries
@@ -176,7 +177,7 @@ def test_a_primary_that_lacks_what_has_passed_is_told_that_it_will_not_be_follow
     assert isinstance(side.tick(session=8)[0].message, Join)
     side.backup.take(ResyncBegin(1, 8, [Position(1, 1)], Position(1, 2)), side.now)
     (line,) = [each for each in side.effects if isinstance(each, LogLine)]
-    assert line.warning and line.text == side.backup.refusal, "an operator must see it"
+    assert line.warning and line.event == OverwritingRefused(side.backup.refusal or ""), "an operator must see it"
     (leave,) = side.said()
     assert isinstance(leave.message, Leave) and (leave.peer, leave.message.session) == ("a", 8)
     assert side.backup.refusal is not None and "txha discard" in side.backup.refusal

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from ha.effects import CompareAndSet, LogLine, Send
+from ha.log_events import ForcingOutdated
 from ha.membership.candidate import Candidate
 from ha.membership.record import Record
 from ha.messages.election import Probe, ProbeReply
@@ -286,7 +287,7 @@ def test_a_force_is_for_one_version() -> None:
     ours.one.force((), 100.0)
     ours.one.observe(msgspec.structs.replace(RECORD, version=6), 100.0625)
     (line,) = ours.until(100.125)
-    assert isinstance(line, LogLine) and "version 5" in line.text and "6 now" in line.text
+    assert isinstance(line, LogLine) and line.event == ForcingOutdated(5, 6)
 
 
 def test_steps_that_are_too_long_count_for_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from broker_plugin.logs.prose import sentence
 from ha.effects import CompareAndSet, LogLine, Send
 from tests.ha.membership.test_candidate import BOTH, RECORD, SETTINGS, TAIL, A, C, Watcher, probed, stood
 from txobserver.ids import Position
@@ -72,7 +73,7 @@ def refused_until(ours: Watcher, until: float) -> list[str]:
     lines: list[str] = []
     while ours.at < until:
         said = ours.until(ours.at + 0.0625)
-        lines += [each.text for each in said if isinstance(each, LogLine)]
+        lines += [sentence(each.event) for each in said if isinstance(each, LogLine)]
         if any(isinstance(each, Send) for each in said):
             ours.answer(A, TAIL, ours.one._round), ours.answer(C, Position(3, 10), ours.one._round)
         if any(isinstance(each, CompareAndSet) for each in said):

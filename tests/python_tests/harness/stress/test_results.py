@@ -68,6 +68,10 @@ def test_the_page_needs_nothing_beside_it(tmp_path: Path) -> None:
     assert not re.findall(r"(?:src|href)=\"(?!#)", text.replace('xlink:href="#', "")), "nothing is fetched"
     assert "Broken promises" in text and "from nowhere: who knows" in text
     assert "SIGKILL of &lt;node-1&gt;" in text
+    hostile = a_result()
+    hostile.stalled.append("<script>")
+    write_page(page, hostile)
+    assert "<script" not in page.read_text() and "&lt;script&gt;" in page.read_text()
     write_page(page, a_result())
     assert "Every promise held" in page.read_text() and "Broken promises" not in page.read_text()
     write_page(page, Result())

@@ -1,9 +1,10 @@
-"""What the plots of the page show: times at which nothing happened are seen as such."""
+"""The page of an audit: nothing in it is markup but its own, and times at which nothing happened are seen as such."""
 
 from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
 from matplotlib.patches import StepPatch
@@ -11,6 +12,7 @@ from matplotlib.patches import StepPatch
 from recovery.pipeline.audit import page
 from recovery.pipeline.audit.course import Course, Flow, Interval
 from recovery.pipeline.audit.findings import Finding
+from recovery.pipeline.audit.report import Doubt, NodeView, Operated, QueueView, Report
 
 BEGAN = datetime(2026, 1, 31, 23, 59, 57, tzinfo=UTC)
 
@@ -40,3 +42,35 @@ def test_a_pause_is_drawn_as_one() -> None:
     [steps, _] = flow.axes[0].patches
     assert isinstance(steps, StepPatch) and list(steps.get_data().values) == [4 / 3, 0.0, 4 / 3]
     assert latency.axes[0].get_xlim() == flow.axes[0].get_xlim()
+
+
+HOSTILE = "<script>alert('x')</script>"
+
+
+def test_names_are_no_markup(tmp_path: Path) -> None:
+    """A queue may be called anything, and so may a branch and what a client says of a message."""
+    same = {"time": BEGAN, "generation": 2, "position": 7, "kind": "decide", "transaction": 1, "commit": True}
+    row = {**same, **dict.fromkeys(("reason", "replication_id", "detail", "xid")), "node": "a", "queue": HOSTILE}
+    finding = Finding("two-decisions", "P6", 1, None, ["a"], 1, HOSTILE, None, 7, None, HOSTILE, HOSTILE, [row])
+    report = Report(
+        [NodeView(HOSTILE, 2, 1, 9, 9, 0, 0, 0.5)],
+        {"committed": 1234},
+        {"two-decisions": 1},
+        [finding],
+        [Doubt(1, HOSTILE, 2, 3, BEGAN, None)],
+        [Operated(1, "branch", True, 3, BEGAN, HOSTILE)],
+        [QueueView(HOSTILE, 1, 1, {HOSTILE: 2})],
+        [HOSTILE],
+        Course(3, BEGAN, BEGAN, [Interval(BEGAN, 3, 0, 5.0, 7.0, 9.0)], [Flow(HOSTILE, BEGAN, 4, 0)]),
+    )
+    page.write_page(tmp_path / "page.html", report)
+    text = (tmp_path / "page.html").read_text()
+    assert "<script" not in text and text.count("&lt;script&gt;alert(") >= 9
+    assert "<td>1,234</td>" in text and "<td>23:59:57</td>" in text and "<td></td>" in text
+    assert "Broken: P6" in text and "P6 two-decisions: 1" in text and text.count("<svg") == 3
+
+
+def test_the_page_of_an_audit_that_found_nothing(tmp_path: Path) -> None:
+    page.write_page(tmp_path / "page.html", Report())
+    text = (tmp_path / "page.html").read_text()
+    assert "No promise was seen broken." in text and "Branches in doubt" not in text and " UTC." not in text

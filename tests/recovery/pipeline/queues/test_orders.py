@@ -14,8 +14,8 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from python_tests.harness.cluster import LocalCluster
-from python_tests.harness.servers.postgresql import PostgreSQL
 from tests.recovery.pipeline.queues.conftest import drained
+from tests.support.servers import running_postgresql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +32,7 @@ def script() -> dict[str, Any]:
 @pytest.fixture
 def dsn(script: dict[str, Any]) -> Iterator[str]:
     """A database with the script's table."""
-    with PostgreSQL() as server:
+    with running_postgresql() as server:
         with psycopg.connect(server.dsn) as connection:
             connection.execute(script["TABLE"])
         yield server.dsn
