@@ -40,7 +40,7 @@ class Detached(NamedTuple):
     reason: str
 
 
-class LogCut(NamedTuple):
+class EventsDiscarded(NamedTuple):
     """This node's log is cut after the sequence ``last``: the primary does not have what stood behind it."""
 
     last: int
@@ -178,7 +178,7 @@ LogEvent = (
     | PrimarySilent
     | RefusedByPrimary
     | Detached
-    | LogCut
+    | EventsDiscarded
     | ResyncBegun
     | OverwritingRefused
     | RecordRefused

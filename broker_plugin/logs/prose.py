@@ -76,7 +76,7 @@ _SENTENCES: dict[type, Callable[..., str]] = {
     core.PrimarySilent: lambda e: f"{e.primary} is silent, asking to be attached again",
     core.RefusedByPrimary: lambda e: f"{e.primary} refused: {e.reason}",
     core.Detached: lambda e: f"detaching from {e.primary}: {e.reason}",
-    core.LogCut: lambda e: f"discarding events after {e.last}, which the primary does not have",
+    core.EventsDiscarded: lambda e: f"discarding events after {e.last}, which the primary does not have",
     core.ResyncBegun: lambda e: "resynchronising queue by queue",
     core.OverwritingRefused: lambda e: e.reason,
     core.RecordRefused: lambda e: e.reason,

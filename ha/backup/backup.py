@@ -18,7 +18,7 @@ from ha.backup.progress_reports import ProgressReports
 from ha.catchup.history import common_sequence
 from ha.catchup.queue_replicator import QueueReplicator, SnapshotMismatch
 from ha.effects import Acknowledge, Effect, LogLine, Persist, ResetLog, Send, Truncate
-from ha.log_events import Detached, LogCut, OverwritingRefused, ResyncBegun
+from ha.log_events import Detached, EventsDiscarded, OverwritingRefused, ResyncBegun
 from ha.messages.attaching import Follow, Join, Leave
 from ha.messages.copying import ResyncBegin, SnapshotPart
 from ha.messages.stream import Cancel, Commit, Entries
@@ -134,7 +134,7 @@ class Backup:
             self._give_up(f"a log that is applied up to {replica.applied} cannot be cut after {message.keep}")
             return False
         if message.keep < replica.tail.sequence:
-            self._emit(LogLine(LogCut(message.keep)))
+            self._emit(LogLine(EventsDiscarded(message.keep)))
             replica.truncate(message.keep)
         self.attached = True
         self._emit(Truncate(message.keep, self._acknowledge(message.keep)))

@@ -88,7 +88,8 @@ def test_types_go_along_with_the_packages() -> None:
     for package in needed:
         assert (ROOT / package / "py.typed").exists()
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    assert "py.typed" in settings["package-data"]["*"] and "txha*" in settings["packages"]["find"]["include"]
+    assert "py.typed" in settings["package-data"]["*"]
+    assert {"txha", "txha.*"} <= {*settings["packages"]["find"]["include"]}
 
 
 USER = """

@@ -27,8 +27,8 @@ from broker_plugin.logs.prose import _SENTENCES, sentence
 from ha.log_events import (
     BackupAttached,
     BackupReady,
+    EventsDiscarded,
     FollowingPrimary,
-    LogCut,
     LogEvent,
     NobodyTakesOver,
     OutOfReadySet,
@@ -120,7 +120,7 @@ def test_the_page_shows_a_line_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("event", "words"),
     [
-        (LogCut(46), "discarding events after 46, which the primary does not have"),
+        (EventsDiscarded(46), "discarding events after 46, which the primary does not have"),
         (TransactionCancelled((3 << 40) + 5, "b", "full"), "is cancelled by b: full"),
         (OperatorDecides("1:g:b", False), "an operator wants branch 1:g:b rolled back"),
         (OperatorDecides("1:g:b", True), "an operator wants branch 1:g:b committed"),
@@ -160,7 +160,7 @@ def test_the_terminal_shows_the_same_of_both_formats(form: str) -> None:
     handler.setFormatter(JsonLines("n") if form == "json" else text_lines("n"))
     logger.addHandler(handler)
     shown = [StateChanged("active"), FollowingPrimary("b"), SteppingDown("x"), BackupReady("b"), OutOfReadySet("b")]
-    for event in [*shown, BackupAttached("b", 1, 2), LogCut(3)]:
+    for event in [*shown, BackupAttached("b", 1, 2), EventsDiscarded(3)]:
         tell(logger, logging.INFO, event, 1)
     tell(logger, logging.WARNING, RecordRefused("it waits"), 1)
     tell(logger, logging.ERROR, NodeFailed("no space left"))
