@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic, Channel, Tx
 
+from broker_plugin.amqp.protocol.codec import OVERHEAD
 from broker_plugin.embedded.errors import AmqpError
 from tests.broker_plugin.amqp.conftest import ServedByCore
 from tests.broker_plugin.amqp.dtx_client import DtxChannel, xid
@@ -42,6 +43,7 @@ class TestRecover:
         (protocol,) = core.server._protocols
         assert protocol.connection is not None
         protocol.connection.frame_max = 4096
+        protocol.connection.max_payload = 4096 - OVERHEAD
         first = channel.ask(dtx.Recover())
         assert first.more and 20 < len(dtx.unpack_xids(first.xids)) < 40
         assert channel.recover() == names
