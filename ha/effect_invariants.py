@@ -238,8 +238,8 @@ def _attached(node: Node, role: Role, message: Missing | Progress | Leave | Canc
         assert differ(message.places), f"P3: a message of queue {message.queue} is asked for twice"
 
 
-def _refused(node: Node, role: Role, message: Refused) -> None:
-    assert message.reason, "P12: an attachment ends without a reason"
+def _refused(node: Node, role: Role, message: Refused | election.HandoverRefused) -> None:
+    assert message.reason, "P12: a node refuses without a reason"
 
 
 def _probe(node: Node, role: Role, message: election.Probe) -> None:
@@ -252,7 +252,7 @@ def _probe_reply(node: Node, role: Role, message: election.ProbeReply) -> None:
     assert node.replica.whole or not message.tail.sequence, "P2: a store that is being overwritten has precedence"
 
 
-def _elected(node: Node, role: Role, message: election.Promoted | election.Handover) -> None:
+def _elected(node: Node, role: Role, message: election.Promoted | election.Handover | election.Outdated) -> None:
     assert message.generation >= 1, f"P10: generation {message.generation} begins or is asked for"
 
 
@@ -314,6 +314,8 @@ _MESSAGES: dict[type, Callable[..., None]] = {
     election.ProbeReply: _probe_reply,
     election.Promoted: _elected,
     election.Handover: _elected,
+    election.HandoverRefused: _refused,
+    election.Outdated: _elected,
     ResyncBegin: _copy_begins,
     QueueSnapshot: _page,
     QueueContent: _messages,

@@ -231,7 +231,8 @@ class Node:
     async def _listen(self, broker: Broker, room: Rooms) -> None:
         """To clients, other nodes and operators. A part that listens and then fails is closed as well."""
         config = self._config
-        self.amqp = amqp_server(self.parts, self.guard, broker, self._amqp_settings())
+        settings = amqp_settings(self._config, self._cluster_id, self._users)
+        self.amqp = amqp_server(self.parts, self.guard, broker, settings)
         self._closed_by(self.amqp.stop)
         self._closed_by(self.links.stop)
         await self.links.start(config.peer.host, config.peer.port)
@@ -255,18 +256,6 @@ class Node:
         )
         self._closed_by(admin.stop)
         await admin.start()
-
-    def _amqp_settings(self) -> AmqpSettings:
-        amqp = self._config.amqp
-        return AmqpSettings(
-            cluster=self._config.cluster,
-            cluster_id=self._cluster_id,
-            users=self._users,
-            heartbeat=amqp.heartbeat,
-            frame_max=amqp.frame_max,
-            channel_max=amqp.channel_max,
-            max_connections=amqp.max_connections,
-        )
 
     # -- running
 
@@ -350,6 +339,20 @@ class Node:
             self.store.close()
         except StoreHung as error:
             self._hung = str(error)
+
+
+def amqp_settings(config: NodeConfig, cluster_id: str, users: dict[str, str]) -> AmqpSettings:
+    """What connections of clients go by."""
+    amqp = config.amqp
+    return AmqpSettings(
+        cluster=config.cluster,
+        cluster_id=cluster_id,
+        users=users,
+        heartbeat=amqp.heartbeat,
+        frame_max=amqp.frame_max,
+        channel_max=amqp.channel_max,
+        max_connections=amqp.max_connections,
+    )
 
 
 def ended(failure: str | None, hung: str | None) -> int:

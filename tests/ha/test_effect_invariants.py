@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from msgspec.structs import replace
 
+from ha.effect_invariants import _EFFECTS, _MESSAGES
 from ha.effects import (
     Acknowledge,
     CompareAndSet,
+    Effect,
     LogLine,
     Persist,
     ReadLog,
@@ -26,6 +28,7 @@ from ha.messages import election
 from ha.messages.attaching import Follow, Join, Leave, Refused
 from ha.messages.copying import ForwardTx, Missing, QueueChange, QueueSnapshot, ResyncBegin, SnapshotEnd, SnapshotQueues
 from ha.messages.stream import Ack, Cancel, Commit, Entries
+from ha.messages.wire import Peer
 from tests.support.broken_states import record_of
 from tests.support.memory_host import text
 from tests.support.steps import declared
@@ -112,6 +115,8 @@ EFFECTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
         ),
     ),
     "a line of nothing": ("P12", lambda core: LogLine(StoreFailed(""))),
+    "a handover refused without a reason": ("P12", lambda core: Send("b", election.HandoverRefused(1, ""))),
+    "outdated by nothing": ("P10", lambda core: Send("b", election.Outdated(0))),
     "an end without a reason": ("P12", lambda core: Stop("")),
 }
 
@@ -135,6 +140,12 @@ def test_a_broken_effect_is_found(kind: str) -> None:
     with pytest.raises(InvariantBroken) as found:
         core.take_effects()
     assert found.value.promise == promise
+
+
+def test_every_message_and_every_effect_is_checked() -> None:
+    """One that is forgotten would end the node that sends it, where invariants are checked."""
+    assert {*_MESSAGES} == {*get_args(Peer)} - {Ack}
+    assert {*_EFFECTS} == {*get_args(Effect)}
 
 
 CHECKPOINTS: dict[str, tuple[str, Checkpoint]] = {

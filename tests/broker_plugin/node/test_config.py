@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from broker_plugin.node.config import SHORTEST, Address, ConfigError, NodeConfig, Timing, load_config
-from broker_plugin.node.main import Node
+from broker_plugin.node.main import amqp_settings
 from broker_plugin.node.shell import TICK
+from broker_plugin.node.users import read_users
 from ha.effects import CompareAndSet, Effect
 from ha.membership.candidate import Candidate
 from ha.membership.record import Record
@@ -34,7 +35,7 @@ AMQP = {"heartbeat": 7, "frame_max": 8192, "channel_max": 9, "max_connections": 
 def test_what_is_said_of_amqp_reaches_the_listener(tmp_path: Path) -> None:
     lines = "\n".join(f"{key} = {value}" for key, value in AMQP.items())
     config = load_config(write(tmp_path, f'[amqp]\n{lines}\n[amqp.users]\nalice = "secret"\n'))
-    settings = Node(config)._amqp_settings()
+    settings = amqp_settings(config, "", read_users(config.amqp))
     assert {key: getattr(settings, key) for key in AMQP} == AMQP
     assert settings.cluster == "c" and settings.users == {"alice": "secret"}
 
@@ -173,7 +174,8 @@ def test_a_password_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_no_password_is_shown(tmp_path: Path) -> None:
     config = load_config(write(tmp_path, "[amqp.users]\na = 's3cr3t'\n"), environment={})
-    for shown in (repr(config), str(config), str(config.model_dump()), repr(Node(config)._amqp_settings())):
+    settings = amqp_settings(config, "", read_users(config.amqp))
+    for shown in (repr(config), str(config), str(config.model_dump()), repr(settings)):
         assert "heartbeat" in shown and "s3cr3t" not in shown
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from _pytest.outcomes import Skipped
 from docker.errors import DockerException
 from docker.models.containers import ExecResult
 
@@ -177,7 +178,7 @@ def test_without_an_engine_tests_are_skipped_with_a_sentence(tmp_path: Path, mon
     monkeypatch.setenv(chosen.SERVERS, chosen.CONTAINERS)
     monkeypatch.setattr(containers.docker, "from_env", missing)
     told = "TXHA_TEST_SERVERS=containers, and no container engine answers: connection refused"
-    with pytest.raises(pytest.skip.Exception) as skipped, running_postgresql():
+    with pytest.raises(Skipped) as skipped, running_postgresql():
         pass
     assert str(skipped.value) == told
     with pytest.raises(NoEngine) as found:
