@@ -17,7 +17,6 @@ from tests.support.left_open import close_what_is_left as close_what_is_left
 from txobserver.invariants import CHECKS
 
 CHECKS.switch_on()
-os.environ.setdefault("TXHA_CHECK_INVARIANTS", "1")  # for the nodes that tests start
 
 SLOW_MACHINE = [HealthCheck.too_slow]
 """How fast cases are made says nothing on a machine that others use too."""

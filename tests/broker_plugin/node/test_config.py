@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from broker_plugin.node.config import SHORTEST, Address, ConfigError, NodeConfig, Timing, load_config
+from broker_plugin.node.config import (
+    INVARIANTS,
+    SHORTEST,
+    Address,
+    ConfigError,
+    NodeConfig,
+    Timing,
+    load_config,
+    switch_invariants,
+)
 from broker_plugin.node.main import amqp_settings
 from broker_plugin.node.shell import TICK
 from broker_plugin.node.users import read_users
@@ -15,6 +24,7 @@ from ha.membership.candidate import Candidate
 from ha.membership.record import Record
 from ha.settings import Settings
 from txobserver.ids import Member, Position
+from txobserver.invariants import CHECKS
 
 GOOD = """
 name = "node-1"
@@ -231,3 +241,13 @@ def test_renew_every_below_the_tick(late: float) -> None:
             now += TICK + late
             candidate.tick(Position(1, 9), [], now)
         assert any(isinstance(each, CompareAndSet) for each in effects), timing
+
+
+def test_invariants_are_switched_by_one_variable() -> None:
+    """In tests they are on already; a value that means nothing is refused."""
+    switch_invariants({})
+    switch_invariants({INVARIANTS: "0"})
+    switch_invariants({INVARIANTS: "1"})
+    assert CHECKS.on
+    with pytest.raises(ConfigError, match=f"{INVARIANTS} is 0 or 1, not 'yes'"):
+        switch_invariants({INVARIANTS: "yes"})
