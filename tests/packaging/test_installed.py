@@ -49,6 +49,7 @@ def test_the_wheel_holds_the_product_and_nothing_else(plain: tuple[Path, str]) -
     with zipfile.ZipFile(plain[0]) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
     data = {f"{path.relative_to(ROOT)}" for folder in SHIPPED for path in (ROOT / folder).rglob("py.typed")}
+    data |= {f"{path.relative_to(ROOT)}" for path in (ROOT / "recovery/pages/templates").glob("*.html")}
     assert names == shipped_modules() | data | {"python_tests/harness/stress/disk_shim.c"}
 
 
