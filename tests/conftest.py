@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 from broker_plugin.compiled import SWITCH, use
 
 if os.environ.get(SWITCH) == "compiled":  # before anything else is imported
     use()
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.examples import EXAMPLES
 from tests.support.interrupts import heed_interrupts
+from tests.support.invariants import unchecked
 from tests.support.left_open import close_what_is_left as close_what_is_left
 from txobserver.invariants import CHECKS
 
@@ -27,6 +30,13 @@ PROFILE = "fuzz" if EXAMPLES else "suite"
 settings.load_profile(PROFILE)
 
 heed_interrupts()
+
+
+@pytest.fixture
+def without_invariants() -> Iterator[None]:
+    """For states that a test makes by hand, which no run of events leads to."""
+    with unchecked():
+        yield
 
 
 def pytest_report_header() -> str:

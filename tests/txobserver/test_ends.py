@@ -51,6 +51,8 @@ from txobserver.outcomes import Outcome
 from txobserver.ports.store import MemoryBase, Meta
 from txobserver.xid import Xid
 
+pytestmark = pytest.mark.usefixtures("without_invariants")
+
 SIGNED = 1 << 63
 
 

@@ -75,7 +75,7 @@ def refused_until(ours: Watcher, until: float) -> list[str]:
         said = ours.until(ours.at + 0.0625)
         lines += [sentence(each.event) for each in said if isinstance(each, LogLine)]
         if any(isinstance(each, Send) for each in said):
-            ours.answer(A, TAIL, ours.one._round), ours.answer(C, Position(3, 10), ours.one._round)
+            ours.answer(A, TAIL, ours.one.poll._round), ours.answer(C, Position(3, 10), ours.one.poll._round)
         if any(isinstance(each, CompareAndSet) for each in said):
             break
     return lines

@@ -18,6 +18,8 @@ from txobserver.configuration import queue_step
 from txobserver.events import Message, Removal, TxOpen
 from txobserver.frames import FrameError, encode_frame
 
+pytestmark = pytest.mark.usefixtures("without_invariants")
+
 KIB = 1 << 10
 LARGEST = 64 * KIB
 TIMES = 60
