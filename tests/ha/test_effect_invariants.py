@@ -40,6 +40,8 @@ from txobserver.outcomes import OutcomesMeta
 from txobserver.ports.store import Above, Checkpoint, Meta, QueueSummary
 from txobserver.xid import Xid
 
+pytestmark = pytest.mark.plain
+
 Y = Xid(1, b"another", b"")
 
 

@@ -39,6 +39,8 @@ from txobserver.ids import LAST_GENERATION, Member, Position, generated_id
 from txobserver.invariants import CHECKS
 from txobserver.xid import Xid
 
+pytestmark = pytest.mark.plain
+
 Y = Xid(1, b"another", b"")
 
 

@@ -36,6 +36,8 @@ from txobserver.ids import generated_id
 from txobserver.invariants import CHECKS, Checks, InvariantBroken, Pace, checking, differ, never_falls, rises
 from txobserver.xid import Xid
 
+pytestmark = pytest.mark.plain
+
 X = generated_id(1, 1)
 LATER = generated_id(2, 1)
 TEXT = Message("", "q", b"\x00\x00", b"x")

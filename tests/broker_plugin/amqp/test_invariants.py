@@ -12,6 +12,8 @@ from tests.broker_plugin.amqp.conversation import HANDSHAKE, SESSION
 from tests.broker_plugin.amqp.peer import Peer
 from txobserver.invariants import InvariantBroken
 
+pytestmark = pytest.mark.plain
+
 
 def put(target: Any, **values: Any) -> None:
     for name, value in values.items():

@@ -14,6 +14,8 @@ from tests.broker_plugin.embedded.harness import Harness, queue_of
 from txobserver.events import Removal
 from txobserver.invariants import InvariantBroken, checking
 
+pytestmark = pytest.mark.plain
+
 Break = Callable[[Harness, DurableQueue, Any], Any]
 
 

@@ -14,6 +14,8 @@ from tests.support.broken_states import broken, copying, joiner_of, put, put_all
 from tests.support.memory_cluster import MemoryCluster
 from txobserver.xid import Xid
 
+pytestmark = pytest.mark.plain
+
 Y = Xid(1, b"another", b"")
 
 
