@@ -103,7 +103,7 @@ def decide_and_die(cluster: LocalCluster, path: Path) -> None:
 def kill_all(cluster: LocalCluster) -> None:
     for node in NODES:
         os.kill(cluster.pid(node), signal.SIGKILL)
-    wait_until(lambda: not any(map(cluster.runs, NODES)), 10, "the end of all nodes")
+    wait_until(lambda: not any(map(cluster.processes.runs, NODES)), 10, "the end of all nodes")
 
 
 def lose_a_bit(log: Path) -> None:

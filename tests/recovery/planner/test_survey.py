@@ -112,6 +112,7 @@ def test_of_another_cluster_of_the_same_name(a: Path, tmp_path: Path) -> None:
     assert survey("a", a, "cluster").facts.condition is Condition.WHOLE, "where nobody knows which is ours"
 
 
+@pytest.mark.usefixtures("without_invariants")
 def test_being_overwritten(a: Path) -> None:
     posts = Posts()
     store = open_store(a, posts, node="a")
