@@ -12,6 +12,8 @@ from txobserver.events import Event, TxOpen
 from txobserver.frames import Frame, encode_frame
 from txobserver.ids import Position
 
+pytestmark = pytest.mark.plain  # the replica is a double
+
 
 class Stream:
     """A replica, as far as a feed asks for it: what has passed, and where generations began."""

@@ -17,6 +17,8 @@ from txobserver.events import Forget
 from txobserver.frames import Frame
 from txobserver.xid import Xid
 
+pytestmark = pytest.mark.plain  # the replica is a double
+
 XID = Xid(1, b"g", b"b")
 
 
