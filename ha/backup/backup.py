@@ -63,17 +63,19 @@ class Backup:
 
     def take(self, message: Peer, now: float) -> None:
         """A message of the primary; what it does not concern itself with is the node's business."""
-        if getattr(message, "session", None) == self.session:
+        current = getattr(message, "session", None) == self.session
+        if current:
             self._heard_at = now
-        if isinstance(message, Entries):
-            self.entries(message)
-        elif isinstance(message, Commit):
-            if self.attached and message.session == self.session:
-                self.commit(message.commit)
-        elif isinstance(message, Follow):
+        if isinstance(message, Follow):
             self.follow(message)
         elif isinstance(message, ResyncBegin):
             self.resync(message)
+        elif not current or not self.attached:
+            return  # of an attachment that has ended
+        elif isinstance(message, Entries):
+            self.entries(message)
+        elif isinstance(message, Commit):
+            self.commit(message.commit)
         elif isinstance(message, SnapshotPart):
             self.replicate(message)
 
@@ -131,7 +133,7 @@ class Backup:
             return False
         replica = self._replica
         if replica.resyncing or not replica.applied.sequence <= message.keep <= replica.tail.sequence:
-            self._give_up(f"a log that is applied up to {replica.applied} cannot be cut after {message.keep}")
+            self._leave(f"a log that is applied up to {replica.applied} cannot be cut after {message.keep}")
             return False
         if message.keep < replica.tail.sequence:
             self._emit(LogLine(EventsDiscarded(message.keep)))
@@ -143,8 +145,6 @@ class Backup:
 
     def entries(self, message: Entries) -> None:
         """The next frame of the stream: persist, then acknowledge."""
-        if not self.attached or message.session != self.session:
-            return
         try:
             frame, _ = decode_frame(message.frame)
             if frame.generation > self.generation:
@@ -154,7 +154,7 @@ class Backup:
             self._cannot_follow(str(error))
             return
         except (FrameError, GapInStream) as error:
-            self._give_up(str(error))
+            self._leave(str(error))
             return
         self._emit(Persist(frame, self._acknowledge(frame.last)))
         self._vote(events)
@@ -191,17 +191,13 @@ class Backup:
             f"{self.primary} at {message.tail} lacks some of them: stop all nodes and choose with `txha recover`, "
             "or discard this store with `txha discard`"
         )
-        self._emit(LogLine(OverwritingRefused(self.refusal), warning=True))
-        self._emit(Send(self.primary, Leave(self.generation, self.session, "it refuses to be overwritten")))
-        self.detach(retry_at_once=False)
+        self._leave("it refuses to be overwritten", LogLine(OverwritingRefused(self.refusal), warning=True))
 
     def replicate(self, message: SnapshotPart) -> None:
         """A part of the snapshot."""
-        replicator = self._replicator
-        if replicator is None or not self.attached or message.session != self.session:
-            return
-        replicator.take(message)
-        self._work()
+        if self._replicator is not None:
+            self._replicator.take(message)
+            self._work()
 
     def _work(self) -> None:
         """Do some of what a snapshot left to be done."""
@@ -211,7 +207,7 @@ class Backup:
         try:
             replicator.work()
         except SnapshotMismatch as error:
-            self._give_up(f"the snapshot does not match, beginning anew: {error}")
+            self._leave(f"the snapshot does not match, beginning anew: {error}")
             return
         end = replicator.ended
         if end is not None:
@@ -261,9 +257,9 @@ class Backup:
                 reason = f"{self._member.node} holds {held} of its {event.count} events"
                 self._emit(Send(self.primary, Cancel(self.generation, self.session, event.tx, reason)))
 
-    def _give_up(self, reason: str) -> None:
-        """What the primary sent cannot be: leave, say why, and ask to be attached anew after a while."""
-        self._emit(LogLine(Detached(self.primary, reason)))
+    def _leave(self, reason: str, line: LogLine | None = None) -> None:
+        """End the attachment and ask for another after a while: the primary is told why, and people by ``line``."""
+        self._emit(line or LogLine(Detached(self.primary, reason)))
         self._emit(Send(self.primary, Leave(self.generation, self.session, reason)))
         self.detach(retry_at_once=False)
 
@@ -274,9 +270,7 @@ class Backup:
         (``what_a_backup_does_not_know_is_persisted``).
         """
         self.refusal = f"{reason}: upgrade this node, whose store holds everything before"
-        self._emit(LogLine(Detached(self.primary, self.refusal), warning=True))
-        self._emit(Send(self.primary, Leave(self.generation, self.session, f"{reason}: upgrade that node")))
-        self.detach(retry_at_once=False)
+        self._leave(f"{reason}: upgrade that node", LogLine(Detached(self.primary, self.refusal), warning=True))
 
     def _acknowledge(self, sequence: int) -> Acknowledge:
         return Acknowledge(self.primary, self.generation, self.session, sequence)
