@@ -53,7 +53,7 @@ def test_a_run_in_which_every_promise_held(
     assert any(attempt.outcome == UNKNOWN for attempt in attempts)
     primary = run.primary.core.replica.contents
     waiting = {view.queue: view.put - view.taken for view in report.queues}
-    assert waiting == {queue: primary.summary(run.numbers[queue]).count for queue in waiting}
+    assert waiting == {queue: primary.queues.summary(run.numbers[queue]).count for queue in waiting}
     assert set(waiting) > set(RECORDED)
     course = report.course
     assert [each.generation for each in course.take_overs] == [1, 2, 3]
