@@ -14,7 +14,7 @@ from ha.membership.invariants import check_candidate, check_keeper
 from ha.membership.node_state import ACTIVE, CATCHUP, JOINING, NODE_TABLE, READY, RECOVERING, STANDALONE
 from ha.node import Node
 from ha.primary.backup_invariants import check_backups, check_backups_deep
-from ha.primary.invariants import check_handover, check_primary, check_primary_deep
+from ha.primary.invariants import check_handover, check_primary, check_primary_deep, check_star, check_star_deep
 from ha.roles import Following, Leading, Role
 from txobserver.ids import LAST_GENERATION, Position
 from txobserver.invariants import Pace, checking
@@ -131,6 +131,7 @@ def check_leading(node: Node, role: Leading) -> None:
     over = primary.writer.abandoned
     assert not over or not primary.point.serving, "P10: clients are served in a generation that is over"
     check_primary(primary)
+    check_star(role.fanout, primary.writer)
     check_keeper(keeper, node.member, node.now)
     check_backups(role.backups)
     check_handover(role._handover, primary)
@@ -157,6 +158,7 @@ def check_deep(node: Node, role: Role) -> None:
     check_replica_deep(node.replica)
     if isinstance(role, Leading):
         check_primary_deep(role.primary)
+        check_star_deep(role.fanout)
         check_backups_deep(role.backups)
     elif isinstance(role, Following):
         check_backup_deep(role.backup)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ha.apply.replica import Replica
-from ha.feed.recent_frames import RecentFrames
 from ha.primary.backlog import Backlog
 from ha.primary.commit_point import CommitPoint
 from ha.primary.decisions import Decisions
-from ha.primary.fanout import Fanout, Star
+from ha.primary.fanout import Star
 from ha.primary.handover import Handover
 from ha.primary.primary import Primary
 from ha.primary.readings import Readings
@@ -32,7 +31,6 @@ def check_primary(primary: Primary) -> None:
     _check_writer(writer, replica)
     _check_point(point, replica, writer)
     _check_backlog(writer.backlog, writer, point)
-    _check_recent(_recent(writer._fanout), writer)
     _check_decisions(primary.decisions, replica, writer)
     _check_readings(primary.readings, replica)
 
@@ -78,12 +76,9 @@ def _check_backlog(backlog: Backlog, writer: Writer, point: CommitPoint) -> None
         assert last == writer._framed, f"P12: the frame up to {last} was made last, and {writer._framed} is framed"
 
 
-def _recent(fanout: Fanout) -> RecentFrames:
-    assert isinstance(fanout, Star), f"P7: {fanout} is not known here"
-    return fanout.recent
-
-
-def _check_recent(recent: RecentFrames, writer: Writer) -> None:
+def check_star(star: Star, writer: Writer) -> None:
+    """The newest frames, of which backups in step are served."""
+    recent = star.recent
     frames = recent._frames
     assert recent._bytes >= 0, f"P12: {recent._bytes} bytes of frames are kept"
     assert len(frames) <= 1 or recent._bytes <= recent._limit, f"P12: {recent._bytes} bytes of frames are kept"
@@ -93,6 +88,14 @@ def _check_recent(recent: RecentFrames, writer: Writer) -> None:
         assert newest.generation == writer.generation, f"P10: a frame of generation {newest.generation} is kept"
         assert frames[0].first <= newest.first, "P7: the frames that are kept are not in order"
         assert recent.starting_at(newest.first) is newest, f"P12: the frame at {newest.first} is not found"
+
+
+def check_star_deep(star: Star) -> None:
+    """All of them."""
+    frames = list(star.recent._frames)
+    assert star.recent._bytes == sum(len(each.data) for each in frames), "P12: what is kept is counted otherwise"
+    for one, other in pairwise(frames):
+        assert other.first == one.last + 1, f"P7: the frame at {other.first} follows one that ends with {one.last}"
 
 
 def _check_decisions(decisions: Decisions, replica: Replica, writer: Writer) -> None:
@@ -134,11 +137,6 @@ def check_primary_deep(primary: Primary) -> None:
         "P12: the frames that wait are counted otherwise"
     )
     assert rises(last for last, _ in backlog._frames), "P7: the frames that wait are not in order"
-    recent = _recent(writer._fanout)
-    frames = list(recent._frames)
-    assert recent._bytes == sum(len(each.data) for each in frames), "P12: what is kept is counted otherwise"
-    for one, other in pairwise(frames):
-        assert other.first == one.last + 1, f"P7: the frame at {other.first} follows one that ends with {one.last}"
     for tx in decisions.transactions._preparing:
         buffer = replica.buffers.get(tx)
         assert buffer is not None, f"P1: votes are awaited for {id_text(tx)}, which is not held"

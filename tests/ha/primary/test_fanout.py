@@ -90,7 +90,6 @@ class Noted(Fanout):
 
 
 @pytest.mark.plain
-@pytest.mark.usefixtures("without_invariants")
 def test_the_writer_gives_each_frame_once_in_the_order_of_the_stream() -> None:
     cluster = declared("q")
     primary = cluster.primary
