@@ -111,14 +111,17 @@ def choose(site: Site) -> Choice:
 
 def told(position: Position, choice: Choice, site: Site) -> Told:
     """Whether a client can have been told of an event that the chosen store does not hold."""
-    chosen = choice.chosen
-    if any(store.applied.sequence >= position.sequence and store.holds(position) for store in _ours(site)):
-        given_up = chosen is not None and not choice.between and _given_up(position, chosen, site.record)
-        return Told.ACCEPTED if choice.sure or given_up else Told.ACKNOWLEDGED
-    if choice.sure:
+    chosen = choice.chosen if not choice.between else None
+    passed = any(store.applied.sequence >= position.sequence and store.holds(position) for store in _ours(site))
+    if passed and (choice.sure or (chosen is not None and _given_up(position, chosen, site.record))):
+        return Told.ACCEPTED
+    if passed:
+        return Told.ACKNOWLEDGED
+    later = chosen is not None and chosen.generation_at(position.sequence) > position.generation
+    if _may_be_given_up(position, site.record):  # that promotion asked nobody who held it whether it had passed
+        return Told.ACCEPTED if choice.sure or later else Told.UNKNOWN
+    if choice.sure or later:  # a later primary was promoted without it, as one that held all that was acknowledged
         return Told.NEVER
-    if chosen is not None and not choice.between and chosen.generation_at(position.sequence) > position.generation:
-        return Told.NEVER  # a later primary was promoted without it, as one that held all that was acknowledged
     if choice.trusted and site.record is not None:
         for store in _ours(site):
             if store.complete and store.member in site.record.ready and not store.holds(position):
@@ -163,6 +166,11 @@ def _ours(site: Site) -> Sequence[Store]:
 def _given_up(position: Position, chosen: Store, record: Record | None) -> bool:
     """Whether the chosen store goes on from a promotion for which an operator accepted that this is lost."""
     return record is not None and position.generation < record.loss_accepted <= chosen.tail.generation
+
+
+def _may_be_given_up(position: Position, record: Record | None) -> bool:
+    """Whether a loss was accepted for a later generation, or may have been: the record that said so was lost."""
+    return record is not None and position.generation < max(record.loss_accepted, record.loss_unknown)
 
 
 def _between(chosen: Store, rivals: Sequence[Store]) -> list[Store]:

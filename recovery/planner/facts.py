@@ -109,9 +109,10 @@ class Told(StrEnum):
     UNKNOWN = "unknown"
     """Nothing that is left says it."""
     ACCEPTED = "accepted"
-    """It had passed the commit point, and an operator has accepted its loss before."""
+    """It had passed the commit point, or may have, and an operator has accepted its loss before."""
     NEVER = "never"
-    """A member of the last ready set lacks it, or a later primary was chosen without it."""
+    """A member of the last ready set lacks it, or a later primary was chosen without it: one that held all that was
+    acknowledged, so no loss was accepted for it. Without the record nobody knows that, and it is taken on trust."""
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):

@@ -96,6 +96,10 @@ class Losses:
             for loss in self.all
         )
 
+    def had(self, position: Position) -> bool:
+        """Whether the event at this position had passed the commit point, and is lost."""
+        return position in self._known
+
     def other_than(self, sequence: int, generation: int, event: Event) -> bool:
         """Whether another event is known to have been at this position."""
         return self._known.get(Position(generation, sequence), event) != event

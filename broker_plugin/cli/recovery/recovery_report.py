@@ -45,6 +45,7 @@ def as_dict(plan: Plan, crashed: Crashed, given: Given) -> dict[str, Any]:
         "reasons": list(choice.reasons),
         "doubts": list(plan.doubts),
         "record": msgspec.to_builtins(site.record),
+        "record_trusted": choice.trusted,
         "stores": [
             {
                 "node": store.node,
@@ -222,6 +223,8 @@ def _lost(console: Console, report: dict[str, Any]) -> None:
         console.print(f"  {_alternative(each)}", soft_wrap=True)
     _table(console, "would be lost", report["lost"], report["lost_in_all"])
     _table(console, "never told, or given up before", report["discarded"], report["discarded_in_all"])
+    if report["discarded"] and not report["record_trusted"]:
+        console.print("  (never told, unless an operator accepted its loss before: without the record nobody knows)")
     for gap in report["unnamed"] if not report["nothing_acknowledged_is_lost"] else ():
         last = gap["last"] if gap["last"] is not None else "nobody knows where"
         console.print(f"  events {gap['first']} to {last} of {gap['node']} cannot be named: {gap['why']}")
