@@ -32,7 +32,7 @@ test: install lint ## Run the whole suite, without the slices
 	@bash tests/system_packages.sh
 	@bash tests/run_all.sh
 
-slices: install ## Fixed slices of the long runs: seeded faults, rounds of stress, cases on Spark; CI runs them behind make test
+slices: install ## Fixed slices of the long runs: seeds, seeded faults, rounds of stress, cases on Spark; CI runs them behind make test
 	@echo "== slices: of what make sim, make stress and make spark-crashes draw"
 	@bash tests/system_packages.sh
 	@bash tests/run_slices.sh

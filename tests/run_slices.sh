@@ -3,13 +3,15 @@
 # processes. The exit status is 0 if everything passed.
 set -uo pipefail
 said=$(mktemp)
+unset PYTHONDONTWRITEBYTECODE  # as tests/run_all.sh
 trap 'rm -f "$said"' EXIT
-.venv/bin/python -m pytest -m slice tests/simulation >"$said" 2>&1 &
+computes=(tests/simulation tests/ha tests/recovery/store)
+.venv/bin/python -m pytest -m slice "${computes[@]}" >"$said" 2>&1 &
 half=$!
-.venv/bin/python -m pytest -m slice --ignore=tests/simulation
+.venv/bin/python -m pytest -m slice "${computes[@]/#/--ignore=}"
 first=$?
 wait "$half"
 second=$?
-echo "== seeded faults of the simulator"
+echo "== the simulator's seeds and seeded faults, each step of a copy, each page of a damaged store"
 cat "$said"
 [ "$first" -eq 0 ] && [ "$second" -eq 0 ]

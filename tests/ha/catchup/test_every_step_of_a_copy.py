@@ -206,9 +206,17 @@ ENDS: dict[str, Callable[[Copy], None]] = {
 }
 
 
-def steps_of(slow: bool, writes: bool, written: bool) -> Iterator[tuple[Copy, int]]:
-    """A copy that has come to each of its steps."""
-    for step in count(1):
+CHECKPOINTS = [
+    pytest.param(False, 1, id="fast checkpoints"),
+    pytest.param(True, 4, id="slow checkpoints, each fourth step"),
+    pytest.param(True, 1, id="slow checkpoints", marks=pytest.mark.slice),
+]
+"""Whether they are slow, and which steps are taken. A copy with slow checkpoints takes many more turns."""
+
+
+def steps_of(slow: bool, every: int, writes: bool, written: bool) -> Iterator[tuple[Copy, int]]:
+    """A copy that has come to each of its steps, or to every so many of them."""
+    for step in count(1, every):
         copy = Copy(slow)
         if not Stop(copy, step, writes, written).run():
             assert step > (8 if writes else 25), "a copy has that many steps at least"
@@ -216,11 +224,11 @@ def steps_of(slow: bool, writes: bool, written: bool) -> Iterator[tuple[Copy, in
         yield copy, step
 
 
-@pytest.mark.parametrize("slow", [False, True], ids=["fast checkpoints", "slow checkpoints"])
+@pytest.mark.parametrize(("slow", "every"), CHECKPOINTS)
 @pytest.mark.parametrize("end", ENDS)
-def test_it_ends_at_every_message(end: str, slow: bool) -> None:
+def test_it_ends_at_every_message(end: str, slow: bool, every: int) -> None:
     """P1, P2, P3, P7, P12 at every message of a copy, in either direction."""
-    for copy, step in steps_of(slow, False, False):
+    for copy, step in steps_of(slow, every, False, False):
         ENDS[end](copy)
         try:
             copy.ended()
@@ -228,12 +236,12 @@ def test_it_ends_at_every_message(end: str, slow: bool) -> None:
             raise AssertionError(f"at message {step}: {error}") from error
 
 
-@pytest.mark.parametrize("slow", [False, True], ids=["fast checkpoints", "slow checkpoints"])
+@pytest.mark.parametrize(("slow", "every"), CHECKPOINTS)
 @pytest.mark.parametrize("written", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("end", ["the joiner dies", "both die"])
-def test_it_ends_at_every_write(end: str, written: bool, slow: bool) -> None:
+def test_it_ends_at_every_write(end: str, written: bool, slow: bool, every: int) -> None:
     """The same before each write of the joiner's disk, and after each that nobody heard of."""
-    for copy, step in steps_of(slow, True, written):
+    for copy, step in steps_of(slow, every, True, written):
         ENDS[end](copy)
         try:
             copy.ended()
