@@ -22,10 +22,11 @@ PAGE = Path(__file__).with_name("reference.md")
 MODULES = ("txha", "txha.resources", "txha.spark", "txha.events", "txha.spi")
 HEAD = """# Reference
 
-All that programs may import. It is written by `python docs/reference.py` from the docstrings, and a test holds that it
-is up to date. What is not here is private: it may change or go at any time. What each exception means for the
-transaction stands in [errors.md](errors.md).
+This page lists all that programs may import. `python docs/reference.py` writes it from the docstrings, and a test holds
+that it is up to date. What is not here is private: it may change or go at any time. [errors.md](errors.md) says what
+each exception means for the transaction.
 """
+WIDTH = 100
 WRAPPED = (classmethod, staticmethod)
 SHORT = re.compile(r"[\w.'+()-]*")
 """A default that is shown as it is."""
@@ -33,7 +34,34 @@ SHORT = re.compile(r"[\w.'+()-]*")
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([HEAD, *(line for name in MODULES for line in module_lines(import_module(name)))])
+    text = "\n".join([HEAD, *(line for name in MODULES for line in module_lines(import_module(name)))])
+    return "\n".join(wrapped(text.split("\n")))
+
+
+def wrapped(lines: list[str]) -> Iterator[str]:
+    """The page with its paragraphs and list items at the width of the documents; code stays as it is."""
+    fenced, gathered = False, list[str]()
+    for line in lines:
+        fence = line.startswith("```")
+        ends = fenced or fence or not line or line.startswith(("#", "- ")) or (line[:4].isspace() and not gathered)
+        if ends and gathered:
+            yield from filled(gathered)
+            gathered = []
+        if (line.startswith("- ") and not fenced) or not ends:
+            gathered.append(line)
+        else:
+            yield line
+        fenced ^= fence
+    yield from filled(gathered) if gathered else ()
+
+
+def filled(lines: list[str]) -> list[str]:
+    """A paragraph or a list item; what stands in backquotes is never broken."""
+    text = re.sub(r"(`+)[^`]+\1", lambda span: span[0].replace(" ", "\0"), " ".join(" ".join(lines).split()))
+    bullet = "- " if text.startswith("- ") else ""
+    filler = textwrap.TextWrapper(WIDTH, bullet, " " * len(bullet), break_long_words=False, break_on_hyphens=False)
+    found = filler.wrap(text.removeprefix(bullet))
+    return [line.replace("\0", " ") for line in found]
 
 
 def module_lines(module: ModuleType) -> Iterator[str]:

@@ -18,7 +18,6 @@ NOT_YET = {
     "docs/dtx_crashes.md",
     "docs/money.md",
     "docs/pipeline.md",
-    "docs/reference.md",
     "docs/spark_crashes.md",
     "docs/spark_drawn_crashes.md",
     "docs/spark_queues.md",
