@@ -19,7 +19,7 @@ FIELD = {"offset", "credit", "delivery watermark", "throttle", "deadline"}
 """The field's words, each of which replaces a word of the authors."""
 
 PROTOCOL = {"branch", "commit point", "generation", "lease", "member", "position", "ready set", "replication id"} | {
-    *("standalone", "catchup", "ready", "recovering", "active", "joiner", "primary", "backup", "tx-queue"),
+    *("standalone", "joining", "catchup", "ready", "recovering", "active", "joiner", "primary", "backup", "tx-queue"),
     *("TxBuffer", "TxTracker", "guard", "xid", "min_ready", "heuristic decision", "handover", "take-over"),
 }
 """Without these no page of the protocol can be read."""
