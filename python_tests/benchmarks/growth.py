@@ -31,12 +31,14 @@ HEADINGS = {
     "p99_ms": "p99 ms",
     "anonymous_mib": "anonymous MiB",
 }
-INTRODUCTION = """# What happens when there is more of it
+INTRODUCTION = """# How throughput and memory change as load and data grow
 
-Made by `make bench-growth`. Three nodes and the load on one machine; transactions of 10 durable messages of 256 bytes
-over 4 queues from 8 connections, but for what grows. After every run each queue must hold, on every node, as many
-messages as were acknowledged for it, with equal digests, and nobody may have left the ready set: else there is no
-figure but the reason. *Anonymous* is the memory of the node that has most, without mapped files.
+This page shows one curve for each thing that can grow: queues, messages, nodes, connections. It is
+made by `make bench-growth`. Three nodes and the load run on one machine; transactions of 10 durable
+messages of 256 bytes over 4 queues come from 8 connections, except for what grows. After every run
+each queue must hold, on every node, as many messages as were acknowledged for it, with equal
+digests, and no node may have left the ready set. Otherwise the page gives no figure but the reason.
+*Anonymous* is the memory of the node that has most, without mapped files.
 """
 
 

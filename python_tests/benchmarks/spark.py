@@ -21,7 +21,8 @@ from python_tests.harness.cluster import end_on_sigterm
 RESULTS, PAGE = "spark.json", "spark.md"
 INTRODUCTION = """# How fast the pipeline on Spark is
 
-Made by `make bench-spark`: one machine, an embedded session on all its processors.
+This page shows how fast Spark reads logs and queues, and how long an audit takes. It is made by
+`make bench-spark`: one machine, an embedded session on all its processors.
 """
 
 

@@ -130,8 +130,8 @@ def show(figures: dict[str, Any], out: Path) -> list[str]:
     lines = [
         "## Queues",
         "",
-        f"{figures['rows']:,} rows with bodies of {figures['body']} bytes, one durable queue, three nodes; the load",
-        "and the nodes are on the same processors. A way that lost or doubled a row gives no figure.",
+        f"{figures['rows']:,} rows with bodies of {figures['body']} bytes, one durable queue, three nodes; the",
+        "load and the nodes are on the same processors. A client that lost or doubled a row gives no figure.",
         "",
         "| | rows/s |",
         "|---|---|",
