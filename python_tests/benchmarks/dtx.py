@@ -140,7 +140,7 @@ def page(found: dict[str, dict[int, Run]], seconds: float, rounds: int) -> str:
 def main() -> int:
     """Measure, write, and print where; 1 if there is no figure."""
     end_on_sigterm()
-    parser = argparse.ArgumentParser(description="Branches beside plain transactions.")
+    parser = argparse.ArgumentParser(description="Measure branches beside plain transactions.")
     parser.add_argument("--seconds", type=float, help="length of one measurement")
     parser.add_argument("--rounds", type=int, help="how often each is measured; medians are reported")
     parser.add_argument("--quick", action="store_true", help="one short round; writes to build/benchmarks")

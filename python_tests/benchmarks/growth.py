@@ -1,4 +1,4 @@
-"""``make bench-growth``: what txha does when there is more of something, one curve for each dimension.
+"""``make bench-growth``: throughput and memory as load and data grow, one curve for each dimension.
 
     python -m python_tests.benchmarks.growth [--quick] [--only depth --only queues] [--deep] [--out docs/benchmarks]
 
@@ -102,7 +102,7 @@ def _table(dimension: Dimension, points: list[Point]) -> list[str]:
 def main() -> int:
     """Measure and write; 1 if a point has no figure."""
     end_on_sigterm()
-    parser = argparse.ArgumentParser(description="txha when there is more of something.")
+    parser = argparse.ArgumentParser(description="Measure throughput and memory as load and data grow.")
     parser.add_argument("--only", action="append", choices=list(DIMENSIONS), help="this dimension; may be repeated")
     parser.add_argument("--quick", action="store_true", help="few points, short runs; about three minutes")
     parser.add_argument("--deep", action="store_true", help=f"depth up to {DEEP:,}: ten minutes and 30 GB more")

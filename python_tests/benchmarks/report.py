@@ -1,4 +1,4 @@
-"""From results.json to a page with tables, ratios and plots (SVG)."""
+"""Writes the page of results.json: tables, ratios and plots (SVG)."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def _come_back(subject: Subject, extent: Extent, new_store: bool) -> dict[str, f
     name = subject.cluster.backups()[0]
     missed_from = 0 if new_store else subject.log_bytes()
     subject.cluster.kill(name)
-    wait_until(lambda: name not in subject.ready_set(), 30, "the leaving of who was killed")
+    wait_until(lambda: name not in subject.ready_set(), 30, "the removal of the killed node")
     departures = subject.nodes.departures()
     subject.fill([AWAY], subject.expected[AWAY] + extent.missed_mib * 2**20 // AWAY_SIZE, AWAY_SIZE)
     if new_store:
@@ -269,7 +269,7 @@ SECTIONS: dict[str, Callable[[Path, dict[str, Any]], list[str]]] = {
 def main() -> int:
     """Measure and write; 1 if a part has no figure."""
     end_on_sigterm()
-    parser = argparse.ArgumentParser(description="How long txha takes to come back.")
+    parser = argparse.ArgumentParser(description="Measure how long restart, catch-up and take-over take.")
     parser.add_argument("--only", action="append", choices=list(PARTS), help="this part; may be repeated")
     parser.add_argument("--quick", action="store_true", help="little of everything; about a minute")
     parser.add_argument("--out", type=Path, help="where results go; docs/benchmarks, or build/benchmarks if quick")

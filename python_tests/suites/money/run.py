@@ -54,7 +54,7 @@ class Found:
 
 
 class At(threading.Thread):
-    """A teller's process, and who listens to it: what it says goes to ``heard`` with its name."""
+    """A teller's process, and the thread that reads its output: it goes to ``heard`` with the teller's name."""
 
     def __init__(self, name: str, command: list[str], errors: str, heard: queue.Queue[tuple[str, str]]) -> None:
         super().__init__(daemon=True)
