@@ -22,7 +22,7 @@ killed, at each step. It is made by `make spark-crash-table`. A streaming query 
 one queue and puts them into another, by `txha-queue` on both sides
 ([spark_queues.md](spark_queues.md)). The brokers are three nodes, and every process is real. In
 each case one victim is killed by SIGKILL when a batch has come to a step. Whenever the query must
-be started again, it has another number of partitions. The victims are
+be started again, it has another number of partitions. The victims are:
 
 """
 WHAT = """
