@@ -1,15 +1,16 @@
-"""Orders from PostgreSQL to queues, exactly once.
+"""Send orders from PostgreSQL to queues, exactly once.
 
     python docs/examples/orders_to_queues.py --dsn "host=127.0.0.1 dbname=bank" \
         --broker amqp://guest:guest@127.0.0.1:5701/ --checkpoint /tmp/orders-checkpoint [--follow]
 
 Programs insert rows into the table ``orders``; each becomes one message, in the queue ``orders.<country>``. Kill this
 script, Spark, the broker's primary or all of them whenever you like, and start it again: no order is missing, and none
-is there twice. Without ``--follow`` it ends when it has sent what is there. The queues must exist, and be durable.
+is there twice. Without ``--follow`` the script ends when it has sent what is there. The queues must exist, and be
+durable.
 
-A number from a sequence does not say when a row was committed: a row with a lower number can appear behind one with a
-higher one, and who reads "greater than the last" never sees it. So each row carries the transaction that wrote it, and
-a batch is what transactions of a range have written, all of which have ended. Read again, it is the same.
+A number from a sequence does not say when a row was committed: a row with a lower number can appear after one with a
+higher number, and a query for "greater than the last" never sees it. So each row carries the transaction that wrote it,
+and a batch is what the transactions of a range have written, all of which have ended. Read again, it is the same.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ CREATE TABLE IF NOT EXISTS orders (
 CREATE INDEX IF NOT EXISTS orders_written_by ON orders (written_by, id);
 """
 ENDED = "SELECT pg_snapshot_xmin(pg_current_snapshot())"
-"""Every transaction below has ended, and whatever it wrote can be seen."""
+"""Every transaction below this number has ended, and all that it wrote can be seen."""
 
 NEXT = (
     "SELECT written_by FROM orders WHERE written_by >= %s AND written_by < %s ORDER BY written_by, id OFFSET %s LIMIT 1"
@@ -50,7 +51,8 @@ PARTITIONS = 2
 
 
 class OrdersReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are numbers of transactions: a batch has the rows from its start to below its end."""
+    """Reads the table in batches. An offset is a number of a transaction: a batch has the rows from its start to below
+    its end."""
 
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
@@ -88,7 +90,7 @@ class OrdersReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class Orders(DataSource):
-    """The table as a stream."""
+    """The table ``orders`` as a stream."""
 
     @classmethod
     def name(cls) -> str:
@@ -102,7 +104,7 @@ class Orders(DataSource):
 
 
 def main() -> None:
-    """Until all is sent, or for ever."""
+    """Send until all is sent, or for ever."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name in ("--dsn", "--broker", "--checkpoint"):
         parser.add_argument(name, required=True)

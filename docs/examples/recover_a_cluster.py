@@ -2,8 +2,8 @@
 
     .venv/bin/python docs/examples/recover_a_cluster.py [DIRECTORY]
 
-It takes half a minute, makes everything below DIRECTORY (a temporary one if it is not given), and says what it does
-and what ``txha`` answers. The last part is what an operator does at night; docs/recovery.md explains it.
+It takes half a minute, makes everything below DIRECTORY (a temporary one if it is not given), and prints what it does
+and what ``txha`` answers. The last part is what an operator does after a crash; docs/recovery.md explains it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main(directory: Path) -> None:
     lose_a_bit(cluster.directory / "node-1" / "log")
     shutil.rmtree(cluster.directory / "node-3")
 
-    say("What now?")
+    say("The operator asks for a plan, and carries it out.")
     given = (str(cluster.directory), "--decisions", str(log))
     txha("recover", "--plan", *given)
     plan = json.loads(txha("recover", "--plan", *given, "--json", show=False))
@@ -52,7 +52,7 @@ def main(directory: Path) -> None:
 
     say("The cluster is started; node-1 and node-3 come back with new stores.")
     with LocalCluster(cluster.directory) as cluster:
-        wait_until(cluster.all_ready, 30, "everyone ready")
+        wait_until(cluster.all_ready, 30, "all nodes ready")
         for node in cluster.status():
             assert node["queues"] == plan["queues"], f"{node['name']} does not hold what the plan said"
         say(
@@ -64,7 +64,7 @@ def main(directory: Path) -> None:
 
 
 def work(url: str) -> None:
-    """Ninety orders are left, and ten answers."""
+    """Publish a hundred orders and answer ten of them: ninety orders are left, and ten answers."""
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()
         for queue in ("orders", "answers"):
@@ -80,14 +80,14 @@ def work(url: str) -> None:
 
 
 def answer(channel: Any) -> None:
-    """Take an order, put an answer."""
+    """Take an order and publish an answer."""
     method, _, body = channel.basic_get("orders")
     channel.basic_publish("", "answers", body)
     channel.basic_ack(method.delivery_tag)
 
 
 def decide_and_die(cluster: LocalCluster, path: Path) -> None:
-    """The eleventh answer is prepared at the broker, and committed in the log only."""
+    """Prepare the eleventh answer at the broker, and commit it in the decision log only."""
     log, broker = DecisionLog(path), Broker(*cluster.urls)
     name = str(new_global_name(log.whose))
     xid = branch_xid(name, "broker")
@@ -107,7 +107,7 @@ def kill_all(cluster: LocalCluster) -> None:
 
 
 def lose_a_bit(log: Path) -> None:
-    """In the last event of a log that has been written as a whole."""
+    """Flip a bit in the last event of a log that has been written as a whole."""
     segment = max(log.iterdir())
     data = bytearray(segment.read_bytes())
     data[data.rindex(b"TXHA") + 50] ^= 1
@@ -123,7 +123,7 @@ def counts(url: str) -> dict[str, int]:
 
 
 def txha(*words: str, show: bool = True) -> str:
-    """Run a command that must end well; returns what it says."""
+    """Run a command that must succeed, and return what it prints."""
     if show:
         print("$ txha", shlex.join(words), flush=True)
     done = subprocess.run([*TXHA, *words], capture_output=True, text=True, check=False)

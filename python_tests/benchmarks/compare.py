@@ -147,7 +147,7 @@ def machine() -> str:
 def main() -> int:
     """Run, write, and print where."""
     end_on_sigterm()
-    parser = argparse.ArgumentParser(description="txha beside RabbitMQ, in one run.")
+    parser = argparse.ArgumentParser(description="Measure txha beside RabbitMQ, in one run.")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one measurement")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured; medians are reported")
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks"), help="where the report goes")

@@ -72,7 +72,7 @@ def measure(connections: int, seconds: float) -> None:
 
 def main() -> None:
     """Measure once."""
-    parser = argparse.ArgumentParser(description="CPU per message by process and thread.")
+    parser = argparse.ArgumentParser(description="Measure processor time per message, by process and thread.")
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=5.0)
     options = parser.parse_args()

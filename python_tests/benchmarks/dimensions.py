@@ -246,7 +246,7 @@ DIMENSIONS = {
         (1, 100, 10_000),
         _by_shape("messages", lambda at: replace(SHAPE, messages=at)),
         (
-            Plot("messages", "messages", "messages/s", "Rises: the two rounds of a commit are shared by more."),
+            Plot("messages", "messages", "messages/s", "Rises: more messages share the two rounds of a commit."),
             Plot("messages-commits", "commits", COMMITS, log_y=True),
         ),
     ),
@@ -274,7 +274,7 @@ DIMENSIONS = {
         (1, 32, 250),
         connections,
         (
-            Plot("connections", "commits", COMMITS, "Rises, then flat: rounds are shared by all who commit."),
+            Plot("connections", "commits", COMMITS, "Rises, then flat: all connections that commit share the rounds."),
             Plot("connections-p99", "p99_ms", "p99 of a transaction, ms", log_y=True),
         ),
     ),
@@ -297,7 +297,7 @@ DIMENSIONS = {
                 "consumers",
                 "messages",
                 "messages/s taken",
-                "Delivered and acknowledged. Messages are numbered, and each must come exactly once.",
+                "Messages are delivered and acknowledged. They are numbered, and each must come exactly once.",
             ),
         ),
     ),

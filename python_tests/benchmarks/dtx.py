@@ -117,10 +117,11 @@ def page(found: dict[str, dict[int, Run]], seconds: float, rounds: int) -> str:
     lines = [
         "# Distributed transactions beside plain ones",
         "",
-        "Made by `make bench-dtx`: three nodes and the load on one machine, durable messages of 256 bytes, 10 in each",
-        f"transaction, over {QUEUES} queues. Each connection does one transaction after the other. Medians of {rounds}",
-        f"rounds of {seconds:g} s, in turn. A round in which a message was lost or doubled, or in which a node left",
-        "the ready set, gives no figure.",
+        "This page compares branches of distributed transactions with plain transactions. It is made by",
+        "`make bench-dtx`: three nodes and the load on one machine, durable messages of 256 bytes, 10 in each",
+        f"transaction, over {QUEUES} queues. Each connection does one transaction after the other. Medians of",
+        f"{rounds} rounds of {seconds:g} s, in turn. A round in which a message was lost or doubled, or in which a",
+        "node left the ready set, gives no figure.",
         "",
         f"Machine: {machine()}.",
         "",
@@ -139,7 +140,7 @@ def page(found: dict[str, dict[int, Run]], seconds: float, rounds: int) -> str:
 def main() -> int:
     """Measure, write, and print where; 1 if there is no figure."""
     end_on_sigterm()
-    parser = argparse.ArgumentParser(description="Branches beside plain transactions.")
+    parser = argparse.ArgumentParser(description="Measure branches beside plain transactions.")
     parser.add_argument("--seconds", type=float, help="length of one measurement")
     parser.add_argument("--rounds", type=int, help="how often each is measured; medians are reported")
     parser.add_argument("--quick", action="store_true", help="one short round; writes to build/benchmarks")

@@ -1,4 +1,4 @@
-"""``make bench-growth``: what txha does when there is more of something, one curve for each dimension.
+"""``make bench-growth``: throughput and memory as load and data grow, one curve for each dimension.
 
     python -m python_tests.benchmarks.growth [--quick] [--only depth --only queues] [--deep] [--out docs/benchmarks]
 
@@ -31,12 +31,14 @@ HEADINGS = {
     "p99_ms": "p99 ms",
     "anonymous_mib": "anonymous MiB",
 }
-INTRODUCTION = """# What happens when there is more of it
+INTRODUCTION = """# How throughput and memory change as load and data grow
 
-Made by `make bench-growth`. Three nodes and the load on one machine; transactions of 10 durable messages of 256 bytes
-over 4 queues from 8 connections, but for what grows. After every run each queue must hold, on every node, as many
-messages as were acknowledged for it, with equal digests, and nobody may have left the ready set: else there is no
-figure but the reason. *Anonymous* is the memory of the node that has most, without mapped files.
+This page shows one curve for each thing that can grow: queues, messages, nodes, connections. It is
+made by `make bench-growth`. Three nodes and the load run on one machine; transactions of 10 durable
+messages of 256 bytes over 4 queues come from 8 connections, except for what grows. After every run
+each queue must hold, on every node, as many messages as were acknowledged for it, with equal
+digests, and no node may have left the ready set. Otherwise the page gives no figure but the reason.
+*Anonymous* is the memory of the node that has most, without mapped files.
 """
 
 
@@ -100,7 +102,7 @@ def _table(dimension: Dimension, points: list[Point]) -> list[str]:
 def main() -> int:
     """Measure and write; 1 if a point has no figure."""
     end_on_sigterm()
-    parser = argparse.ArgumentParser(description="txha when there is more of something.")
+    parser = argparse.ArgumentParser(description="Measure throughput and memory as load and data grow.")
     parser.add_argument("--only", action="append", choices=list(DIMENSIONS), help="this dimension; may be repeated")
     parser.add_argument("--quick", action="store_true", help="few points, short runs; about three minutes")
     parser.add_argument("--deep", action="store_true", help=f"depth up to {DEEP:,}: ten minutes and 30 GB more")

@@ -1,4 +1,4 @@
-"""From results.json to a page with tables, ratios and plots (SVG)."""
+"""Writes the page of results.json: tables, ratios and plots (SVG)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ def write_report(directory: Path) -> None:
     lines = [
         "# txha beside RabbitMQ",
         "",
-        "Made by `make bench`: durable messages of 256 bytes, batches of 10 over 4 queues, all nodes and the load on",
-        "one machine, each peer in turn, medians over the rounds. A round in which a message was lost or doubled, or",
-        "in which a node left the ready set, gives no figure.",
+        "This page compares txha with RabbitMQ on one machine, in one run. It is made by `make bench`:",
+        "durable messages of 256 bytes, batches of 10 over 4 queues, all nodes and the load on one machine,",
+        "each peer in turn, medians over the rounds. A round in which a message was lost or doubled, or in",
+        "which a node left the ready set, gives no figure.",
         "",
-        f"Machine: {data['machine']}. Peers that are not at work stand idle beside the one that is.",
+        f"Machine: {data['machine']}.",
+        "Peers that are not at work stand idle beside the one that is.",
         "",
         "![batches per second](batches.svg)",
         "![p99](p99.svg)",

@@ -35,10 +35,12 @@ PAGE = "restart.md"
 JOIN_SECONDS = 600.0
 AWAY = "away"
 AWAY_SIZE = 4096
-INTRODUCTION = """# How long it takes to come back
+INTRODUCTION = """# How long restart, catch-up and take-over take
 
-Made by `make bench-restart`. Three nodes and the load on one machine. What was acknowledged before must be there
-afterwards on every node, with equal digests: else there is no figure but the reason.
+This page shows how long a cluster takes to serve again, and what a joiner costs the other nodes. It
+is made by `make bench-restart`. Three nodes and the load run on one machine. What was acknowledged
+before must be there afterwards on every node, with equal digests. Otherwise the page gives no
+figure but the reason.
 """
 
 
@@ -95,7 +97,7 @@ def _come_back(subject: Subject, extent: Extent, new_store: bool) -> dict[str, f
     name = subject.cluster.backups()[0]
     missed_from = 0 if new_store else subject.log_bytes()
     subject.cluster.kill(name)
-    wait_until(lambda: name not in subject.ready_set(), 30, "the leaving of who was killed")
+    wait_until(lambda: name not in subject.ready_set(), 30, "the removal of the killed node")
     departures = subject.nodes.departures()
     subject.fill([AWAY], subject.expected[AWAY] + extent.missed_mib * 2**20 // AWAY_SIZE, AWAY_SIZE)
     if new_store:
@@ -225,8 +227,8 @@ def _restart_section(out: Path, entry: dict[str, Any]) -> list[str]:
     write_curves(out / "restart.svg", "Restart of three nodes", "messages waiting", "seconds", lines, log_x=True)
     rows = [f"| {p['depth']:,} | {p['way']} | {p['seconds']:.2f} |" for p in entry["points"]]
     return [
-        "From the start of the processes until all three are ready. Each node reads its whole queue state before it",
-        "serves, to find damage.\n",
+        "The time is from the start of the processes until all three are ready. Each node reads its whole",
+        "queue state before it serves, to find damage.\n",
         "![restart](restart.svg)\n",
         "\n".join(["| messages waiting | | seconds |", "|---|---|---|", *rows]) + "\n",
     ]
@@ -237,9 +239,10 @@ def _catchup_section(out: Path, entry: dict[str, Any]) -> list[str]:
     keys = list(next(iter(ways.values())))
     rows = [f"| {key} | {' | '.join(f'{ways[way][key]:,.1f}' for way in ways)} |" for key in keys]
     return [
-        "A backup was killed, missed that much, and came back while 8 connections committed: with its log, or with a",
-        "new store when no log reaches back, so that all queues are copied. *Before* is with two nodes, *after* with",
-        "three, all on this machine; the cost of the third node itself is the difference of these two.\n",
+        "A backup was killed, missed that much, and came back while 8 connections committed. It came back",
+        "with its log, or with a new store when no log reaches back, so that all queues are copied. *Before*",
+        "is with two nodes, *after* with three, all on this machine; the cost of the third node itself is the",
+        "difference of these two.\n",
         "\n".join([f"| | {' | '.join(ways)} |", "|---" * (len(ways) + 1) + "|", *rows]) + "\n",
     ]
 
@@ -249,7 +252,10 @@ def _takeover_section(out: Path, entry: dict[str, Any]) -> list[str]:
     label = "seconds to the first confirmed publish"
     write_histogram(out / "takeover.svg", title, label, entry["seconds"], 0.1)
     told = ", ".join(f"{key} {entry[key]:.2f} s" for key in ("p50", "p95", "max"))
-    return [f"From SIGKILL to the first confirmed publish at a survivor: {told}.\n", "![take-over](takeover.svg)\n"]
+    return [
+        f"Time from SIGKILL to the first confirmed publish at a survivor: {told}.\n",
+        "![take-over](takeover.svg)\n",
+    ]
 
 
 TITLES = {"restart": "## Restart\n", "catchup": "## Catch-up of a joiner\n", "takeover": "## Take-over\n"}
@@ -263,7 +269,7 @@ SECTIONS: dict[str, Callable[[Path, dict[str, Any]], list[str]]] = {
 def main() -> int:
     """Measure and write; 1 if a part has no figure."""
     end_on_sigterm()
-    parser = argparse.ArgumentParser(description="How long txha takes to come back.")
+    parser = argparse.ArgumentParser(description="Measure how long restart, catch-up and take-over take.")
     parser.add_argument("--only", action="append", choices=list(PARTS), help="this part; may be repeated")
     parser.add_argument("--quick", action="store_true", help="little of everything; about a minute")
     parser.add_argument("--out", type=Path, help="where results go; docs/benchmarks, or build/benchmarks if quick")

@@ -21,7 +21,8 @@ from python_tests.harness.cluster import end_on_sigterm
 RESULTS, PAGE = "spark.json", "spark.md"
 INTRODUCTION = """# How fast the pipeline on Spark is
 
-Made by `make bench-spark`: one machine, an embedded session on all its processors.
+This page shows how fast Spark reads logs and queues, and how long an audit takes. It is made by
+`make bench-spark`: one machine, an embedded session on all its processors.
 """
 
 
@@ -50,7 +51,7 @@ def main() -> int:
     """Measure, write, and print where."""
     end_on_sigterm()
     known = parts()
-    parser = argparse.ArgumentParser(description="How fast the pipeline on Spark is.")
+    parser = argparse.ArgumentParser(description="Measure how fast the pipeline on Spark is.")
     parser.add_argument("--quick", action="store_true", help="little of everything; writes to build/benchmarks")
     parser.add_argument("--only", action="append", choices=list(known), help="one part; may be repeated")
     parser.add_argument("--out", type=Path, help="where results go; docs/benchmarks, or build/benchmarks if quick")

@@ -184,8 +184,8 @@ def show(found: dict[str, Any], out: Path) -> list[str]:
     return [
         "## Audit",
         "",
-        f"{found['events']:,} events of three logs, {found['rows']:,} rows; a tenth of the transactions is rolled",
-        "back.",
+        f"{found['events']:,} events of three logs, {found['rows']:,} rows; a tenth of the transactions",
+        "is rolled back.",
         "",
         "| | seconds |",
         "|---|---|",

@@ -1,7 +1,7 @@
 """Queues on Spark beside a plain client: rows/s into a queue and out of one, and micro-batches/s.
 
-The same rows each time, into one durable queue of three nodes, by one publisher and by the sink with two tasks. A way
-that lost or doubled a row gives no figure: it ends the run.
+The same rows each time, into one durable queue of three nodes, by one publisher and by the sink with two tasks. A
+client that lost or doubled a row gives no figure: it ends the run.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def show(figures: dict[str, Any], out: Path) -> list[str]:
     lines = [
         "## Queues",
         "",
-        f"{figures['rows']:,} rows with bodies of {figures['body']} bytes, one durable queue, three nodes; the load",
-        "and the nodes are on the same processors. A way that lost or doubled a row gives no figure.",
+        f"{figures['rows']:,} rows with bodies of {figures['body']} bytes, one durable queue, three nodes; the",
+        "load and the nodes are on the same processors. A client that lost or doubled a row gives no figure.",
         "",
         "| | rows/s |",
         "|---|---|",

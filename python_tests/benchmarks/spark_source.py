@@ -151,8 +151,9 @@ def show_source(found: dict[str, Any], out: Path) -> list[str]:
     lines = [
         "## The source beside Parquet",
         "",
-        f"All columns, {MESSAGES} messages in a transaction; read and dropped (`noop`), medians of {ROUNDS} rounds.",
-        "A source in Python that makes nothing, but gives one batch again and again, shows what Spark takes.",
+        f"All columns are read and dropped (`noop`), {MESSAGES} messages in a transaction, medians of {ROUNDS} rounds.",
+        "A source in Python that makes nothing, but gives one batch again and again, shows what Spark itself",
+        "costs.",
     ]
     for body, each in found["sizes"].items():
         lines += [
@@ -247,8 +248,8 @@ def show_growth(found: dict[str, Any], out: Path) -> list[str]:
     return [
         "## Growth",
         "",
-        f"A count by kind and queue over the log of one node, with a heap of {HEAP}. Memory is that of Java and all",
-        "Python workers together, at its highest.",
+        f"The query counts by kind and queue over the log of one node, with a heap of {HEAP}. Memory is that of",
+        "Java and all Python workers together, at its highest.",
         "",
         "![growth](spark-growth.svg)",
         "",
@@ -292,9 +293,9 @@ def measure_start(quick: bool, place: Path) -> dict[str, Any]:
 def show_start(found: dict[str, Any], out: Path) -> list[str]:
     """The section of the page."""
     return [
-        "## Beginning",
+        "## Start of a session",
         "",
-        "A fresh process, and a log of a thousand events; seconds.",
+        "A fresh process reads a log of a thousand events; the table gives seconds.",
         "",
         "| session | first query | second query |",
         "|---|---|---|",

@@ -85,7 +85,7 @@ class Nodes:
 
 
 class Subject:
-    """A context manager: the cluster ends with it. ``expected``: what each queue holds. ``nodes``: who they are."""
+    """A context manager: the cluster ends with it. ``expected``: what each queue holds. ``nodes``: those that run."""
 
     def __init__(self, directory: Path, nodes: int = 3, *options: str) -> None:
         self.cluster = LocalCluster(directory, nodes, *options)
@@ -156,7 +156,7 @@ class Subject:
         )
 
     def kill_all(self) -> None:
-        """SIGKILL of every node, then the end of who started them."""
+        """SIGKILL of every node, then the end of the process that started them."""
         for pid in [self.cluster.pid(directory.name) for directory in self.nodes.directories()]:
             os.kill(pid, signal.SIGKILL)
         self.cluster.stop()

@@ -23,7 +23,7 @@ def seen_too_early(evidence: Evidence) -> list[str]:
 
 
 def duplicates(evidence: Evidence, watched: Container[str]) -> list[str]:
-    """P3: all sightings but one must be marked; and who gives nothing back is never handed the same message twice.
+    """P3: all sightings but one must be marked; and a consumer that gives nothing back never gets a message twice.
 
     Which one came first is known only where one consumer at a time watched: of two others, the first may record last.
     """

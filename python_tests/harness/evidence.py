@@ -1,4 +1,4 @@
-"""The record, sorted for the judge: who published what, and where and when it was seen."""
+"""The record, sorted for the judge: which client published what, and where and when it was seen."""
 
 from __future__ import annotations
 

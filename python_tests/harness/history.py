@@ -112,7 +112,7 @@ class History:
         """A client, or one channel of it, is connected there from now on."""
         self._places[client] = node
 
-    # -- who publishes
+    # -- publishers
 
     def begin(
         self, channel: str, consumed: Sequence[str] = (), plain: bool = False, on_purpose: bool = False
@@ -154,7 +154,7 @@ class History:
         if attempt.outcome == OPEN:
             self.answer(attempt, ROLLED_BACK if attempt.commit_sent is None else UNKNOWN)
 
-    # -- who consumes
+    # -- consumers
 
     def watching(self, queue: str, consumer: str, hidden: int) -> Session:
         """A consumer is about to ask for messages, and may have ``hidden`` unrecorded ones in its hands."""

@@ -1,4 +1,4 @@
-"""Who looks on, on pika: consumers and getters that drain the outputs all the time, and one who counts."""
+"""Observers on pika: consumers and getters that drain the outputs all the time, and a counter of messages."""
 
 from __future__ import annotations
 

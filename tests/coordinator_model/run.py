@@ -73,7 +73,7 @@ class Run:
             except BrokenPromise as error:
                 result.promise, result.broken = error.promise, f"seed {self.seed}: {error}"
             except Stuck as error:
-                result.promise, result.broken = "nobody is stuck", f"seed {self.seed}: {error}"
+                result.promise, result.broken = "nothing is stuck", f"seed {self.seed}: {error}"
             finally:
                 LOGGER.removeHandler(told)
                 LOGGER.propagate = propagates
@@ -213,7 +213,9 @@ class Run:
         for each in applications:
             attempt = self._alone(world, f"probe of {each.number}", each.probe)
             if attempt.told != COMMITTED:
-                raise BrokenPromise("everybody can go on", f"{each.number} is told: {attempt.told} {attempt.reason}")
+                raise BrokenPromise(
+                    "every application can go on", f"{each.number} is told: {attempt.told} {attempt.reason}"
+                )
 
 
 _TABLES = (

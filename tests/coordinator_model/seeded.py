@@ -159,7 +159,7 @@ def clusters_are_known_by_their_names(stack: ExitStack) -> None:
     replace(stack, recover_module, "is_unique", lambda resource: True)
 
 
-@seeded(252, "nothing unforeseen", "everybody can go on", "both or neither", "nothing stood in the way")
+@seeded(252, "nothing unforeseen", "every application can go on", "both or neither", "nothing stood in the way")
 def a_child_works_on_with_its_parent_s_log(stack: ExitStack) -> None:
     """And with its lock."""
     replace(stack, LogFile, "forked", lambda self: None)
@@ -177,7 +177,7 @@ def a_lost_commit_is_a_failed_one(stack: ExitStack) -> None:
     replace(stack, DecidingSession, "_has_committed", lambda self, error: False)
 
 
-@seeded(23, "everybody can go on", "nothing unforeseen", "nothing stood in the way")
+@seeded(23, "every application can go on", "nothing unforeseen", "nothing stood in the way")
 def a_smaller_log_belongs_to_who_made_it(stack: ExitStack) -> None:
     """Whose ever the old one was."""
     original = LogFile._write_new

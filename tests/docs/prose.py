@@ -9,28 +9,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-NOT_YET = {
-    "docs/audit.md",
-    "docs/coordinator_tester.md",
-    "docs/coordinators.md",
-    "docs/dtx.md",
-    "docs/dtx_clients.md",
-    "docs/dtx_crashes.md",
-    "docs/money.md",
-    "docs/pipeline.md",
-    "docs/spark_crashes.md",
-    "docs/spark_drawn_crashes.md",
-    "docs/spark_queues.md",
-}
-"""Pages that are not yet written anew, beside decisions/ and benchmarks/."""
-
-DONE = [
-    page
-    for page in PAGES
-    if page.parent.name not in ("decisions", "benchmarks") and str(page.relative_to(ROOT)) not in NOT_YET
-]
-"""The pages that the tests of prose hold."""
-
 
 def name_of(page: Path) -> str:
     """A page's path within the project."""

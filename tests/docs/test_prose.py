@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.prose import DONE, lines_of_text, name_of
+from tests.docs.prose import PAGES, lines_of_text, name_of
 
 WIDTH = 100
 
@@ -28,12 +28,12 @@ def beginning(text: str) -> str:
     return " ".join(found[1].split()) if found and not found[1].startswith("```") else ""
 
 
-@pytest.mark.parametrize("page", DONE, ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_lines_wrap(page: Path) -> None:
     assert not too_long(page.read_text())
 
 
-@pytest.mark.parametrize("page", DONE, ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_page_begins_with_what_it_is_for(page: Path) -> None:
     text = beginning(page.read_text())
     assert len(text.split()) >= 6 and text.endswith((".", ":")), "a title, and then a sentence on what the page is for"

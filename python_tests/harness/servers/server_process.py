@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def start_server(command: Sequence[str], log: Path, user: str | None) -> subprocess.Popen[bytes]:
-    """Start it as this user (None: who runs the tests); what it says is appended to ``log``."""
+    """Start it as this user (None: the user that runs the tests); what it says is appended to ``log``."""
     with log.open("ab") as output:
         return subprocess.Popen(command, user=user, cwd="/", stdout=output, stderr=output, start_new_session=True)
 

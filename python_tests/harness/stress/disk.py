@@ -43,7 +43,7 @@ class SmallDisk:
                 return
 
     def _leave_little(self) -> None:
-        """Take the room away that is not used. It is in use by others, who may write more than was measured."""
+        """Take the free space of the disk away. Other processes use it, and may write more than was measured."""
         for little in (1 << 20, 8 << 20, 64 << 20):
             try:
                 self._resize(self._used() + little)

@@ -27,7 +27,7 @@ PIECES = 64
 
 @dataclass(frozen=True)
 class Link:
-    """A node dials ``listen`` and is passed on to ``to``. ``way``: from whom to whom, by their indexes.
+    """A node dials ``listen`` and is passed on to ``to``. ``way``: from which node to which, by their indexes.
 
     ``place``: a process in whose network namespace it listens and dials; None for the proxies' own.
     """

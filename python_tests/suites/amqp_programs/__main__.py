@@ -20,8 +20,8 @@ RABBITMQ = f"Compare with it: its URL, or {INSTALLED}, which is started here; ma
 
 
 def main(
-    programs: Annotated[int, typer.Option(help="How many are played", min=1)] = 2000,
-    first: Annotated[int, typer.Option("--first", "--seed", help="The first one's seed", min=0)] = 0,
+    programs: Annotated[int, typer.Option(help="Number of programs", min=1)] = 2000,
+    first: Annotated[int, typer.Option("--first", "--seed", help="Seed of the first program", min=0)] = 0,
     rabbitmqs: Annotated[list[str], typer.Option("--rabbitmq", help=RABBITMQ)] = [INSTALLED],  # noqa: B006
     txha: Annotated[str | None, typer.Option(help="The URL of a txha that runs already, empty")] = None,
     races: Annotated[bool, typer.Option("--races", help="Requests of several connections at once instead")] = False,
@@ -29,7 +29,7 @@ def main(
     file: Annotated[Path | None, typer.Option(help="Remember here what is done, and go on from there")] = None,
     most_faults: Annotated[int, typer.Option(help="Stop when so many were found", min=1)] = 20,
     record_anew: Annotated[bool, typer.Option("--record", help="Write RabbitMQ's answers to the tests' file")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The sums as JSON")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the sums as JSON")] = False,
 ) -> None:
     """Random programs of AMQP methods against txha and each RabbitMQ, at the same time.
 

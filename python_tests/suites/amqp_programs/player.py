@@ -85,8 +85,8 @@ class Player:
         self._clean(program)
 
     def race(self, race: Race, turn: int) -> list[Answers]:
-        """What a race leads to: what its racers are answered, and at the end what is in the queues. ``turn``: who sends
-        first, and how far behind it the next one does.
+        """What a race leads to: what its racers are answered, and at the end what is in the queues. ``turn``: which
+        racer sends first, and how long after it the next one does.
         """
         return self._judged(race, lambda: self._at_once(race, turn))
 

@@ -145,7 +145,7 @@ class _Requests:
 
 
 class _Draw:
-    """One race. Either queues have consumers, or messages are sent: who gets what is open otherwise."""
+    """One race. Either queues have consumers, or messages are sent; otherwise it is open which consumer gets what."""
 
     def __init__(self, seed: int) -> None:
         lot = self._lot = Random(f"amqp race {seed}")

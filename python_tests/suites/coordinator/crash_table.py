@@ -13,8 +13,8 @@ from pathlib import Path
 
 from python_tests.harness.crash_table import make_page, table
 from python_tests.suites.coordinator.crashes import (
+    AFTER,
     AT,
-    BEHIND,
     CLUSTER,
     DATABASE,
     DONE,
@@ -30,19 +30,23 @@ from python_tests.suites.coordinator.transfer import KILLED, ORDER_OF_STEPS, UNK
 
 HEAD = """# What a crash does to a distributed transaction
 
-Made by `make dtx-crashes`. The work is a transfer: take an order from a queue, debit an account in PostgreSQL,
-publish an invoice and a parcel, in one transaction of the coordinator in `recovery/coordinator/`. The brokers are
-three nodes, and every process is real. The coordinator is connected to the *backup in between*, which passes it on to
-the primary. In each case one victim is killed by SIGKILL at one step. Then it is started again, `txha dtx recover` is
-run, and everything is counted.
+This page shows how a distributed transaction ends when the coordinator, brokers or the database are
+killed, at each step. It is made by `make dtx-crashes`. The work is a transfer: take an order from a
+queue, debit an account in PostgreSQL, publish an invoice and a parcel, in one transaction of the
+coordinator in `recovery/coordinator/`. The brokers are three nodes, and every process is real. The
+coordinator is connected to the *backup in between*, which passes it on to the primary. In each case
+one victim is killed by SIGKILL at one step. Then it is started again, `txha dtx recover` is run,
+and everything is counted.
 
 - *committed*: one debit, one invoice, one parcel, and the order is gone.
 - *rolled back*: the order is there again, and nothing else.
 - *+n*: so many branches were in doubt until the recovery run settled them.
-- *(untold)*: whoever made the transfer was killed, or could not be told how it ended. Everybody else was told what is.
+- *(untold)*: the program that made the transfer was killed, or could not be told how it ended. In
+  all other cases it was told what had happened.
 
-In every case nothing was in doubt afterwards, and at the end the sum of money, the rows and the messages agreed with
-the orders. A case that breaks any of this ends the run, and no page is written.
+In every case nothing was in doubt afterwards, and at the end the sum of money, the rows and the
+messages agreed with the orders. A case that breaks any of this ends the run, and no page is
+written.
 """
 
 
@@ -59,7 +63,7 @@ def cell(found: Found) -> str:
 def page(found: Mapping[Case, Found], seconds: float) -> str:
     """The page."""
     parts = [HEAD, f"\n{len(found)} cases, {seconds:.0f} seconds.\n"]
-    for way, victims in ((AT, VICTIMS), (BEHIND, VICTIMS), (LEFT, (CLUSTER, DATABASE))):
+    for way, victims in ((AT, VICTIMS), (AFTER, VICTIMS), (LEFT, (CLUSTER, DATABASE))):
         parts.append(f"\n## {way.capitalize()} the step\n\nKilled {WAYS[way]}.\n\n")
         parts.append(
             table(

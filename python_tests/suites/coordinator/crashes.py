@@ -63,10 +63,10 @@ LATER_SECONDS = 0.005
 DONE, WAITING = "done", "waiting"
 
 
-AT, BEHIND, LEFT = "at", "behind", "left dead at"
+AT, AFTER, LEFT = "at", "after", "left dead at"
 WAYS = {
     AT: "while the coordinator stands at the step; started again at once",
-    BEHIND: f"up to {LATER_SECONDS * 1000:.0f} ms later, while it goes on; started again at once",
+    AFTER: f"up to {LATER_SECONDS * 1000:.0f} ms later, while it goes on; started again at once",
     LEFT: "while it stands there; started again when the transfer has given up",
 }
 
@@ -85,7 +85,7 @@ class Case:
 
 def all_cases() -> list[Case]:
     """Every victim at every step. To leave one dead says something only of what nobody can take the place of."""
-    found = [Case(victim, step, way) for step in ORDER_OF_STEPS for victim in VICTIMS for way in (AT, BEHIND)]
+    found = [Case(victim, step, way) for step in ORDER_OF_STEPS for victim in VICTIMS for way in (AT, AFTER)]
     return found + [Case(victim, step, LEFT) for step in ORDER_OF_STEPS for victim in (CLUSTER, DATABASE)]
 
 
@@ -173,7 +173,7 @@ class Site:
         told = KILLED
         for line in process.stdout:
             told = line.strip()
-            if case.way == BEHIND and told == case.step:
+            if case.way == AFTER and told == case.step:
                 time.sleep(self._lot.uniform(0, LATER_SECONDS))
                 process.kill()
         if process.wait() == 0:
@@ -186,7 +186,7 @@ class Site:
         delay = self._lot.uniform(0, LATER_SECONDS)
         mending: list[threading.Thread] = []
 
-        def break_behind() -> None:
+        def break_after() -> None:
             time.sleep(delay)
             kill()
             start()
@@ -194,9 +194,9 @@ class Site:
         def reached(step: str) -> None:
             if step != case.step or mending:
                 return
-            if case.way != BEHIND:
+            if case.way != AFTER:
                 kill()
-            mending.append(threading.Thread(target=break_behind if case.way == BEHIND else start))
+            mending.append(threading.Thread(target=break_after if case.way == AFTER else start))
             if case.way != LEFT:
                 mending[0].start()
 

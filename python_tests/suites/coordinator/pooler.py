@@ -87,7 +87,7 @@ def pump(here: socket.socket, there: socket.socket) -> None:
 
 
 def end(each: socket.socket) -> None:
-    """Also for who waits for it."""
+    """Close it, and end the calls of threads that wait for it."""
     with suppress(OSError):
         each.shutdown(socket.SHUT_RDWR)
     each.close()

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from python_tests.suites.coordinator.crashes import (
+    AFTER,
     AT,
-    BEHIND,
     BETWEEN,
     CLUSTER,
     COORDINATOR,
@@ -34,8 +34,8 @@ CASES = {
     Case(COORDINATOR, "database committed"): DONE,
     Case(COORDINATOR, "broker committed"): DONE,
     Case(PRIMARY, "broker prepared"): DONE,
-    Case(PRIMARY, "database prepared", BEHIND): None,
-    Case(BETWEEN, "database prepared", BEHIND): None,
+    Case(PRIMARY, "database prepared", AFTER): None,
+    Case(BETWEEN, "database prepared", AFTER): None,
     Case(OTHER, "decision synced"): DONE,
     Case(CLUSTER, "decision synced", LEFT): DONE,
     Case(DATABASE, "account debited"): WAITING,

@@ -28,7 +28,7 @@ CLEAN = """
 
 
 def fake() -> tuple[Any, Server]:
-    """A new fake server with everything in place; and who connects to it."""
+    """A new fake server with everything in place, and a function that connects to it."""
     server = Server(7_000_000_000_000_000_001)
     for name in ("bank", "other"):
         server.create_database(name)

@@ -100,7 +100,7 @@ def test_a_lost_commit_whose_number_another_transaction_was_given_is_none(
 
 
 def test_an_error_before_the_commit_is_told_as_it_is(shop: Shop) -> None:
-    """The session is open, and its row is in the way of who would ask for it."""
+    """The session is open, and its row stands in the way of a query for it."""
     session = shop.sessions()
     event.listen(session, "before_commit", fail)
     with pytest.raises(ZeroDivisionError), transaction.manager:

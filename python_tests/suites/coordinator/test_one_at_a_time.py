@@ -1,4 +1,4 @@
-"""One connection works in one branch: who begins another transaction over it is told, and nothing is halved."""
+"""One connection works in one branch: a caller that begins another transaction over it is told; nothing is halved."""
 
 from __future__ import annotations
 

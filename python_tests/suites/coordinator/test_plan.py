@@ -114,7 +114,7 @@ def plan(site: Site, how: str, status: int) -> dict[str, Any]:
 def test_a_crash_of_everything_is_planned_and_settled(
     may_kill_nodes: None, postgresql: PostgreSQL, table: Table, tmp_path: Path
 ) -> None:
-    """Coordinator and broker are dead. An administrator who does otherwise is told of, and the plan is followed."""
+    """Coordinator and broker are dead. The plan reports what an administrator decided otherwise, and is followed."""
     cluster = LocalCluster(tmp_path / "cluster", 1)
     with cluster:
         site = Site(tmp_path, postgresql.dsn, cluster)

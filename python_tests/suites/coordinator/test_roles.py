@@ -64,7 +64,7 @@ def work(worker: Postgresql, table: Table, how: str) -> Any:
 def test_a_branch_of_another_role_is_settled(
     worker: Postgresql, table: Table, how: str, commit: bool, own: bool
 ) -> None:
-    """By its session, and, if that dies, by a recovery run of who has begun it; else it is prepared for ever."""
+    """By its session, and, if that dies, by a recovery run of the role that began it; else it stays prepared."""
     xid, participant = work(worker, table, how)
     other = worker if own else Postgresql(table.dsn.replace("user=owner", "user=worker"))
     assert other.settle(xid, commit, participant.ticket) is (Fate.COMMITTED if commit else Fate.ROLLED_BACK)

@@ -131,7 +131,7 @@ class OtherBase(DeclarativeBase):
 
 
 class Receipt(OtherBase):
-    """Of a customer, of whom there is one, which is looked at when the database commits."""
+    """The receipt of a customer, who has at most one: the database checks that when it commits."""
 
     __tablename__ = "orm_orders"
     number: Mapped[str] = mapped_column(primary_key=True)
@@ -185,7 +185,7 @@ AHEAD = """
     CREATE FUNCTION ahead.clock_timestamp() RETURNS timestamptz LANGUAGE sql
         AS $$SELECT pg_catalog.clock_timestamp() + interval '3 days'$$
 """
-"""A clock that was set forward, for who has this schema in front of the system's."""
+"""A clock that was set forward, for a session that has this schema in front of the system's."""
 
 
 def test_a_server_s_clock_set_forward_decides_no_commit_that_was_aborted(shop: Shop) -> None:

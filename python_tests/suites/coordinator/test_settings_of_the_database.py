@@ -141,7 +141,7 @@ def test_what_the_server_answers_is_no_unknown_decision(shop: Shop) -> None:
 
 
 def test_an_answer_to_an_abort_that_is_lost_is_unknown(shop: Shop, postgresql: PostgreSQL) -> None:
-    """It may be there; the next one who asks is told which one stands."""
+    """The abort may be there; the next caller that asks is told which decision stands."""
     with DatabaseDoor(postgresql.port) as door:
         there = TableDecisions(shop.dsn.replace(f"port={postgresql.port}", f"port={door.port}"))
         door.lose_answer = b"INSERT"

@@ -1,4 +1,4 @@
-"""Coordinators in the hands of who has read half of the page: told so by an error, and no transaction is halved."""
+"""Coordinators that are used against their rules: an error says so, and no transaction is halved."""
 
 from __future__ import annotations
 

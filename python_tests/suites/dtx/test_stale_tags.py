@@ -114,7 +114,7 @@ def test_stale_tag_behind_a_channel_that_was_replaced_silently(
 def test_a_lost_channel_with_nothing_left_open_is_nobody_s_matter(
     desk: Desk, names: Names, door: CuttingDoor, xid: Xid
 ) -> None:
-    """Who gets and acknowledges in each branch, or gets without, goes on: nothing he holds is stale."""
+    """A client that gets and acknowledges in each branch, or gets without, goes on: it holds no stale message."""
     with DtxConnection(door.url) as worker:
         for name in (b"1", b"2"):
             worker.tpc_begin(xid._replace(bqual=name))

@@ -22,14 +22,14 @@ from python_tests.suites.money.planted import FAULTS
 
 
 def main(
-    rounds: Annotated[int, typer.Option(help="How many", min=1)] = 20,
-    seed: Annotated[int, typer.Option(help="Of the first round; the next ones have the next numbers", min=0)] = 1,
+    rounds: Annotated[int, typer.Option(help="Number of rounds", min=1)] = 20,
+    seed: Annotated[int, typer.Option(help="Seed of the first round; the next ones have the next numbers", min=0)] = 1,
     sends: Annotated[int, typer.Option(help="Transfers that each of the four tellers of a round sends", min=1)] = SENDS,
     show: Annotated[bool, typer.Option("--show", help="Print the rounds, and play none")] = False,
     fault: Annotated[
         str | None, typer.Option("--put-back", help=f"Play until a round finds this fault: {', '.join(FAULTS)}")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Everything as JSON")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON")] = False,
 ) -> None:
     """Move money between two applications' databases by way of a broker, kill everything, and count.
 

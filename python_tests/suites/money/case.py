@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from python_tests.suites.coordinator.crashes import AT, BEHIND, LEFT
+from python_tests.suites.coordinator.crashes import AFTER, AT, LEFT
 
 LOG, TABLE = "log", "table"
 WAYS_TO_DECIDE = (LOG, TABLE)
@@ -59,7 +59,7 @@ DEEDS: dict[str, str] = {
 }
 """What can be done, and what it is."""
 
-ALSO = {KILL_TELLER: (AT, BEHIND), RECOVER: (AT, BEHIND)}
+ALSO = {KILL_TELLER: (AT, AFTER), RECOVER: (AT, AFTER)}
 """How it can be done, where that is not in each of the ways."""
 
 
@@ -70,7 +70,7 @@ def steps(way: str, kind: str) -> tuple[str, ...]:
 
 def ways(deed: str) -> tuple[str, ...]:
     """How it can be done."""
-    return ALSO.get(deed, (AT, BEHIND, LEFT))
+    return ALSO.get(deed, (AT, AFTER, LEFT))
 
 
 class Stop(NamedTuple):

@@ -60,5 +60,5 @@ def _stop(by: random.Random, way: str, turn: int) -> Stop:
     deed = by.choice(list(DEEDS))
     how = by.choice(ways(deed))
     if way == LOG and step == "decision written" and deed == RECOVER and how == AT:
-        step = "decision synced"  # who stands at the other one has the log locked, and a run would wait for it
+        step = "decision synced"  # a teller at the other one has the log locked, and a run would wait for it
     return Stop(turn, kind, step, deed, how, by.choice(APPLICATIONS))

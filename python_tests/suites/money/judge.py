@@ -86,9 +86,9 @@ CHECKS: dict[str, tuple[str, Callable[[Books], Iterator[str]]]] = {
     "nothing waits": ("both queues are empty", _drained),
     "nothing is prepared": ("no server of a database has a prepared transaction", _prepared),
     "no branch": ("the broker has no branch that is in doubt", _branches),
-    "nothing unforeseen": ("no process ends with what is not promised, and nobody decides otherwise", _unforeseen),
-    "goes on": ("who is hindered by nobody any more ends its work", _goes_on),
-    "settled": ("the last recovery runs say that nothing is left, and no decision waits for anybody", _settled),
+    "nothing unforeseen": ("no process ends with what is not promised, and no decision is contradicted", _unforeseen),
+    "goes on": ("a teller that nothing hinders any more ends its work", _goes_on),
+    "settled": ("the last recovery runs say that nothing is left, and no decision waits for a resource", _settled),
 }
 """What each means, and what finds what is against it."""
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from python_tests.harness.waiting import wait_until
-from python_tests.suites.coordinator.crashes import AT, BEHIND, LATER_SECONDS, LEFT
+from python_tests.suites.coordinator.crashes import AFTER, AT, LATER_SECONDS, LEFT
 from python_tests.suites.coordinator.transfer import COMMITTED, ROLLED_BACK
 from python_tests.suites.money import case as of
 from python_tests.suites.money.books import ACCOUNTS, Books, read_journals
@@ -54,7 +54,7 @@ class Found:
 
 
 class At(threading.Thread):
-    """A teller's process, and who listens to it: what it says goes to ``heard`` with its name."""
+    """A teller's process, and the thread that reads its output: it goes to ``heard`` with the teller's name."""
 
     def __init__(self, name: str, command: list[str], errors: str, heard: queue.Queue[tuple[str, str]]) -> None:
         super().__init__(daemon=True)
@@ -218,10 +218,10 @@ class Run:
         teller = self._tellers[name]
         if stop.deed == of.RECOVER:
             self._recover_beside(teller.go if stop.how == AT else lambda: None)
-            if stop.how == BEHIND:
+            if stop.how == AFTER:
                 teller.go()
             return
-        if stop.how == BEHIND:
+        if stop.how == AFTER:
             teller.go()
             time.sleep(self._by.uniform(0, LATER_SECONDS))
         start = self._strike(name, stop)
@@ -229,7 +229,7 @@ class Run:
             self._left.setdefault(name, []).append(start)
         else:
             start()
-        if stop.how != BEHIND:
+        if stop.how != AFTER:
             teller.go()
 
     def _strike(self, name: str, stop: Stop) -> Callable[[], object]:

@@ -97,7 +97,7 @@ class Teller:
         self._stops.pop(0)
         print(f"at {kind} {step}", flush=True)
         if not sys.stdin.readline():
-            sys.exit("who had started this teller is gone")
+            sys.exit("the process that started this teller is gone")
 
 
 def main() -> None:

@@ -17,20 +17,23 @@ from recovery.pipeline.queues.steps import STEPS
 
 HEAD = """# What a crash does to queues on Spark
 
-Made by `make spark-crash-table`. A streaming query takes messages from one queue and puts them into another, by
-`txha-queue` on both sides ([spark_queues.md](spark_queues.md)); the brokers are three nodes, and every process is real.
-In each case somebody is killed by SIGKILL when a batch has come to a step. Whenever the query must be started again, it
-has another number of partitions. Killed is
+This page shows what becomes of a query from queue to queue when its processes or the brokers are
+killed, at each step. It is made by `make spark-crash-table`. A streaming query takes messages from
+one queue and puts them into another, by `txha-queue` on both sides
+([spark_queues.md](spark_queues.md)). The brokers are three nodes, and every process is real. In
+each case one victim is killed by SIGKILL when a batch has come to a step. Whenever the query must
+be started again, it has another number of partitions. The victims are:
 
 """
 WHAT = """
-What came of it:
+The outcomes are:
 
-- *goes on*: the query itself got over it, by trying a task again or by waiting for the next primary.
+- *goes on*: the query itself went on, by trying a task again or by waiting for the next primary.
 - *starts again*: the query, or the driver, was started again.
 
-In every case each message that went in came out once, before the next case began. In the end nothing was in doubt, and
-the brokers held one record of the query. A case that breaks any of this ends the run, and no page is written.
+In every case each message that went in came out once, before the next case began. In the end
+nothing was in doubt, and the brokers held one record of the query. A case that breaks any of this
+ends the run, and no page is written.
 
 """
 

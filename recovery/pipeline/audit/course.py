@@ -42,7 +42,8 @@ class Flow:
 
 @dataclass(frozen=True)
 class TakeOver:
-    """A generation: when it began, under whom, and how many seconds nothing was decided or published around that."""
+    """A generation: when it began, under which primary, and how many seconds around that nothing was decided or
+    published."""
 
     generation: int
     position: int

@@ -41,8 +41,8 @@ class Bucket(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """``suspects``: where logs differ. ``apart``: positions that differ, with what is right there; ``odd``: with whom
-    it is not. Both are None when there is nothing."""
+    """``suspects``: where logs differ. ``apart``: positions that differ, with what is right there; ``odd``: on
+    which nodes it is not. Both are None when there is nothing."""
 
     suspects: list[Bucket]
     apart: DataFrame | None = None

@@ -15,7 +15,7 @@ class Breach(NamedTuple):
 BREACHES = {
     "partial": Breach("P1", "a transaction's events are not those that its prepare counted, or not the same on a node"),
     "half-committed": Breach("P1", "a transaction's commit stands in some logs, and others hold something else there"),
-    "out-of-turn": Breach("P1", "an event stands behind its transaction's prepare or decision, or a commit before it"),
+    "out-of-turn": Breach("P1", "an event stands after its transaction's prepare or decision, or a commit before it"),
     "halved": Breach("P1", "of the messages that a client sent in one transaction, only some were committed"),
     "split": Breach("P1", "branches of one global transaction were prepared together, and ended differently"),
     "lost": Breach("P2", "a client was answered ok, and no log holds what it committed"),
@@ -26,7 +26,9 @@ BREACHES = {
     "enqueued-twice": Breach("P3", "a message was put into a queue twice"),
     "dequeued-twice": Breach("P3", "a message was taken out of a queue twice"),
     "never-enqueued": Breach("P3", "a message was taken out of a queue that nothing had put it into"),
-    "wrong-place": Breach("P3", "a message was taken from a place where it does not stand, or before it stood there"),
+    "wrong-place": Breach(
+        "P3", "a message was taken from an offset at which it does not stand, or before it stood there"
+    ),
     "phantom": Breach("P4", "a message was handed out, and its transaction was not committed"),
     "committed-after-all": Breach("P4", "a client was told that it was rolled back, and the log has it committed"),
     "from-nowhere": Breach("P5", "a message is in a queue to which no client sent it"),

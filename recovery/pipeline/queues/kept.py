@@ -64,7 +64,7 @@ class Kept:
         if method is None:
             self._whole = self._whole or not _exists(channel, MAKING + self.name)
             return None if self._whole else Taken(channel)
-        if not body:  # its maker may have died before he took this away
+        if not body:  # its maker may have died before it took this away
             channel.queue_delete(MAKING + self.name)
         return Taken(channel, method.delivery_tag, body)
 

@@ -1,6 +1,6 @@
 """Offsets of the source: which messages a micro-batch has taken, by their places.
 
-A place names one message of a queue for good (``docs/decisions/places-by-position.md``). Messages do not come in the
+A place names one message of a queue for good (``docs/decisions/offsets-by-position.md``). Messages do not come in the
 order of their places for ever: one that somebody else had taken can come back later, behind others. So an offset is not
 "everything up to here". It names the messages of its batch, and those of earlier batches of which it was not yet known
 that they had left the queue. What stands in neither was never in a batch, whatever its place.

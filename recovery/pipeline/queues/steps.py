@@ -1,4 +1,4 @@
-"""The steps of the sink and the source, by name: at each of them a test can hold a process, and kill whom it likes.
+"""The steps of the sink and the source, by name: at each of them a test can hold a process, and kill it or others.
 
 With the environment variable TXHA_SPARK_HOLD set to a directory, the first process that reaches the step which the file
 ``wanted`` there names takes that file away, writes its own number into ``held``, and waits until there is a file with

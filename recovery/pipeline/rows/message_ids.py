@@ -25,7 +25,8 @@ _MESSAGE_ID = 0x80
 
 
 def message_ids(data: bytes, begins: Numbers, ends: Numbers) -> tuple[Numbers, Numbers, Flags]:
-    """Where the message-ids begin and end, of the properties that stand from ``begins`` to ``ends``; and who has one.
+    """Where the message-ids begin and end, of the properties that stand from ``begins`` to ``ends``; and which of
+    them have one.
 
     Properties that are cut short have none. Where there is none it is an empty place at the beginning.
     """

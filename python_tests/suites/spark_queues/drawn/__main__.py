@@ -19,8 +19,8 @@ from python_tests.suites.spark_queues.drawn.planted import FAULTS, put_back
 
 
 def main(
-    cases: Annotated[int, typer.Option(help="How many", min=1)] = 200,
-    seed: Annotated[int, typer.Option(help="Of the first case; the next ones have the next numbers", min=0)] = 1,
+    cases: Annotated[int, typer.Option(help="Number of cases", min=1)] = 200,
+    seed: Annotated[int, typer.Option(help="Seed of the first case; the next ones have the next numbers", min=0)] = 1,
     show: Annotated[bool, typer.Option("--show", help="Print the cases, and run none")] = False,
     fault: Annotated[
         str | None, typer.Option("--put-back", help=f"Run until a case finds this fault: {', '.join(FAULTS)}")
@@ -28,7 +28,7 @@ def main(
     file: Annotated[
         Path | None, typer.Option(help="Gets a line for each case that has ended; those that it has are not run again")
     ] = None,
-    as_text: Annotated[bool, typer.Option("--json", help="Everything as JSON")] = False,
+    as_text: Annotated[bool, typer.Option("--json", help="Print everything as JSON")] = False,
 ) -> None:
     """Crash drivers and brokers of a query from queue to queue in drawn pairs, and count each row.
 

@@ -1,4 +1,4 @@
-"""The brokers of a case: who is primary, who hangs, who was killed; and what they hold."""
+"""The brokers of a case: which is primary, which hang, which were killed; and what they hold."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Brokers:
         """Whether one hangs."""
         return bool(self._hung)
 
-    # -- who they are
+    # -- which they are
 
     def states(self) -> dict[str, dict[str, Any]]:
         """What each node says of itself that does not hang."""

@@ -160,7 +160,7 @@ def _wake(by: random.Random) -> Step:
 
 
 def _looked_at(by: random.Random, case: Case) -> Case:
-    """An operator holds the sink's record when a driver has died, and something else happens before he puts it back."""
+    """An operator holds the sink's record when a driver has died, and something else happens before it is put back."""
     deeds = [KILL_DRIVER, LOOK_AT_SINK]
     if by.random() < 0.5:
         deeds.append(by.choice((SETTLE_SPARK, SETTLE_SPARK, GIVE_UP)))

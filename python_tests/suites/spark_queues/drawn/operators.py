@@ -17,11 +17,11 @@ SOME = 2
 """As many messages an operator takes out to look at them."""
 
 SHORT = 0.5
-"""Seconds for which he waits for a driver."""
+"""Seconds for which an operator waits for a driver."""
 
 
 class Operator:
-    """What he holds, he holds on a connection of his own."""
+    """An operator who takes messages out to look at them; each message is held on a connection of its own."""
 
     def __init__(self, brokers: Brokers) -> None:
         self._brokers = brokers

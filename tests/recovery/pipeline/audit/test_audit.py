@@ -26,7 +26,7 @@ from tests.recovery.pipeline.audit.plants import plant, subject
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EXAMPLE = Path(__file__).parents[4] / "docs" / "examples" / "what_happened_last_night.py"
+EXAMPLE = Path(__file__).parents[4] / "docs" / "examples" / "summarize_logs.py"
 
 
 def test_a_run_in_which_every_promise_held(

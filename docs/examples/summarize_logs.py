@@ -1,9 +1,10 @@
-"""What happened last night? Read off the nodes' logs, whether the cluster runs or not.
+"""Summarize what happened in a cluster, from the nodes' logs, whether the cluster runs or not.
 
-    python docs/examples/what_happened_last_night.py CLUSTER_OR_NODE... [--history history.parquet]
+    python docs/examples/summarize_logs.py CLUSTER_OR_NODE... [--history history.parquet]
 
-It says how many transactions ended how, when the primary's role went from node to node, what is still in doubt, which
-promises were broken and by which events, and the story of the slowest commit, as each log has it.
+It prints how many transactions were committed and rolled back, when the primary's role went from node to node, which
+branches are in doubt, which promises were broken and by which events, and the events of the slowest commit, with the
+nodes whose logs hold each.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from txha.spark import Report, audit, moment, read_history, read_rows, spark_ses
 
 
 def tell(session: SparkSession, paths: Sequence[Path], history: Path | None = None) -> Report:
-    """Everything, on stdout. Raises PipelineError for what holds no log."""
+    """Print the summary on stdout and return the report. Raises PipelineError for a directory that holds no log."""
     rows = read_rows(session, paths)
     told = None if history is None else read_history(session, history)
     report = audit(rows.table, told, costly=rows.costly)
@@ -57,7 +58,7 @@ def slowest_commit(rows: DataFrame) -> int | None:
 
 
 def print_story(rows: DataFrame, transaction: int) -> None:
-    """A transaction's events, each once, with the nodes that hold it."""
+    """Print a transaction's events, each once, with the nodes that hold it."""
     events = (
         rows.filter(rows["transaction"] == transaction)
         .groupBy("position", "part", "kind", "queue", "commit", "time")
@@ -71,12 +72,12 @@ def print_story(rows: DataFrame, transaction: int) -> None:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("paths", nargs="+", type=Path)
     parser.add_argument("--history", type=Path)
     given = parser.parse_args()
-    tell(spark_session("what happened last night"), given.paths, given.history)
+    tell(spark_session("summarize logs"), given.paths, given.history)
 
 
 if __name__ == "__main__":
