@@ -174,7 +174,7 @@ class NodeCore(Node):
             leading.backups.log_read(node, session, frames, self.now)
 
     def on_queue_read(self, asked: ReadQueue, page: Page) -> None:
-        """Messages that ReadQueue asked for; a store that has failed since answers nobody."""
+        """Messages that ReadQueue asked for; a store that has failed since answers no reading."""
         if (leading := self.leading) and not self.failed:
             leading.primary.readings.came(asked, page)
 

@@ -63,7 +63,7 @@ class EffectChecks:
         self._cut = any(isinstance(each, Truncate | ResetLog) for each in effects)
         for effect in effects:
             found = _EFFECTS.get(type(effect))
-            assert found is not None, f"P11: nobody carries out {type(effect).__name__}"
+            assert found is not None, f"P11: no interpreter carries out {type(effect).__name__}"
             found(self, role, effect)
 
     def _acknowledge(self, then: Acknowledge, sequence: int) -> None:
@@ -92,7 +92,7 @@ class EffectChecks:
         """A cut of the log."""
         assert effect.last >= 0, f"P6: the log is cut behind {effect.last}"
         assert effect.last <= self.persisted, f"P6: the log up to {self.persisted} is cut behind {effect.last}"
-        assert effect.then is not None, "P11: a cut of the log is told to nobody"
+        assert effect.then is not None, "P11: a cut of the log has no callback"
         self._acknowledge(effect.then, effect.last)
         self.persisted = effect.last
 
@@ -118,7 +118,7 @@ class EffectChecks:
     def send(self, role: Role, effect: Send) -> None:
         """A message to a peer."""
         message: Any = effect.message
-        assert effect.peer, "P10: a message goes to nobody"
+        assert effect.peer, "P10: a message has no addressee"
         assert effect.peer != self._node.member.node, f"P10: {effect.peer} is sent {type(message).__name__} by itself"
         assert not isinstance(message, Ack), "P11: an acknowledgement leaves before its write"
         later = message.generation <= max(self._node.generation, self._node.candidate._heard)

@@ -36,7 +36,7 @@ Write = Persist | Truncate | ResetLog | WriteCheckpoint
 class Io(Protocol):
     """What carries effects out. What is asked for is answered by the interpreter's methods, or never.
 
-    What a disk fails with is reported to the core by whoever runs it (``NodeCore.on_store_error``).
+    What a disk fails with is reported to the core by what runs it (``NodeCore.on_store_error``).
     """
 
     def write(self, effect: Write) -> None:

@@ -60,11 +60,11 @@ class Settings:
     @property
     def longest_step(self) -> float:
         """The longest step of its clock, in seconds, in which a candidate counts as watching the record. The shell's
-        ticks must be clearly shorter, or nobody ever takes over (``renew_every_below_the_tick``)."""
+        ticks must be clearly shorter, or no node ever takes over (``renew_every_below_the_tick``)."""
         return max(self.renew_every, self.lease_ttl / 4)
 
     @property
     def longest_counted(self) -> float:
         """The longest step of its clock, in seconds, that a primary holds against others whole (``ha.primary.watch``):
-        in one that is longer, everyone may have spoken and nothing has been read."""
+        in one that is longer, every node may have spoken and nothing has been read."""
         return min(self.longest_step, self.speak_every)

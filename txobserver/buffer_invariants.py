@@ -27,7 +27,7 @@ def check_buffer(buffer: TxBuffer) -> None:
         assert decided > buffer.opened, f"P6: transaction {tx} was decided at {decided}, before it began"
     if buffer.state in (PREPARED, COMMITTED):
         assert prepared is not None, f"P6: transaction {tx} is {buffer.state} without a prepare"
-        assert buffer.participants, f"P11: transaction {tx} is {buffer.state}, and nobody takes part in it"
+        assert buffer.participants, f"P11: transaction {tx} is {buffer.state}, and has no participants"
     if buffer.state == COMMITTED:
         assert buffer.complete, f"P1: transaction {tx} commits {len(buffer.events)} of its {buffer.count} events"
     if prepared is not None:

@@ -1,7 +1,7 @@
 """Class 100, dtx: its methods and their fields, as docs/dtx.md tables them (AMQP 0-10's verbs in 0-9-1's encodings).
 
 pamqp does not know the class. ``register`` makes its methods known to pamqp, so that whatever marshals and unmarshals
-by pamqp carries them too: the broker, and clients on aio-pika. Whoever needs that calls it when it is imported.
+by pamqp carries them too: the broker, and clients on aio-pika. A module that needs that calls it when it is imported.
 """
 
 from __future__ import annotations

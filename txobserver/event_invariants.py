@@ -185,7 +185,7 @@ def _prepare(sequence: int, generation: int, event: TxPrepare | DtxPrepare) -> N
     assert event.count >= 1, f"P1: transaction {event.tx} is closed with {event.count} events"
     assert event.count <= MAX_TRANSACTION_EVENTS, f"P1: transaction {event.tx} has {event.count} events"
     assert event.count < sequence, f"P1: transaction {event.tx} counts more events than the stream has"
-    assert event.participants, f"P11: nobody takes part in transaction {event.tx}"
+    assert event.participants, f"P11: transaction {event.tx} has no participants"
     assert differ(event.participants), f"P11: {event.participants} take part in transaction {event.tx}"
 
 

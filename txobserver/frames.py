@@ -119,7 +119,7 @@ def _is_later(event: list[Any]) -> bool:
 def encode_frame(generation: int, first: int, events: list[Event], time_ms: int) -> Frame:
     """One frame for these events, whose sequences run from ``first``.
 
-    Raises FrameError where it would be larger than any frame that is read: nobody may count on it.
+    Raises FrameError where it would be larger than any frame that is read: no node may count on it.
     """
     payload = _encoder.encode(events)
     if len(payload) > MAX_PAYLOAD:

@@ -1,4 +1,4 @@
-"""Who listens while the stream is applied: the primary (for its broker and its joiners), or nobody."""
+"""What is told while the stream is applied: the primary (for its broker and its joiners), or nothing."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def _check_buffers(replica: Replica, buffers: Buffers) -> None:
         if isinstance(buffer, DtxBuffer) and buffer.stays and (buffer.prepared or 0) <= applied:
             assert table.prepared.get(buffer.xid) is buffer, f"P2: the branch {buffer.xid} is prepared, and not listed"
         if buffer.name is not None and buffer.decided is None:
-            assert table._live.get(buffer.name) is buffer, f"P6: nobody knows that {buffer.name!s} is in use"
+            assert table._live.get(buffer.name) is buffer, f"P6: {buffer.name!s} is in use, and not listed"
     held = {id(buffer) for buffer in buffers.open.values()}
     assert all(id(each) in held for each in table.prepared.values()), "P2: a branch in doubt has lost its events"
     assert all(id(each) in held for each in table._live.values()), "P6: a name is used by a transaction that ended"
@@ -111,7 +111,7 @@ def _check_buffers(replica: Replica, buffers: Buffers) -> None:
 def check_checkpointing(checkpointing: Checkpointing) -> None:
     """At most one on its way; an acknowledgement waits for another only while there is one."""
     replica, wanted = checkpointing._replica, checkpointing._wanted
-    assert wanted is None or checkpointing._running, "P12: an acknowledgement waits for a checkpoint that nobody writes"
+    assert wanted is None or checkpointing._running, "P12: an acknowledgement waits for a checkpoint, and there is none"
     assert wanted is None or wanted.sequence >= 0, f"P11: an acknowledgement of {wanted} waits for a checkpoint"
     assert checkpointing._applied >= 0, f"P7: the last checkpoint stands at {checkpointing._applied}"
     layers = replica.contents.layers

@@ -45,7 +45,7 @@ _WAITS: dict[type, bool] = {DtxOpen: True, TxToken: True, DtxPrepare: False, Dtx
 """Parts of transactions that are seldom, and whether they only wait in their TxBuffer."""
 
 
-NOBODY = Applied()
+UNHEARD = Applied()
 
 
 class GapInStream(Exception):
@@ -165,7 +165,7 @@ class Replica:
         generation = max((s.generation for s in self.history if s.sequence <= sequence), default=0)
         return Position(generation, sequence)
 
-    def apply(self, commit: int, listener: Applied = NOBODY) -> None:
+    def apply(self, commit: int, listener: Applied = UNHEARD) -> None:
         """Carry out everything up to sequence ``commit``, in order, and tell the listener of it.
 
         In a resync there is nothing to carry out.

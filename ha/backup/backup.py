@@ -177,7 +177,8 @@ class Backup:
         return True
 
     def _lacks_what_has_passed(self, message: ResyncBegin) -> bool:
-        """Whether the primary's log lacks something that this node has applied, and nobody has accepted its loss."""
+        """Whether the primary's log lacks something that this node has applied, and no operator has accepted its
+        loss."""
         replica = self._replica
         if not replica.whole or replica.applied.generation < self._loss_accepted:
             return False

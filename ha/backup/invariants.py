@@ -12,7 +12,7 @@ def check_backup(backup: Backup) -> None:
     replica, replicator, session = backup._replica, backup._replicator, backup.session
     assert session >= 0, f"P10: attachment {session}"
     assert 0 <= backup.generation <= LAST_GENERATION, f"P10: {backup.primary} is primary of {backup.generation}"
-    assert backup.primary, "P10: a backup follows nobody"
+    assert backup.primary, "P10: a backup follows no primary"
     assert backup._commit >= 0, f"P11: {backup._commit} has passed the commit point"
     assert backup.progress.taken >= 0, f"P12: {backup.progress.taken} parts were taken"
     assert 0 <= backup._loss_accepted <= backup.generation, f"P2: a loss is accepted for {backup._loss_accepted}"

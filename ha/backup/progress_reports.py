@@ -35,7 +35,7 @@ class ProgressReports:
         self._told_full = False
 
     def speak(self, session: int, now: float) -> None:
-        """Once in a while, so that nobody takes a node for silent whose checkpoint takes long."""
+        """Once in a while, so that the primary takes no node for silent whose checkpoint takes long."""
         if now - self._told_at >= self._settings.speak_every:
             self._told_at = now
             self._report(session)

@@ -12,7 +12,7 @@ RESTS = 2.0
 """For so many times what a portion took."""
 
 LONGEST_REST = 0.25
-"""Seconds. Less than any timeout: nobody who rests is taken for silent."""
+"""Seconds. Less than any timeout: no joiner that rests is taken for silent."""
 
 
 class Pace:

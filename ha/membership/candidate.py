@@ -1,14 +1,14 @@
 """Candidate: when a backup may become primary, and which one should (PROTOCOL, "Who is primary").
 
 A version of the record that stands still for a whole lease, timed on our own clock, has no primary. A step of the clock
-that is longer than ``Settings.longest_step`` does not count: nobody was watching, or the clock has jumped. A node whose
-steps are all that long never stands, and says so. Then every reachable member of its ready set is asked how far its log
-goes, and the greatest position wins, names breaking ties, so that what reached any survivor is kept. A member that has
-reason to think that it cannot stand gives its precedence up (``ha.membership.record_access``), so that among such
-members the name alone decides, and behind ``PATIENT_LEASES`` precedence ends altogether: what was acknowledged is on
-every candidate. The compare-and-set demands the very version that was judged: a promotion on a stale ready set cannot
-succeed (``promote_on_stale_ready_read``), and the loss of data that an operator accepted is accepted for the version
-that it was granted for, and for no other (``accept_data_loss_races_a_new_primary``).
+that is longer than ``Settings.longest_step`` does not count: the node was not watching, or the clock has jumped. A node
+whose steps are all that long never stands, and says so. Then every reachable member of its ready set is asked how far
+its log goes, and the greatest position wins, names breaking ties, so that what reached any survivor is kept. A member
+that has reason to think that it cannot stand gives its precedence up (``ha.membership.record_access``), so that among
+such members the name alone decides, and behind ``PATIENT_LEASES`` precedence ends altogether: what was acknowledged is
+on every candidate. The compare-and-set demands the very version that was judged: a promotion on a stale ready set
+cannot succeed (``promote_on_stale_ready_read``), and the loss of data that an operator accepted is accepted for the
+version that it was granted for, and for no other (``accept_data_loss_races_a_new_primary``).
 
 A node whose store is being overwritten by a snapshot never stands, whatever the record says: it holds no state that
 any prefix of the stream leads to (``ready_before_the_snapshot_is_durable``).
@@ -33,7 +33,7 @@ from txobserver.ends import END_OF_GENERATIONS
 from txobserver.ids import LAST_GENERATION, Member, Position
 
 PATIENT_LEASES = 4
-"""After so many lease times in which nobody has acted on a record without a primary, a candidate stands though another
+"""After so many lease times in which no node has acted on a record without a primary, a candidate stands though another
 member's log goes further: that one may be unable to, and not know it."""
 TOLD_LEASES = 2
 """After so many, a candidate says whom it waits for."""
@@ -92,14 +92,15 @@ class Candidate:
         return None
 
     def cannot_succeed(self, now: float) -> str | None:
-        """Why a primary should not hand over to this node: it would close its clients, and nobody would serve them."""
+        """Why a primary should not hand over to this node: it would close its clients, and no node would serve them."""
         if not self._doubts_itself(now):
             return None
         text = "this node has not read the coordination record lately, or not changed it in time"
         return f"{text}; choose another one, or ask again later"
 
     def force(self, linked: Collection[str], now: float) -> None:
-        """An operator accepts the loss of what only other nodes hold: ask whoever can be reached for its generation."""
+        """An operator accepts the loss of what only other nodes hold: ask each node that can be reached for its
+        generation."""
         assert self.record is not None
         self._forcing_at = now
         self._granted_for = self.record.version
@@ -111,7 +112,7 @@ class Candidate:
         self._retired = True
 
     def heard(self, generation: int) -> None:
-        """Somebody knows this generation."""
+        """A node knows this generation."""
         self._heard = max(self._heard, generation)
 
     def _force(self, tail: Position, now: float) -> None:

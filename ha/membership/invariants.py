@@ -93,7 +93,7 @@ def check_candidate(candidate: Candidate) -> None:
     if record is not None:
         check_record(record)
     assert candidate._unresolved >= 0, f"P10: a proposal for version {candidate._unresolved} may land"
-    assert candidate._heard >= 0, f"P10: somebody knows generation {candidate._heard}"
+    assert candidate._heard >= 0, f"P10: a node knows generation {candidate._heard}"
     assert candidate._told_waiting or not candidate._told_impatient, "P12: impatience is told before what is waited for"
     if candidate._forcing_at is not None:
         assert record is not None, "P2: a loss is accepted before the record is known"
@@ -122,7 +122,7 @@ def check_candidate(candidate: Candidate) -> None:
 def check_watch(watch: RecordWatch) -> None:
     """For how long the record has stood still."""
     assert watch._stood >= 0, f"P10: the record has stood still for {watch._stood} s"
-    assert watch._unwatched >= 0, f"P12: nobody has watched for {watch._unwatched} s"
+    assert watch._unwatched >= 0, f"P12: the record was not watched for {watch._unwatched} s"
     assert watch.seen_to_stand >= 0, f"P10: the record was seen to stand still for {watch.seen_to_stand} s"
     assert watch.seen_to_stand <= watch._stood + ROUNDING, "P10: it was seen to stand for longer than it stood"
     assert watch._stood == 0 or watch._ticked_at is not None, "P10: it has stood still before the first tick"

@@ -51,7 +51,7 @@ class Poll:
             self.replies[message.member.node] = message.tail
 
     def over(self, now: float) -> bool:
-        """Whether everyone asked has answered, or ``probe_timeout`` has passed."""
+        """Whether every node that was asked has answered, or ``probe_timeout`` has passed."""
         assert self._asked_at is not None
         return self._asked <= self.replies.keys() or now - self._asked_at >= self._settings.probe_timeout
 

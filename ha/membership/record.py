@@ -2,7 +2,7 @@
 
 One versioned record holds the generation, the primary with its lease, and the ready set. Every change is a
 compare-and-set on the version, synced before it is reported. A renewal of the lease is a change like any other: it
-raises the version, and a candidate that sees a version stand still knows that nobody renews.
+raises the version, and a candidate that sees a version stand still knows that no primary renews.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class CasConflict(Exception):
 def may_follow(record: Record, current: Record | None) -> bool:
     """Whether ``record`` can come after ``current``, whatever their versions say.
 
-    A cluster keeps its identity, a generation its primary, and generations never fall: so nobody who went by another
+    A cluster keeps its identity, a generation its primary, and generations never fall: so no node that went by another
     record than the one that is there changes it, though the versions may be the same by chance.
     """
     if current is None:
@@ -98,11 +98,11 @@ class Waiter(Protocol):
 class Coordination(Protocol):
     """The port to a store of one record; ``broker_plugin.coordination`` has the adapters.
 
-    *Compare-and-set.* A change is made where the version is the expected one and ``may_follow`` allows it, by nobody
-    else in between, or not at all. It is synced before it is reported: what was told, read or watched is still there
+    *Compare-and-set.* A change is made where the version is the expected one and ``may_follow`` allows it, with no
+    other in between, or not at all. It is synced before it is reported: what was told, read or watched is still there
     after a crash of the store. *Version.* It rises by one with each change, and the store never gives one twice; what
     is stored, version included, is what every later reading finds. *Readings* are of the newest version that was
-    reported to anyone when the reading began.
+    reported to any node when the reading began.
 
     *Errors.* ``CasConflict``: the change was not made and never will be. ``CoordinationError``: the store cannot be
     reached or is damaged; whether a change was made is unknown, and it may still be made later. ``ForeignRecord``: the

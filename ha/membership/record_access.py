@@ -1,13 +1,14 @@
 """RecordAccess: whether a node has reason to think that it cannot change the coordination record.
 
-Candidates let the greatest log stand, so a ready member that answers them and can do nothing itself would keep everyone
-else from standing, for as long as it lives (``ready_member_without_the_record``). So one in doubt gives its precedence
-up: it says of its log what a node without a whole store says, ranks itself so, and stands only where nobody else does.
+Candidates let the greatest log stand, so a ready member that answers them and can do nothing itself would keep every
+node else from standing, for as long as it lives (``ready_member_without_the_record``). So one in doubt gives its
+precedence up: it says of its log what a node without a whole store says, ranks itself so, and stands only where no
+other node does.
 
 That loses nothing acknowledged. What is acknowledged has been made durable by every member of the ready set first, or
 the member was taken out before, and a candidate is a member of the very version that its compare-and-set demands. So
 any candidate holds all of it, wherever its log ends. Precedence only keeps, beyond the promise, what was still on its
-way to somebody, of which nobody has been told. Neither the lease nor the compare-and-set asks who ranks first.
+way to a backup, of which no client has been told. Neither the lease nor the compare-and-set asks who ranks first.
 
 Where several members cannot, each must stay in doubt until all others of them have had their turn. So the doubt doubles
 with each failure in a row, and only a lease that was kept ends the row: one that is promoted too late to have a lease
@@ -20,10 +21,10 @@ import math
 
 DOUBTED_LEASES = 3
 """For so many lease times a change that came to nothing is held against one's own access: another candidate needs one
-to see that nobody renews, and then asks and stands."""
+to see that no primary renews, and then asks and stands."""
 MOST_DOUBTED_LEASES = 48
 """The longest that it is, after several in a row: in that time six others have had their turn. One of them takes a
-lease in which nobody renews, and two that its change is waited for."""
+lease in which no primary renews, and two that its change is waited for."""
 
 
 class RecordAccess:

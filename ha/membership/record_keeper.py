@@ -61,7 +61,7 @@ class RecordKeeper:
         return self._release is not None
 
     def counted(self) -> frozenset[Member]:
-        """Everyone but us who is, or may be, a member of the ready set. Asked often, and changes rarely."""
+        """Every other node that is, or may be, a member of the ready set. Asked often, and changes rarely."""
         if self._counted_by is not self.record:
             self._counted = (frozenset(self.record.ready) | self._unresolved) - {self._me}
             self._counted_by = self.record
@@ -138,7 +138,7 @@ class RecordKeeper:
         """The version had moved: by an earlier change of our own that was thought lost, or by another primary.
 
         Or an operator has discarded the store of a node that had ended, and made sure before that it is not listed.
-        That it has ended may not have been heard here yet, so nobody is added before our next change, a round of the
+        That it has ended may not have been heard here yet, so no node is added before our next change, a round of the
         loop later at least (``discarded_while_an_addition_is_on_its_way``).
         """
         self.in_flight = None

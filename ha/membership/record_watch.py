@@ -1,7 +1,7 @@
 """RecordWatch: for how long a candidate has seen one version of the coordination record stand still.
 
-Only what this node's own clock has shown in short steps counts: in a longer one nobody was watching, or the clock has
-jumped (``ha.membership.candidate``).
+Only what this node's own clock has shown in short steps counts: in a longer one the node was not watching, or the clock
+has jumped (``ha.membership.candidate``).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RecordWatch:
     def tick(self, now: float, reads: bool) -> TooBusyToStand | None:
         """The version has stood still for as long as this node was watching, ticking or not; an event to be told.
 
-        Readings are not asked for: a compare-and-set fails if the version has moved unseen. But that nobody has taken
+        Readings are not asked for: a compare-and-set fails if the version has moved unseen. But that no node has taken
         over is known only of the time in which the record was read, ``reads`` (``patience_without_readings``).
         """
         step = 0.0 if self._ticked_at is None else now - self._ticked_at

@@ -25,7 +25,7 @@ class ProbeReply(msgspec.Struct, array_like=True, tag=2):
 
 
 class Promoted(msgspec.Struct, array_like=True, tag=21):
-    """The sender is primary of this generation: whoever knows a lower one reads the record."""
+    """The sender is primary of this generation: a node that knows a lower one reads the record."""
 
     generation: Number
 

@@ -103,7 +103,7 @@ class Attachments:
         return session is not None and self._keeper.is_ready(session.member)
 
     def durable_everywhere(self) -> int:
-        """The sequence up to which the stream is durable on the primary and on everyone who counts."""
+        """The sequence up to which the stream is durable on the primary and on every node that counts."""
         sequence = self._replica.durable
         counted = self._keeper.counted()
         for member in counted:
@@ -135,7 +135,7 @@ class Attachments:
         return [self.name, *sorted(nodes)]
 
     def closed(self, buffer: TxBuffer) -> None:
-        """A tx-queue was closed: whoever is connected and takes no part is held back by trackers."""
+        """A tx-queue was closed: a backup that is connected and takes no part is held back by trackers."""
         assert buffer.prepared is not None
         for session in self.sessions.values():
             if not session.past_guard:
@@ -150,6 +150,6 @@ class Attachments:
                 session.trackers.rolled_back(tx)
 
     def queue_deleted(self, queue: int) -> None:
-        """A queue is gone: nobody holds anything in it."""
+        """A queue is gone: no backup holds anything in it."""
         for session in self.sessions.values():
             session.trackers.queue_deleted(queue)

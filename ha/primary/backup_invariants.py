@@ -101,17 +101,17 @@ def _check_each_tracker(trackers: TxTrackers, node: str) -> None:
 
 
 def _check_awaited(attachments: Attachments) -> None:
-    """Everyone past its guard is asked for its vote, and waited for."""
+    """Every joiner past its guard is asked for its vote, and waited for."""
     taking_part = attachments.participants()
     for node, session in attachments.sessions.items():
         waited = attachments.awaited(session)
-        assert not session.past_guard or waited, f"P11: {node} counts, and nobody waits for it"
+        assert not session.past_guard or waited, f"P11: {node} counts, and the primary does not wait for it"
         assert not session.past_guard or node in taking_part, f"P9: {node} is past its guard, and takes no part"
         assert attachments.current(node, session.number) is session, f"P10: {node} is attached twice"
 
 
 def check_watch(watch: Watch) -> None:
     """Which time counts against whom."""
-    assert watch.passed_over >= 0, f"P12: {watch.passed_over} s are held against nobody"
+    assert watch.passed_over >= 0, f"P12: {watch.passed_over} s are held against no backup"
     assert watch._longest > 0, f"P12: steps of {watch._longest} s count"
-    assert watch._was_long or not watch.unread, "P12: nobody is judged after a short step"
+    assert watch._was_long or not watch.unread, "P12: no backup is judged after a short step"

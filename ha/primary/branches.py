@@ -1,7 +1,8 @@
 """Branches: what a primary does with distributed transactions (PROTOCOL, "DTX"). The other half of the Ledger.
 
-Promise: a branch whose prepare was answered stays until it is decided, whoever is primary; nobody is told of a decision
-before it has passed the commit point; a global decision settles every branch that is prepared, and fences the others.
+Promise: a branch whose prepare was answered stays until it is decided, whichever node is primary; no client is told of
+a decision before it has passed the commit point; a global decision settles every branch that is prepared, and fences
+the others.
 
 Algorithm: a branch is a transaction whose prepare stays (``DtxPrepare``): a take-over leaves it alone. Whatever ends it
 after that is a decision in the stream and is answered at the commit point, also a rollback, also after a failed vote:
@@ -156,7 +157,7 @@ class Branches:
         self._follow_global(buffer)
 
     def cancel(self, tx: int, reason: str) -> None:
-        """A participant failed: roll back everywhere, and answer when nobody can find the prepare any more."""
+        """A participant failed: roll back everywhere, and answer when no node can find the prepare any more."""
         waiting = self._preparing.pop(tx, None)
         if waiting is not None:
             self._decider.decide(tx, False, _failing(waiting[1], f"the branch was rolled back: {reason}"))

@@ -8,7 +8,7 @@ from txobserver.ports.ledger import Done
 
 
 class CommitPoint:
-    """``sequence`` never goes back. ``serving``: clients are served, so that somebody waits for answers."""
+    """``sequence`` never goes back. ``serving``: clients are served, so that some wait for answers."""
 
     def __init__(self, sequence: int) -> None:
         self.sequence = sequence
@@ -32,6 +32,6 @@ class CommitPoint:
             self.answer(self._waiting.popleft()[1], None)
 
     def answer(self, done: Done, outcome: str | None) -> None:
-        """Tell an outcome, unless the clients have been closed meanwhile: then nobody waits for it any more."""
+        """Tell an outcome, unless the clients have been closed meanwhile: then no client waits for it any more."""
         if self.serving:
             done(outcome)

@@ -30,7 +30,7 @@ from txobserver.frames import Frame
 
 
 class Fanout:
-    """Of one generation. This one has nobody to send to. Sequences are those of the stream, times seconds."""
+    """Of one generation. This one has no backup to send to. Sequences are those of the stream, times seconds."""
 
     def take(self, frame: Frame) -> None:
         """The next frame of this generation's stream, which is not durable yet."""

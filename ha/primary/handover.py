@@ -1,6 +1,6 @@
-"""Handover: a primary that gives its lease up on purpose, to a chosen backup or to anybody.
+"""Handover: a primary that gives its lease up on purpose, to a chosen backup or to any.
 
-A primary whose own disk hangs answers nothing, and nobody takes it out of the ready set: it renews its lease in time.
+A primary whose own disk hangs answers nothing, and no node takes it out of the ready set: it renews its lease in time.
 So when a write takes longer than any backup may owe one, it leaves the ready set and gives its lease up, if a ready
 backup holds everything that has been told (``primary_with_a_hung_disk``). A primary whose checkpoints hang reads no
 clients in the end, and then has nothing to write, so that is looked at too (``primary_with_a_hung_checkpoint``).
@@ -54,13 +54,13 @@ class Handover:
 
     def _refuses(self, ready: bool, active: bool) -> str | None:
         if self._successor is not None:
-            return f"this node hands over already, to {self._successor or 'whoever stands'}"
+            return f"this node hands over already, to {self._successor or 'any node that stands'}"
         if not ready:
             return "only a ready backup can take over without losing data, and this one is none at the moment"
         return None if active else "this node has been promoted and is not active yet; ask again when it is"
 
     def begin(self, primary: Primary, successor: str, reason: str) -> None:
-        """Close the clients; no ``successor`` means anybody."""
+        """Close the clients; no ``successor`` means any backup."""
         self._emit(LogLine(HandingOver(successor, reason)))
         self._successor = successor
         primary.point.serving = False

@@ -99,7 +99,7 @@ def check_star_deep(star: Star) -> None:
 
 
 def _check_decisions(decisions: Decisions, replica: Replica, writer: Writer) -> None:
-    """Whose votes are awaited: closed here, and decided by nobody."""
+    """Whose votes are awaited: closed here, and not decided."""
     transactions, branches = decisions.transactions._preparing, decisions.branches._preparing
     factory = decisions.factory
     assert factory.open_bytes >= 0, f"P12: {factory.open_bytes} bytes of transactions are open"
@@ -121,7 +121,7 @@ def _check_decisions(decisions: Decisions, replica: Replica, writer: Writer) -> 
 
 
 def _check_readings(readings: Readings, replica: Replica) -> None:
-    assert readings._open.keys() <= readings._waiting.keys(), "P12: a page is read that nobody waits for"
+    assert readings._open.keys() <= readings._waiting.keys(), "P12: a page is read, and no reading waits for it"
     read = sum(len(each) for each in replica.contents.layers.readings.values())
     assert read == len(readings._open), f"P12: {read} pages are noted, and {len(readings._open)} are asked for"
 
@@ -162,7 +162,7 @@ def check_primary_deep(primary: Primary) -> None:
 
 
 def check_handover(handover: Handover, primary: Primary) -> None:
-    """One that has begun serves nobody."""
+    """One that has begun serves no client."""
     assert handover._successor is None or not primary.point.serving, "P10: clients are served during a handover"
     assert handover._durable >= -1, f"P11: {handover._durable} is on the disk"
     assert handover._successor != primary.name, f"P10: {primary.name} hands over to itself"

@@ -1,6 +1,6 @@
 """Primary: makes the stream of one generation, and answers for it.
 
-Promise: nothing is told to anybody (delivered, got, counted, confirmed) before it is durable on every node that
+Promise: nothing is told to any client (delivered, got, counted, confirmed) before it is durable on every node that
 counts; no two nodes ever tell different outcomes of a transaction.
 
 API: the broker calls the Ledger; the node core reports what the disk, the backups and the coordination store did; the

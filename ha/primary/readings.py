@@ -46,7 +46,7 @@ class Readings:
             self._waiting.pop(asked.number)(page)
 
     def abandon(self) -> None:
-        """Nobody waits any more."""
+        """The caller waits no more."""
         for reading in self._open.values():
             self._contents.messages.end_reading(reading)
         self._open.clear()

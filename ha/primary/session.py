@@ -72,7 +72,8 @@ class Session:
     def acknowledge(self, sequence: int, tail: int, now: float, small_lag: int = UNKNOWN) -> None:
         """The backup's log is durable up to ``sequence``, the primary's ends at ``tail``.
 
-        ``small_lag``: one that nobody waits for yet, and that lacks more events than these, must go on catching up.
+        ``small_lag``: one that the primary does not wait for yet, and that lacks more events than these, must go on
+        catching up.
         """
         if not self.past_guard and self.guard.passed(sequence):
             self._raise_guard(tail, tail - sequence, small_lag)

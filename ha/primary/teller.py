@@ -42,7 +42,7 @@ class Teller(Applied):
             self._host.on_configured(step, done)
 
     def queue_deleted(self, queue: int) -> None:
-        """Nobody holds anything of it any more."""
+        """No backup holds anything of it any more."""
         self._watcher.queue_deleted(queue)
 
     def enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:

@@ -51,11 +51,11 @@ class TxTrackers:
             heappush(self._decided, (sequence, tx))
 
     def rolled_back(self, tx: int) -> None:
-        """The transaction was aborted: nobody holds anything of it."""
+        """The transaction was aborted: no backup holds anything of it."""
         self._forget(tx)
 
     def queue_deleted(self, queue: int) -> None:
-        """Nobody holds anything in this queue any more."""
+        """No backup holds anything in this queue any more."""
         for tx in list(self._queues):
             self._discard(tx, queue)
 

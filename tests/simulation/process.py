@@ -19,7 +19,7 @@ from broker_plugin.node.links import Links, PeerAddress
 from broker_plugin.node.shell import Clocks
 from broker_plugin.node.wiring import FAREWELL, Parts, release, restored, wire
 from ha.apply.applied import Applied
-from ha.apply.replica import NOBODY, Replica
+from ha.apply.replica import UNHEARD, Replica
 from ha.core import NodeCore
 from ha.membership.record import Coordination, Record
 from ha.messages.greeting import greeting
@@ -70,7 +70,7 @@ class WatchedReplica(Replica):
             self._process.cluster.truth.closing(self._process, event)
         return super().append(generation, event)
 
-    def apply(self, commit: int, listener: Applied = NOBODY) -> None:
+    def apply(self, commit: int, listener: Applied = UNHEARD) -> None:
         """As ever. Where the store fails, up to the event in the middle of which it did."""
         due = []
         while self._arrived and self._arrived[0][0] <= commit:

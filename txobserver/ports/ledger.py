@@ -72,7 +72,7 @@ class Observer(Work, Protocol):
 class BranchObserver(Work, Protocol):
     """One branch that has not been prepared. After prepare, commit or rollback it takes nothing more.
 
-    Once prepared, the branch belongs to nobody: ``Ledger.decide_branch`` and ``decide_global`` end it.
+    Once prepared, the branch belongs to no session: ``Ledger.decide_branch`` and ``decide_global`` end it.
     """
 
     xid: Xid
@@ -291,7 +291,7 @@ class Host(Protocol):
         ...
 
     def on_branch_prepared(self, branch: PreparedBranch) -> None:
-        """A branch has been prepared everywhere: what it dequeues is locked, whoever held it."""
+        """A branch has been prepared everywhere: what it dequeues is locked, also where a consumer held it."""
         ...
 
     def on_branch_ended(self, branch: PreparedBranch, committed: bool) -> None:

@@ -108,7 +108,7 @@ class Checkpoint(NamedTuple):
 
     meta: Meta
     changes: Changes
-    """Nobody changes it while it is written, so a thread may read it."""
+    """No caller changes it while it is written, so a thread may read it."""
     dropped: list[Dropped]
     """Carried out before ``changes``."""
     tx_events: list[tuple[int, int, TxEvent]]

@@ -53,7 +53,7 @@ def check_contents_deep(contents: Contents, whole: bool) -> None:
         fresh = sum(entry is not None for entry in contents.layers.fresh.get(queue, {}).values())
         assert fresh <= tally.count, f"P7: queue {queue} got {fresh} messages, and holds {tally.count}"
     for queue, readings in contents.layers.readings.items():
-        assert readings, f"P12: queue {queue} is read by nobody"
+        assert readings, f"P12: queue {queue} is marked as read, and has no reading"
         assert differ(map(id, readings)), f"P12: a page of queue {queue} is awaited twice"
         assert all(each.queue == queue for each in readings), f"P5: a page of another queue is read for {queue}"
     if isinstance(contents.layers.base, MemoryBase):

@@ -1,6 +1,6 @@
 """What has changed in the queues since the last checkpoint, as layers over the base that shows that checkpoint.
 
-Changes go to the *fresh* layer. When a checkpoint begins, the fresh layer becomes the *frozen* one, which nobody
+Changes go to the *fresh* layer. When a checkpoint begins, the fresh layer becomes the *frozen* one, which no caller
 changes while a thread writes it; when it is written, the frozen layer is dropped and the base shows it instead. A
 message that came and went between two checkpoints never reaches the base at all.
 """

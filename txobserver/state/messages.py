@@ -44,7 +44,7 @@ class Messages:
         return reading
 
     def end_reading(self, reading: Reading) -> None:
-        """It has been read, or nobody waits for it any more."""
+        """It has been read, or nothing waits for it any more."""
         readings = self._layers.readings
         others = [each for each in readings.pop(reading.queue) if each is not reading]
         if others:

@@ -86,7 +86,7 @@ def test_request_to_a_primary_that_gives_its_lease_up() -> None:
     primary.report(lambda: primary.core.resign("stopped"))
     asks(chosen)
     cluster.pause(0.1)
-    assert chosen.lines[-1] == f"{primary.name} refused: this node hands over already, to whoever stands"
+    assert chosen.lines[-1] == f"{primary.name} refused: this node hands over already, to any node that stands"
 
 
 def test_request_to_a_primary_that_is_not_active_yet() -> None:
