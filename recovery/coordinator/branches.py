@@ -1,6 +1,6 @@
 """Two-phase commit: what is done at several resources in one transaction takes effect at all of them, or at none.
 
-    prepare everyone in turn, record the commit, commit everyone in the same turn, forget
+    prepare each in turn, record the commit, commit each in the same order, forget
 
 The record is the moment of the decision. Before it, whatever breaks, the transaction is rolled back: by the
 coordinator, or by a recovery run, which presumes that what has no record was aborted. Behind it, it is

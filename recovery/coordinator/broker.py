@@ -198,12 +198,12 @@ class Broker:
             client.decide(xid.globally, False)
 
     def forget(self, xid: Xid) -> None:
-        """dtx.forget; that somebody else has done it already is no matter."""
+        """dtx.forget; that another client has done it already is no matter."""
         with self._answered() as client, suppress(errors.UnknownXid):
             client.forget(xid)
 
     def leave(self) -> None:
-        """End the connection if a branch is at hand on it, which is nobody's any more; else it stays."""
+        """End the connection if a branch is at hand on it, which has no owner any more; else it stays."""
         if self._at_hand is not None:
             self.close()
 

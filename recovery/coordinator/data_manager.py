@@ -188,8 +188,8 @@ class BrokerDataManager:
     def check_session(self) -> None:
         """Raises TransactionRolledBack if the session is not in the transaction any more that the broker has joined.
 
-        What it did there is gone, and its connection may be somebody else's by now. Raises it, too, if the session's
-        commit would be no decision.
+        What it did there is gone, and its connection may serve another transaction by now. Raises it, too, if the
+        session's commit would be no decision.
         """
         present = self._session.get_transaction()
         if present is None or present is not self._decider.tx or not present.is_active:

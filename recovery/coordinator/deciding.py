@@ -3,10 +3,10 @@
 zope.sqlalchemy's data manager commits in its vote, and sessions vote in the order of numbers that say nothing. If
 another session says no behind the decision, the transaction is committed here and rolled back there; so the deciding
 one comes behind all others. And a COMMIT whose answer is lost may have taken effect. The others would be told to roll
-back, and whoever asked for the commit that it failed; so the row of the decision is looked for before anything is said.
+back, and the caller of the commit that it failed; so the row of the decision is looked for before anything is said.
 
 A session may work at several connections, and commits one after the other; and it may work in a transaction that
-somebody else has begun on its connection, which it does not commit. Neither is a decision, so both are refused.
+the application has begun on its connection, which it does not commit. Neither is a decision, so both are refused.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A recorded abort may be forgotten after ``ABORT_KEPT``: a coordinator whose tran
 ``LONGEST_TRANSACTION`` decides nothing any more. Clocks are set, and do not agree, so this rests on none of them alone.
 A log says until when the transactions began, by their names, of which it has forgotten an abort, and takes no commit of
 one that began so early. For a table the age of a transaction counts by the clock of its server, which forgets the
-abort, as well as by the coordinator's. A commit that everybody has carried out may be forgotten, too. A log
+abort, as well as by the coordinator's. A commit that every participant has carried out may be forgotten, too. A log
 remembers it for ``ENDED_KEPT``, because a participant may take a step back: a database goes on with a standby that has
 the prepare, and not the commit that was answered.
 """
@@ -30,7 +30,7 @@ TOO_OLD = "the transaction is too old to be decided"
 ABORT_KEPT = 2 * LONGEST_TRANSACTION
 """Seconds for which a recorded abort is kept at least, on the clock of who forgets it."""
 ENDED_KEPT = 600.0
-"""Seconds for which a log keeps a commit at least after everybody has carried it out."""
+"""Seconds for which a log keeps a commit at least after every participant has carried it out."""
 
 
 class Decision(NamedTuple):
@@ -60,7 +60,7 @@ class Decisions(Protocol):
         """For a transaction that begins now."""
 
     def owns(self, xid: Xid) -> GlobalName | None:
-        """The global transaction of a branch if it hangs on these decisions; None for everybody else's."""
+        """The global transaction of a branch if it hangs on these decisions; None for those of all others."""
 
     def decide(self, name: str, commit: bool, participants: Sequence[Participant] = ()) -> bool:
         """Record the decision durably unless there is one already; returns the one that stands.

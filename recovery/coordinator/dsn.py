@@ -1,4 +1,4 @@
-"""DSNs of PostgreSQL: looked at before anybody connects."""
+"""DSNs of PostgreSQL: looked at before the coordinator connects."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ line that is missing is found as well as one that was changed. The first line na
 
 A line that is appended says how far its writer knows the file to be ``synced``. A power cut may take a page of what no
 sync has covered and leave a later one, so there may be a hole with whole lines behind it. They tell such a hole from
-damage: if none of them says that what is missing was synced, nobody has acted on it, nor on them. The lines with which
-a file begins do not say it (they are synced before it has its name), and those of earlier versions do not either: what
-stands before them counts as synced.
+damage: if none of them says that what is missing was synced, no process has acted on it, nor on them. The lines with
+which a file begins do not say it (they are synced before it has its name), and those of earlier versions do not either:
+what stands before them counts as synced.
 """
 
 from __future__ import annotations

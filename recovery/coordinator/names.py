@@ -39,7 +39,7 @@ def new_id() -> str:
 
 
 def new_global_name(whose: str, earliest: int = 0) -> GlobalName:
-    """A name that nobody has given before. It says that it began at ``earliest`` if the clock is behind that."""
+    """A name that has not been given before. It says that it began at ``earliest`` if the clock is behind that."""
     return GlobalName(whose, max(int(time.time()), earliest), secrets.token_hex(_RANDOM_BYTES))
 
 
@@ -62,9 +62,9 @@ def branch_xid(name: str, resource: str) -> Xid:
 
 
 def our_name(xid: Xid, *whose: str) -> GlobalName | None:
-    """The global transaction of a branch if it hangs on the decisions ``whose``; None for everybody else's.
+    """The global transaction of a branch if it hangs on the decisions ``whose``; None for those of all others.
 
-    More than one: decisions that earlier versions called otherwise. An empty one is nobody's.
+    More than one: decisions that earlier versions called otherwise. An empty one names no decisions.
     """
     name = read_global_name(xid.gtrid.decode(errors="replace"))
     if name is None or xid.format_id != FORMAT_ID or not name.whose or name.whose not in whose:

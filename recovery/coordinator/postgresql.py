@@ -127,7 +127,8 @@ class Postgresql:
         return participant
 
     def _take_back_role(self, connection: psycopg.Connection[Any]) -> None:
-        """Whose role it is at its end, its branch belongs to; and behind a SET LOCAL ROLE nobody here could settle it.
+        """Whose role it is at its end, its branch belongs to; and behind a SET LOCAL ROLE this session could not settle
+        it.
 
         What is deferred to the end is done in the role that the application has chosen.
         """
@@ -197,7 +198,7 @@ class Postgresql:
             ]
 
     def settle(self, xid: Xid, commit: bool, ticket: str) -> Fate:
-        """COMMIT PREPARED or ROLLBACK PREPARED; if somebody else was faster, what has become of it."""
+        """COMMIT PREPARED or ROLLBACK PREPARED; if another session was faster, what has become of it."""
         deadline = time.monotonic() + BUSY_SECONDS
         while True:
             error = self._settle(xid, commit)
@@ -246,7 +247,7 @@ class Postgresql:
         """PostgreSQL remembers nothing that would have to be forgotten."""
 
     def leave(self) -> None:
-        """Close the connection if a branch is at hand on it, which is nobody's any more; else it stays."""
+        """Close the connection if a branch is at hand on it, which has no owner any more; else it stays."""
         self._session.leave()
 
     def close(self) -> None:

@@ -5,13 +5,13 @@
 3. For each: the decision that stands, and if there is none, the abort, recorded *before* it is carried out.
    So a coordinator that is slow finds its transaction aborted, and one that was faster has its commit carried out.
 4. A commit of 1 is finished when every participant has been asked in 2, has nothing of it left in doubt, and says that
-   it has committed. One that does not know any more is told of, until somebody has looked and says ``forget``.
+   it has committed. One that does not know any more is told of, until an operator has looked and says ``forget``.
 
 The order is what makes it right. A participant had prepared before the commit was recorded (1), so if it does not
 list the branch afterwards (2), the branch has been settled. A decision is looked for (3) after the branch was found
 (2), so "none" means undecided, or committed and finished in between. In that case the abort of 3 comes too late for
-everybody: no branch is left for it, which the run sees when it settles, and nobody will ask for it again. Each step
-does nothing if it has been done before: runs may be repeated, and may overlap.
+every participant: no branch is left for it, which the run sees when it settles, and no run will ask for it again. Each
+step does nothing if it has been done before: runs may be repeated, and may overlap.
 
 A transaction that began less than ``grace`` seconds ago and has no decision is left to its coordinator. That is a
 courtesy, not a condition: without it a run rolls back what others are just preparing. It is not given to a transaction
@@ -37,7 +37,7 @@ from txobserver.xid import Global, Xid
 GRACE = 60.0
 """Seconds for which an undecided transaction is left to its coordinator, unless a run is told otherwise."""
 BEGAN_A_MOMENT_AGO = "it began a moment ago, and its coordinator may still decide"
-OTHERWISE = "somebody has decided this branch otherwise; the transaction is mixed"
+OTHERWISE = "this branch was decided otherwise, not by its coordinator; the transaction is mixed"
 NOT_KNOWN = "its resource does not know any more what became of it: look, mend what is missing, and run with --forget"
 
 
@@ -54,12 +54,12 @@ class Row:
 
     @property
     def contradicted(self) -> bool:
-        """Whether somebody had decided this branch otherwise."""
+        """Whether this branch had been decided otherwise, not by its coordinator."""
         return self.decision != "none" and self.fate.contradicts(self.decision == "commit")
 
     @property
     def not_known(self) -> bool:
-        """Whether this is a branch to be committed of which nobody knows whether it has been."""
+        """Whether this is a branch to be committed of which it is not known whether it has been."""
         return self.decision == "commit" and self.fate is Fate.UNKNOWN
 
 
@@ -83,12 +83,12 @@ class Report:
 
     @property
     def contradicted(self) -> list[Row]:
-        """Branches that somebody had decided otherwise."""
+        """Branches that had been decided otherwise, not by their coordinators."""
         return [row for row in self.rows if row.contradicted]
 
     @property
     def not_known(self) -> list[Row]:
-        """Branches to be committed of which nobody knows whether they have been."""
+        """Branches to be committed of which it is not known whether they have been."""
         return [row for row in self.rows if row.not_known]
 
     @property
@@ -108,9 +108,9 @@ def recover(
     """One run. ``resources``: by address. ``forget``: contradictions, and what is not known any more, need not be
     remembered once they are reported. ``grace``: seconds, 0 for none.
 
-    ``leave``: global transactions that are somebody else's to decide; none of their branches is touched. Raises
+    ``leave``: global transactions that another run has to decide; none of their branches is touched. Raises
     DecisionRefused and DecisionUnknown if decisions can be neither read nor made; and TypeError or ValueError for a
-    ``grace`` that cannot be, before anybody is asked.
+    ``grace`` that cannot be, before any resource is asked.
     """
     check_grace(grace)
     return _Run(decisions, resources, grace, forget, leave).run()
@@ -212,7 +212,7 @@ class _Run:
                 self._fence(xid)
             decision = self._decisions.decision(transaction)
             if decision is None:
-                return  # somebody else has committed it meanwhile, and finished
+                return  # another run has committed it meanwhile, and finished
         branch = xid.bqual.decode()
         tickets = [
             each.ticket for each in decision.participants if each.branch == branch and may_be(each.resource, asked.name)
@@ -259,7 +259,7 @@ class _Run:
                 self._report.waiting.append((transaction, f"its record to be removed: {error}"))
 
     def _has_committed(self, transaction: str, participant: Participant) -> bool:
-        """Whether a participant has, or nobody wants to be told any more that it has not."""
+        """Whether a participant has, or none can be told any more that it has not."""
         xid = branch_xid(transaction, participant.branch)
         fates = {
             index: self._fate(transaction, asked, xid, participant.ticket)

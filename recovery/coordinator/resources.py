@@ -43,7 +43,7 @@ class Fate(Enum):
 
     @property
     def heuristic(self) -> bool:
-        """Whether somebody decided without the coordinator."""
+        """Whether it was decided without the coordinator."""
         return self in (Fate.HEURISTICALLY_COMMITTED, Fate.HEURISTICALLY_ROLLED_BACK, Fate.MIXED)
 
 
@@ -78,7 +78,7 @@ class Resource(Protocol):
 
     @property
     def name(self) -> str:
-        """Which resource this is: the same through whichever address it is reached, and nobody else's."""
+        """Which resource this is: the same through whichever address it is reached, and no other resource's."""
 
     # -- work
 
@@ -103,7 +103,7 @@ class Resource(Protocol):
         """All branches that are prepared, or were decided by an operator and are not forgotten."""
 
     def settle(self, xid: Xid, commit: bool, ticket: str) -> Fate:
-        """Carry a decision out on a prepared branch, or tell what somebody else has made of it.
+        """Carry a decision out on a prepared branch, or tell what another has made of it.
 
         Raises ResourceRefused.
         """

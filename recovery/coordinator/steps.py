@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 Reached = Callable[[str], None]
-"""Told the name of each step when it has been made, by whoever made it."""
+"""Told the name of each step when it has been made, by the part that made it."""
 
 STEPS: dict[str, str] = {
     "broker begun": "the broker takes part",
@@ -13,13 +13,13 @@ STEPS: dict[str, str] = {
     "database prepared": "the database has prepared",
     "broker prepared": "the broker has prepared",
     "decision written": "the decision is written, and not yet synced",
-    "decision synced": "the decision is on disk, and nobody has been told",
+    "decision synced": "the decision is on disk, and no participant has been told",
     "database committed": "the database has committed",
     "broker committed": "the broker has committed",
-    "finished": "everybody has committed, and the decision may be forgotten",
+    "finished": "every participant has committed, and the decision may be forgotten",
 }
 
 
 def unwatched(step: str) -> None:
-    """Nobody wants to know."""
+    """For callers that need not know."""
     assert step in STEPS, step

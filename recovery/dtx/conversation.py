@@ -52,7 +52,7 @@ Steps: TypeAlias = Generator[Request, Any, T]
 
 
 class Lost(Exception):
-    """The connection or the channel went, or had gone: nobody knows whether the request has arrived."""
+    """The connection or the channel went, or had gone: it is not known whether the request has arrived."""
 
 
 class Refused(Exception):
@@ -116,7 +116,7 @@ class Conversation:
         try:
             return (yield request)
         except Refused as refusal:
-            with contextlib.suppress(Lost):  # whoever asks next will notice
+            with contextlib.suppress(Lost):  # the next request will notice
                 yield Reconnect()
             raise refused(refusal.code, refusal.text) from refusal
 

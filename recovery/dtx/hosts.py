@@ -1,4 +1,4 @@
-"""Urls of brokers: checked before anybody connects, and shown without their passwords."""
+"""Urls of brokers: checked before a client connects, and shown without their passwords."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def _status_of_none(xid: Xid, request: Closing, outcome: Outcome, lost: bool) ->
     if isinstance(request, dtx.Rollback):
         return Status.OK
     if isinstance(request, dtx.Commit) and not request.one_phase:
-        raise OutcomeUnknown(f"branch {xid} is gone: somebody else has rolled it back, or forgotten it", outcome)
+        raise OutcomeUnknown(f"branch {xid} is gone: another client has rolled it back, or forgotten it", outcome)
     if isinstance(request, dtx.Commit) and outcome is Outcome.EXPIRED:
         raise OutcomeUnknown(f"how branch {xid} ended is not remembered (any more)", outcome)
     return Status.ROLLED_BACK

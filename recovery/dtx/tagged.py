@@ -4,7 +4,7 @@ AMQP counts delivery tags on each channel from 1. A client that goes on on anoth
 another message by a tag of the lost one. So the channels of one client count on, one after the other: a channel adds
 what the highest tag was when it was opened, and takes it off again of what is settled. A tag up to there is of an
 earlier channel: its message has gone back to its queue, and is delivered again. No tag (0) stands for all
-messages that were delivered, and does not say on which channel; behind a loss it is refused once, so that nobody
+messages that were delivered, and does not say on which channel; behind a loss it is refused once, so that no caller
 settles what he has not seen.
 """
 
@@ -41,7 +41,7 @@ class Tags:
 
 
 class TaggedChannel(Channel):  # type: ignore[misc]
-    """pika's channel, inside of BlockingChannel; everybody else sees the tags that are counted on."""
+    """pika's channel, inside of BlockingChannel; all other code sees the tags that are counted on."""
 
     def __init__(
         self, connection: TaggedConnection, number: int, on_open: Callable[[Channel], Any] | None, tags: Tags

@@ -6,9 +6,9 @@ for the request gets it again. That is right because an xid names one branch for
 twice is one decision.
 
 A branch of which nothing had reached the stream leaves no trace when it is rolled back. So UNKNOWN and EXPIRED mean
-"rolled back" wherever nobody can have committed: after a lost prepare, and after a lost rollback. After a lost commit
-in one phase, EXPIRED may also be a commit that is not remembered any more; that is told as it is. It is told seldom:
-the question says how far the broker was when the branch began, and only what was forgotten behind that counts.
+"rolled back" wherever no client can have committed: after a lost prepare, and after a lost rollback. After a lost
+commit in one phase, EXPIRED may also be a commit that is not remembered any more; that is told as it is. It is told
+seldom: the question says how far the broker was when the branch began, and only what was forgotten behind that counts.
 
 While the broker has not noticed that an earlier connection is gone, the request on it may still arrive, and the
 branch may still be worked on (409). Both pass, so the question is repeated.
@@ -186,7 +186,7 @@ class TwoPhase(Settling):
             raise RolledBack(f"branch {xid} was rolled back: {error}", error.code) from error
 
     def _tell(self, xid: Xid) -> Steps[None]:
-        """A branch that ended with its channel frees its name once somebody has asked for it."""
+        """A branch that ended with its channel frees its name once a client has asked for it."""
         with contextlib.suppress(Lost, Refused):
             yield dtx.Rollback(fields_of(xid))
             return

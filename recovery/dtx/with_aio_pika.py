@@ -242,7 +242,7 @@ class AioDtxConnection(_Connection):
         return await self._run(self._branch.prepare())
 
     async def tpc_commit(self, xid: Xid | None = None) -> None:
-        """The second phase, or both in one, or with an xid that of a branch of anybody's.
+        """The second phase, or both in one, or with an xid that of a branch of any client.
 
         Raises RolledBack, HeuristicOutcome, Conflict, UnknownXid, OutcomeUnknown.
         """

@@ -274,7 +274,7 @@ class DtxConnection(_Connection):
     def tpc_commit(self, xid: Xid | None = None) -> None:
         """The second phase; or both in one, if the branch at hand is not prepared.
 
-        With an xid: of a branch that is prepared, by whomever, while none is at hand; it is no error if that has been
+        With an xid: of a branch that is prepared, by any client, while none is at hand; it is no error if that has been
         committed. Raises RolledBack (in one phase; ``tpc_rollback`` is left), HeuristicOutcome, Conflict, UnknownXid,
         and OutcomeUnknown: ask again later, by ``outcome`` or by this method with the xid.
         """

@@ -1,4 +1,4 @@
-"""Carrying a plan out, so that whoever is killed in the middle is followed by somebody who finishes the same plan.
+"""Carrying a plan out, so that behind a run that is killed in the middle another one finishes the same plan.
 
 The plan's actions are written down before the first is carried out. From then on ``unfinished`` finds them, and no new
 plan is made from stores that are half changed, unless what is there is no longer what the plan was made for
@@ -41,9 +41,9 @@ class Progress(StrEnum):
     """How far a plan is, whose record may count one day: from then on what it loses is lost."""
 
     PLANNED = "planned"
-    """Nobody has written its record, or it has none."""
+    """No run has written its record, or it has none."""
     WRITING = "writing"
-    """Somebody was about to, and may have; or an earlier version of txha carried it out, which did not note it."""
+    """A run was about to, and may have; or an earlier version of txha carried it out, which did not note it."""
     WRITTEN = "written"
 
 
@@ -78,7 +78,7 @@ class Places(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def nobody_runs(directories: Mapping[str, Path], change: bool) -> Iterator[None]:
+def no_node_runs(directories: Mapping[str, Path], change: bool) -> Iterator[None]:
     """Keep nodes from starting. Raises StoreError if one runs.
 
     ``change``: make directories and lock files where there are none, so that no new node starts there either.
@@ -99,7 +99,7 @@ def nobody_runs(directories: Mapping[str, Path], change: bool) -> Iterator[None]
 
 
 def unfinished(places: Places) -> Journal | None:
-    """The plan that somebody was carrying out and did not finish. Raises StoreError if it cannot be read."""
+    """The plan that a run was carrying out and did not finish. Raises StoreError if it cannot be read."""
     return _read(places.journal) if places.journal.exists() else None
 
 
@@ -166,7 +166,7 @@ def check_directories(journal: Journal, places: Places) -> None:
 
 
 def carry_out(journal: Journal, places: Places) -> Path:
-    """Begin, or go on with, these actions; returns where the finished plan is kept. Nobody runs. Raises StoreError."""
+    """Begin, or go on with, these actions; returns where the finished plan is kept. No node runs. Raises StoreError."""
     check_directories(journal, places)
     try:
         if not places.journal.exists():
@@ -225,7 +225,7 @@ def _record_of(places: Places) -> Iterator[Coordination]:
         yield store
     except CasConflict as error:
         raise StoreError(
-            f"the coordination record cannot be written: {error}, so somebody has changed it since the plan was made; "
+            f"the coordination record cannot be written: {error}, so it has been changed since the plan was made; "
             "run `txha recover` again for a new plan"
         ) from error
     except CoordinationError as error:
@@ -261,12 +261,12 @@ def _set_record_aside(places: Places) -> None:
 
 def _set_aside(action: SetAside, directory: Path) -> None:
     if not is_damaged(action.node, directory):
-        return  # somebody has restored it, or it is aside already
+        return  # it has been restored, or it is aside already
     try:
         identity = read_identity(directory)
     except StoreDamaged:
         identity = None
-    # One whose incarnation nobody could read, and that has one now, is no longer the store that was damaged either.
+    # One whose incarnation could not be read, and that has one now, is no longer the store that was damaged either.
     if identity is not None and identity.incarnation != action.incarnation:
         return  # a new store has taken its place
     set_aside(directory, ASIDE, lambda: _next(directory, ASIDE, "").name, "recover.part-set-aside")

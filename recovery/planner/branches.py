@@ -5,7 +5,7 @@
 3. The coordinator's decision log, or the table in its database, says commit or abort.
 4. Neither says anything: presumed abort. But only if log or table is whole, and nothing acknowledged can be lost: a
    commit that every participant has made is forgotten there, and its trace may be in the events that are lost.
-5. What contradicts any of that, or hangs on nobody who was asked, is for people.
+5. What contradicts any of that, or hangs on none of those that were asked, is for people.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Outcome(StrEnum):
     COMMIT = "commit"
     ROLL_BACK = "roll back"
     OPERATOR = "operator"
-    """Somebody has to find out."""
+    """An operator has to find out."""
 
 
 class By(StrEnum):

@@ -1,13 +1,13 @@
 """Which node to promote, and what can be known of the events that it does not have.
 
-Whatever was acknowledged was durable on every member of the ready set of that moment, and whoever is added to the set
-has it all. So each member of the *last* ready set that still has its disk holds everything that was ever acknowledged,
-and among them the greatest position wins, as it does without a plan (``ha.membership.candidate``).
+Whatever was acknowledged was durable on every member of the ready set of that moment, and a node that is added to the
+set has it all. So each member of the *last* ready set that still has its disk holds everything that was ever
+acknowledged, and among them the greatest position wins, as it does without a plan (``ha.membership.candidate``).
 
-Without the record nobody knows who was in the set. The greatest position among all whole stores is then at least as
-good as any member among them: within one generation the longer log contains the shorter one, and the primary of a
-later generation held everything acknowledged before it began. So if no store is lost that could have been in the
-set, nothing acknowledged is. If one is, nobody knows: it may have been the only member in the end, and have
+Without the record it is not known which nodes were in the set. The greatest position among all whole stores is then at
+least as good as any member among them: within one generation the longer log contains the shorter one, and the primary
+of a later generation held everything acknowledged before it began. So if no store is lost that could have been in the
+set, nothing acknowledged is. If one is, that is not known: it may have been the only member in the end, and have
 acknowledged alone (``older_record_restored``). Then an operator says of each such node that its loss is accepted.
 
 An older copy of the record lists members that have been removed since. It is none where a store contradicts it: by a
@@ -42,7 +42,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
     ``by_itself``: it is promoted without anything being done. ``trusted``: the record is intact, and no store
     contradicts it. ``missing``: the nodes whose stores are lost, and may alone have held what was acknowledged;
-    ``unknown``: that may be true of nodes that nobody has named. ``between``: the nodes whose stores exclude each
+    ``unknown``: that may be true of nodes that were not named. ``between``: the nodes whose stores exclude each
     other, if any do, the one with the greatest position first; ``picked``: an operator has said which of them counts.
     """
 
@@ -65,7 +65,7 @@ def choose(site: Site) -> Choice:
     whole = [store for store in site.stores if store.condition is Condition.WHOLE]
     ready = [store for store in whole if trusted and record is not None and store.member in record.ready]
     if not whole:
-        return Choice(chosen=None, sure=False, by_itself=False, trusted=trusted, reasons=(*reasons, _nobody(site)))
+        return Choice(chosen=None, sure=False, by_itself=False, trusted=trusted, reasons=(*reasons, _why_none(site)))
     chosen = max(ready or whole, key=lambda store: (store.tail, store.node))
     if ready:
         reasons.append(_among_ready(chosen, ready))
@@ -118,7 +118,7 @@ def told(position: Position, choice: Choice, site: Site) -> Told:
     if passed:
         return Told.ACKNOWLEDGED
     later = chosen is not None and chosen.generation_at(position.sequence) > position.generation
-    if _may_be_given_up(position, site.record):  # that promotion asked nobody who held it whether it had passed
+    if _may_be_given_up(position, site.record):  # that promotion asked no node that held it whether it had passed
         return Told.ACCEPTED if choice.sure or later else Told.UNKNOWN
     if choice.sure or later:  # a later primary was promoted without it, as one that held all that was acknowledged
         return Told.NEVER
@@ -132,9 +132,9 @@ def told(position: Position, choice: Choice, site: Site) -> Told:
 def record_for(chosen: Store, choice: Choice, site: Site) -> Record:
     """The record with which the chosen node is promoted: alone in the ready set, above every known generation.
 
-    If something acknowledged may be lost with it, that stands in it from then on: whoever carries the plan out has
-    accepted it. Which losses were accepted before stood in the last record. If that is gone, an acceptance that came
-    about was for a generation that stands in the chosen store's stream, so for none above its last one
+    If something acknowledged may be lost with it, that stands in it from then on: the operator who carries the plan out
+    has accepted it. Which losses were accepted before stood in the last record. If that is gone, an acceptance that
+    came about was for a generation that stands in the chosen store's stream, so for none above its last one
     (``an_accepted_loss_is_forgotten_with_the_record``). It covers nothing here: no store is overwritten by it.
     """
     record = site.record
@@ -229,11 +229,11 @@ def _contradiction(site: Site) -> str | None:
 
 def _no_record(site: Site) -> str:
     if site.record_state is RecordState.DAMAGED:
-        return f"the coordination record is damaged ({site.record_why}), so nobody knows the last ready set"
-    return "the coordination record is gone, so nobody knows the last ready set"
+        return f"the coordination record is damaged ({site.record_why}), so the last ready set is not known"
+    return "the coordination record is gone, so the last ready set is not known"
 
 
-def _nobody(site: Site) -> str:
+def _why_none(site: Site) -> str:
     if all(store.condition in (Condition.EMPTY, Condition.MISSING) for store in site.stores):
         return "no node has a store with anything in it"
     return "no node has a store that it could start with"

@@ -65,7 +65,7 @@ def _fates(database: Postgresql, decisions: dict[str, Decision]) -> dict[Xid, Fa
 def _table(dsn: str, branches: Iterable[Xid]) -> tuple[str, str, dict[str, bool]]:
     """Whose decisions the table holds that the DSN leads to, by both names, and those on these branches.
 
-    Nobody's if there is no table.
+    Those of no database if there is no table.
     """
     with psycopg.connect(dsn, autocommit=True) as connection:
         if not _exists(connection):

@@ -54,7 +54,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     def holds(self, position: Position) -> bool:
         """Whether this event is in what the store leads to.
 
-        The events of a generation are made by one primary, and whoever has one of them has all that came before it.
+        The events of a generation are made by one primary, and a node that has one of them has all that came before it.
         """
         return position.sequence <= self.tail.sequence and self.generation_at(position.sequence) == position.generation
 
@@ -81,7 +81,7 @@ class RecordState(StrEnum):
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """The cluster. ``nodes``: the names of all its nodes; None if nobody knows them.
+    """The cluster. ``nodes``: the names of all its nodes; None if they are not known.
 
     ``cluster_id``: its identity, as the record says, or else the stores; empty if it was founded before there were any.
     ``picked``: the node whose store an operator has said to count, where stores exclude each other; empty: none.
@@ -112,7 +112,7 @@ class Told(StrEnum):
     """It had passed the commit point, or may have, and an operator has accepted its loss before."""
     NEVER = "never"
     """A member of the last ready set lacks it, or a later primary was chosen without it: one that held all that was
-    acknowledged, so no loss was accepted for it. Without the record nobody knows that, and it is taken on trust."""
+    acknowledged, so no loss was accepted for it. Without the record that is not known, and it is taken on trust."""
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +134,7 @@ class Unnamed(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     first: int
     last: int | None
-    """None: up to where, nobody knows"""
+    """None: up to where, is not known"""
     why: str
 
 
@@ -161,7 +161,8 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A coordinators' decision log: commits and aborts by transaction; ``ended``: commits that everybody has made.
+    """A coordinators' decision log: commits and aborts by transaction; ``ended``: commits that every participant has
+    made.
 
     ``fault``: a sentence if it cannot be read; then it says nothing.
     """

@@ -1,7 +1,7 @@
 """Founding a cluster, once and on purpose: its random identity, its first store, and the first coordination record.
 
-A node that finds no record never writes one. The record may have been lost, and whoever founded the cluster anew then
-would overwrite the stores that hold what was acknowledged (``empty_node_founds_anew``). Only an operator founds.
+A node that finds no record never writes one. The record may have been lost, and a node that founded the cluster anew
+then would overwrite the stores that hold what was acknowledged (``empty_node_founds_anew``). Only an operator founds.
 
 The founder's store comes first, then the record that names it. If that is cut short in between, a second attempt gives
 the empty store another identity: it may be a joiner's, whose cluster has lost its record, and must not found that
@@ -54,7 +54,7 @@ def found(
     try:
         if (there := coordination.read()) is not None:
             raise StoreError(_founded(there))
-        with _made_empty(directory, cluster, node, new_id()) as identity:  # nobody else founds with it meanwhile
+        with _made_empty(directory, cluster, node, new_id()) as identity:  # no other process founds with it meanwhile
             crash_point("init.store-made")
             record = coordination.compare_and_set(0, first_record(cluster, identity.cluster_id, identity.member))
             crash_point("init.record-written")

@@ -1,7 +1,8 @@
-"""Whether a plan that was cut short is still the plan for what is there: somebody may have been busy in between.
+"""Whether a plan that was cut short is still the plan for what is there: stores or the record may have changed in
+between.
 
-Whoever starts the nodes, restores a file or gives a store up makes the plan one for other stores. What it says of
-losses and of whom to set aside need not be true any more: the store that it found damaged may be the only one that
+An operator who starts the nodes, restores a file or gives a store up makes the plan one for other stores. What it says
+of losses and of whom to set aside need not be true any more: the store that it found damaged may be the only one that
 counts (``a_plan_cut_short_is_finished_on_other_stores``). So the rest is carried out only if the record is the one that
 the plan writes, and the stores that count by it are there, or if record and stores are as they were found. Pure.
 """
@@ -20,7 +21,7 @@ from recovery.planner.plan import SetAside, SetRecordAside, TakeOut, WriteRecord
 from txobserver.ids import Member, Position
 
 _NOT_THERE = (Condition.EMPTY, Condition.MISSING)
-"""The same here: whoever carries a plan out makes the directories that are missing."""
+"""The same here: the run that carries a plan out makes the directories that are missing."""
 
 
 def overtaken(journal: Journal, site: Site) -> str:

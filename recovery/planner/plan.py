@@ -18,7 +18,7 @@ from txobserver.ids import Member, Position
 class Alternative(msgspec.Struct, frozen=True, kw_only=True):
     """One of the stores to choose between, and what is lost if it counts: how many, by kind, that may have been told.
 
-    ``acknowledged``: how many of them certainly had passed the commit point. ``unnamed``: gaps that nobody can name.
+    ``acknowledged``: how many of them certainly had passed the commit point. ``unnamed``: gaps that cannot be named.
     """
 
     node: str
@@ -72,14 +72,14 @@ Action = SetAside | SetRecordAside | WriteRecord | TakeOut
 
 
 _GONE_BEFORE = (Told.NEVER, Told.ACCEPTED)
-"""What this plan does not take away from anybody"""
+"""What this plan takes away from no client"""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What is there, what is to be done, and what becomes of what.
 
-    ``lost``: what was acknowledged, or may have been, and would be gone. ``discarded``: what nobody was ever told of,
-    or what was given up before. ``alternatives``: what is lost with each store of ``choice.between``.
+    ``lost``: what was acknowledged, or may have been, and would be gone. ``discarded``: what no client was ever told
+    of, or what was given up before. ``alternatives``: what is lost with each store of ``choice.between``.
     ``doubts``: sentences on what keeps this plan from being complete.
     """
 
@@ -96,12 +96,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def loses(self) -> bool:
-        """Whether something acknowledged is lost, or nobody can know that none is."""
+        """Whether something acknowledged is lost, or it cannot be known that none is."""
         return self.choice.chosen is not None and not self.choice.sure
 
     @property
     def for_people(self) -> bool:
-        """Whether somebody has to find something out, or to accept a loss."""
+        """Whether an operator has to find something out, or to accept a loss."""
         undecided = any(verdict.outcome is Outcome.OPERATOR for verdict in self.branches)
         return self.loses or undecided or bool(self.doubts)
 
@@ -153,7 +153,7 @@ def alternative(site: Site, node: str, missing: Iterable[Loss], unnamed: Sequenc
 
 
 def _actions(site: Site, choice: Choice) -> Iterable[Action]:
-    """The record first: from then on nobody else can be promoted, whatever store comes back."""
+    """The record first: from then on no other node can be promoted, whatever store comes back."""
     if not choice.by_itself:
         if site.record_state is RecordState.DAMAGED:
             yield SetRecordAside(site.record_why)

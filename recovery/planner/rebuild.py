@@ -6,8 +6,8 @@ certainly passed the commit point is not applied; it becomes the log of the new 
 a primary says that it counts.
 
 Everything is made in ``rebuilding/`` below the new node's directory, its identity last. Then the parts are moved into
-their places, the identity last again: nobody can start with half of it, and whoever was killed begins anew, or goes on
-moving (``recovery.planner.rebuild_note`` says which).
+their places, the identity last again: no node can start with half of it, and a run that was killed begins anew, or goes
+on moving (``recovery.planner.rebuild_note`` says which).
 """
 
 from __future__ import annotations

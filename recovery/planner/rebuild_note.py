@@ -1,7 +1,7 @@
 """What ``txha rebuild`` notes of a store before it makes it, and whether a run that was killed can be gone on with.
 
-The parts of a new store are made below ``rebuilding/`` and then moved. Whoever is killed in between leaves some of
-them in one place and some in the other, and before somebody goes on, those that have been moved can be set aside, or
+The parts of a new store are made below ``rebuilding/`` and then moved. A run that is killed in between leaves some of
+them in one place and some in the other, and before another one goes on, those that have been moved can be set aside, or
 give way to another store. So moving goes on only if the noted store is there, all of it, and nothing else
 (``discarded_and_started_between_two_runs``).
 """
@@ -67,7 +67,7 @@ def note(into: Path, making: Making) -> None:
 
 
 def is_half_moved(into: Path, making: Making) -> bool:
-    """Whether somebody who made the same was killed when he had begun to move it, so that moving is gone on with.
+    """Whether a run that made the same was killed when it had begun to move it, so that moving is gone on with.
 
     Where nothing has been moved, it is made anew, of what its sources hold by now. Raises StoreError if what is there
     is, or may be, anything else.

@@ -6,7 +6,7 @@
 3. The recovery runs settle what hangs on a decision log or a table. They leave alone what is for people to decide or
    is settled by hand: logs and tables need not know of such decisions, and what has none is rolled back.
 
-Brokers remember how branches ended, so whoever is killed is followed by somebody who finds what has been done. But what
+Brokers remember how branches ended, so a run behind one that was killed finds what has been done. But what
 an operator has decided may be forgotten on purpose, here (if it was as planned) and in a recovery run. So how a
 branch ended is noted in the plan before it is forgotten.
 """
@@ -22,7 +22,7 @@ from recovery.planner.branches import BROKER, By, Outcome, Verdict
 from recovery.store.crash_points import crash_point
 from txobserver.xid import Global
 
-OTHERWISE = "somebody has ended it otherwise"
+OTHERWISE = "it was ended otherwise, not by this run"
 NOT_REMEMBERED = "it has ended, and how is not remembered any more"
 NOT_YET = "the new primary has not carried it out yet"
 LEFT = "another branch of its transaction is not for the recovery run to settle"

@@ -1,9 +1,9 @@
 """Setting a store aside: its parts are renamed into a directory beside it, and nothing is deleted.
 
 The queue state goes first and the identity last. A directory that has an identity and no state is a damaged store, with
-which no node starts; so whoever is killed in between leaves nothing that could be taken for a store, and the next
+which no node starts; so a run that is killed in between leaves nothing that could be taken for a store, and the next
 attempt goes on in the same directory. Were the log first, a member of the ready set could come back without it. What a
-``txha rebuild`` that was killed has left goes before all of it: nobody goes on with that, and it may be a part of the
+``txha rebuild`` that was killed has left goes before all of it: no run goes on with that, and it may be a part of the
 store.
 """
 
@@ -43,7 +43,7 @@ def set_aside(directory: Path, stem: str, name: Callable[[], str], point: str) -
 
 
 def _begun(directory: Path, stem: str, there: Sequence[str]) -> Path | None:
-    """The directory into which somebody who was killed had begun to move this store."""
+    """The directory into which a run that was killed had begun to move this store."""
     for aside in sorted(directory.glob(f"{stem}-*"), key=lambda path: path.stat().st_mtime, reverse=True):
         held = {part for part in (REBUILDING, *PARTS) if (aside / part).exists()}
         if FILE not in held and held.isdisjoint(there):

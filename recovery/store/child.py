@@ -73,8 +73,8 @@ def _forked() -> tuple[int, int, int]:
 
 def _become_a_child(parent: int, writing: int) -> None:
     end_with(parent)
-    # Whoever wants the parent to end may tell all its processes: the parent ends in order, and this one with it. Its
-    # event loop is not to be woken from here, and the descriptor for that is closed in a moment.
+    # A supervisor that wants the parent to end may tell all its processes: the parent ends in order, and this one with
+    # it. Its event loop is not to be woken from here, and the descriptor for that is closed in a moment.
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

@@ -1,4 +1,5 @@
-"""Making durable what a store is read as, before anybody relies on it: its reader may see what is in memory alone."""
+"""Making durable what a store is read as, before any component relies on it: its reader may see what is in memory
+alone."""
 
 from __future__ import annotations
 

@@ -53,7 +53,8 @@ class Files:
         return os.open(path, os.O_RDWR | os.O_APPEND)
 
     def take_access(self, descriptor: int, other: int) -> None:
-        """Give a file owner, group, mode and access list of another one, so that whoever may use that may use this."""
+        """Give a file owner, group, mode and access list of another one, so that those who may use that may use
+        this."""
         wanted, given = os.fstat(other), os.fstat(descriptor)
         if (given.st_uid, given.st_gid) != (wanted.st_uid, wanted.st_gid):
             os.fchown(descriptor, wanted.st_uid, wanted.st_gid)
@@ -154,8 +155,8 @@ def write_again(files: Files, descriptor: int, path: Path, since: int) -> None:
 def renew_directory(directory: Path, files: Files = REAL_FILES, name: str = SCRATCH) -> None:
     """Make the names that are in a directory durable, also those whose own sync has failed. Raises OSError.
 
-    A directory that has not changed since is clean, so ``name`` is made and removed in it before it is synced. Nobody
-    else may do that at the same time with the same name.
+    A directory that has not changed since is clean, so ``name`` is made and removed in it before it is synced. No
+    reader else may do that at the same time with the same name.
     """
     scratch = directory / name
     if name in files.names(directory):

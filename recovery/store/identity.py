@@ -60,7 +60,7 @@ class Identity(msgspec.Struct, frozen=True):
     def is_as_rebuilt(self, tail: Position) -> bool:
         """Whether ``txha rebuild`` made this store, whose log ends at ``tail``, and no primary has given it any event.
 
-        What its node's store before held, it knows nothing of. Whoever has been primary since does.
+        What its node's store before held, it knows nothing of. A node that has been primary since does.
         """
         return self.rebuilt is not None and tail <= self.rebuilt
 
@@ -120,7 +120,7 @@ def check_identity(directory: Path, cluster: str, node: str, cluster_id: str = "
 def may_take(cluster_id: str) -> bool:
     """Whether a store that knows no identity of its cluster may take this one.
 
-    A store that was made since knows one, whoever made it. So one that knows none is of a cluster of before
+    A store that was made since knows one, however it was made. So one that knows none is of a cluster of before
     (``an_archive_of_another_cluster_of_the_same_name``).
     """
     return cluster_id.startswith(GIVEN_LATER)

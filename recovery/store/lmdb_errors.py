@@ -24,8 +24,8 @@ DAMAGE = (
     lmdb.IncompatibleError,  # a table's record names another kind of table than was ever made here
     lmdb.CursorFullError,  # pages that lead down deeper than any tree of LMDB's, such as in a circle
     lmdb.BadValsizeError,  # every key here has a length that LMDB takes, so a page has made it think otherwise
-    lmdb.BadTxnError,  # a reader's transaction is used by nobody else, so it met such a page before
-    lmdb.MapResizedError,  # nobody writes behind MAP_SIZE, so the page that names the last page is wrong
+    lmdb.BadTxnError,  # a reader's transaction is used by no other thread, so it met such a page before
+    lmdb.MapResizedError,  # no process writes behind MAP_SIZE, so the page that names the last page is wrong
 )
 """What is wrong with pages. Not VersionMismatchError: another version of LMDB may read that file."""
 SHORTAGE = (lmdb.MemoryError, lmdb.ReadersFullError, lmdb.TlsFullError, lmdb.LockError)

@@ -89,7 +89,7 @@ def was_used(directory: Path) -> bool:
     """Whether the queue state of this node, which has no identity, was ever more than made; as ``read_meta``."""
     state = directory / "state"
     if not (state / "data.mdb").exists() or not (state / "data.mdb").stat().st_size:
-        return False  # there is none, or whoever made it was killed before LMDB wrote anything
+        return False  # there is none, or the process that made it was killed before LMDB wrote anything
     return _read_checked(state) != (Meta(), False)
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
-"""Found before anybody forks: the linker's own lock may be another thread's then"""
+"""Found before any thread forks: the linker's own lock may be another thread's then"""
 
 
 def end_with(parent: int) -> None:

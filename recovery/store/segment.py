@@ -144,7 +144,7 @@ def _frame_from(file: BinaryIO, offset: int, path: Path, whole: bool) -> tuple[i
         raise StoreError(f"{path}: {error}") from None
     except (TornFrame, DamagedFrame):
         pass
-    # Somebody may be writing: since that reading, this frame may have become whole, and others stand behind it. So one
+    # A node may be writing: since that reading, this frame may have become whole, and others stand behind it. So one
     # reading is judged by itself, and nothing that another one shows (``a_read_meets_a_frame_mid_write``).
     file.seek(0)
     return _judge(file.read(), offset, path, whole)

@@ -210,7 +210,7 @@ def open_store(
         raise explain(error, directory) from error
     lock = lock_directory(directory)
     try:
-        # Once more: until it was locked, somebody else could set the store aside, and leave a node without what it
+        # Once more: until it was locked, another process could set the store aside, and leave a node without what it
         # has acknowledged (``test_a_store_that_is_set_aside_before_it_is_locked_is_not_opened_as_it_was``).
         identity = check_parts(directory, cluster, node, cluster_id)
         if identity is None:
@@ -242,7 +242,8 @@ def make_store(directory: Path, identity: Identity) -> None:
 
 
 def _confirm_names(directory: Path) -> None:
-    """Whoever made the store, or gave it an identity, may have been killed before the names were on the disk."""
+    """The process that made the store, or gave it an identity, may have been killed before the names were on the
+    disk."""
     renew_directory(directory / "state")
     renew_directory(directory)
     _sync_parent(directory)

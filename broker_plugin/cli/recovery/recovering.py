@@ -24,7 +24,7 @@ from recovery.planner.apply import (
     finished,
     give_up,
     last,
-    nobody_runs,
+    no_node_runs,
     unfinished,
 )
 from recovery.planner.branches import Verdict, said_before, verdicts_of
@@ -88,7 +88,7 @@ def run(given: Given, apply: bool, accepted: Accepted, as_json: bool) -> int:
     crashed = crashed_cluster(given)
     crashed.check_record()
     places = places_of(crashed)
-    with nobody_runs(crashed.locked, apply):
+    with no_node_runs(crashed.locked, apply):
         lease = LeaseWatch(crashed.record, partial(read_record, crashed.record, crashed.cluster))
         left = unfinished(places)
         site, surveyed = look(crashed.cluster, crashed.directories, lease.found, crashed.nodes, accepted.chosen)

@@ -17,7 +17,7 @@ from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from broker_plugin.coordination.sqlite_file import SqliteFile
 from ha.membership.record import CoordinationError, MemoryCoordination, Record
 from recovery.planner import apply
-from recovery.planner.apply import JOURNAL, Journal, Places, Progress, carry_out, finished, nobody_runs, unfinished
+from recovery.planner.apply import JOURNAL, Journal, Places, Progress, carry_out, finished, no_node_runs, unfinished
 from recovery.planner.facts import Condition, Contents, Evidence, RecordState
 from recovery.planner.lease import found_in
 from recovery.planner.plan import SetAside, SetRecordAside, make_plan
@@ -301,10 +301,10 @@ def test_a_plan_that_cannot_be_read_is_said(places: Places, tmp_path: Path) -> N
 @pytest.mark.parametrize("change", [False, True])
 def test_whoever_runs_is_named_and_nobody_starts_meanwhile(places: Places, tmp_path: Path, change: bool) -> None:
     store = open_store(tmp_path / "b", Posts(), node="b")
-    with pytest.raises(StoreError, match="b is running"), nobody_runs(places.directories, change):
+    with pytest.raises(StoreError, match="b is running"), no_node_runs(places.directories, change):
         raise AssertionError
     store.close()
-    with nobody_runs(places.directories, change), pytest.raises(StoreError, match="in use by another process"):
+    with no_node_runs(places.directories, change), pytest.raises(StoreError, match="in use by another process"):
         open_store(tmp_path / "b", Posts(), node="b")
     open_store(tmp_path / "b", Posts(), node="b").close()
 
@@ -315,9 +315,9 @@ def test_a_node_that_has_no_store_does_not_get_one_meanwhile(places: Places, tmp
     directories = {**places.directories, "c": tmp_path / "c"}
     if there:
         (tmp_path / "c").mkdir()
-    with nobody_runs(directories, change=False):
+    with no_node_runs(directories, change=False):
         assert list((tmp_path / "c").glob("*")) == [] and (tmp_path / "c").exists() == there
-    with nobody_runs(directories, change=True), pytest.raises(StoreError, match="in use by another process"):
+    with no_node_runs(directories, change=True), pytest.raises(StoreError, match="in use by another process"):
         open_store(tmp_path / "c", Posts(), node="c")
     open_store(tmp_path / "c", Posts(), node="c").close()
 

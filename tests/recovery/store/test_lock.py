@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.planner.apply import nobody_runs
+from recovery.planner.apply import no_node_runs
 from recovery.store.identity import lock_directory
 from txobserver.ports.store import StoreBusy, StoreError
 
@@ -36,10 +36,10 @@ def like_nfs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_plan_is_made_on_nfs(directory: Path, monkeypatch: pytest.MonkeyPatch, create: bool) -> None:
     """It was told that every node runs."""
     like_nfs(monkeypatch)
-    with nobody_runs({"a": directory}, create), pytest.raises(StoreBusy, match="is in use by another process"):
+    with no_node_runs({"a": directory}, create), pytest.raises(StoreBusy, match="is in use by another process"):
         lock_directory(directory, not create)
     lock = lock_directory(directory, create)
-    with pytest.raises(StoreError, match="a is running"), nobody_runs({"a": directory}, create):
+    with pytest.raises(StoreError, match="a is running"), no_node_runs({"a": directory}, create):
         raise AssertionError
     os.close(lock)
 
