@@ -88,7 +88,7 @@ class Guard:
         return None
 
     def caught(self, error: Exception) -> None:
-        """An error has come up where nobody handles it."""
+        """An error has come up where no code handles it."""
         if self.broken:
             return
         if isinstance(error, StoreError):

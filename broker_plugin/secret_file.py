@@ -1,6 +1,6 @@
-"""A secret in a file: one line, which nobody but its owner and group may read.
+"""A secret in a file: one line, which only its owner and group may read.
 
-Everybody on a machine sees its processes with their command lines and, of its own user, their environment. So a secret
+Every user of a machine sees its processes with their command lines and, of its own user, their environment. So a secret
 is given by the name of a file: ``@FILE``.
 """
 
@@ -30,7 +30,7 @@ def read_secret(path: Path, what: str) -> str:
         raise SecretFileError(f"{path} cannot be read: {why}") from None
     if stat.S_ISREG(mode) and mode & stat.S_IRWXO:
         real = path.resolve()  # /dev/stdin is another file for chmod
-        raise SecretFileError(f"everybody on this machine may use {real}: take that away with chmod o= {real}")
+        raise SecretFileError(f"every user of this machine may use {real}: take that away with chmod o= {real}")
     if len(text.splitlines()) != 1:
         raise SecretFileError(f"{path} must hold {what}")
     return text

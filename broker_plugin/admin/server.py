@@ -28,10 +28,10 @@ SILENCE_SECONDS = 10.0
 
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 Admit = Callable[[asyncio.BaseTransport], bool]
-"""Whether somebody who has just connected can stay."""
+"""Whether a client that has just connected can stay."""
 
 
-def anybody(transport: asyncio.BaseTransport) -> bool:
+def admit_all(transport: asyncio.BaseTransport) -> bool:
     """Can stay."""
     return True
 
@@ -55,7 +55,7 @@ class AdminServer:
     """
 
     def __init__(
-        self, guard: Guard, directory: Path, handlers: Mapping[str, Handler], admit: Admit = anybody
+        self, guard: Guard, directory: Path, handlers: Mapping[str, Handler], admit: Admit = admit_all
     ) -> None:
         self._guard = guard
         self._path = directory / FILE
@@ -116,7 +116,7 @@ class AdminServer:
         except Refusal as error:
             return _refused(str(error))
         except Exception as error:
-            # Whoever asks reads only what the node is not in the middle of: what fails here is no fault of theirs.
+            # A request reads only what the node is not in the middle of: what fails here is no fault of the client.
             self._guard.caught(error)
             return _refused(f"the node failed at {request.command}; its log says why")
 

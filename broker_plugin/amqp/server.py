@@ -32,9 +32,7 @@ def unique_name() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
 
-def embedded_broker(
-    guard: Guard, limits: WindowLimits | None = None, dtx_limits: DtxLimits | None = None
-) -> Broker:
+def embedded_broker(guard: Guard, limits: WindowLimits | None = None, dtx_limits: DtxLimits | None = None) -> Broker:
     """A broker whose turns are those of the event loop that runs when it is used."""
 
     def schedule() -> None:
@@ -240,7 +238,7 @@ class AmqpServer:
             protocol.read_on()
 
     def forget_output(self) -> None:
-        """What no client has been sent yet is told to nobody (``stale_answers_of_a_primary_that_woke_up``)."""
+        """What no client has been sent yet is told to none (``stale_answers_of_a_primary_that_woke_up``)."""
         for protocol in self._protocols:
             if protocol.connection is not None:
                 protocol.connection.forget_output()

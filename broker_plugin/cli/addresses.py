@@ -1,6 +1,6 @@
 """Brokers and databases as they are named on a command line: checked before any is asked, shown without passwords.
 
-Everybody on a machine sees its processes with their command lines, so an address may stand in a file: ``@FILE``. A
+Every user of a machine sees its processes with their command lines, so an address may stand in a file: ``@FILE``. A
 password on the command line is warned of, and not refused: a recovery run that ends instead leaves branches in doubt.
 """
 
@@ -21,7 +21,7 @@ BROKER_HELP = "Url of a node; several of one cluster with commas. Or @FILE, in w
 BROKERS_HELP = f"{BROKER_HELP} May be repeated."
 DATABASE_HELP = "A PostgreSQL database, for psycopg. Or @FILE, in which that stands. May be repeated."
 _NO_SECRET = "://guest:guest@"
-"""The user of a broker that nobody has set up."""
+"""The user of a broker that was not set up."""
 
 
 def read_brokers(given: Sequence[str]) -> list[str]:
@@ -59,7 +59,7 @@ def _addresses(option: str, given: Sequence[str]) -> list[str]:
 def _warn(option: str, given: Sequence[str]) -> None:
     if any(_tells_a_password(each) for each in given if not each.startswith("@")):
         print(
-            f"txha: everybody on this machine can read the password in {option}: write the address into a file that "
+            f"txha: every user of this machine can read the password in {option}: write the address into a file that "
             f"only you can read, and give {option} @FILE",
             file=sys.stderr,
         )

@@ -93,7 +93,7 @@ def node(
     check_places(loaded)
     try:
         status = run_node(loaded)
-    except StoreBusy as error:  # a person need not mend anything: whoever looks after the node may start it again
+    except StoreBusy as error:  # a person need not mend anything: a supervisor of the node may start it again
         print(f"txha: {error}", file=sys.stderr)
         status = 1
     raise SystemExit(status)

@@ -43,7 +43,7 @@ class LogTail:
         try:
             with self._path.open("rb") as file:
                 if os.fstat(file.fileno()).st_size < self._offset:
-                    self._offset = 0  # somebody has emptied it
+                    self._offset = 0  # it has been emptied
                 file.seek(self._offset)
                 data = file.read()
         except OSError:
@@ -54,7 +54,7 @@ class LogTail:
 
 
 class Echo:
-    """Writes to a descriptor in a thread of its own, so that nobody waits for a terminal."""
+    """Writes to a descriptor in a thread of its own, so that the caller does not wait for a terminal."""
 
     def __init__(self, descriptor: int, logs: dict[str, Path]) -> None:
         self._descriptor = descriptor
@@ -87,6 +87,6 @@ class Echo:
 
     def _write(self, line: str) -> None:
         data = memoryview(line.encode(errors="replace") + b"\n")
-        with contextlib.suppress(OSError):  # nobody looks any more
+        with contextlib.suppress(OSError):  # the terminal is gone
             while data:
                 data = data[os.write(self._descriptor, data) :]

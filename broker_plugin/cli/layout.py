@@ -106,7 +106,7 @@ def write_cluster(directory: Path, identifier: str, entries: list[NodeEntry], fo
 
 
 def free_ports(count: int, taken: set[int]) -> list[int]:
-    """Loopback ports that nobody listens on at the moment, none of them in ``taken``. Raises ClusterError.
+    """Loopback ports that no process listens on at the moment, none of them in ``taken``. Raises ClusterError.
 
     They are outside the range from which the system gives ports to outgoing connections: a client's connection could
     otherwise sit on the port of a node that is down, and keep it from being started again.
@@ -135,7 +135,7 @@ def ephemeral_range() -> tuple[int, int]:
 
 
 def port_is_free(port: int) -> bool:
-    """Whether nobody listens on this loopback port."""
+    """Whether no process listens on this loopback port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

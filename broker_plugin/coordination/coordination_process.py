@@ -1,7 +1,7 @@
 """The coordination file in a process of its own: a node that hangs never holds the file's lock.
 
 SQLite locks the file while it writes. A node that is stopped just then (SIGSTOP, a debugger, a machine that swaps)
-would keep everybody else from taking over. So the node asks this process, by one line of JSON for each call and one
+would keep every other node from taking over. So the node asks this process, by one line of JSON for each call and one
 for each answer; it ends when the node does.
 
 The process itself may hang: stopped, or in a file system that does not answer. It is killed after a while and another
@@ -104,7 +104,7 @@ class CoordinationProcess:
             child.stdout.close()
 
     def give_up(self) -> None:
-        """From any thread: nobody wants the answer to a call that is on its way any more, nor to later ones."""
+        """From any thread: the answer to a call that is on its way is not wanted any more, nor to later ones."""
         self._given_up = True
 
     def _ask(self, request: Request) -> Reply:
@@ -186,7 +186,7 @@ def answer(store: SqliteCoordination, request: Request) -> Reply:
 
 
 def main(path: str, cluster: str) -> None:
-    """Answer until there is nobody who asks."""
+    """Answer until its node asks no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     store = SqliteCoordination(Path(path), cluster, confirm=True)
     for line in sys.stdin.buffer:

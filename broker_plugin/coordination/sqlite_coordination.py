@@ -101,13 +101,13 @@ class SqliteCoordination:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-            self._check_still_there()  # if it is not, nobody else will read what was stored
+            self._check_still_there()  # if it is not, no other node will read what was stored
         except FAILURES as error:
             raise self._failed(error) from error
         return stored
 
     def watch(self, after: int, seconds: float, waiter: Waiter) -> Snapshot | None:
-        """As the port says: SQLite tells nobody of another process's changes, so the file is looked at."""
+        """As the port says: SQLite tells no process of another process's changes, so the file is looked at."""
         return self._polling.watch(after, seconds, waiter)
 
     def snapshot(self) -> Snapshot:

@@ -111,7 +111,7 @@ class OperatorGone(NamedTuple):
 
 
 class UnexpectedError(NamedTuple):
-    """An error that is nobody's own fault: the node ends. ``kind``: of the error."""
+    """An error that is no client's own fault: the node ends. ``kind``: of the error."""
 
     kind: str
     reason: str

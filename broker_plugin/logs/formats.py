@@ -21,7 +21,7 @@ _INNER_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class Told:
-    """An event as ``logging`` takes it: a message that is made into words by whoever prints it."""
+    """An event as ``logging`` takes it: a message that is made into words where it is printed."""
 
     def __init__(self, event: Event, generation: int | None) -> None:
         self.event = event

@@ -32,7 +32,7 @@ def shortage(ready: int, nodes: int, min_ready: int) -> str | None:
 def _nobody_takes_over(event: core.NobodyTakesOver) -> str:
     what = "stands, though it comes behind" if event.stands else "waits for"
     return (
-        f"the record has stood still for {event.seconds:.1f} s and nobody has taken over: this node {what} "
+        f"the record has stood still for {event.seconds:.1f} s and no other node has taken over: this node {what} "
         f"{', '.join(event.members)}"
     )
 

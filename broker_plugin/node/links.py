@@ -35,19 +35,19 @@ LARGE = 1 << 16
 _NO_BYTES, _MANY_BYTES = b"\xc4\x00", b"\xc6"
 """How msgpack writes an empty byte string, and how a large one begins, before its length"""
 GREETING_SECONDS = 10.0
-"""Within this time somebody who connects must greet."""
+"""Within this time a peer that connects must greet."""
 LINKING_SECONDS = 10.0
 """Within this time a peer that is dialled must take the connection and greet; then it is dialled anew."""
 FIRST_DELAY, LAST_DELAY = 0.05, 0.5
 
 OnReader = Callable[[asyncio.Transport, ReadHello, bytes], None]
-"""Takes over the connection of somebody who only reads, with what came behind its greeting; ValueError refuses it."""
+"""Takes over the connection of a peer that only reads, with what came behind its greeting; ValueError refuses it."""
 
 Admit = Callable[[asyncio.BaseTransport], bool]
-"""Whether somebody who has just connected can stay."""
+"""Whether a peer that has just connected can stay."""
 
 
-def anybody(transport: asyncio.BaseTransport) -> bool:
+def admit_all(transport: asyncio.BaseTransport) -> bool:
     """Can stay."""
     return True
 
@@ -92,7 +92,7 @@ class PeerProtocol(GuardedProtocol):
         on_message: Callable[[str, Peer], None],
         on_lost: Callable[[PeerProtocol], None],
         on_reader: OnReader | None = None,
-        admit: Admit = anybody,
+        admit: Admit = admit_all,
     ) -> None:
         self.guard = guard
         self.peer: str | None = None
@@ -152,7 +152,7 @@ class PeerProtocol(GuardedProtocol):
         self._on_lost(self)
 
     def close_unless_greeted(self) -> None:
-        """End the connection with somebody who keeps silent."""
+        """End the connection with a peer that keeps silent."""
         if self.peer is None and self.transport is not None:
             tell(log, logging.WARNING, PeerRefused("", "it does not greet"))
             self.close()
@@ -164,7 +164,7 @@ class PeerProtocol(GuardedProtocol):
             transport.abort()
 
     def _hand_on(self, greeting: ReadHello, rest: bytes) -> None:
-        """This is somebody who reads our log: the connection is no longer ours."""
+        """This peer reads our log: the connection is no longer ours."""
         if self._on_reader is None or self.transport is None:
             raise ValueError("it does not greet as a peer")
         self._on_reader(self.transport, greeting, rest)
@@ -198,7 +198,7 @@ class Links:
         on_link: Callable[[str, frozenset[str] | None], None],
         on_message: Callable[[str, Peer], None],
         on_reader: OnReader | None = None,
-        admit: Admit = anybody,
+        admit: Admit = admit_all,
     ) -> None:
         self._guard = guard
         self.hello = hello

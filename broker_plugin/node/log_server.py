@@ -5,7 +5,7 @@ older is read from the disk, with the same answer. One thread reads for all read
 reader rests for twice as long as its portion took (``ha.catchup.throttle``). A question is taken when the answer before
 it has left the process, so nothing gathers for a reader that is slow.
 
-Every question is answered, also when the read fails in a way that nobody has thought of: the thread changes nothing of
+Every question is answered, also when the read fails in a way that was not foreseen: the thread changes nothing of
 the node, so its error says nothing about the node, and is logged and told to the reader
 (``reader_whose_read_fails_stays_mute``).
 """

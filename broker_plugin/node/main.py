@@ -223,7 +223,7 @@ class Node:
         self.shell.on_turn = self._after_turn
         await self._listen(broker, room)
         self._started.push_async_callback(self._leave)
-        # Messages are not looked at by the collector; what is left to find is little, and a pause is felt by everybody.
+        # Messages are not looked at by the collector; what is left to find is little, and all clients feel a pause.
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         self.shell.start()

@@ -1,4 +1,4 @@
-"""How many nodes are ready, in one sentence that nobody overlooks where they are fewer than there should be."""
+"""How many nodes are ready, in one sentence that no operator overlooks where they are fewer than there should be."""
 
 from __future__ import annotations
 

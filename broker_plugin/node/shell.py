@@ -136,7 +136,7 @@ class Shell:
         self._tell(self.core.look_at_clock, call, now)
 
     def _forget_if_over(self, now: float) -> None:
-        """Where the lease may be another's, what has not left is told to nobody; also where the store has failed."""
+        """Where the lease may be another's, what has not left is told to no client; also where the store has failed."""
         if self._lease_over(now):
             self.on_overslept()
 
@@ -149,7 +149,8 @@ class Shell:
             clock(now, self._wall_ms())
             call()
 
-        # Whoever reports may be in the middle of something else, which goes on if what it reports was the store's end.
+        # The component that reports may be in the middle of something else, which goes on if what it reports was the
+        # store's end.
         self._guard.run(tell)
 
     def due(self) -> None:

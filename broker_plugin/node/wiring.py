@@ -12,7 +12,7 @@ from broker_plugin.amqp.server import AmqpServer
 from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.embedded.broker import Broker
 from broker_plugin.guard import Guard
-from broker_plugin.node.links import Admit, Links, OnReader, PeerAddress, anybody
+from broker_plugin.node.links import Admit, Links, OnReader, PeerAddress, admit_all
 from broker_plugin.node.shell import CLOCKS, Clocks, Shell
 from ha.apply.replica import GapInStream, Replica, UnknownEvents
 from ha.core import NodeCore
@@ -31,7 +31,7 @@ RELEASE_GLANCE = 0.01
 
 
 class Parts(NamedTuple):
-    """What every node consists of, whoever its clients are."""
+    """What every node consists of, whatever its clients are."""
 
     core: NodeCore
     shell: Shell
@@ -67,7 +67,7 @@ def wire(
     on_reader: OnReader | None = None,
     clocks: Clocks = CLOCKS,
     first_session: int = 0,
-    admit: Admit = anybody,
+    admit: Admit = admit_all,
 ) -> Parts:
     """To be called in the event loop; then ``links`` and ``shell`` are to be started, in this order.
 

@@ -84,7 +84,7 @@ class SyntaxProblem(AmqpError):
 
 
 def decode_method(payload: bytes) -> base.Frame:
-    """Any method frame's payload, by pamqp. 501 if it does not decode, 503 for a method that nobody knows."""
+    """Any method frame's payload, by pamqp. 501 if it does not decode, 503 for a method that is not known."""
     index = int.from_bytes(payload[:4], "big")
     kind = commands.INDEX_MAPPING.get(index)
     if kind is None:

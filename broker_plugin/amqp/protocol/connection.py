@@ -3,7 +3,7 @@
 The wire is told when there is something to send and when reading may go on. A hard error sends connection.close and
 ignores all but its close-ok from then on (AMQP 0-9-1, 1.4.1.3 and 1.5.2.5). The client's own connection.close is
 answered when what came before it has been carried out. After bytes that are no frames nothing is read any more, since
-nobody can say where the next frame begins; the client's end or the time ends the connection.
+it cannot be known where the next frame begins; the client's end or the time ends the connection.
 """
 
 from __future__ import annotations

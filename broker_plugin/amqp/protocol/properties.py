@@ -1,4 +1,4 @@
-"""Raw message properties are checked once, as they arrive; nobody else doubts them."""
+"""Raw message properties are checked once, as they arrive; no other component checks them."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ class Supervisor:
             child.again, child.pause = now, PAUSE_SECONDS
 
     def _hopeless(self) -> bool:
-        """Whether nobody is left but those that refuse to run, or one refuses and the cluster is new.
+        """Whether no node is left but those that refuse to run, or one refuses and the cluster is new.
 
         The nodes of a resumed cluster hold data: they go on without one whose disk is damaged.
         """

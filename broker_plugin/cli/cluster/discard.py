@@ -31,8 +31,8 @@ def discard(
 ) -> None:
     """Give a node's store up: rename it within its directory. The node then starts as a new member, with a copy.
 
-    The node must not run. Nothing is deleted. Exit status 0: it is discarded; 1: it was not, since nobody said yes;
-    2: it must not be, or there is none.
+    The node must not run. Nothing is deleted. Exit status 0: it is discarded; 1: it was not, since the operator did not
+    say yes; 2: it must not be, or there is none.
     """
     path = _config(node, config, dir)
     loaded = load_config(path, parse_settings(set_ or []))

@@ -16,7 +16,7 @@ def hash_password() -> None:
     """Print the hash of a password, for `amqp.users` or a file of users.
 
     The password is asked for at a terminal, else it is the first line of the standard input: never an argument, which
-    everybody on the machine could read.
+    every user of the machine could read.
     """
     from broker_plugin.amqp.protocol.sasl import hashed
 

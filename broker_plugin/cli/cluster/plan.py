@@ -38,14 +38,14 @@ LEFT_BY_A_KILLED_START = {"lock", NEW_CLUSTER_FILE}
 """What stands in a directory in which a cluster was to be made, before its cluster.json does"""
 
 
-OWNER_ONLY, EVERYBODY_READS = 0o600, 0o666
+OWNER_ONLY, READABLE_BY_ALL = 0o600, 0o666
 """Modes of a node.toml, the second less the process's mask."""
 
 
 class Wiring:
     """Where the nodes of a local cluster listen, and where each reaches the others: all on loopback.
 
-    Whoever puts nodes into network namespaces or proxies between them gives another one.
+    A cluster with nodes in network namespaces or with proxies between them gives another one.
     """
 
     def host(self, node: int) -> str:
@@ -78,7 +78,7 @@ class Plan:
                 entry.directory.mkdir(exist_ok=True)
                 temporary = entry.directory / (CONFIG_FILE + ".new")
                 temporary.unlink(missing_ok=True)
-                temporary.touch(OWNER_ONLY if _holds_passwords(text) else EVERYBODY_READS)
+                temporary.touch(OWNER_ONLY if _holds_passwords(text) else READABLE_BY_ALL)
                 temporary.write_text(text)
                 temporary.rename(entry.directory / CONFIG_FILE)
         except OSError as error:

@@ -51,7 +51,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Crashed:
-    """``directory``: of the cluster, None if only nodes were given. ``nodes``: all names, None if nobody knows them.
+    """``directory``: of the cluster, None if only nodes were given. ``nodes``: all names, None if they are not known.
 
     ``ports``: where the nodes of a local cluster listened for clients. ``lease_ttl``: the greatest that a node of the
     given directories has in its node.toml, in seconds; 0 if none says it. ``expected``: where the nodes look for the

@@ -20,7 +20,7 @@ AcceptMissing = Annotated[
     typer.Option("--accept-missing", help="Go on without what only this node's store held. May be repeated."),
 ]
 AcceptDataLoss = Annotated[
-    bool, typer.Option("--accept-data-loss", help="Go on though nobody knows which nodes the cluster has.")
+    bool, typer.Option("--accept-data-loss", help="Go on though it is not known which nodes the cluster has.")
 ]
 Chosen = Annotated[
     str, typer.Option("--choose", metavar="NODE", help="Of stores that exclude each other, this node's counts.")
@@ -42,9 +42,7 @@ def recover(
         list[Path] | None,
         typer.Option("--decisions", help="A coordinators' decision log. May be repeated.", resolve_path=True),
     ] = None,
-    database: Annotated[
-        list[str] | None, typer.Option("--database", help=DATABASE_HELP)
-    ] = None,
+    database: Annotated[list[str] | None, typer.Option("--database", help=DATABASE_HELP)] = None,
     coordination: Annotated[
         str | None,
         typer.Option("--coordination", help="The coordination file, or its URL, where it cannot be found by itself."),
@@ -64,8 +62,8 @@ def recover(
 ) -> None:
     """Plan what to do with a crashed cluster: whom to promote, what is lost, what branches in doubt should become.
 
-    Exit status 0: nothing acknowledged is lost, and nobody has to find anything out; with --settle: every branch has
-    ended as was planned; 1: otherwise.
+    Exit status 0: nothing acknowledged is lost, and no operator has to find anything out; with --settle: every branch
+    has ended as was planned; 1: otherwise.
     """
     from broker_plugin.cli.recovery.crashed import Given
 

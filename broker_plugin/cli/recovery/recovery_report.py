@@ -224,9 +224,9 @@ def _lost(console: Console, report: dict[str, Any]) -> None:
     _table(console, "would be lost", report["lost"], report["lost_in_all"])
     _table(console, "never told, or given up before", report["discarded"], report["discarded_in_all"])
     if report["discarded"] and not report["record_trusted"]:
-        console.print("  (never told, unless an operator accepted its loss before: without the record nobody knows)")
+        console.print("  (never told, unless an operator accepted its loss before: without the record this is unknown)")
     for gap in report["unnamed"] if not report["nothing_acknowledged_is_lost"] else ():
-        last = gap["last"] if gap["last"] is not None else "nobody knows where"
+        last = gap["last"] if gap["last"] is not None else "an unknown end"
         console.print(f"  events {gap['first']} to {last} of {gap['node']} cannot be named: {gap['why']}")
 
 

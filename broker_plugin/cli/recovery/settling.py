@@ -94,7 +94,7 @@ def _applied(places: Places) -> tuple[Path, Journal]:
 
 
 def _check_all_given(plan: Sequence[Verdict], given: Given) -> None:
-    """Whether everybody whom the plan follows or settles is named."""
+    """Whether each resource that the plan follows or settles is named."""
     there = {BROKER, "", *map(str, given.decisions), *map(shown, given.databases)}
     for verdict in plan:
         for place in (verdict.source, verdict.resource):
@@ -103,10 +103,9 @@ def _check_all_given(plan: Sequence[Verdict], given: Given) -> None:
 
 
 @contextmanager
-def _site(
-    plan: Sequence[Verdict], crashed: Crashed, cluster_id: str, given: Given
-) -> Iterator[tuple[Broker, _Site]]:
-    """Our broker, and everybody; connections end behind it. Raises BadArgument if no node of the cluster answers."""
+def _site(plan: Sequence[Verdict], crashed: Crashed, cluster_id: str, given: Given) -> Iterator[tuple[Broker, _Site]]:
+    """Our broker, and all resources; connections end behind it. Raises BadArgument if no node of the cluster
+    answers."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise BadArgument(f"recover --settle needs {' and '.join(missing)}: pip install 'txha[dtx]'")

@@ -28,9 +28,7 @@ def dtx_recover(
         list[Path] | None,
         typer.Option("--log", help="The coordinators' decision log, one. Without it: tables in the databases."),
     ] = None,
-    database: Annotated[
-        list[str] | None, typer.Option("--database", help=DATABASE_HELP)
-    ] = None,
+    database: Annotated[list[str] | None, typer.Option("--database", help=DATABASE_HELP)] = None,
     broker: Annotated[
         list[str] | None,
         typer.Option("--broker", help=BROKERS_HELP),
@@ -39,13 +37,13 @@ def dtx_recover(
         float, typer.Option(help="Leave undecided transactions alone that began less than so many seconds ago.")
     ] = 60.0,
     forget: Annotated[
-        bool, typer.Option("--forget", help="What somebody has decided against the log need not be reported again.")
+        bool, typer.Option("--forget", help="What was decided against the log need not be reported again.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Settle every branch in doubt as was decided; what has no decision is rolled back.
 
-    Exit status 0: nothing is left in doubt; 1: something is, or cannot be reached; 3: somebody has decided otherwise.
+    Exit status 0: nothing is left in doubt; 1: something is, or cannot be reached; 3: a branch was decided otherwise.
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
@@ -58,7 +56,7 @@ def dtx_recover(
     if not 0 <= grace < math.inf:
         raise BadArgument("--grace must be a finite number of seconds, and not negative")
     if not database and not broker:
-        raise BadArgument("nobody is asked: name every resource that takes part, with --broker and --database")
+        raise BadArgument("no resource is asked: name every resource that takes part, with --broker and --database")
     if path is None and not database:
         raise BadArgument("nothing says what was decided: name the log, with --log, or tables, with --database")
     brokers, databases = read_brokers(broker or []), read_databases(database or [])

@@ -125,7 +125,10 @@ def test_the_page_shows_a_line_as_it_is() -> None:
         (OperatorDecides("1:g:b", False), "an operator wants branch 1:g:b rolled back"),
         (OperatorDecides("1:g:b", True), "an operator wants branch 1:g:b committed"),
         (PeerRefused("", "it does not greet"), "closing the connection with an unknown peer: it does not greet"),
-        (NobodyTakesOver(2.06, ("a", "b"), False), "for 2.1 s and nobody has taken over: this node waits for a, b"),
+        (
+            NobodyTakesOver(2.06, ("a", "b"), False),
+            "for 2.1 s and no other node has taken over: this node waits for a, b",
+        ),
         (NobodyTakesOver(2.06, ("a",), True), "this node stands, though it comes behind a"),
     ],
 )

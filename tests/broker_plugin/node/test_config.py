@@ -192,7 +192,7 @@ def test_no_password_is_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "mode", "sentence"),
     [
-        ("s3cr3t", 0o604, "everybody on this machine may use"),
+        ("s3cr3t", 0o604, "every user of this machine may use"),
         ("s3cr3t\nmore", 0o600, "must hold one password, in one line"),
         ("", 0o600, "must hold one password, in one line"),
     ],
