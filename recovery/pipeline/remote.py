@@ -40,7 +40,7 @@ class RemoteLog:
 
     With ``cluster``, a node of another one is refused, and with ``cluster_id`` one of a cluster of that name that was
     founded apart; with ``node``, any other node: addresses are given anew, and
-    where somebody reads, ``localhost`` may be another machine than where the query was planned.
+    where a reader runs, ``localhost`` may be another machine than where the query was planned.
 
     A connection is made when it is needed, and ends with ``close`` or with the object. Every method raises StoreError
     when the node cannot be reached, or says something else than a node says.

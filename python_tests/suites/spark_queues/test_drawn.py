@@ -117,7 +117,7 @@ def test_the_steps_are_those_of_source_and_sink() -> None:
 
 
 def test_a_refusal_has_a_name_and_a_cause() -> None:
-    held = "OperationalError: somebody holds the record of query q, the message of queue x: put it back"
+    held = "OperationalError: a client holds the record of query q, the message of queue x: put it back"
     assert refusal(held, {LOOK_AT_SINK}) == "the record is held"
     assert refusal(held, {KILL_DRIVER, KILL_PRIMARY, HANG_BACKUPS}) is None
     gone = "PipelineError: 1 of 3 messages of a batch that is to be read again have left queue q"

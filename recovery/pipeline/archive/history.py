@@ -9,7 +9,7 @@ none of the numbers 1 to 1001 is missing, would be wrong by a hundred. Two thing
 - The log of the node still holds, or holds no more, the event with which the archive of it ends. That also tells when a
   second generation has begun just behind it, and where the histories part.
 - Another node's events. Of two nodes that are archived with different events for one sequence, the one with the later
-  generation has what counts. The other may be gone, so that nobody can look at its log, and may have had more events.
+  generation has what counts. The other may be gone, so that its log cannot be looked at, and may have had more events.
 """
 
 from __future__ import annotations

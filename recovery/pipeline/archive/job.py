@@ -1,7 +1,7 @@
 """The streaming job that fills the archive, each event of each node exactly once.
 
-A batch writes files that nobody sees, and then one manifest that names them and says up to which position each node is
-archived. What a batch brings up to there already is left out, so a batch that is repeated (after a crash between the
+A batch writes files that no reader sees, and then one manifest that names them and says up to which position each node
+is archived. What a batch brings up to there already is left out, so a batch that is repeated (after a crash between the
 manifest and Spark's checkpoint, or with a checkpoint that was lost) adds nothing.
 """
 
@@ -149,12 +149,10 @@ def _refuse_or_warn(what: str, tolerant: bool) -> None:
     log.warning("%s; failOnDataLoss is false", what)
 
 
-def _given_up(
-    node: str, end: Position | None, files: list[FileEntry], whole: bool, parting: int | None
-) -> list[Gap]:
+def _given_up(node: str, end: Position | None, files: list[FileEntry], whole: bool, parting: int | None) -> list[Gap]:
     """Where what is archived of a node, up to ``end``, or what is to be, was given up by its cluster.
 
-    If nobody knows since where, at least what stands directly in front of another history was. ``whole``: whether no
+    If it is not known since where, at least what stands directly in front of another history was. ``whole``: whether no
     event is missing in the files; else it may be missing there.
     """
     lasts = [at - 1 for at in breaks(files, end)]
@@ -165,7 +163,7 @@ def _given_up(
 
 
 def sweep(lake: Lake) -> None:
-    """Remove files that no manifest has ever named: a job died before it could. Only while nobody writes."""
+    """Remove files that no manifest has ever named: a job died before it could. Only while no job writes."""
     manifest = lake.current()
     named = {entry.path for entry in manifest.files} | manifest.removed.keys()
     lake.remove(path for each in list(lake.files()) if (path := str(each.relative_to(lake.directory))) not in named)

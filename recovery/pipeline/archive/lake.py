@@ -5,7 +5,7 @@
     ARCHIVE/lock                                  one writer at a time
 
 A change is one new manifest, linked to its name when it is on disk. So a reader sees all of a change or nothing, and
-whoever dies in the middle leaves files that nobody sees, until they are swept.
+a job that dies in the middle leaves files that no reader sees, until they are swept.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def _check_follows(before: Position, next_one: Recorded) -> None:
 
 
 def furthest(files: Iterable[FileEntry], first: int, gaps: Iterable[Gap] = ()) -> tuple[str, int] | None:
-    """The node whose files go on without a gap from ``first`` for longest, and up to where; None if nobody's do.
+    """The node whose files go on without a gap from ``first`` for longest, and up to where; None if no node's do.
 
     What was given up by the cluster is a gap, too.
     """

@@ -1,7 +1,7 @@
 """Keeping the archive in shape: small files become large ones, old days go.
 
 Each change is one manifest, so readers see all of it or nothing. A file that is no longer named stays for a while:
-somebody who began before may still read it.
+a reader that began before may still read it.
 """
 
 from __future__ import annotations

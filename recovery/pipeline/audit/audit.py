@@ -78,7 +78,7 @@ def audit(
     report.found, report.findings = some_of(findings)
     report.in_doubt, report.operated = _doubts(tables.branches), _operated(tables.branches)
     report.queues = _queues(tables, comparison)
-    say("drawing up how the night went")
+    say("drawing up how the run went")
     report.course = course_of(chapters, stream, tables.transactions, tables.messages)
     if report.findings:
         say("gathering evidence")

@@ -1,7 +1,7 @@
 """Branches of distributed transactions against what was decided: in the stream, in coordinators' logs, by operators.
 
 A global transaction is decided in one of three ways: branch by branch, by a ``decide-global`` in the stream, or by a
-coordinator's decision log. What a branch did otherwise, nobody but an operator may have told it to do.
+coordinator's decision log. What a branch did otherwise, only an operator may have told it to do.
 
 What is no breach, and looks like one:
 
@@ -55,7 +55,7 @@ def branches_of(stream: DataFrame, transactions: DataFrame, words: Sequence[Word
         "xid AS globally", "position AS at", "struct(position, commit) AS stands"
     )
     if branches.isEmpty():
-        decisions = decisions.limit(0)  # most nights have none, and looking for decisions costs a pass
+        decisions = decisions.limit(0)  # most runs have none, and looking for decisions costs a pass
     before = Window.partitionBy("globally").orderBy("at").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     told = (
         branches.select("globally", ends, F.struct(*branches.columns).alias("branch"))

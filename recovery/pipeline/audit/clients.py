@@ -22,7 +22,8 @@ COLUMNS = {"time", "type", "operation", "client", "transaction", "queue", "messa
 @dataclass(frozen=True)
 class Clients:
     """``attempts``: a row for each transaction and each plain publish, with what its client was told; ``sent``: a row
-    for each message, with the number of its transaction and its own in it; ``seen``: messages that somebody was handed.
+    for each message, with the number of its transaction and its own in it; ``seen``: messages that a consumer was
+    handed.
     """
 
     attempts: DataFrame
@@ -111,8 +112,8 @@ def from_nowhere(clients: Clients, puts: DataFrame) -> DataFrame:
     """A finding for each committed message that no client sent to its queue, of the queues that clients sent to."""
     queues = clients.sent.select("queue").distinct()
     found = puts.filter("committed").join(F.broadcast(queues), "queue", "semi")
-    nobody = found.join(clients.sent.select("message", "queue"), ["message", "queue"], "anti")
-    return breaches(nobody.withColumn("name", F.lit("from-nowhere")))
+    unsent = found.join(clients.sent.select("message", "queue"), ["message", "queue"], "anti")
+    return breaches(unsent.withColumn("name", F.lit("from-nowhere")))
 
 
 def twice(puts: DataFrame) -> DataFrame:

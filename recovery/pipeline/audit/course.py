@@ -1,4 +1,4 @@
-"""How the night went: outcomes, latencies, take-overs and queues over time, in few enough numbers to be drawn."""
+"""How the run went: outcomes, latencies, take-overs and queues over time, in few enough numbers to be drawn."""
 
 from __future__ import annotations
 

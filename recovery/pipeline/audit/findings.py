@@ -1,4 +1,5 @@
-"""Findings as rows of one shape, whoever made them; and the few of them that people look at, with their evidence."""
+"""Findings as rows of one shape, whichever check made them; and the few of them that people look at, with their
+evidence."""
 
 from __future__ import annotations
 

@@ -33,8 +33,8 @@ class QueryBranches:
         for name in wanted.branches:
             if (outcome := known.get(wanted.decided.branch(name), Outcome.UNKNOWN)) is not Outcome.PREPARED:
                 raise PipelineError(
-                    f"branch {wanted.decided.branch(name)} was prepared and is {outcome.name.lower()} now: somebody "
-                    f"else has settled it. {NOTHING if self._was_rolled_back(outcome) else MAYBE}"
+                    f"branch {wanted.decided.branch(name)} was prepared and is {outcome.name.lower()} now: another "
+                    f"client has settled it. {NOTHING if self._was_rolled_back(outcome) else MAYBE}"
                 )
 
     def _was_rolled_back(self, outcome: Outcome) -> bool:
@@ -57,7 +57,7 @@ class QueryBranches:
                 reached("one committed")
             if outcome in GONE_WRONG:
                 raise PipelineError(
-                    f"branch {xid} was rolled back by somebody else, though batch {record.batch} is decided: its rows "
+                    f"branch {xid} was rolled back by another client, though batch {record.batch} is decided: its rows "
                     f"are lost. To go on without them: txha dtx forget {xid}"
                 )
             self.forget(xid)

@@ -5,21 +5,21 @@ decision names are committed and no others; and each batch has one decision.
 
 Algorithm: the decision is a record, a message in a durable queue of the query, that names a batch and its branches.
 It takes the place of the one before in one transaction of the broker, and only if that is of an earlier batch: so the
-record is compared and set, durably, and everybody who comes later finds the same. Only then are the branches
-committed, one by one and by name. A branch without a name in the record can be prepared whenever it likes: nobody
+record is compared and set, durably, and every driver that comes later finds the same. Only then are the branches
+committed, one by one and by name. A branch without a name in the record can be prepared whenever it likes: no driver
 commits it. So nothing hangs on fences, timeouts or the end of zombies; what they leave behind is rolled back.
 
 Why it is right, case by case: ``docs/decisions/spark-sink.md``. Two points that are easy to lose:
 
-- Whoever finds the record's queue empty must not take himself for the first to come: the record may be in a
+- A driver that finds the record's queue empty must not take itself for the first to come: the record may be in a
   transaction on its way, whose driver is gone, or with an operator who looks at it. So the queue is made with an empty
-  record in it, and says "none yet" only by not being there (``kept``). Everybody who touches the record holds the lock,
-  an exclusive queue that the broker takes away with the connection; it gives back what the connection held before. And
-  every change of the record has the one xid of its query, so that a change on its way can be asked for. What became of
-  that xid says nothing of *whose* change it was: a driver whose answer was lost looks the record up.
-- Whoever does what a decision would forbid (to roll back what has none, to remove the record) must not have lost the
-  lock since he looked: between two connections another driver may have decided, and died (``under_one_lock``). What
-  follows from a decision can be done at any time, by anybody.
+  record in it, and says "none yet" only by not being there (``kept``). Every driver that touches the record holds the
+  lock, an exclusive queue that the broker takes away with the connection; it gives back what the connection held
+  before. And every change of the record has the one xid of its query, so that a change on its way can be asked for.
+  What became of that xid says nothing of *whose* change it was: a driver whose answer was lost looks the record up.
+- A driver that does what a decision would forbid (to roll back what has none, to remove the record) must not have lost
+  the lock since he looked: between two connections another driver may have decided, and died (``under_one_lock``). What
+  follows from a decision can be done at any time, by any driver.
 - A record may only be replaced when each of its branches has been committed and told so: a branch whose commit is on
   its way may be prepared again after a take-over, and would then look like a leftover.
 """
@@ -53,14 +53,14 @@ class LockLost(OperationalError):
 
 
 class RecordElsewhere(OperationalError):
-    """Somebody has the record of a query in his hands, and it cannot be known what it says."""
+    """A client holds the record of a query, and it cannot be known what it says."""
 
 
 class Decisions:
     """The decisions of one query at the broker. A context manager; while it is open it holds the query's lock.
 
-    ``patience``: seconds for which a lost connection is made anew, or somebody else's lock is waited for. Raises
-    OperationalError if no host answers, PipelineError if somebody else keeps the lock. ``branches``: what a decision
+    ``patience``: seconds for which a lost connection is made anew, or another driver's lock is waited for. Raises
+    OperationalError if no host answers, PipelineError if another driver keeps the lock. ``branches``: what a decision
     names and what it does not.
     """
 
@@ -90,7 +90,7 @@ class Decisions:
     def _lock(self, channel: BlockingChannel) -> None:
         """Each new channel begins with it, so that nothing is ever done without: refused, it is asked for again."""
         if self._bound is not None and channel.connection is not self._bound:
-            channel.close()  # nobody goes on with it
+            channel.close()  # it is not used any more
             raise LockLost(f"the connection that held the lock of query {self.query} was lost")
         channel.queue_declare(lock_queue(self.query), exclusive=True)
         self._kept.look(channel)
@@ -130,7 +130,7 @@ class Decisions:
                     return held
                 if patience.over:
                     raise RecordElsewhere(
-                        f"somebody holds the record of query {self.query}, the message of queue {self._kept.name}: put "
+                        f"a client holds the record of query {self.query}, the message of queue {self._kept.name}: put "
                         "it back and start again. If it was taken out for good, delete the queue: then the query "
                         "stops, and says what is to be known"
                     )
@@ -144,7 +144,7 @@ class Decisions:
     def _wait_for_changes(self, patience: Patience) -> None:
         """Until no change of the record is on its way, and its name is free.
 
-        Rolled back is one that its connection has left, until somebody is told; and one that had come to a backup when
+        Rolled back is one that its connection has left, until a driver is told; and one that had come to a backup when
         a take-over undid it, until it is forgotten. To ask for what is not there costs the channel, and with it the
         record that it holds: so neither may be left as it is, or it would cost the next channel as well.
         """
@@ -191,7 +191,7 @@ class Decisions:
         if (before.batch if before is not None else -1) + 1 == batch.number:
             raise PipelineError(
                 f"batch {batch.number} of query {self.query} has no record, and its global transaction "
-                f"{batch.globally} was decided by somebody else, or the record was removed: look whether the rows are "
+                f"{batch.globally} was decided by another driver, or the record was removed: look whether the rows are "
                 "in their queues. If so, set the option newRecord to true for one start; else have that decision "
                 "forgotten (DtxConnection.forget), and start the query again"
             )
@@ -208,8 +208,8 @@ class Decisions:
             return before
         if before is None and not first:
             raise PipelineError(
-                f"the broker has no record of query {self.query}, which has come to batch {wanted.batch}: nobody can "
-                "say whether that was written already. If it was not, set the option newRecord to true for one start"
+                f"the broker has no record of query {self.query}, which has come to batch {wanted.batch}: it cannot be "
+                "said whether that was written already. If it was not, set the option newRecord to true for one start"
             )
         if before is not None:
             if before.batch + 1 != wanted.batch and not first:

@@ -43,10 +43,10 @@ class Intake:
     """``done``: places that Spark has committed; see ``settlements``. ``room``: how many others may be here at a time.
 
     ``history``: that in which they are places; empty for whichever it is. Behind a loss of data that was accepted, or
-    at another cluster, they may be those of messages that nobody has read: that is an error, or, if data may be lost,
+    at another cluster, they may be those of messages that no query has read: that is an error, or, if data may be lost,
     all of them are forgotten, and what is in the queue is new.
 
-    Raises PipelineError if there is no such queue, if somebody else consumes it, or for another history.
+    Raises PipelineError if there is no such queue, if another client consumes it, or for another history.
     """
 
     def __init__(self, options: SourceOptions, done: Iterable[int], room: int, history: str = "") -> None:
@@ -96,11 +96,11 @@ class Intake:
         """Of the broker that this channel leads to."""
         if not goes_on(self.history, history):
             if self._options.fail_on_data_loss:
-                channel.close()  # nobody goes on with it
+                channel.close()  # it is not used any more
                 raise PipelineError(
                     f"what the checkpoint says of queue {self._options.queue} is of cluster, accepted loss and "
                     f"generation {self.history}, and this broker's are {history}: the same places may be those of "
-                    "messages that nobody has read. Give the query a new checkpoint, or set failOnDataLoss to false: "
+                    "messages that no query has read. Give the query a new checkpoint, or set failOnDataLoss to false: "
                     "then all that is in the queue is read"
                 )
             self.settlements.done.clear()
@@ -124,14 +124,14 @@ class Intake:
 
     def _keep_alive(self) -> None:
         while not self._closed.wait(BEAT):
-            with self._lock, contextlib.suppress(*LOST):  # whoever needs the connection next makes another
+            with self._lock, contextlib.suppress(*LOST):  # the next call that needs the connection makes another
                 if not self._closed.is_set():
                     self._take_in(0)
 
     def _take_in(self, seconds: float) -> None:
         """What the broker has sent, or sends within this time. Raises pika's errors.
 
-        A connection that has been lost since somebody looked is an error of pika's here; pika itself has another one.
+        A connection that has been lost since it was looked at is an error of pika's here; pika itself has another one.
         """
         if not self._broker.connection.is_open:
             raise ConnectionWrongStateError("the connection was lost")
@@ -210,7 +210,7 @@ class Intake:
     def bring(self, places: Iterable[int]) -> list[Delivery]:
         """The messages of a batch; of one that an earlier driver has planned, as soon as they have come again.
 
-        What is missing in the result has left the queue, or is in somebody else's hands.
+        What is missing in the result has left the queue, or is held by another client.
         """
         with self._lock:
             wanted, history = set(places), self.history
@@ -228,7 +228,7 @@ class Intake:
         if self._prefetch == HIGHEST_PREFETCH:
             raise PipelineError(
                 f"{HIGHEST_PREFETCH} messages of queue {self._options.queue} are not settled, and those that are "
-                "looked for stand behind them; if somebody holds the message of queue "
+                "looked for stand behind them; if a client holds the message of queue "
                 f"{self.settlements.record_queue}, without which none can be settled, put it back"
             )
         self._prefetch = min(2 * self._prefetch, HIGHEST_PREFETCH)

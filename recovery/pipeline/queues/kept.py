@@ -1,12 +1,12 @@
 """A record that is kept at the broker: one message in a durable queue, which is taken, and exchanged, but never copied.
 
-An empty queue says nothing: its record may be in a transaction on its way, or with somebody who looks at it (basic.get
+An empty queue says nothing: its record may be in a transaction on its way, or with a client that looks at it (basic.get
 and requeue, as any tool does). To take that for *there is none* would make a second record beside the first. So a
 queue that is there has its record, somewhere, and only a queue that is not there has none. For that the queue is made
 with a record in it, an empty one: while it is being made, a second queue stands beside it, and goes behind the
 publisher's confirm. Who finds that one knows that nothing has been kept yet, and begins anew.
 
-Whoever calls this holds a lock that is his connection's: nobody else makes, takes or exchanges the record meanwhile.
+The caller holds a lock that is its connection's: no other driver makes, takes or exchanges the record meanwhile.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Kept:
         aside = channel.connection.channel()
         aside.confirm_delivery()
         aside.queue_declare(MAKING + self.name, durable=True)
-        aside.queue_delete(self.name)  # somebody may have died here, and somebody else hold what he left
+        aside.queue_delete(self.name)  # a driver may have died here, and another hold what it left
         aside.queue_declare(self.name, durable=True)
         aside.basic_publish("", self.name, b"", PERSISTENT, mandatory=True)
         aside.queue_delete(MAKING + self.name)

@@ -60,7 +60,7 @@ def record_queue(query: str) -> str:
 
 
 def lock_queue(query: str) -> str:
-    """The exclusive queue that whoever works with the record holds."""
+    """The exclusive queue that a driver that works with the record holds."""
     return f"txha.spark.{query}.lock"
 
 

@@ -6,10 +6,10 @@ order of their places for ever: one that somebody else had taken can come back l
 that they had left the queue. What stands in neither was never in a batch, whatever its place.
 
 *For good* is as long as the cluster's history goes on. When an operator accepts a loss of data, the stream goes on from
-where it was cut, and places behind that are given to other messages, which nobody has read yet. So an offset also says
-in which history its places are: of which cluster, behind which loss, and in which generation it was made. The last is
-what counts. Where the coordination record was lost, nobody knows which losses had been accepted, but they were none
-behind a generation that the broker tells (``an_accepted_loss_is_forgotten_with_the_record``).
+where it was cut, and places behind that are given to other messages, which no query has read yet. So an offset also
+says in which history its places are: of which cluster, behind which loss, and in which generation it was made. The last
+is what counts. Where the coordination record was lost, it is not known which losses had been accepted, but they were
+none behind a generation that the broker tells (``an_accepted_loss_is_forgotten_with_the_record``).
 
 What has left the queue is known from a record at the broker (``intake``), which names places, too.
 """

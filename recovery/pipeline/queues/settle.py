@@ -14,7 +14,7 @@ from txobserver.xid import Xid
 
 COMMITTED, ROLLED_BACK, UNDECIDED = "committed", "rolled back", "undecided"
 ELSEWHERE = "record elsewhere"
-"""Somebody has taken the query's record out of its queue: what was decided cannot be known until he puts it back."""
+"""A client has taken the query's record out of its queue: what was decided cannot be known until it is put back."""
 
 
 class Left(NamedTuple):
@@ -30,7 +30,7 @@ def settle(hosts: Sequence[str], give_up: Collection[str], patience: float) -> l
     """Carry out what was decided, and roll back what lost; branches of batches without a decision stay as they are.
 
     They belong to a driver that is at work, or to one that may come again. Of the queries in ``give_up`` they are
-    rolled back: only for those that never will. A query whose record somebody has in his hands is left as it is.
+    rolled back: only for those that never will. A query whose record is held by a client is left as it is.
     Raises PipelineError if a driver holds a record and does not let go, recovery.dtx.errors.OperationalError.
     """
     with DtxConnection(*hosts, patience=patience) as broker:

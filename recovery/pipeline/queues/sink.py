@@ -49,7 +49,7 @@ class Written(WriterCommitMessage):
 def write(rows: Iterator[pa.RecordBatch], batch: Batch, partition: int, attempt: int, options: SinkOptions) -> Written:
     """Prepare a partition. Of a batch that has been decided the rows are left alone.
 
-    Raises PipelineError, recovery.dtx.errors, pika's errors; what was prepared until then nobody will commit.
+    Raises PipelineError, recovery.dtx.errors, pika's errors; no driver will commit what was prepared until then.
     """
     names: list[str] = []
     messages = (message for each in rows for message in publishes(each, options))
@@ -110,7 +110,7 @@ def _hear_of_returns(broker: DtxConnection) -> None:
 
 
 def commit(messages: Messages, options: SinkOptions, first: bool, last: bool) -> None:
-    """Decide on the batch that the messages tell of, and carry the decision out, whoever took it.
+    """Decide on the batch that the messages tell of, and carry the decision out, whichever driver took it.
 
     ``first``, ``last``: whether it may be the first of its query, and is the last. Raises as ``Decisions.decide`` and
     ``branches.finish``.

@@ -92,7 +92,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if len(found) < len(wanted) and self._options.fail_on_data_loss:
             raise PipelineError(
                 f"{len(wanted) - len(found)} of {len(wanted)} messages of a batch that is to be read again have left "
-                f"queue {self._options.queue}: somebody else has taken or purged them. "
+                f"queue {self._options.queue}: another client has taken or purged them. "
                 "To go on without them, set failOnDataLoss to false"
             )
         size = max(1, -(-len(found) // self._options.partitions))

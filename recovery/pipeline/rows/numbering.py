@@ -10,7 +10,7 @@ import numpy as np
 from recovery.pipeline.rows.columns import Flags, Numbers
 
 Begun = tuple[int | None, str | None]
-"""How many events of a transaction came before, and its xid; None where nobody knows any more."""
+"""How many events of a transaction came before, and its xid; None where that is not known any more."""
 UNKNOWN: Begun = (None, None)
 
 

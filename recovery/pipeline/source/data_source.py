@@ -37,7 +37,7 @@ class TxhaSource(DataSource):
         return StreamReader(self._with(schema))
 
     def _with(self, schema: StructType) -> SourceOptions:
-        """The options, with the columns that somebody has given a schema of. Raises PipelineError."""
+        """The options, with the columns that the query has given a schema of. Raises PipelineError."""
         for field, kind in zip(schema.fields, to_arrow_schema(schema, timezone="UTC"), strict=True):
             if field.name not in ARROW.names or ARROW.field(field.name).type != kind.type:
                 raise PipelineError(f"the rows of txha have no column {field.name} {field.dataType.simpleString()}")

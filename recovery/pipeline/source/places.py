@@ -53,7 +53,7 @@ class Place(Protocol):
     def position(self, sequence: int, log: ReadableLog | None = None) -> Position | None:
         """The position of the event with this sequence, None if the log does not hold it.
 
-        ``log``: this node's, where somebody reads it already.
+        ``log``: this node's, where a reader has it open already.
         """
         ...
 
@@ -201,4 +201,4 @@ def _is_node(path: Path) -> bool:
     try:
         return NodeLog(path).identity() is not None
     except StoreError:
-        return True  # damaged: whoever reads it says so
+        return True  # damaged: its reader says so

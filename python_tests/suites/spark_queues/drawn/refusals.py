@@ -38,10 +38,10 @@ ANOTHER_HISTORY = "another history"
 REFUSALS: dict[str, tuple[str, set[str]]] = {
     ANOTHER_HISTORY: (r"is of cluster, accepted loss and generation", {ACCEPT_LOSS}),
     "the record is lost": (r"the broker has no record of query|broker's record of query .* is of batch", {ACCEPT_LOSS}),
-    "the record is held": (r"somebody holds the record of query", {LOOK_AT_SINK}),
+    "the record is held": (r"a client holds the record of query", {LOOK_AT_SINK}),
     "messages are gone": (r"messages of a batch that is to be read again have left", {LOOK_AT_MESSAGES}),
     "a row is taken by no queue": (r"rows were taken by no queue", {ASTRAY}),
-    "a branch was settled": (r"somebody else has settled it", {GIVE_UP, SUSPEND, ACCEPT_LOSS}),
+    "a branch was settled": (r"another client has settled it", {GIVE_UP, SUSPEND, ACCEPT_LOSS}),
     "a batch comes late": (r"comes late: batch \d+ has been decided", {SUSPEND}),
     "another driver writes the checkpoint": (r"another driver has written", {SUSPEND}),
     "the record is being changed": (r"is being changed, and that does not end", BROKER),

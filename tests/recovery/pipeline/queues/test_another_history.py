@@ -227,7 +227,7 @@ def test_a_loss_is_accepted_while_the_driver_lives(pair: LocalCluster) -> None:
         loss_accepted(pair, alone, other)
         publish(pair.url(other), NEW)
         wait_until(lambda: read() == 2 + len(OLD) + len(NEW), 60, "what there is then")
-        assert rows[1 + len(OLD):] == ["both", *NEW], "the one that both had comes again"
+        assert rows[1 + len(OLD) :] == ["both", *NEW], "the one that both had comes again"
         driver.reader.commit(at)
     with Reader(pair.url(other), QUEUE) as driver:
         assert driver.plan(at) == at

@@ -146,7 +146,7 @@ def test_a_batch_that_somebody_else_has_rolled_back_is_not_done(
     which = Batch(query.id, batch).globally
     with DtxConnection(cluster.urls[0]) as other:
         other.decide(which, False)
-    with pytest.raises(PipelineError, match="was decided by somebody else"):
+    with pytest.raises(PipelineError, match="was decided by another driver"):
         query.commit(query.write(batch, "b"))
     with DtxConnection(cluster.urls[0]) as other:
         other.forget(which)
@@ -330,7 +330,7 @@ def test_an_operator_who_rolled_a_branch_back(query: Query, channel: BlockingCha
     xid = Batch(query.id, 0).branch(written.branches[0])
     with DtxConnection(*query.options.hosts) as broker:
         broker.tpc_rollback(xid)
-        with pytest.raises(PipelineError, match="somebody else has settled it"):
+        with pytest.raises(PipelineError, match="another client has settled it"):
             query.commit(written)
         decided = query.write(0, "a")
         with decisions(query) as driver:

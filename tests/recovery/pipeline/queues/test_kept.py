@@ -74,9 +74,7 @@ def test_looking_makes_no_queue(query: Query, channel: BlockingChannel, queue: s
 
 
 @pytest.mark.parametrize("how_far", ["begun", "declared", "published", "looked at"])
-def test_a_record_whose_making_was_broken_off(
-    query: Query, channel: BlockingChannel, queue: str, how_far: str
-) -> None:
+def test_a_record_whose_making_was_broken_off(query: Query, channel: BlockingChannel, queue: str, how_far: str) -> None:
     """Nothing can have been decided; and what was made by then is in somebody's hands, maybe."""
     name = record_queue(query.id)
     channel.queue_declare(MAKING + name, durable=True)
