@@ -40,7 +40,7 @@ class By(StrEnum):
     RECOVERY = "dtx recover"
     """With the log or the database that decided it"""
     HAND = "by hand"
-    NOBODY = "nobody"
+    NONE = "nobody"
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,7 +208,7 @@ class _Court:
 
     @staticmethod
     def _operator(xid: Xid, reason: str, resource: str = BROKER) -> Verdict:
-        return Verdict(xid=xid, resource=resource, outcome=Outcome.OPERATOR, by=By.NOBODY, reason=reason)
+        return Verdict(xid=xid, resource=resource, outcome=Outcome.OPERATOR, by=By.NONE, reason=reason)
 
 
 def _word_of_log(log: LogFacts, name: str) -> _Word:

@@ -81,7 +81,7 @@ class _Settling:
         self._noted = list(noted)
         self._resources = resources
         self._note = note
-        self._leave = {verdict.xid.globally for verdict in plan if verdict.by in (By.HAND, By.NOBODY)}
+        self._leave = {verdict.xid.globally for verdict in plan if verdict.by in (By.HAND, By.NONE)}
         self._refused: dict[Verdict, str] = {}
         self.report = Report()
 

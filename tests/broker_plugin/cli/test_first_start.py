@@ -107,9 +107,7 @@ def test_a_cluster_that_has_been_founded_is_never_founded_anew(directory: Path) 
     assert record(directory) is None and read_identity(directory / "node-1") is None
 
 
-def test_no_cluster_is_founded_where_another_node_has_a_store(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_cluster_is_founded_where_another_node_has_a_store(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It got that from a record, which is lost: whoever founds would overwrite the store."""
     with monkeypatch.context() as patch:
         patch.setattr(cluster, "write_cluster", killed)

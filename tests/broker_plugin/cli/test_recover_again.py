@@ -232,7 +232,7 @@ def test_what_was_said_of_branches_is_remembered_if_the_record_counted(
     damage(directory)
     killed_at(point, directory, monkeypatch)
     left = json.loads((directory / JOURNAL).read_bytes())
-    said = {"resource": BROKER, "outcome": Outcome.OPERATOR.value, "by": By.NOBODY.value, "reason": "lost"}
+    said = {"resource": BROKER, "outcome": Outcome.OPERATOR.value, "by": By.NONE.value, "reason": "lost"}
     left["report"]["branches"] = [{"xid": "1:g:b", **said, "source": ""}]
     (directory / JOURNAL).write_text(json.dumps(left))
     for _ in range(2):

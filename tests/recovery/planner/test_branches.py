@@ -46,7 +46,7 @@ AGAINST = DatabaseFacts(address="db", fates={AT_DATABASE: Fate.ROLLED_BACK})
 ALONG = DatabaseFacts(address="db", fates={AT_DATABASE: Fate.COMMITTED})
 HOLDS = DatabaseFacts(address="db", prepared=(Xid(1, b"theirs", b"d"),))
 SILENT_DATABASE = DatabaseFacts(address="db", fault="it does not answer")
-BEFORE = {str(X): Verdict(xid=X, resource="broker", outcome=Outcome.OPERATOR, by=By.NOBODY, reason="")}
+BEFORE = {str(X): Verdict(xid=X, resource="broker", outcome=Outcome.OPERATOR, by=By.NONE, reason="")}
 BEFORE_BY_HAND = {str(X): Verdict(xid=X, resource="broker", outcome=Outcome.COMMIT, by=By.HAND, reason="c held it")}
 
 CASES: dict[str, tuple[Verdict, str, str, str]] = {
@@ -181,11 +181,11 @@ def test_by_hand_against_the_log() -> None:
     first = verdict(X, sure=False, loss=lost(DECISION, X, False))
     assert (first.outcome, first.by) == (Outcome.ROLL_BACK, By.HAND)
     later = verdict(X, COMMIT, earlier={str(X): first})  # c has been overwritten meanwhile: nothing is lost now
-    assert (later.outcome, later.by) == (Outcome.OPERATOR, By.NOBODY)
+    assert (later.outcome, later.by) == (Outcome.OPERATOR, By.NONE)
     assert later.reason == f"{first.reason}, but log says commit"
     assert verdict(X, ABORT, earlier={str(X): first}) == first == verdict(X, SILENT, earlier={str(X): first})
     ended = verdict(X, ENDED, earlier={str(X): first})
-    assert ended.by is By.NOBODY and "every participant has made it" in ended.reason
+    assert ended.by is By.NONE and "every participant has made it" in ended.reason
 
 
 def test_what_an_operator_decided_otherwise_is_told() -> None:

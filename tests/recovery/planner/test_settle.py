@@ -89,9 +89,9 @@ def everything() -> Site:
     site.decide(before, True, site.broker.ticket(before))
     site.branch("presumed", back, By.RECOVERY)
     site.branch("streamed", commit, By.PRIMARY, Fate.COMMITTED)
-    site.branch("for-people", people, By.NOBODY)
-    site.branch("for-people", people, By.NOBODY, at=BANK)
-    site.branch("foreign", people, By.NOBODY, xid=Xid(1, b"their.1.foreign", b"b"))
+    site.branch("for-people", people, By.NONE)
+    site.branch("for-people", people, By.NONE, at=BANK)
+    site.branch("foreign", people, By.NONE, xid=Xid(1, b"their.1.foreign", b"b"))
     both = site.branch("logged", commit, By.RECOVERY)
     parts = [site.broker.ticket(both), Participant(site.database.name, "database", "ticket")]
     site.branch("logged", commit, By.RECOVERY, at=BANK)
@@ -195,15 +195,15 @@ def test_a_database_s_branch_is_settled_by_hand_too() -> None:
 
 def test_what_people_have_decided_and_forgotten_is_settled() -> None:
     site = Site()
-    site.branch("theirs", Outcome.OPERATOR, By.NOBODY, Fate.UNKNOWN)
-    site.branch("theirs", Outcome.OPERATOR, By.NOBODY, Fate.UNKNOWN, at=BANK)
+    site.branch("theirs", Outcome.OPERATOR, By.NONE, Fate.UNKNOWN)
+    site.branch("theirs", Outcome.OPERATOR, By.NONE, Fate.UNKNOWN, at=BANK)
     assert all(end.settled and not end.why for end in site.settle().values())
 
 
 def test_a_branch_of_a_transaction_that_is_for_people_is_left_too() -> None:
     """The log has no decision, so a recovery run would roll it back."""
     site = Site()
-    site.branch("theirs", Outcome.OPERATOR, By.NOBODY)
+    site.branch("theirs", Outcome.OPERATOR, By.NONE)
     site.branch("theirs", Outcome.ROLL_BACK, By.RECOVERY, at=BANK)
     ends = site.settle(grace=0)
     assert fates(ends) == {(BROKER, "theirs"): Fate.PREPARED, (BANK, "theirs"): Fate.PREPARED}
