@@ -23,7 +23,7 @@ heed_interrupts()
 
 @pytest.fixture(scope="session")
 def foreign_broker() -> str | None:
-    """The url of somebody else's broker that the suite shall run against; None if it starts a cluster of its own."""
+    """The url of a foreign broker that the suite shall run against; None if it starts a cluster of its own."""
     return os.environ.get("TXHA_AMQP_URL") or None
 
 
@@ -59,7 +59,7 @@ def start(may_kill_nodes: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
             name = f"node-{index + 1}"
             if not cluster.processes.runs(name):
                 cluster.start_node(name, settings=settings)
-        wait_until(cluster.all_ready, 30, "everyone ready", every=0.1)
+        wait_until(cluster.all_ready, 30, "all nodes ready", every=0.1)
         return cluster
 
     yield start

@@ -1,1 +1,1 @@
-"""Measurements that anyone can repeat; each compares its candidates in one run, in turn."""
+"""Measurements that can be repeated; each compares its candidates in one run, in turn."""

@@ -58,7 +58,7 @@ QUICK = Extent((0, 50_000), 48, 2.0, 3)
 
 
 def restart(extent: Extent, place: Path) -> dict[str, Any]:
-    """Everybody is ended, cleanly or by SIGKILL, and started again, with so many messages waiting."""
+    """All nodes are ended, cleanly or by SIGKILL, and started again, with so many messages waiting."""
     found = []
     with Subject(place / "restart") as subject:
         subject.declare(QUEUES)
@@ -111,7 +111,7 @@ def _come_back(subject: Subject, extent: Extent, new_store: bool) -> dict[str, f
         subject.cluster.start_node(name)
         wait_until(lambda: subject.nodes.state(name) in ("catchup", "ready"), JOIN_SECONDS, "the attachment")
         attached = time.monotonic()
-        wait_until(lambda: subject.nodes.state(name) == "ready", JOIN_SECONDS, "everyone ready", every=0.05)
+        wait_until(lambda: subject.nodes.state(name) == "ready", JOIN_SECONDS, "all nodes ready", every=0.05)
         ready = time.monotonic()
     during = load.rate(attached, ready)
     after = _steady(subject, extent.seconds)

@@ -1,7 +1,7 @@
 """A cluster of ours that is measured, and that gives no figure for a run in which anything went wrong.
 
 After every run each queue must hold, on every node, as many messages as were acknowledged for it, with equal digests;
-and nobody may have left the ready set meanwhile.
+and no node may have left the ready set meanwhile.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Nodes:
         self._cluster = cluster
 
     def departures(self) -> int:
-        """How often anybody has left the ready set, or stopped being primary."""
+        """How often a node has left the ready set, or stopped being primary."""
         logs = [path.read_text() for path in self._cluster.directory.glob("node-*/node.log")]
         return sum(log.count(line) for log in logs for line in DEPARTURES)
 

@@ -23,7 +23,7 @@ START_SECONDS = 30.0
 
 
 def free_base_port(count: int) -> int:
-    """The first of ``count`` neighbouring loopback ports that nobody listens on at the moment.
+    """The first of ``count`` neighbouring loopback ports that no process listens on at the moment.
 
     They lie below the range of outgoing connections: a port of that range could be taken by any client between this
     look and the start of the node that shall listen there. Raises RuntimeError if there are none.
@@ -184,7 +184,7 @@ class LocalCluster:
         return [node["name"] for node in self.status() if node["state"] == "ready"]
 
     def all_ready(self) -> bool:
-        """Whether there is a primary and everyone else is a ready backup."""
+        """Whether there is a primary and every other node is a ready backup."""
         return sorted(node["state"] for node in self.status()) == ["active"] + ["ready"] * (self.count - 1)
 
     def state(self, name: str) -> str:

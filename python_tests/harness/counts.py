@@ -6,8 +6,8 @@ at *z*:
 - a message **can** be counted if its commit was sent before *z* and it was seen for the last time after *a*. After
   its last sighting it was in a consumer's hands, and then gone: else it would have been seen again, since all queues
   were emptied in the end. For the same reason what was never seen cannot be counted either;
-- a message **must** be counted if it was visible for certain before *a* and not seen by anybody before *z*. But as many
-  as sessions may hold hidden in their hands can be missing, of each session that was not over before *a*.
+- a message **must** be counted if it was visible for certain before *a* and not seen by any client before *z*. But as
+  many as sessions may hold hidden in their hands can be missing, of each session that was not over before *a*.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def duplicates(evidence: Evidence, watched: Container[str]) -> list[str]:
 
 
 def wrongly_marked(evidence: Evidence, queue: str) -> list[str]:
-    """P3: a message that was sent when every earlier consumer was over has not been handed to anybody before."""
+    """P3: a message that was sent when every earlier consumer was over has not been handed to any client before."""
     history, found = evidence.history, []
     over: dict[int, float] = {}
     latest = float("-inf")
@@ -53,5 +53,5 @@ def wrongly_marked(evidence: Evidence, queue: str) -> list[str]:
             continue
         sent = evidence.publisher[sighting.id].commit_sent
         if sent is not None and sent > over[id(sighting.session)]:
-            found.append(f"{sighting.id} came from {queue} marked as redelivered, and nobody can have had it before")
+            found.append(f"{sighting.id} came from {queue} marked as redelivered, and no client can have had it before")
     return found

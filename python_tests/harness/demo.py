@@ -21,7 +21,7 @@ from python_tests.harness.load import Load
 def run(directory: Path | None, seconds: float, as_json: bool) -> int:
     """Run it below ``directory`` (None: a temporary one).
 
-    Returns 1 if a promise was broken, the scenario did not end, nobody took over, or a kill hit too little.
+    Returns 1 if a promise was broken, the scenario did not end, no node took over, or a kill hit too little.
     """
     for library in ("pika", "aio_pika", "aiormq", "asyncio"):
         logging.getLogger(library).setLevel(logging.CRITICAL)  # they report every kill at length

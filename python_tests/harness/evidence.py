@@ -43,7 +43,7 @@ class Evidence:
         return [message for message in attempt.messages if message in self.seen]
 
     def queue_of(self, message: str) -> str | None:
-        """Where a message was published to; None if nobody published it."""
+        """Where a message was published to; None if no client published it."""
         attempt = self.publisher.get(message)
         return attempt.messages[message] if attempt is not None else None
 

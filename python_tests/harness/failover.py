@@ -44,7 +44,7 @@ class Clients:
     def start(self) -> None:
         """Make the queues and begin."""
         declare(self._urls, self._load.queues)
-        for client in self._everybody():
+        for client in self._all_clients():
             client.start()
 
     def wait_committed(self, count: int, seconds: float = 20.0) -> None:
@@ -71,15 +71,15 @@ class Clients:
         return judge(self.history, self._load.queues.outputs)
 
     def abandon(self) -> None:
-        """Tell everybody to stop, and do not wait for it."""
-        for client in self._everybody():
+        """Tell all clients to stop, and do not wait for it."""
+        for client in self._all_clients():
             client.stopping.set()
 
-    def _everybody(self) -> list[Client | AioWorkers]:
+    def _all_clients(self) -> list[Client | AioWorkers]:
         return [*self._feeders, *self._workers, self._aio, *self._probes, self._counter]
 
     def _worked_off(self) -> bool:
-        """Every confirmed input has been through a transaction that may have happened, and nobody is at work."""
+        """Every confirmed input has been through a transaction that may have happened, and no client is at work."""
         return not self.history.waiting() and not self.history.open_attempts()
 
     def _empty(self, seconds: float, settle: float) -> None:
@@ -104,9 +104,9 @@ class Clients:
             time.sleep(settle if looks else 0.1)
 
     def _take_what_is_left(self) -> int | None:
-        """Work off and take what can be had, whatever the broker counts; how many are left, None if nobody says.
+        """Work off and take what can be had, whatever the broker counts; how many are left, None if no node says.
 
-        Some are what nobody has consumed yet, some came back from clients that have ended.
+        Some are what no client has consumed yet, some came back from clients that have ended.
         """
         queues, history = self._load.queues, self.history
         for url in self._urls:

@@ -98,7 +98,7 @@ class History:
     sightings: list[Sighting] = field(default_factory=list)
     counts: list[Count] = field(default_factory=list)
     kills: list[float] = field(default_factory=list)
-    """When a primary was ended with SIGKILL: nobody who was connected before has been served by it since"""
+    """When a primary was ended with SIGKILL: no client that was connected before has been served by it since"""
     clock: Callable[[], float] = time.monotonic
     _places: dict[str, str] = field(default_factory=dict)
     _open: dict[str, Attempt] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """The judge: from the clients' record to a verdict on the promises that clients can see.
 
-P1 a transaction is seen whole or not at all, and nobody sees a part of it first (``visibility``, ``counts``); P2
+P1 a transaction is seen whole or not at all, and no client sees a part of it first (``visibility``, ``counts``); P2
 nothing answered ok is lost; P3 nothing is seen twice but with the redelivered flag, the flag is on nothing that no
 consumer could have been sent (``deliveries``), and what a transaction consumes takes effect once; P4 nothing rolled
 back or failed is seen, nothing is seen before its commit was sent; P5 nothing is seen that was not published; P8 what

@@ -46,7 +46,7 @@ class Txha:
         self._cluster = LocalCluster(directory, nodes)
 
     def start(self) -> None:
-        """Until everyone is ready."""
+        """Until every node is ready."""
         self._cluster.start()
 
     def stop(self) -> None:
@@ -65,7 +65,7 @@ class Txha:
         return usage_of([self._cluster.pid(node["name"]) for node in self._cluster.status()])
 
     def whole(self) -> bool:
-        """Whether nobody has left the ready set since the start."""
+        """Whether no node has left the ready set since the start."""
         log = self._cluster.directory.with_name(self._cluster.directory.name + ".err").read_text()
         return "out of the ready set" not in log and "stepping down" not in log
 

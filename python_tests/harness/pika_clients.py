@@ -18,7 +18,7 @@ PERSISTENT = pika.BasicProperties(delivery_mode=2)
 
 
 def parameters(url: str) -> pika.URLParameters:
-    """How the clients connect: whoever does not hear anything for long goes to the next node."""
+    """How the clients connect: a client that does not hear anything for long goes to the next node."""
     found = pika.URLParameters(url)
     found.heartbeat = 10
     found.socket_timeout = 2

@@ -21,7 +21,7 @@ PREFETCH = 10
 class Probe(Client):
     """Drains one output queue with acknowledgements, in stints with rests between them.
 
-    While it rests nobody has anything of the queue in his hands, so what the queue counts is known exactly.
+    While it rests no client holds anything of the queue, so what the queue counts is known exactly.
     """
 
     hidden = PREFETCH

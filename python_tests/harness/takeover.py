@@ -42,7 +42,7 @@ def run(trials: int, as_json: bool) -> int:
 
 
 def _trial(cluster: LocalCluster) -> float:
-    """Everyone ready, then SIGKILL, then publish to the survivors until one confirms."""
+    """All nodes ready, then SIGKILL, then publish to the survivors until one confirms."""
     while not cluster.all_ready():
         time.sleep(0.1)
     primary = cluster.primary()

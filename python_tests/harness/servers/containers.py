@@ -145,7 +145,7 @@ def rabbitmq_container(port: int, environment: dict[str, str]) -> DockerContaine
 
 
 def _listening(container: DockerContainer, inside: int, port: int) -> DockerContainer:
-    """On loopback only: the servers ask nobody for a password."""
+    """On loopback only: the servers ask for no password."""
     container.ports[f"{inside}/tcp"] = (LOOPBACK, port)  # type: ignore[assignment]
     return container
 

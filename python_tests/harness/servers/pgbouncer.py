@@ -92,7 +92,7 @@ class PgBouncer:
                 shutil.chown(path, user)
 
     def start(self) -> None:
-        """Start it, and wait until it lets somebody in. Raises RuntimeError if it ends instead."""
+        """Start it, and wait until it lets a client in. Raises RuntimeError if it ends instead."""
         command = [self._program, "-q", str(self._directory / "pgbouncer.ini")]
         self._process = start_server(command, self._log, ordinary_user())
         wait_until(self._listens, START_SECONDS, "a connection to pgbouncer", every=0.02)

@@ -42,7 +42,7 @@ def _program(name: str) -> str:
 
 
 def ordinary_user() -> str | None:
-    """Who runs the server: it refuses to run as root. None: whoever runs the tests."""
+    """Who runs the server: it refuses to run as root. None: the user who runs the tests."""
     if os.getuid() != 0:
         return None
     names = {entry.pw_name for entry in pwd.getpwall()}

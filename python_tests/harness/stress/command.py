@@ -127,8 +127,8 @@ def _own(options: Options, seed: int, say: Callable[[str], None], stack: ExitSta
         kinds = _checked(options.kinds, options)
         for kind, reason in impossible(FAULTS, options.network, options.nodes).items():
             say(f"without {kind}: {reason}")
-        everyone = frozenset(kind for kind in kinds if FAULTS[kind].everyone)
-        schedule = RandomSchedule(seed, kinds, everyone, options.extent.seconds)
+        cluster_wide = frozenset(kind for kind in kinds if FAULTS[kind].cluster_wide)
+        schedule = RandomSchedule(seed, kinds, cluster_wide, options.extent.seconds)
     network = choose_network(options.network, kinds, options.nodes)
     if isinstance(network, Namespaces):
         own_surroundings()
@@ -166,7 +166,7 @@ def _foreign(options: Options, seed: int, say: Callable[[str], None], stack: Exi
     if options.schedule is not None:
         schedule = read_schedule(options.schedule, kinds, site.names)
     else:
-        schedule = RandomSchedule(seed, kinds, site.everyone, options.extent.seconds)
+        schedule = RandomSchedule(seed, kinds, site.cluster_wide, options.extent.seconds)
     options.directory.mkdir(parents=True, exist_ok=True)
     say(f"{len(options.urls)} brokers; queues {prefix}…; faults: {', '.join(kinds)}")
     result = _run(options, site, load, schedule, random.Random(seed), say, stack, None)

@@ -55,12 +55,12 @@ class Fault(ABC):
 
 
 class NodeFault(Fault):
-    """A fault of a cluster of our own. ``everyone``: it hits all nodes, and nothing else can go on beside it."""
+    """A fault of a cluster of our own. ``cluster_wide``: it hits all nodes, and nothing else can go on beside it."""
 
     kind: ClassVar[str]
     what: ClassVar[str]
     """In a few words, for people"""
-    everyone: ClassVar[bool] = False
+    cluster_wide: ClassVar[bool] = False
 
     def __init__(self, ground: Ground, target: str) -> None:
         super().__init__(target)
@@ -80,8 +80,8 @@ class NodeFault(Fault):
                 os.kill(self.cluster.pid(name), signal.SIGKILL)
                 killed.append(name)
         moment = time.monotonic()
-        # Named before and after: nobody else was primary meanwhile, so whoever was connected is served no longer.
-        # With nobody left, that is so in any case.
+        # Named before and after: no other node was primary meanwhile, so a client that was connected is served no
+        # longer. With no node left, that is so in any case.
         alone = was_primary in killed and self.cluster.in_the_record() == was_primary
         if killed and (alone or not any(map(self.cluster.processes.runs, set(self.cluster.names) - set(killed)))):
             self.ground.history.kills.append(moment)

@@ -36,7 +36,7 @@ class Kill(NodeFault):
 class KillAll(NodeFault):
     kind = "all"
     what = "SIGKILL of all nodes at once, started again later"
-    everyone = True
+    cluster_wide = True
 
     def begin(self) -> str:
         self._killed = self.kill(self.cluster.names)
@@ -67,7 +67,7 @@ class Stop(NodeFault):
 class Rolling(NodeFault):
     kind = "rolling"
     what = "every node ended cleanly and started again, one after the other"
-    everyone = True
+    cluster_wide = True
 
     def begin(self) -> str:
         self._restarted = 0
@@ -76,7 +76,7 @@ class Rolling(NodeFault):
             self.wait_end(name)
             self.ground.say(f"{name} has ended and comes back")
             self.cluster.start_node(name)
-            wait_until(self.cluster.all_ready, READY_SECONDS, f"everyone ready after the restart of {name}", every=0.1)
+            wait_until(self.cluster.all_ready, READY_SECONDS, f"all nodes ready after the restart of {name}", every=0.1)
             self._restarted += 1
         return "restart of every node in turn"
 

@@ -54,7 +54,7 @@ class CommandFault(Fault):
 class Foreign:
     """Nodes have numbers from 1 on, in the order of their URLs. Who is primary is not known."""
 
-    everyone: frozenset[str] = frozenset()
+    cluster_wide: frozenset[str] = frozenset()
     settle = 6.0  # a RabbitMQ under load may count too few messages, and take seconds to give back what a client had
 
     def __init__(self, urls: Sequence[str], make: Mapping[str, str], heal: Mapping[str, str]) -> None:

@@ -110,12 +110,14 @@ class Proxied(Network):
         return self._proxies.lift(number)
 
     def reset(self, node: int, other: int) -> int:
-        """Close the connections between two nodes, whoever made them; returns how many. Raises NetworkError."""
+        """Close the connections between two nodes, whichever of them made them; returns how many. Raises
+        NetworkError."""
         return self._proxies.reset([(node, other), (other, node)])
 
 
 class Namespaces(Network):
-    """A namespace for each node, on a bridge in the network of whoever opens it; ``proxied``: proxies for delay too.
+    """A namespace for each node, on a bridge in the network of the process that opens it; ``proxied``: proxies for
+    delay too.
 
     The bridge is the clients' end.
     """

@@ -37,9 +37,9 @@ class Own:
         return self.cluster.urls
 
     @property
-    def everyone(self) -> frozenset[str]:
+    def cluster_wide(self) -> frozenset[str]:
         """See ``Site``."""
-        return frozenset(kind for kind, fault in FAULTS.items() if fault.everyone)
+        return frozenset(kind for kind, fault in FAULTS.items() if fault.cluster_wide)
 
     def fault(
         self, kind: str, target: str, history: History, chance: random.Random, say: Callable[[str], None]
@@ -47,7 +47,7 @@ class Own:
         """See ``Site``."""
         primary = self.cluster.primary()
         fault = FAULTS[kind](Ground(self.cluster, history, chance, say), self._resolve(kind, target, primary, chance))
-        role = "" if FAULTS[kind].everyone or primary is None else PRIMARY if fault.target == primary else BACKUP
+        role = "" if FAULTS[kind].cluster_wide or primary is None else PRIMARY if fault.target == primary else BACKUP
         return fault, role
 
     def healthy(self) -> bool:

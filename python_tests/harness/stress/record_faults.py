@@ -20,7 +20,7 @@ class LostRecord(NodeFault):
 
     kind = "lost-record"
     what = "the coordination file is removed or damaged, under running nodes or under none; then `txha recover`"
-    everyone = True
+    cluster_wide = True
 
     def begin(self) -> str:
         cluster = self.cluster

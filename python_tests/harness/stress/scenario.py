@@ -137,7 +137,7 @@ class Stress:
             while agenda:
                 at, order, step, active = agenda.pop(0)
                 others = [until for until, _, _, other in agenda if other is not None]
-                if active is None and others and step.kind in self._site.everyone:
+                if active is None and others and step.kind in self._site.cluster_wide:
                     agenda.add((max(others), order, step, None))  # it has the place for itself
                     continue
                 self._run_until(began + at, number)

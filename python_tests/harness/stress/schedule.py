@@ -30,13 +30,13 @@ class Step:
 class RandomSchedule:
     """Rounds by lot. Every kind comes before any comes again; the same seed gives the same rounds.
 
-    In every third round a second fault begins while the first one lasts, unless either of them hits everyone.
+    In every third round a second fault begins while the first one lasts, unless either of them hits all nodes.
     """
 
-    def __init__(self, seed: int, kinds: Sequence[str], everyone: frozenset[str], seconds: float) -> None:
+    def __init__(self, seed: int, kinds: Sequence[str], cluster_wide: frozenset[str], seconds: float) -> None:
         self._random = random.Random(seed)
         self._kinds = list(kinds)
-        self._everyone = everyone
+        self._cluster_wide = cluster_wide
         self._seconds = seconds
         self._bag: list[str] = []
 
@@ -44,10 +44,10 @@ class RandomSchedule:
         """The steps of the next round, in the order of their times."""
         rng, seconds = self._random, self._seconds
         first = Step(seconds * rng.uniform(0.15, 0.3), self._draw(), self._target(), seconds * rng.uniform(0.1, 0.4))
-        if first.kind in self._everyone or rng.random() > 1 / 3:
+        if first.kind in self._cluster_wide or rng.random() > 1 / 3:
             return [first]
         kind = rng.choice(self._kinds)
-        if kind == first.kind or kind in self._everyone:
+        if kind == first.kind or kind in self._cluster_wide:
             return [first]
         at = first.at + first.seconds * rng.random()
         return [first, Step(at, kind, self._target(), seconds * rng.uniform(0.1, 0.3))]

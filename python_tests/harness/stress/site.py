@@ -1,4 +1,4 @@
-"""Where the suite runs: what the scenario needs to know of a cluster, whoever started it."""
+"""Where the suite runs: what the scenario needs to know of a cluster, however it was started."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Site(Protocol):
         ...
 
     @property
-    def everyone(self) -> frozenset[str]:
+    def cluster_wide(self) -> frozenset[str]:
         """The kinds of faults that hit all nodes at once."""
         ...
 

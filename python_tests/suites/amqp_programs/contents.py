@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from python_tests.suites.amqp_programs.address import Address
 from python_tests.suites.amqp_programs.client import Client, Received
-from python_tests.suites.amqp_programs.link import NOBODY
+from python_tests.suites.amqp_programs.link import UNUSED_TAG
 from python_tests.suites.amqp_programs.program import Op, Program, octets_of
 from python_tests.suites.amqp_programs.transcript import Lines, content, line
 from python_tests.suites.amqp_programs.values import UNORDERED
@@ -93,7 +93,7 @@ def _probe(client: Client, channel: int, exchange: str, keys: list[tuple[str, li
             arguments["properties"] = {"headers": headers}
         ops.append(Op(channel, "basic.publish", arguments))
     client.send_bytes(octets_of(ops, 0))
-    client.send(channel, "basic.cancel", {"tag": NOBODY})
+    client.send(channel, "basic.cancel", {"tag": UNUSED_TAG})
     answer: Received = client.until(("basic.cancel-ok", "channel.close"))
     if answer.name == "channel.close":
         client.send(channel, "channel.close-ok")

@@ -10,7 +10,7 @@ from python_tests.suites.amqp_programs.transcript import Confirmed
 
 ALIVE, SIGN_CHANNEL = "zz.alive", 2000
 """A queue and a channel of the connection's own, beside those of the program."""
-NOBODY = "zz.nobody"
+UNUSED_TAG = "zz.nobody"
 """A consumer that is not there: its end is told behind whatever the channel has asked before, and changes nothing."""
 
 
@@ -119,7 +119,7 @@ class Link:
         """
         self._asked = set(self._open)
         for number in sorted(self._open):
-            self.client.send(number, "basic.cancel", {"tag": NOBODY})
+            self.client.send(number, "basic.cancel", {"tag": UNUSED_TAG})
         if not self._open and not self._leaving and self._unasked and not self.client.ended:
             self._unasked = False
             self._asked.add(SIGN_CHANNEL)
@@ -138,7 +138,7 @@ class Link:
             received = self.client.next()
             if received is None:
                 break
-            if received.name == "basic.cancel-ok" and received.fields["tag"] == NOBODY:
+            if received.name == "basic.cancel-ok" and received.fields["tag"] == UNUSED_TAG:
                 self._asked.discard(received.channel)
             elif received.channel == SIGN_CHANNEL:
                 if received.name == "channel.close-ok":

@@ -2,8 +2,8 @@
 
 A case is one transfer, and one SIGKILL of a victim at one step. What was killed is started again, ``txha dtx recover``
 is run, and then the order is looked at: done (one debit, one invoice, one parcel, no order) or still there (the order,
-and nothing else), as whoever made the transfer was told, with nothing in doubt anywhere. At the end all money, rows and
-messages are counted.
+and nothing else), as the worker that made the transfer was told, with nothing in doubt anywhere. At the end all money,
+rows and messages are counted.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Site:
         """Place an order, break its transfer, mend, recover, look. Raises Broken."""
         number = self._order()
         told = self._with_coordinator_killed(case) if case.victim == COORDINATOR else self._with_site_broken(case)
-        wait_until(self.cluster.all_ready, 60, "everyone ready", every=0.1)
+        wait_until(self.cluster.all_ready, 60, "all nodes ready", every=0.1)
         settled = self.recover()
         found = Found(told, self._look_at(number), settled)
         if (told, found.order) in ((COMMITTED, WAITING), (ROLLED_BACK, DONE)):

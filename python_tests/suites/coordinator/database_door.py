@@ -12,8 +12,8 @@ from types import TracebackType
 class DatabaseDoor:
     """Passes clients through to ``port``. A context manager.
 
-    ``lose_request``, ``lose_answer``: the connection on which these bytes come next is closed, and nobody sees them.
-    ``meanwhile``: what happens before its client notices. ``shut``: nobody is let in any more.
+    ``lose_request``, ``lose_answer``: the connection on which these bytes come next is closed, and the server does not
+    see them. ``meanwhile``: what happens before its client notices. ``shut``: no client is let in any more.
     ``silent``: the server is not told, as of a machine that has lost its power.
     """
 

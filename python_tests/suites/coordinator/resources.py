@@ -41,7 +41,7 @@ class Place(ABC):
 
     @abstractmethod
     def look(self) -> Sequence[str]:
-        """What anybody else sees of it."""
+        """What every other session sees of it."""
 
 
 class Table(Place):

@@ -36,7 +36,7 @@ class Shop:
             orm.place(self.broker, self.sessions(), self.queue.own, number)
 
     def look(self) -> tuple[int, int]:
-        """Orders that are stored, and messages that were sent and nobody has taken."""
+        """Orders that are stored, and messages that were sent and not taken."""
         with psycopg.connect(self.dsn) as connection:
             [(stored,)] = connection.execute("SELECT count(*) FROM orm_orders").fetchall()
         return stored, len(self.queue.look())

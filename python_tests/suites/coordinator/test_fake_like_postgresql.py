@@ -111,7 +111,8 @@ def test_the_fake_answers_as_postgresql(real: PostgreSQL, first: int) -> None:
 
 
 def test_a_late_constraint_looks_at_rows_in_their_order(real: PostgreSQL) -> None:
-    """A committed one in front of one whose transaction is open: nobody is waited for. And the open one alone is."""
+    """A committed one in front of one whose transaction is open: no session is waited for. And the open one alone
+    is."""
     sessions = [Step(on, "connect", ("owner", "-c lock_timeout=300ms", False, "bank")) for on in (0, 1)]
     taken, opened, mine = (f"INSERT INTO checked VALUES ('{n}', 'taken')" for n in "012")
     prepare = f"PREPARE TRANSACTION '{GIDS[0][0]}'"

@@ -1,4 +1,4 @@
-"""A worker's time is over, or somebody presses Ctrl-C, in the middle of a call: the next transaction goes on."""
+"""A worker's time is over, or a user presses Ctrl-C, in the middle of a call: the next transaction goes on."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_an_interrupted_call_to_the_broker(
 
 @pytest.mark.parametrize("resource", [Broker, Postgresql])
 def test_an_interrupt_as_a_begin_returns(site: Site, monkeypatch: pytest.MonkeyPatch, resource: type) -> None:
-    """Of the branch nobody knows but the resource, which is asked by a recovery run then, and begins the next one."""
+    """Only the resource knows of the branch, which is asked by a recovery run then, and begins the next one."""
     begins = resource.begin
 
     def begin(self: Any, xid: Any) -> None:

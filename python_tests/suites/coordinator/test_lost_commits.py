@@ -1,4 +1,4 @@
-"""Sessions whose COMMIT is not answered, or with an error: what became of it is told, or that nobody knows."""
+"""Sessions whose COMMIT is not answered, or with an error: what became of it is told, or that it is not known."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_an_error_behind_a_commit_in_which_one_of_two_brokers_has_no_part(shop: 
 
 
 def test_the_next_transaction_leaves_to_recovery_what_is_in_doubt(shop: Shop, lossy: DatabaseDoor) -> None:
-    """When it begins, the package aborts the failed one once more, whose decision nobody could be asked for."""
+    """When it begins, the package aborts the failed one once more, whose decision no server could be asked for."""
 
     def lose() -> None:
         lossy.lose_answer, lossy.shut = b"COMMIT\0", True

@@ -99,7 +99,7 @@ def test_what_cannot_be_read_says_so(table: Table, tmp_path: Path) -> None:
     damaged = bytearray(log.path.read_bytes())
     damaged[20] ^= 1
     log.path.write_bytes(damaged)
-    evidence = gather([log.path, tmp_path / "none"], [("nobody", "host=127.0.0.1 port=1 dbname=bank")], [])
+    evidence = gather([log.path, tmp_path / "none"], [("none", "host=127.0.0.1 port=1 dbname=bank")], [])
     assert ["damaged" in log.fault or "cannot be read" in log.fault for log in evidence.logs] == [True, True]
     assert evidence.databases[0].fault.startswith("the database does not answer")
 

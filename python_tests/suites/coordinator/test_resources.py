@@ -55,7 +55,7 @@ def prepared(place: Place, resource: Resource, xid: Xid) -> Participant:
 
 
 @pytest.mark.parametrize("commit", [True, False])
-@pytest.mark.parametrize("by", ["who prepared", "somebody else"])
+@pytest.mark.parametrize("by", ["who prepared", "another"])
 def test_a_prepared_branch_is_settled(place: Place, commit: bool, by: str) -> None:
     worker, xid = place.open(), new_xid()
     participant = prepared(place, worker, xid)
@@ -72,7 +72,7 @@ def test_a_prepared_branch_is_settled(place: Place, commit: bool, by: str) -> No
 
 @pytest.mark.parametrize("by", ["an operator", "a global decision"])
 def test_who_finds_his_branch_rolled_back_goes_on(urls: list[str], by: str) -> None:
-    """Somebody has rolled it back between prepare and commit, and left no trace that has to be forgotten."""
+    """An operator has rolled it back between prepare and commit, and left no trace that has to be forgotten."""
     place = Queue(urls)
     worker, other, xid = place.open(), place.open(), new_xid()
     participant = prepared(place, worker, xid)
@@ -146,8 +146,8 @@ def test_two_ways_to_one_resource_have_one_name(postgresql: PostgreSQL, urls: li
 
 
 def test_who_does_not_answer_is_lost(place: Place) -> None:
-    nobody: Resource = Broker("amqp://127.0.0.1:1/", patience=0.1) if isinstance(place, Queue) else Postgresql("port=1")
-    for ask in (lambda: nobody.name, nobody.in_doubt, lambda: nobody.begin(new_xid())):
+    absent: Resource = Broker("amqp://127.0.0.1:1/", patience=0.1) if isinstance(place, Queue) else Postgresql("port=1")
+    for ask in (lambda: absent.name, absent.in_doubt, lambda: absent.begin(new_xid())):
         with pytest.raises(ResourceLost):
             ask()
 
@@ -273,7 +273,7 @@ def test_a_killed_server_is_lost_and_its_branch_is_there_again(table: Table, pos
 def test_runs_at_once_settle_everything_once(place: Place, commit: bool, tmp_path: Path) -> None:
     """Four of them, each with connections of its own, and branches of others in between."""
     log = DecisionLog(tmp_path / "log")
-    foreign = new_xid("somebody else")
+    foreign = new_xid("another")
     keeper = place.open()
     prepared(place, keeper, foreign)
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""An application that works in the role of one of its customers: whoever may begin a branch can settle it."""
+"""An application that works in the role of one of its customers: a role that may begin a branch can settle it."""
 
 from __future__ import annotations
 

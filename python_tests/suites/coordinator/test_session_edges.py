@@ -160,7 +160,7 @@ def test_a_session_at_two_databases_is_refused(shop: Shop, flush: bool) -> None:
 
 @pytest.mark.parametrize("mode", ["conditional_savepoint", "rollback_only", "create_savepoint"])
 def test_a_session_in_somebody_else_s_transaction_is_refused(shop: Shop, mode: Any) -> None:
-    """Its commit would leave the row of the decision to whoever ends that."""
+    """Its commit would leave the row of the decision to the session that ends that."""
     with shop.sessions.kw["bind"].connect() as connection, connection.begin() as begun:
         session = Session(connection, join_transaction_mode=mode)
         zope.sqlalchemy.register(session)

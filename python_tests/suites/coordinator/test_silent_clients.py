@@ -19,7 +19,8 @@ from recovery.coordinator.table import TableDecisions
 
 @pytest.fixture
 def silent(shop: Shop, postgresql: PostgreSQL) -> Iterator[DatabaseDoor]:
-    """The shop's sessions come through a door behind which nobody hears of their end. They give up at some time."""
+    """The shop's sessions come through a door behind which the server does not hear of their end. They give up at some
+    time."""
     with DatabaseDoor(postgresql.port) as door:
         door.silent = True
         there = shop.dsn.replace(f"port={postgresql.port}", f"port={door.port}")

@@ -1,4 +1,4 @@
-"""SQLAlchemy through zope.sqlalchemy commits together with a broker, whatever dies, and whoever is faster."""
+"""SQLAlchemy through zope.sqlalchemy commits together with a broker, whatever dies, and whichever is faster."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_a_name_without_a_table_hangs_on_the_only_one(postgresql: PostgreSQL, br
 def test_a_commit_is_kept_however_old_it_is(
     both: tuple[Application, Application], broker: MemoryResource
 ) -> None:
-    """Until everybody has carried it out. An abort is removed after its time."""
+    """Until every participant has carried it out. An abort is removed after its time."""
     alice, _ = both
     name, aborted, late = (alice.prepare(broker) for _ in range(3))
     alice.commit(broker, name)

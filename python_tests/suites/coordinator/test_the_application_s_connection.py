@@ -176,7 +176,7 @@ def test_a_pipeline_that_was_left_open_is_not_prepared(
     assert worker.fate(xid, "") is Fate.UNKNOWN and xid not in worker.in_doubt()
     again = worker.connection.pipeline()
     again.__enter__()
-    other = new_xid()  # begun in one that nobody has left
+    other = new_xid()  # begun in one that was not left
     worker.begin(other)
     assert worker.connection.execute("SELECT to_regclass('left_open')").fetchall() == [(None,)]
     worker.commit_in_one_phase(other)

@@ -1,4 +1,4 @@
-"""A broker's vote that fails: nothing is decided, so nobody is asked, and its branch is rolled back at once."""
+"""A broker's vote that fails: nothing is decided, so no participant is asked, and its branch is rolled back at once."""
 
 from __future__ import annotations
 

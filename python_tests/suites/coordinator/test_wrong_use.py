@@ -108,7 +108,7 @@ def test_a_recovery_run_within_a_transaction(bank: Bank) -> None:
 
 @pytest.mark.parametrize("part", ["broker", "database"])
 def test_work_behind_the_end_is_no_work_of_nobody(bank: Bank, part: str) -> None:
-    """It was done in a branch that nobody would end, and was gone without a word."""
+    """It was done in a branch that no code would end, and was gone without a word."""
     with bank.coordinator.transaction() as t:
         bank.work(t)
     with pytest.raises(RuntimeError, match="this transaction has ended"):
@@ -119,7 +119,7 @@ def test_work_behind_the_end_is_no_work_of_nobody(bank: Bank, part: str) -> None
 @pytest.mark.parametrize("ending", ["COMMIT", "ROLLBACK", "PREPARE TRANSACTION 'mine'"])
 @pytest.mark.parametrize("with_broker", [True, False])
 def test_a_transaction_that_sql_has_ended(bank: Bank, ending: str, with_broker: bool) -> None:
-    """It was told committed, while what it had written was prepared under a name that nobody knew, or rolled back."""
+    """It was told committed, while what it had written was prepared under a name that was not known, or rolled back."""
     with pytest.raises(TransactionRolledBack, match="ended in the middle, by SQL"), bank.coordinator.transaction() as t:
         bank.insert(t)
         if with_broker:

@@ -49,7 +49,7 @@ def client(request: pytest.FixtureRequest, opened: Callable[[str], Open]) -> Ope
 
 
 class Desk:
-    """Somebody who looks at queues from outside."""
+    """A client that looks at queues from outside."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -18,7 +18,7 @@ HEADER = 8
 class CuttingDoor:
     """Passes clients through to ``port``. ``cut(index)`` ends the connection on which the next such method comes.
 
-    Nobody sees that frame, nor anything behind it. A context manager.
+    The broker does not see that frame, nor anything behind it. A context manager.
     """
 
     def __init__(self, port: int) -> None:

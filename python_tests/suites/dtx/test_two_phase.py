@@ -76,7 +76,7 @@ def test_nothing_to_prepare(cluster: LocalCluster, client: Open, xid: Xid) -> No
 
 
 def test_recovery_by_another_client(cluster: LocalCluster, desk: Desk, client: Open, names: Names, xid: Xid) -> None:
-    """The one that prepared is gone. Settled twice: the second time nothing is left to do, or somebody says so."""
+    """The one that prepared is gone. Settled twice: the second time nothing is left to do, or the broker says so."""
     other = xid._replace(bqual=b"other")
     for which in (xid, other):
         worker = client(*cluster.urls)
@@ -222,7 +222,7 @@ def test_the_outcome_by_a_token(cluster: LocalCluster, desk: Desk, client: Open,
 
 
 def test_a_closed_connection_is_not_opened_again(cluster: LocalCluster, client: Open) -> None:
-    """By a call that comes too late: nobody would close it any more."""
+    """By a call that comes too late: no code would close it any more."""
     for two_phase in (True, False):
         worker = client(*cluster.urls, two_phase=two_phase)
         late = ("tpc_recover", "reconnect") if two_phase else ("rollback", "reconnect")

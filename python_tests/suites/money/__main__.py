@@ -75,7 +75,7 @@ def _tell(totals: Totals) -> None:
         table.add_row(title, f"{sum(counts.values()):,}")
         for name, count in sorted(counts.items()):
             table.add_row(f"  {name}", f"{count:,}")
-    table.add_row("steps that nobody came to", f"{totals.missed:,}")
+    table.add_row("steps that no teller came to", f"{totals.missed:,}")
     table.add_row("recovery runs", f"{totals.runs:,}")
     table.add_row("branches that they found in doubt", f"{totals.in_doubt:,}")
     table.add_row("rounds that did not hold", f"{len(totals.broken):,}")

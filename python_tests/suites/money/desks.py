@@ -54,7 +54,7 @@ class Desk(ABC):
         self._orders = orders
         self._reached = reached
         self._inbox: list[tuple[int, bytes]] = []
-        """Deliveries, also of channels that are lost by now: whoever acknowledges one of those must be told."""
+        """Deliveries, also of channels that are lost by now: a teller that acknowledges one of those must be told."""
         on_channel = self._subscribe if orders.takes == CONSUME else None
         self._broker = Broker(*map(parameters, orders.urls), patience=PATIENCE, on_channel=on_channel)
 
@@ -93,7 +93,7 @@ class Desk(ABC):
         )
 
     def _take(self, channel: BlockingChannel) -> tuple[int, bytes]:
-        """A message stays in the inbox until somebody has tried to acknowledge it."""
+        """A message stays in the inbox until a teller has tried to acknowledge it."""
         if self._orders.takes == CONSUME:
             if not self._inbox:
                 channel.connection.process_data_events(time_limit=WAIT_SECONDS)

@@ -161,7 +161,7 @@ class Run:
         return sum(each.kind == SEND and each.told == COMMITTED for each in attempts)
 
     def _listen(self) -> None:
-        """To the next thing that a teller says; recovery runs where nobody says anything."""
+        """To the next thing that a teller says; recovery runs where no teller says anything."""
         quiet = time.monotonic() - self._spoken
         if quiet > QUIET_SECONDS and not any(each.is_alive() for each in self._recoveries):
             self._recover_beside(lambda: None)
@@ -190,7 +190,7 @@ class Run:
                 start()
 
     def _give_up(self) -> None:
-        """Nobody gets on."""
+        """No teller gets on."""
         for name, teller in self._tellers.items():
             self._stuck.append(f"{name} comes to no end")
             teller.process.kill()
@@ -248,7 +248,7 @@ class Run:
         return self._site.kill_nodes(stop.deed)
 
     def _recover_beside(self, then: Callable[[], None]) -> None:
-        """Recovery runs of both applications, at once or one after the other, while everybody works on."""
+        """Recovery runs of both applications, at once or one after the other, while all tellers work on."""
         order = self._by.sample(APPLICATIONS, len(APPLICATIONS))
         at_once = self._by.random() < 0.5
 
@@ -281,7 +281,7 @@ class Run:
     # -- the end
 
     def _mend(self) -> None:
-        """Nothing is broken any more, and nobody is at work."""
+        """Nothing is broken any more, and no teller is at work."""
         for each in self._recoveries:
             each.join()
         self._left.clear()

@@ -78,7 +78,7 @@ class Site:
             server.start_again()
         for name in self._names():
             self._start_node(name)
-        wait_until(self.cluster.all_ready, READY_SECONDS, "everyone ready", every=0.1)
+        wait_until(self.cluster.all_ready, READY_SECONDS, "all nodes ready", every=0.1)
 
     def _names(self) -> list[str]:
         return [f"node-{index + 1}" for index in range(self.cluster.count)]

@@ -68,7 +68,7 @@ def test_money_moves_between_two_databases_under_kills(site: Site) -> None:
 
 
 def good() -> Books:
-    """A transfer each way, a send and a booking that were rolled back, and one of each that nobody was told of."""
+    """A transfer each way, a send and a booking that were rolled back, and one of each that no teller was told of."""
     one = Book(BALANCE * ACCOUNTS - 2, [Entry("A1-0", "A1-0", 5)], [Entry("B1-0", "A1-1", 3)])
     other = Book(BALANCE * ACCOUNTS + 2, [Entry("B1-0", "B1-0", 3)], [Entry("A1-0", "B1-1", 5)])
     attempts = [

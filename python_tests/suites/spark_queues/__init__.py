@@ -1,1 +1,1 @@
-"""Queue to Spark to queue, with somebody killed at every step: each message comes out once."""
+"""Queue to Spark to queue, with a process killed at every step: each message comes out once."""

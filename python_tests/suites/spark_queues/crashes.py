@@ -95,7 +95,7 @@ class Site:
         starts = self._starts()
         self._deed(case.victim, held)
         self._wait_for_all(case)
-        wait_until(self._cluster.all_ready, 60, "everyone ready", every=0.1)
+        wait_until(self._cluster.all_ready, 60, "all nodes ready", every=0.1)
         return AGAIN if case.victim in (DRIVER, ASLEEP) or self._starts() > starts else WENT_ON
 
     def _held(self, case: Case) -> int:
@@ -103,7 +103,7 @@ class Site:
         try:
             return self._hold.held(PATIENCE, self._job)
         except TimeoutError:
-            raise Broken(f"{case}: nobody came to that step: {self._said.read_text()[-1000:]}") from None
+            raise Broken(f"{case}: no process came to that step: {self._said.read_text()[-1000:]}") from None
 
     def _deed(self, victim: str, held: int) -> None:
         if victim == PROCESS:
@@ -118,7 +118,7 @@ class Site:
                 self._hold.let_go()
         else:
             primary = self._cluster.primary()
-            assert primary is not None, "everyone was well"
+            assert primary is not None, "all nodes were well"
             names = [primary] if victim == PRIMARY else [f"node-{number}" for number in (1, 2, 3)]
             for pid in [self._cluster.pid(name) for name in names]:
                 os.kill(pid, signal.SIGKILL)
@@ -156,7 +156,7 @@ class Site:
 
     @contextlib.contextmanager
     def _channel(self) -> Iterator[BlockingChannel]:
-        with DtxConnection(*self._cluster.urls) as any_node:  # which finds a primary, whoever that is
+        with DtxConnection(*self._cluster.urls) as any_node:  # which finds a primary, whichever node that is
             channel = any_node.connection.channel()
             yield channel
 
@@ -195,7 +195,7 @@ class Site:
         """Two more batches, and nothing is left behind. Raises Broken."""
         self._cases += 1
         self._send(2 * PER_BATCH)
-        self._wait_for_all(Case("nobody", "in the end"))
+        self._wait_for_all(Case("none", "in the end"))
         wait_until(lambda: not self._in_doubt(), 30, "nothing in doubt", every=0.2)
         self._kill_job()
         self._drain()

@@ -17,7 +17,7 @@ class Hold:
         self._count = 0
 
     def ask(self, step: str) -> None:
-        """From now on, whoever comes to this step first waits there."""
+        """From now on, the first process that comes to this step waits there."""
         self._count += 1
         (self.directory / "held").unlink(missing_ok=True)
         (self.directory / "new").write_text(f"{step}\n{self._go.name}")
@@ -26,9 +26,9 @@ class Hold:
     def held(self, seconds: float, job: subprocess.Popen[bytes]) -> int:
         """The process that waits, as soon as there is one. Raises TimeoutError, also if the job has ended without."""
         held = self.directory / "held"
-        wait_until(lambda: held.exists() or job.poll() is not None, seconds, "somebody at the step")
+        wait_until(lambda: held.exists() or job.poll() is not None, seconds, "a process at the step")
         if not held.exists():
-            raise TimeoutError("the job has ended, and nobody came to the step")
+            raise TimeoutError("the job has ended, and no process came to the step")
         return int(held.read_text())
 
     def let_go(self) -> None:

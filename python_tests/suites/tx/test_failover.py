@@ -128,7 +128,7 @@ def judge(
             back -= {each.taken.body} if whole else set()
     for target in targets:
         assert sorted(d.body for d in found[target]) == sorted(expected_outputs[target])
-        assert not any(d.redelivered for d in found[target]), "nobody can have had it before"
+        assert not any(d.redelivered for d in found[target]), "no client can have had it before"
     assert [d.body for d in found[source]] == [body for body in inputs if body in back]
     assert {d.body for d in found[source] if d.redelivered} == handed_out & back
 

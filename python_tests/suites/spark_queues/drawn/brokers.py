@@ -30,7 +30,7 @@ HEARD = 5.0
 T = TypeVar("T")
 
 WELL = 90.0
-"""Seconds in which three nodes become ready that nobody hinders."""
+"""Seconds in which three nodes become ready that are not hindered."""
 
 
 class Client:
@@ -41,7 +41,7 @@ class Client:
 
     @contextlib.contextmanager
     def channel(self) -> Iterator[BlockingChannel]:
-        """To whoever is primary, as soon as one is."""
+        """To the node that is primary, as soon as one is."""
         with DtxConnection(*self._urls, patience=WELL) as found:
             yield found.connection.channel()
 
@@ -154,7 +154,7 @@ class Brokers:
         return True
 
     def hang(self, *names: str) -> bool:
-        """SIGSTOP; whether there was anybody."""
+        """SIGSTOP; whether there was a process."""
         for name in names:
             self._hung[name] = self._cluster.pid(name)
             os.kill(self._hung[name], signal.SIGSTOP)
@@ -170,7 +170,7 @@ class Brokers:
         return found
 
     def promote(self) -> bool:
-        """As ``txha promote`` does, of the first backup that is ready; whether one was. Nobody waits for the end."""
+        """As ``txha promote`` does, of the first backup that is ready; whether one was. The end is not waited for."""
         self._expect(lambda: bool(self.ready()))
         for name in self.ready():
             entry = next(each for each in read_cluster(self._cluster.directory) if each.name == name)
@@ -211,7 +211,7 @@ class Brokers:
         return False
 
     def _expect(self, what: Callable[[], bool]) -> None:
-        """It comes about by itself where nobody hangs."""
+        """It comes about by itself where no node hangs."""
         if not self._hung:
             with contextlib.suppress(TimeoutError):
                 wait_until(what, WELL, "what was expected", every=0.05)
@@ -227,7 +227,7 @@ def heard(brokers: Brokers, xid: Xid, waits: tuple[Outcome, ...]) -> None:
 
 
 def length(channel: BlockingChannel, queue: str) -> int | None:
-    """How many messages a queue has that nobody has in his hands; None if there is no such queue."""
+    """How many messages a queue has that no client holds; None if there is no such queue."""
     aside = channel.connection.channel()
     try:
         return int(aside.queue_declare(queue, passive=True).method.message_count)

@@ -131,7 +131,7 @@ def _append(file: Path, result: Result) -> None:
 
 
 def _read(file: Path | None) -> Iterator[Result]:
-    """What has ended, without lines that somebody has not written to their ends."""
+    """What has ended, without lines that were not written to their ends."""
     if file is not None and file.exists():
         for line in file.read_text().splitlines():
             with suppress(json.JSONDecodeError):

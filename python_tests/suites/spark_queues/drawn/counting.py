@@ -35,7 +35,7 @@ class Names(NamedTuple):
 
 
 def is_drained(brokers: Brokers, names: Names) -> bool:
-    """Whether the source's queue is empty, while nobody consumes it."""
+    """Whether the source's queue is empty, while no client consumes it."""
     return brokers.client.insist(lambda channel: length(channel, names.source)) == 0
 
 
@@ -64,7 +64,7 @@ def _check(channel: BlockingChannel, names: Names, bodies: list[str], astray: in
 
 
 def held(brokers: Brokers, queue: str) -> Counter[str]:
-    """What is in a queue that nobody consumes, as soon as nobody does."""
+    """What is in a queue that no client consumes, as soon as none does."""
     return brokers.client.insist(lambda channel: _held(channel, queue))
 
 

@@ -133,7 +133,7 @@ def _hung(by: random.Random, case: Case) -> Case:
     case = case._replace(patience=PATIENT)
     what = by.choice((*REQUESTS, SETTLEMENT))
     hang = by.choice((HANG_BACKUP, HANG_BACKUPS, HANG_BACKUPS))
-    others = TAKE_OVER if hang == HANG_BACKUP else KILL_DRIVER  # nobody can take over if all hang
+    others = TAKE_OVER if hang == HANG_BACKUP else KILL_DRIVER  # no node can take over if all hang
     first = by.choice((KILL_DRIVER, KILL_DRIVER, KILL_DRIVER, KILL_PRIMARY, LOSE_ANSWER, others))
     steps = [Step(request(what, UNSENT), by.randint(0, 2), (hang,))]
     if what == SETTLEMENT and by.random() < 0.6:  # that of a start, behind which other messages are taken at once

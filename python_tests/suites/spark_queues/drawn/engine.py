@@ -58,7 +58,7 @@ class FasterDriver(Exception):
 class Checkpoint:
     """Which offsets were planned, and which batches were committed. A file is there whole, or not.
 
-    Nobody writes it again: as Spark's, a query that finds that another one has been faster ends.
+    It is never written again: as Spark's, a query that finds that another one has been faster ends.
     """
 
     def __init__(self, directory: Path, query: str) -> None:

@@ -94,7 +94,7 @@ def _empty_is_none() -> Any:
 
 
 def _anothers_is_ones_own() -> Any:
-    """A driver whose answer was lost takes the decision that has the one xid for its own, whoever made it."""
+    """A driver whose answer was lost takes the decision that has the one xid for its own, whichever driver made it."""
     change = Decisions._change
 
     def change_and_believe(decisions: Decisions, held: Taken, wanted: Record, first: bool) -> Record:

@@ -33,7 +33,7 @@ REFUSALS = 2
 NOTHING = "there was nothing"
 
 PATIENCE = 180.0
-"""Seconds in which a query that nobody hinders any more has carried everything."""
+"""Seconds in which a query that is not hindered any more has carried everything."""
 
 IN_FRONT = {
     of.PREPARE: (Outcome.UNKNOWN, Outcome.ACTIVE),
@@ -297,7 +297,7 @@ class Run:
     # -- the end
 
     def _heal(self) -> None:
-        """Nobody hinders anybody any more. The driver may have something to say meanwhile; it is answered later."""
+        """Nothing is hindered any more. The driver may have something to say meanwhile; it is answered later."""
         self._operator.put_back()
         self._brokers.resume()
         self._brokers.settled_down()
