@@ -23,14 +23,14 @@ ASKING = {
     *("set_exception_handler", "submit", "Timer", "Thread"),
 }
 AWAITED = {"run_in_executor", "to_thread"}
-"""Asked for and awaited in one expression, they call nobody back."""
+"""Asked for and awaited in one expression, they call no function back."""
 CALLBACKS = {"connection_made", "connection_lost", "data_received", "eof_received", "pause_writing", "resume_writing"}
 ALLOWED = {
     ("node/main.py", "add_signal_handler"): "it sets the event that ends the node, broken or not",
     ("node/main.py", "create_server"): "a look whether the port is free; what connects meanwhile is not served",
     ("node/main.py", "Protocol"): "the same",
     ("node/main.py", "Timer"): "it ends a process that does nothing any more but wait for its threads",
-    ("coordination/record_thread.py", "submit"): "the future goes to the guard; at the end nobody waits for an answer",
+    ("coordination/record_thread.py", "submit"): "the future goes to the guard; no caller waits for an answer",
 }
 
 

@@ -1,4 +1,4 @@
-"""The house's own rules, held by a test so that nobody has to remember them."""
+"""The house's own rules, held by a test so that they need not be remembered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever comes up where nobody handles it ends the node; nothing of it runs afterwards."""
+"""Whatever comes up where no code handles it ends the node; nothing of it runs afterwards."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ CALLBACKS = [name for name in dir(asyncio.Protocol) if not name.startswith("_")]
 
 @pytest.mark.parametrize("name", CALLBACKS)
 def test_every_callback_of_a_protocol_is_guarded(name: str) -> None:
-    """All that asyncio has, not those that somebody thought of."""
+    """All that asyncio has, not those that one happens to think of."""
 
     def fails(self: object, *arguments: object) -> None:
         raise KeyError("a bug")

@@ -16,7 +16,7 @@ ACTIVE, IDLE, ROLLBACK_ONLY, PREPARED = "active", "idle", "rollback-only", "prep
 
 @dataclass
 class Message:
-    """``order``: of arrival. ``held``: somebody has it, who has not settled it."""
+    """``order``: of arrival. ``held``: a client has it, and has not settled it."""
 
     order: int
     body: bytes
@@ -43,7 +43,7 @@ class ServerChannel:
         self._tag = 0
 
     def get(self, queue: str) -> tuple[int, bytes] | None:
-        """The first message that nobody holds, and its tag."""
+        """The first message that no client holds, and its tag."""
         for message in self.cluster.queues[queue]:
             if not message.held:
                 message.held = True

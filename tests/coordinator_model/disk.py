@@ -31,11 +31,11 @@ class Disk:
         self._lost: dict[int, Ranges] = {}
 
     def opened(self, descriptor: int) -> None:
-        """Somebody has it now."""
+        """A process has it now."""
         self._open[descriptor] = os.fstat(descriptor).st_ino
 
     def closed(self, descriptor: int) -> None:
-        """Nobody has it any more."""
+        """No process has it any more."""
         self._open.pop(descriptor, None)
         self._untold.discard(descriptor)
 
@@ -50,7 +50,7 @@ class Disk:
         self._dirty.setdefault(file, []).extend(each for each in lost if each[0] >= begin)
 
     def synced(self, descriptor: int, fails: bool) -> None:
-        """Raises OSError to whoever had the file open when a sync failed, once."""
+        """Raises OSError to a process that had the file open when a sync failed, once."""
         file = self._open[descriptor]
         dirty = self._dirty.pop(file, [])
         if fails:

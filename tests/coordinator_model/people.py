@@ -69,7 +69,8 @@ class People:
         self._truth.reported |= self._standbys.ended & self._ended()
 
     def _ended(self) -> set[str]:
-        """Commits that everybody had carried out, as the log says; of a damaged one none, and its users will tell."""
+        """Commits that every participant had carried out, as the log says; of a damaged one none, and its users will
+        tell."""
         log = self._disk.directory / LOG_NAME
         with suppress(StoreDamaged):
             return set(read_decisions(log)[2]) if log.exists() else set()

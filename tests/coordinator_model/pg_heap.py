@@ -41,7 +41,7 @@ class Table:
     late: str = ""
     persistence: str = "p"
     maker: Transaction | None = None
-    """Nobody else sees it until that has committed."""
+    """No other session sees it until that has committed."""
     foreign: Table | None = None
     versions: list[Version] = field(default_factory=list)
 
@@ -116,7 +116,7 @@ class Transaction:
         return bool(xid) and xid != self.xid and xid in self._running()
 
     def _rival(self, table: Table, column: str, value: Any) -> Version | None:
-        """A row that has this value, once everybody who might take it away or leave it has ended."""
+        """A row that has this value, once every transaction that might take it away or leave it has ended."""
         while True:
             found = [each for each in table.versions if each.row[column] == value]
             waits = [xid for each in found for xid in (each.made, each.deleted) if self._other(xid)]
@@ -174,7 +174,8 @@ class Transaction:
                 continue
 
     def _check_once(self, table: Table, value: Any) -> bool:
-        """Whether somebody was waited for. The rows are looked at in their order, and the first that counts decides."""
+        """Whether a transaction was waited for. The rows are looked at in their order, and the first that counts
+        decides."""
         mine = False
         for each in [each for each in table.versions if each.row[table.late] == value]:
             waits = [xid for xid in (each.made, each.deleted) if self._other(xid)]

@@ -66,7 +66,7 @@ def draw(seed: int, length: int = 30) -> list[Step]:
 def draw_with_crashes(seed: int, length: int = 24, crashes: int = 2) -> list[Step]:
     """A program in which the server crashes, and in the end everything is looked at, settled, and looked at again.
 
-    No commit in it may be lost: when what is not synced comes to the disk, nobody can say. Nor when temporary tables of
+    No commit in it may be lost: when what is not synced comes to the disk, is not known. Nor when temporary tables of
     sessions that a crash has ended are gone.
     """
     chance = random.Random(f"crashes {seed}")
@@ -109,7 +109,7 @@ _LOOKS = [
 
 
 def _certain(step: Step) -> Step:
-    """The same, but for what nobody can say of it behind a crash."""
+    """The same, but for what is not known of it behind a crash."""
     query = str(step.given[0]) if step.what == "execute" else ""
     if query.endswith("synchronous_commit = off"):
         return step._replace(given=(query.replace("= off", "= on"),))

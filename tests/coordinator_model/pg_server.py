@@ -25,7 +25,7 @@ class Surroundings(Protocol):
 
 
 class Alone:
-    """Nobody else is there: what does not hold now never will."""
+    """No other session is there: what does not hold now never will."""
 
     def now(self) -> float:
         return 1.7e9

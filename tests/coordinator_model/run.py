@@ -190,7 +190,8 @@ class Run:
         return found[0]
 
     def _heal(self, world: World, applications: list[Application]) -> None:
-        """Everything works, a while has passed, and everybody recovers; then people look, and say that they have."""
+        """Everything works, a while has passed, and every process recovers; then people look, and say that they
+        have."""
         world.lingering.notice_all()
         world.people.excuse()
         world.schedule.now += 200.0
@@ -209,7 +210,7 @@ class Run:
             raise BrokenPromise("nothing is left in doubt", f"{left} {[each for each in reports if not each.settled]}")
 
     def _probe(self, world: World, applications: list[Application]) -> None:
-        """Everybody can go on."""
+        """Every process can go on."""
         for each in applications:
             attempt = self._alone(world, f"probe of {each.number}", each.probe)
             if attempt.told != COMMITTED:

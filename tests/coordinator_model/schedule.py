@@ -22,7 +22,7 @@ class Killed(BaseException):
 
 
 class Stuck(Exception):
-    """Somebody waits for what nobody will do."""
+    """A process waits for what no other will do."""
 
 
 class Process:
@@ -85,16 +85,16 @@ class Schedule:
         self._hand_on(None)
 
     def run(self) -> None:
-        """Until everybody has ended. Raises Stuck."""
+        """Until every process has ended. Raises Stuck."""
         if self._hand_on(None):
             self._main.acquire()
         left = [each for each in self.processes if not each.done]
         if left:
-            raise Stuck(f"nobody can go on: {left}")
+            raise Stuck(f"no process can go on: {left}")
         self.processes.clear()
 
     def _hand_on(self, mine: Process | None) -> bool:
-        """Whose turn it is now; whether that is somebody. ``mine`` waits until it is his again."""
+        """Whose turn it is now; whether there is one. ``mine`` waits until it is his again."""
         following = self._next()
         if following is mine and mine is not None:
             return True
@@ -124,7 +124,7 @@ class Schedule:
         condition, deadline = process.until
         return condition() or (deadline is not None and self.now >= deadline)
 
-    # -- for whoever has the turn
+    # -- for the process that has the turn
 
     def step(self) -> None:
         """One step of the process whose turn it is. Raises Killed."""
@@ -162,7 +162,7 @@ class Schedule:
 
 
 class VirtualTime:
-    """In the place of the module ``time``, for whoever has the turn."""
+    """In the place of the module ``time``, for the process that has the turn."""
 
     CLOCK_BOOTTIME = 7
 

@@ -84,7 +84,7 @@ def no_number_is_nothing_written(stack: ExitStack) -> None:
 
 @seeded(201, "once", "both or neither")
 def tags_of_every_channel_begin_at_one(stack: ExitStack) -> None:
-    """A tag of a lost channel settles another message, and nobody is told of the loss."""
+    """A tag of a lost channel settles another message, and the application is not told of the loss."""
     replace(stack, Tags, "highest", property(lambda self: 0, lambda self, value: None))
     replace(stack, Tags, "untold", property(lambda self: False, lambda self, value: None))
 
@@ -104,7 +104,7 @@ def all_tables_of_a_database_are_one(stack: ExitStack) -> None:
 
 @seeded(2, "both or neither", "told what happened", "a run goes on")
 def the_vote_writes_on_any_connection(stack: ExitStack) -> None:
-    """Nobody looks whether the session is in its transaction still."""
+    """It is not looked whether the session is in its transaction still."""
     replace(stack, BrokerDataManager, "check_session", lambda self: None)
     replace(stack, BrokerDataManager, "_check_connection", lambda self: None)
     replace(stack, BrokerDataManager, "_number", lambda self, ticket: ticket.number)
@@ -211,7 +211,7 @@ def an_engine_in_autocommit_is_joined(stack: ExitStack) -> None:
 
 @seeded(373, "a run goes on")
 def an_unknown_decision_ends_the_run(stack: ExitStack) -> None:
-    """At REPEATABLE READ, to have waited for a commit is an error of which nobody knows what it means."""
+    """At REPEATABLE READ, to have waited for a commit is an error of which it is not known what it means."""
 
     class Other(Exception):
         """Is never raised."""

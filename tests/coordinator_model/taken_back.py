@@ -1,7 +1,7 @@
 """Answers of COMMIT PREPARED that a standby has taken back, and what became of the branch then.
 
 Who got such an answer ends the commit, whatever an administrator does meanwhile to the branch that came back, and
-nobody looks for it again (docs/coordinators.md, "Standbys"). Whoever has not got it has to notice.
+it is not looked for again (docs/coordinators.md, "Standbys"). A process that has not got it has to notice.
 """
 
 from __future__ import annotations

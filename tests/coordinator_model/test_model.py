@@ -58,7 +58,7 @@ def test_a_lost_connection_that_the_server_has_not_noticed_stops_nobody() -> Non
 
 
 def test_the_power_fails_where_the_log_is_and_where_it_is_recovered() -> None:
-    """Nobody works on with a log on a disk whose machine has lost its power."""
+    """No process works on with a log on a disk whose machine has lost its power."""
     assert Run(8573).run().broken == ""
 
 
@@ -83,7 +83,7 @@ def test_an_answer_that_a_standby_took_back_ends_a_commit() -> None:
 
 
 def test_only_who_was_answered_ends_a_commit_that_was_taken_back() -> None:
-    """Somebody else has to notice what the administrator did; and so has he who was answered behind that."""
+    """Another process has to notice what the administrator did; and so has one that was answered behind that."""
     for answer_is_first, same, excused in ((True, True, {"t"}), (True, False, set()), (False, True, set())):
         schedule = Schedule(random.Random(0))
         found = TakenBack(schedule)

@@ -38,7 +38,7 @@ def judge(truth: Truth, left: int) -> None:
 
 def test_a_reader_that_ended_before_the_decision_has_taken_nothing() -> None:
     """The database had only read, and has committed that; the coordinator is killed as it writes the decision, and a
-    recovery run rolls the broker's branch back: the message is in its queue, and nobody has taken it.
+    recovery run rolls the broker's branch back: the message is in its queue, and no client has taken it.
     """
     assert Run(2459).run().broken == ""
     judge(taken(UNKNOWN, protected=1, message=0), left=1)

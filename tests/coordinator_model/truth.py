@@ -57,7 +57,7 @@ class Attempt:
 
 
 class Truth:
-    """``interfered``: transactions that an operator has touched. ``reported``: those of which somebody was told so."""
+    """``interfered``: transactions that an operator has touched. ``reported``: those of which a process was told so."""
 
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []
@@ -77,7 +77,7 @@ class Truth:
     def _judge(self, attempt: Attempt) -> None:
         counts = {each.what: each.count() for each in attempt.effects}
         if not attempt.is_done and (attempt.traces or attempt.told != COMMITTED):
-            counts.pop(PROTECTION, None)  # it ends before the decision, and to protect too much harms nobody
+            counts.pop(PROTECTION, None)  # it ends before the decision, and to protect too much does no harm
         seen = f"{attempt.name} ({attempt.told}{': ' + attempt.reason if attempt.reason else ''}): {counts}"
         if max(counts.values(), default=0) > 1:
             raise BrokenPromise("once", seen)

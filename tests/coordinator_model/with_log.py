@@ -35,7 +35,7 @@ class WithLog(Application):
     def open_log(self, user: str, linked: bool) -> DecisionLog:
         """As this user, by this name. Raises StoreError.
 
-        Where it matters how long the log remembers what has ended, nobody makes it smaller by a clock that is far
+        Where it matters how long the log remembers what has ended, no process makes it smaller by a clock that is far
         ahead: all that use a log are on one machine, whose one clock is not set by days in these few seconds.
         """
         path = self.world.directory / ("etc" if linked else "data") / LOG_NAME

@@ -187,7 +187,7 @@ class World:
         keys = random.Random(self.chance.random())
 
         def drawn(manager: Any) -> str:
-            """zope.sqlalchemy sorts by addresses, which are drawn by nobody."""
+            """zope.sqlalchemy sorts by addresses, which no lot draws."""
             return f"~sqlalchemy:{vars(manager).setdefault('drawn', keys.randrange(99)):02}"
 
         put(patch.object(SessionDataManager, "sortKey", drawn))
@@ -258,7 +258,7 @@ class World:
             self.lingering.add(arrive)
 
     def step(self, kind: str, what: str = "") -> None:
-        """One step of whoever has the turn. Raises Killed, Broken, and OSError for a sync that fails.
+        """One step of the process that has the turn. Raises Killed, Broken, and OSError for a sync that fails.
 
         Where something is prepared or decided, more breaks than elsewhere.
         """
@@ -329,7 +329,7 @@ class World:
         raise Late if not kind.endswith("answer") and self.chance.random() < 0.25 else Broken
 
     def _fail_sync(self, kind: str) -> None:
-        """Often somebody else opens the log then, and acts on what he reads there until the power fails."""
+        """Often another process opens the log then, and acts on what it reads there until the power fails."""
         if self.helpers_at_the_disk and self._aftermath.random() < 0.7:
             self._aftermath.choice(self.helpers_at_the_disk)()
             self._settled_until_cut = self._aftermath.choice((1, 1, 2, 3))

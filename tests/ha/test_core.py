@@ -70,7 +70,7 @@ def test_a_primary_whose_store_failed_takes_no_page_that_was_asked_for_before(fa
 
 
 def test_what_is_cut_is_not_durable_however_late_its_write_is_heard_of() -> None:
-    """Also at a node that follows nobody: what it takes next at these sequences is on no disk yet."""
+    """Also at a node that follows no primary: what it takes next at these sequences is on no disk yet."""
     (backup,) = backups_of(declared("q", size=2))
     core, tail = backup.core, backup.core.replica.tail.sequence
     for follows in (True, False):
@@ -95,7 +95,7 @@ def test_a_primary_and_one_whose_store_failed_go_by_no_record_that_is_read() -> 
 
 
 def test_who_has_failed_is_not_promoted_by_what_it_asked_before() -> None:
-    """Its proposal is made while its store fails: the lease ends by itself, and nobody serves from that store."""
+    """Its proposal is made while its store fails: the lease ends by itself, and no node serves from that store."""
     cluster = declared("q", size=2)
     primary, (backup,) = cluster.primary, backups_of(cluster)
     cluster.cas_held.add(backup.name)
@@ -110,7 +110,7 @@ def test_who_has_failed_is_not_promoted_by_what_it_asked_before() -> None:
 
 
 def test_who_asks_to_be_primary_is_still_a_backup_meanwhile() -> None:
-    """It is attached to nobody anew; what its attachment brings is taken as ever."""
+    """It is attached to no primary anew; what its attachment brings is taken as ever."""
     cluster = declared("q", size=2)
     primary, (backup,) = cluster.primary, backups_of(cluster)
     backup.core.candidate._unresolved = 1 << 30
@@ -120,13 +120,13 @@ def test_who_asks_to_be_primary_is_still_a_backup_meanwhile() -> None:
     assert backup.member in cluster.coordination.record.ready  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("primary", ["nobody", "itself", "another"])
+@pytest.mark.parametrize("primary", ["no node", "itself", "another"])
 def test_a_backup_whose_primary_is_no_primary_any_more_is_attached_to_it_no_more(primary: str) -> None:
-    """The record may name nobody, this node itself in an earlier life, or another."""
+    """The record may name no node, this node itself in an earlier life, or another."""
     cluster = declared("q")
     backup, other = backups_of(cluster)
     assert backup.core.state == "ready" and backup.core.record is not None
-    named = {"nobody": None, "itself": backup.member, "another": other.member}[primary]
+    named = {"no node": None, "itself": backup.member, "another": other.member}[primary]
     record = backup.core.record
     later = replace(record, version=record.version + 1, primary=named)
     backup.report(lambda: backup.core.on_record(later))
@@ -206,7 +206,7 @@ def test_what_is_of_a_lower_generation_is_answered_with_the_higher_one_and_no_su
     cluster = declared("q", size=2)
     node = cluster.primary
     node.core.generation = 9
-    with unchecked():  # a generation that nobody began
+    with unchecked():  # a generation that no node began
         for message in (Probe(1, 5), Ack(1, 77, 3)):
             node.core.on_message("b", message)
             assert [each for each in node.core.take_effects() if isinstance(each, Send)] == [Send("b", Outdated(9))]

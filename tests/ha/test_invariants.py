@@ -69,7 +69,7 @@ PRIMARY: dict[str, tuple[str, Break]] = {
         "P1",
         lambda core: core.replica._unapplied.append((core.replica._unapplied.pop()[0], 1, TxDecision(77, True))),
     ),
-    "a store that nobody makes whole": ("P12", lambda core: put(core.replica, "_whole", False)),
+    "a store that is never made whole": ("P12", lambda core: put(core.replica, "_whole", False)),
     "the commit point beyond the disk": ("P11", lambda core: put(point_of(core), "sequence", 1 << 40)),
     "the commit point falls": ("P11", lambda core: put(point_of(core), "sequence", point_of(core).sequence - 1)),
     "an answer that was due": ("P12", lambda core: point_of(core)._waiting.appendleft((1, print))),
@@ -99,10 +99,10 @@ PRIMARY: dict[str, tuple[str, Break]] = {
         ),
     ),
     "a global decision on no way": ("P6", lambda core: table_of(core).deciding.update({Y.globally: True})),
-    "a reading nobody waits for": ("P12", lambda core: core.leading.primary.readings._open.update({9: None})),
+    "a reading without a caller": ("P12", lambda core: core.leading.primary.readings._open.update({9: None})),
     "a handover that serves": ("P10", lambda core: put(core.leading._handover, "_successor", "b")),
     "another's record": ("P10", lambda core: change_record(core, primary=None)),
-    "nobody is ready": ("P2", lambda core: change_record(core, ready=())),
+    "no node is ready": ("P2", lambda core: change_record(core, ready=())),
     "a lease from later on": ("P10", lambda core: put(keeper_of(core), "_lease_until", 1e9)),
     "added and removed": (
         "P9",
@@ -128,11 +128,11 @@ PRIMARY: dict[str, tuple[str, Break]] = {
         "P9",
         lambda core: core.leading.backups.attachments.parked.update(dict.fromkeys(core.leading.backups.sessions)),
     ),
-    "copies of nobody": ("P12", lambda core: core.leading.backups.attachments.copies.append(None)),
+    "a copy of no joiner": ("P12", lambda core: core.leading.backups.attachments.copies.append(None)),
     "a watch that judges a short step": ("P12", lambda core: put(core.leading.backups.watch, "unread", True)),
     "open and decided": ("P6", lambda core: put(open_tx(core), "decided", 1 << 30)),
     "prepared before it began": ("P7", lambda core: put(prepared_tx(core), "prepared", 1)),
-    "prepared by nobody": ("P11", lambda core: put(prepared_tx(core), "participants", [])),
+    "prepared by no participant": ("P11", lambda core: put(prepared_tx(core), "participants", [])),
     "prepared with less": ("P1", lambda core: prepared_tx(core).events.pop()),
     "committed with less": (
         "P1",
@@ -145,7 +145,7 @@ PRIMARY: dict[str, tuple[str, Break]] = {
     "a branch that is not listed": ("P2", lambda core: table_of(core).prepared.clear()),
     "nothing locked": ("P3", lambda core: table_of(core)._locked.clear()),
     "more locked": ("P3", lambda core: next(iter(table_of(core)._locked.values())).add(1)),
-    "a name nobody knows": ("P6", lambda core: table_of(core)._live.clear()),
+    "a name that is not listed": ("P6", lambda core: table_of(core)._live.clear()),
     "a branch without siblings": ("P6", lambda core: table_of(core)._branches.update({Y.globally: {}})),
     "outcomes counted otherwise": ("P7", lambda core: put(table_of(core).outcomes, "_count", 5)),
     "outcomes summed otherwise": ("P7", lambda core: put(table_of(core).outcomes, "_digest", 5)),
@@ -183,7 +183,7 @@ PRIMARY: dict[str, tuple[str, Break]] = {
             {"q": replace(core.replica.contents.configuration.queues["r"], name="q")}
         ),
     ),
-    "a checkpoint that nobody writes": (
+    "a checkpoint that is not written": (
         "P12",
         lambda core: put_all(core.checkpointing, _running=False, _wanted=Acknowledge("b", 1, 1, 1)),
     ),

@@ -234,7 +234,7 @@ def test_clients_of_a_new_primary_are_read_at_once() -> None:
 
 
 def test_a_handover_is_not_begun_before_the_primary_serves() -> None:
-    """A backup asks for one while its primary is still recovering: it would close clients that nobody let in."""
+    """A backup asks for one while its primary is still recovering: it would close clients that it has not let in."""
     cluster = declared("q")
     primary, heir = cluster.primary, backups_of(cluster)[0]
     assert heir.core.following is not None

@@ -1,4 +1,5 @@
-"""The limits that nobody sets: the same as the documented ones, and in proportion to each other (``ha.settings``)."""
+"""The limits that no operator sets: the same as the documented ones, and in proportion to each other
+(``ha.settings``)."""
 
 from __future__ import annotations
 

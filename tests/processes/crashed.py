@@ -133,7 +133,7 @@ def crash(directory: Path) -> tuple[Crash, Crash]:
         together.refused = tuple(refused)
         for name in NODES:
             cluster.start_node(name, settings=OPTIONS[1::2])
-        wait_until(cluster.all_ready, 30, "everyone ready again")
+        wait_until(cluster.all_ready, 30, "all nodes ready again")
         alone = cluster.primary()
         assert alone is not None
         kill_all(cluster, *(name for name in NODES if name != alone))
@@ -145,7 +145,7 @@ def crash(directory: Path) -> tuple[Crash, Crash]:
 
 @contextmanager
 def without_locks(directory: Path) -> Iterator[None]:
-    """Meanwhile the locks of whoever runs there are not seen, as on another host."""
+    """Meanwhile the locks of nodes that run there are not seen, as on another host."""
     locks = list(directory.rglob("lock"))
     for lock in locks:
         lock.rename(lock.with_name("lock.elsewhere"))

@@ -57,6 +57,6 @@ def test_the_loss_is_said_and_stands_in_the_record(tmp_path: Path) -> None:
         refused = promoted(cluster, other, "--accept-data-loss").stderr
         assert refused == "txha: this node is the primary already\n", "nothing is accepted before it is taken"
         cluster.start_node(alone)
-        wait_until(cluster.all_ready, 30, "everyone ready")
+        wait_until(cluster.all_ready, 30, "all nodes ready")
         assert [node["queues"]["q"]["messages"] for node in cluster.status()] == [1, 1]
         assert {node["loss_accepted"] for node in cluster.status()} == {2}

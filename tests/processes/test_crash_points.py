@@ -83,13 +83,13 @@ class Doomed:
     def returns(self, clients: Clients) -> None:
         """Started without a crash point, it becomes ready, and the load goes on."""
         self._cluster.start_node(self._name, None, SETTINGS)
-        wait_until(self._cluster.all_ready, 30, "everyone ready again")
+        wait_until(self._cluster.all_ready, 30, "all nodes ready again")
         clients.wait_committed(20)
 
 
 def kill_a_backup(cluster: LocalCluster) -> str:
     """SIGKILL of a ready backup; returns when it has left the ready set."""
-    wait_until(cluster.all_ready, 30, "everyone ready")
+    wait_until(cluster.all_ready, 30, "all nodes ready")
     name = cluster.backups()[0]
     cluster.kill(name)
     wait_until(lambda: name not in ready_set(cluster), 10, f"{name} out of the ready set")
@@ -150,8 +150,8 @@ def test_a_node_with_a_new_store_dies(cluster: LocalCluster, clients: Clients, t
 
 @pytest.mark.parametrize("point", AS_FORMER_PRIMARY)
 def test_a_former_primary_dies(cluster: LocalCluster, clients: Clients, tmp_path: Path, point: str) -> None:
-    """Its log has segments that nobody else has; it dies in the middle of cutting them off."""
-    wait_until(cluster.all_ready, 30, "everyone ready")
+    """Its log has segments that no other node has; it dies in the middle of cutting them off."""
+    wait_until(cluster.all_ready, 30, "all nodes ready")
     former, backups = cluster.primary(), cluster.backups()
     assert former is not None
     common, own = diverge(cluster, former, backups)
@@ -166,7 +166,7 @@ def test_a_former_primary_dies(cluster: LocalCluster, clients: Clients, tmp_path
 
 
 def diverge(cluster: LocalCluster, primary: str, backups: list[str]) -> tuple[int, int]:
-    """Let the primary log alone what nobody else ever reads, then kill everyone.
+    """Let the primary log alone what no other node ever reads, then kill all nodes.
 
     Returns the first sequence of the newest segment that others can have a part of, and of the newest of all.
     """

@@ -57,7 +57,7 @@ def in_doubt(cluster: LocalCluster, which: XidFields = X) -> str:
 
 
 def survivor(cluster: LocalCluster, lost: str) -> DtxChannel:
-    """A channel at whoever is primary now."""
+    """A channel at the node that is primary now."""
     wait_until(lambda: cluster.primary() not in (None, lost), 20, "another primary")
     primary = cluster.primary()
     assert primary is not None
@@ -66,7 +66,7 @@ def survivor(cluster: LocalCluster, lost: str) -> DtxChannel:
 
 def agreed(cluster: LocalCluster) -> None:
     """Every node is well, and all have the same in their queues."""
-    wait_until(cluster.all_ready, 30, "everyone ready")
+    wait_until(cluster.all_ready, 30, "all nodes ready")
     wait_until(
         lambda: len({json.dumps(node["queues"], sort_keys=True) for node in cluster.status()}) == 1, 10, "agreement"
     )

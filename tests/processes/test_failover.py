@@ -1,4 +1,4 @@
-"""Real processes and real clients: everybody killed at once, processes that stop for a while, a resumed cluster."""
+"""Real processes and real clients: all nodes killed at once, processes that stop for a while, a resumed cluster."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_stopped_primary_answers_nothing_when_it_wakes(cluster: LocalCluster) 
     assert sleeper is not None
     with cluster.frozen(sleeper):
         wait_until(lambda: cluster.primary() not in (None, sleeper), 15, "another primary")
-    wait_until(cluster.all_ready, 20, "everyone ready")
+    wait_until(cluster.all_ready, 20, "all nodes ready")
     clients.wait_committed(50)
     assert not clients.drain().broken
 
@@ -80,7 +80,7 @@ def test_a_stopped_backup_holds_nobody_up_for_longer_than_prepare_timeout(cluste
         clients.wait_committed(100, 20)
         primary = next(node for node in cluster.status() if node["state"] == "active")
         assert sleeper not in primary["ready_set"]
-    wait_until(cluster.all_ready, 20, "everyone ready")
+    wait_until(cluster.all_ready, 20, "all nodes ready")
     assert not clients.drain().broken
 
 

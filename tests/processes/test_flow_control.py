@@ -1,4 +1,4 @@
-"""Who is faster than another waits for it, and nobody's memory fills meanwhile: real nodes, watched from outside."""
+"""Who is faster than another waits for it, and no node's memory fills meanwhile: real nodes, watched from outside."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_paused_backup_leaves_and_the_others_go_on_under_a_flood(cluster: Loca
             wait_until(progress.goes_on, 20, "publishers that go on")
         assert memory.growth < BOUND + held(floods)
         assert all_there(channel, floods)
-    wait_until(cluster.all_ready, 30, "everyone ready")
+    wait_until(cluster.all_ready, 30, "all nodes ready")
 
 
 def test_a_consumer_that_does_not_read_costs_only_itself(cluster: LocalCluster) -> None:
@@ -156,7 +156,7 @@ def test_a_consumer_that_does_not_read_costs_only_itself(cluster: LocalCluster) 
         assert 0 < flood.sent - left < 64 * MIB // SIZE, "the deaf one has some, which it does not read"
         channel.basic_qos(prefetch_count=100)
         for number, (method, _, _) in enumerate(channel.consume("plain", inactivity_timeout=10)):
-            assert method is not None, "what nobody holds goes to whoever takes it"
+            assert method is not None, "what no client holds goes to the one that takes it"
             channel.basic_ack(method.delivery_tag)
             if number == 1000:
                 break

@@ -38,7 +38,7 @@ def test_nodes_that_check_their_invariants(tmp_path: Path, monkeypatch: pytest.M
         wait_until(lambda: cluster.primary() not in (None, first), 60, "a take-over")
         transactions(cluster, 40)
         cluster.start_node(first)
-        wait_until(cluster.all_ready, 60, "everyone ready")
+        wait_until(cluster.all_ready, 60, "all nodes ready")
         assert [node["queues"]["q"]["messages"] for node in cluster.status()] == [2, 2, 2]
         for log in cluster.directory.glob("node-*/node.log"):
             assert CHECKED in log.read_text() and "InvariantBroken" not in log.read_text()

@@ -1,4 +1,4 @@
-"""The coordination file is lost under real nodes: they end, nobody founds anything, an operator writes a new one."""
+"""The coordination file is lost under real nodes: they end, no node founds anything, an operator writes a new one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_empty_node_founds_anew(tmp_path: Path) -> None:
     found = plan("--apply", cluster.directory, "--accept-missing", wiped, status=1)
     assert found["promote"] not in (None, wiped) and found["queues"]["q"]["messages"] == 1
     with LocalCluster(tmp_path / "c", 3, *PATIENT) as cluster:
-        wait_until(cluster.all_ready, 30, "everyone ready")
+        wait_until(cluster.all_ready, 30, "all nodes ready")
         for node in cluster.status():
             assert (node["cluster_id"], node["queues"]["q"]["messages"]) == (cluster_id, 1)
 

@@ -114,7 +114,7 @@ def test_what_readers_got_is_what_the_logs_say(cluster: LocalCluster, tmp_path: 
                 cluster.kill(primary)
                 load.wait_for_more()
         cluster.start_node(primary)
-        wait_until(cluster.all_ready, 40, "everyone ready")
+        wait_until(cluster.all_ready, 40, "all nodes ready")
     finally:
         load.enough.set()
         load.join()

@@ -1,4 +1,4 @@
-"""A real cluster that has crashed: what is planned, carried out, and then there; also by somebody who is killed."""
+"""A real cluster that has crashed: what is planned, carried out, and then there; also by a run that is killed."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_one_is_damaged_and_one_is_gone(together: Crash) -> None:
     again = plan("--apply", together.directory, "--decisions", together.log, status=1)
     assert again["actions"] == [] and contents(together.directory) == state, "twice is once"
     with resumed(together.directory) as cluster:
-        wait_until(cluster.all_ready, 30, "everyone ready")
+        wait_until(cluster.all_ready, 30, "all nodes ready")
         assert all(queues(cluster, node) == found["queues"] for node in NODES)
         aborted = together.branches[ABORTED]
         assert txha("dtx", "commit", "--dir", together.directory, str(aborted)).returncode == 0
@@ -191,7 +191,7 @@ def check_lost(alone: Crash, planned: dict[str, Any]) -> None:
     again = plan("--plan", alone.directory, "--decisions", alone.log, status=1)
     assert again["actions"] == [] and branches(again) == branches(planned)
     with resumed(alone.directory) as cluster:
-        wait_until(cluster.all_ready, 30, "everyone ready")
+        wait_until(cluster.all_ready, 30, "all nodes ready")
         assert cluster.primary() == planned["promote"]
         for node in NODES:
             assert queues(cluster, node) == planned["queues"]
@@ -222,7 +222,7 @@ def check_settled_by_somebody_who_is_killed(alone: Crash, planned: dict[str, Any
 
 @pytest.mark.parametrize("how", ["gone", "damaged"])
 def test_without_a_record_the_greatest_position_wins(alone: Crash, how: str) -> None:
-    """Every store is there, so nothing is lost; and nobody but the chosen one can be promoted from then on."""
+    """Every store is there, so nothing is lost; and no node but the chosen one can be promoted from then on."""
     record = record_of(alone)
     if how == "gone":
         record.unlink()
@@ -244,7 +244,8 @@ def test_nothing_is_done_while_a_node_or_its_supervisor_runs(crashed: tuple[Cras
 
 
 def test_no_node_starts_while_a_plan_is_made_and_carried_out(together: Crash, tmp_path: Path) -> None:
-    """Neither where a store is nor where one is gone. Whoever renews the lease elsewhere meanwhile is noticed."""
+    """Neither where a store is nor where one is gone. A primary that renews the lease elsewhere meanwhile is
+    noticed."""
     configs = [moved(together.directory / node / "node.toml", tmp_path / f"{node}.toml") for node in NODES[::2]]
     shutil.rmtree(together.directory / NODES[2])
     before = contents(together.directory)

@@ -24,7 +24,7 @@ from recovery.store.lmdb_state import read_meta
 from recovery.store.segment import segment_firsts
 
 SETTINGS = ("store.segment_bytes=40000", "store.checkpoint_seconds=0.3", "store.retention_seconds=0.5")
-"""Whoever comes with an empty store finds the beginning of the log gone, and is sent a snapshot"""
+"""A node that comes with an empty store finds the beginning of the log gone, and is sent a snapshot"""
 PATIENT = ("timing.prepare_timeout=30",)
 """The primary waits for the joiner's disk, however slow"""
 QUEUE = "q"
@@ -139,7 +139,7 @@ def test_ready_before_the_snapshot_is_durable(joining: Joining) -> None:
 
 @pytest.mark.parametrize("settings", [PATIENT])
 def test_killed_before_the_snapshot_is_durable(joining: Joining) -> None:
-    """Both die; the joiner comes back first, alone, with a store that is marked. Nobody is served by it."""
+    """Both die; the joiner comes back first, alone, with a store that is marked. No client is served by it."""
     joining.begin(1.0)
     wait_until(joining.has_the_snapshot_in_memory_only, SECONDS, "a snapshot in memory", every=0.0)
     joining.reset_the_link()

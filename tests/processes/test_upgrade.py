@@ -42,7 +42,7 @@ def test_a_cluster_of_before_gets_one_identity_and_keeps_its_data(tmp_path: Path
         members = {name: read_identity(cluster.directory / name) for name in NODES}
     as_it_was_before(cluster.directory)
     with LocalCluster(tmp_path / "c", 3, *PATIENT) as cluster:
-        wait_until(cluster.all_ready, 30, "everyone ready")
+        wait_until(cluster.all_ready, 30, "all nodes ready")
         (given,) = {node["cluster_id"] for node in cluster.status()}
         assert given.startswith(GIVEN_LATER) and len(given) == 32
         assert [node["queues"]["q"]["messages"] for node in cluster.status()] == [1, 1, 1]

@@ -1,6 +1,6 @@
 """A broker of a hundred lines and its clients, on a clock of their own: honest, or with one chosen flaw.
 
-Clients are generators; whoever steps next is drawn by lot, so anything may happen between any two steps: a kill, a
+Clients are generators; which one steps next is drawn by lot, so anything may happen between any two steps: a kill, a
 rest, a count. They write their record as the real clients do. From an honest run the judge must find nothing; for each
 flaw there is a promise that it breaks, and the judge must find that one.
 """
@@ -130,7 +130,7 @@ class ModelBroker:
         return max(0, true - 1) if self.bad("counts one too few") else true
 
     def kill(self) -> None:
-        """A survivor takes over: nobody's hands count any more."""
+        """A survivor takes over: what clients held is free again."""
         for hands in self.hands:
             self.give_back(hands)
         self.hands.clear()

@@ -30,7 +30,7 @@ class Attempt:
     token: bytes | None = None
     """Of a plain transaction whose client wants to ask for its outcome"""
     asked: set[bool] = field(default_factory=set)
-    """What was asked of a branch, by whomever: to commit (True), to roll back"""
+    """What was asked of a branch, by any client: to commit (True), to roll back"""
     decision: bool | None = None
     """What its coordinator has decided"""
     final: bool = False
@@ -111,7 +111,7 @@ class Book:
         return sum(a.outcome in (OPEN, SENT) and bool(a.published) and not a.plain for a in self.attempts.values())
 
     def unanswered(self) -> bool:
-        """Whether anybody waits for an answer that matters."""
+        """Whether a client waits for an answer that matters."""
         return any(
             attempt.outcome in (OPEN, SENT) and any(queue not in self.exempt for queue, _ in attempt.published)
             for attempt in self.attempts.values()

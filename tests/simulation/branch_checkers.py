@@ -21,7 +21,7 @@ TOLD_ROLLBACK = (Outcome.ROLLED_BACK, Outcome.HEURISTICALLY_ROLLED_BACK)
 
 
 class PreparedStays(Checker):
-    """A branch that somebody was told is prepared ends only as somebody asks (P2)."""
+    """A branch that a client was told is prepared ends only as a client asks (P2)."""
 
     promise = "P2"
 
@@ -89,7 +89,7 @@ class OneOutcome(Checker):
 
 
 class LockedStays(Checker):
-    """What a prepared branch dequeues is handed to nobody."""
+    """What a prepared branch dequeues is handed to no client."""
 
     promise = "P3"
 
@@ -121,7 +121,7 @@ class BranchAgreement(Checker):
 
 
 class PreparedIsListed(Checker):
-    """Whoever asks a serving primary is told of every branch in doubt, and of what operators have decided."""
+    """A client that asks a serving primary is told of every branch in doubt, and of what operators have decided."""
 
     promise = "P12"
 

@@ -36,7 +36,7 @@ class Waiting(NamedTuple):
 
 
 class SimWaiter:
-    """Implements ``ha.membership.record.Waiter``: nobody blocks on it, and ``on_set`` is called when it is set."""
+    """Implements ``ha.membership.record.Waiter``: no caller blocks on it, and ``on_set`` is called when it is set."""
 
     def __init__(self) -> None:
         self.on_set: Callable[[], None] = lambda: None

@@ -104,7 +104,7 @@ class ClientLink:
         self.wire.to_client(lambda: self._client.delivered(delivery_tag, queue, body), read=True)
 
     def returned(self, code: int, text: str, message: Message) -> None:
-        """Nobody publishes as mandatory."""
+        """No client publishes as mandatory."""
 
     def confirmed(self, delivery_tag: int, multiple: bool, accepted: bool) -> None:
         for tag in [t for t in self.attempts if t == delivery_tag or (multiple and t < delivery_tag)]:
@@ -112,7 +112,7 @@ class ClientLink:
         self.wire.to_client(lambda: self._client.confirmed(delivery_tag, multiple, accepted))
 
     def cancelled(self, consumer_tag: str) -> None:
-        """Nobody consumes from what is deleted."""
+        """No client consumes from what is deleted."""
 
     def failed(self, error: AmqpError) -> None:
         attempt, done = self._committing, self._committed
@@ -131,7 +131,7 @@ class ClientLink:
         self.wire.to_client(self.wire.down)
 
     def relieved(self) -> None:
-        """Nobody waits for it."""
+        """No client waits for it."""
 
     # -- inside
 

@@ -28,12 +28,13 @@ CLOCK_DRIFT = 0.01
 
 
 class Cluster:
-    """Nodes a, b, c, …; a name without a process is a node that is down. ``kept_down``: nobody starts these."""
+    """Nodes a, b, c, …; a name without a process is a node that is down. ``kept_down``: these are not started."""
 
     name = "simulated"
 
     def __init__(self, world: World, size: int, settings: Settings, copies: bool = False) -> None:
-        """``copies``: so little of the log is kept that whoever comes with a new disk needs a copy of the queues."""
+        """``copies``: so little of the log is kept that a node that comes with a new disk needs a copy of the
+        queues."""
         self.world = world
         self.settings = settings
         self.kept_down: set[str] = set()

@@ -174,7 +174,7 @@ def renewal_told_late(cluster: Cluster, chance: random.Random) -> Ending | None:
 
 
 def older_record_of_another_generation(cluster: Cluster, chance: random.Random) -> Ending | None:
-    """After a failover somebody puts a copy of the record from before it in its place, and starts all nodes."""
+    """After a failover an operator puts a copy of the record from before it in its place, and starts all nodes."""
     primary, store = serving_primary(cluster), cluster.coordination
     if primary is None or len(cluster.processes) < 2 or store.valid is None:
         return None

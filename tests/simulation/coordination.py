@@ -1,7 +1,7 @@
 """The coordination store: one record, and everything between it and a node that asks.
 
 A request and its answer take time, and each may be lost or late: a change whose answer never came may have landed, or
-land later, also when its sender is gone. It stalls for everybody when a fault says so. Changes may be made twice, as by
+land later, also when its sender is gone. It stalls for all nodes when a fault says so. Changes may be made twice, as by
 a client of a store that tries again; the second time they meet what the first has stored.
 """
 
@@ -65,7 +65,7 @@ class SimCoordination(MemoryCoordination):
         self.record, self.gone = left, True
 
     def on_wait(self, end: Callable[[], None]) -> None:
-        """Somebody watches the record. In half of the seeds the store says by itself that it has changed."""
+        """A node watches the record. In half of the seeds the store says by itself that it has changed."""
         if self._tells:
             self._watching.append(end)
 

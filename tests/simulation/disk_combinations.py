@@ -21,7 +21,7 @@ def copy_in_memory_alone(cluster: Cluster, chance: random.Random) -> Ending | No
     joiner = a_backup(cluster, chance, primary) if primary is not None else None
     if primary is None or joiner is None or not may_lose_disk(cluster, joiner.name):
         return None
-    steps, name, everybody = Steps(cluster), joiner.name, chance.random() < 0.5
+    steps, name, all_of_them = Steps(cluster), joiner.name, chance.random() < 0.5
     steps.say(f"loses the disk of {name}")
     cluster.kill(name, power=False)
     cluster.new_disk(name)
@@ -49,7 +49,7 @@ def copy_in_memory_alone(cluster: Cluster, chance: random.Random) -> Ending | No
         return record is not None and disk.member in record.ready
 
     def lose_power() -> None:
-        for victim in sorted(cluster.processes) if everybody else [name]:
+        for victim in sorted(cluster.processes) if all_of_them else [name]:
             steps.kill(victim, power=True)
             steps.after(0.1, lambda v=victim: restart(cluster, v))  # type: ignore[misc]
 
@@ -73,7 +73,7 @@ def slow_joiner(cluster: Cluster, chance: random.Random) -> Ending | None:
 
 
 def damaged_while_serving(cluster: Cluster, chance: random.Random) -> Ending | None:
-    """The primary cannot read its queues' pages any more, until its process has ended and somebody has mended that.
+    """The primary cannot read its queues' pages any more, until its process has ended and an operator has mended that.
 
     Or until the fault ends, if nothing has been read meanwhile.
     """

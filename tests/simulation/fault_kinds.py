@@ -238,7 +238,7 @@ def clients_dropped(cluster: Cluster, chance: random.Random) -> Ending | None:
 
 
 def wall_clock_jump(cluster: Cluster, chance: random.Random) -> Ending | None:
-    """Somebody sets the wall clock of one machine: by seconds, days or years, ahead or back."""
+    """An operator sets the wall clock of one machine: by seconds, days or years, ahead or back."""
     name = some_node(cluster, chance)
     milliseconds = chance.choice((-1, 1)) * chance.choice((5_000, 3 * 86_400_000, 30 * 365 * 86_400_000))
     cluster.clocks[name].wall_offset += milliseconds

@@ -38,7 +38,7 @@ class Lasting:
         return ending
 
     def hold(self, members: set[Any], each: Any) -> Ending:
-        """Put ``each`` into a set; what is returned takes it out, if nobody else holds it there."""
+        """Put ``each`` into a set; what is returned takes it out, if no other caller holds it there."""
         key = (id(members), repr(each))
         changed, mark = self._changed.setdefault(key, _Changed(members, None)), object()
         changed.values[mark] = each

@@ -1,4 +1,4 @@
-"""What nodes write to their logs goes to the transcript, if somebody wants it, and nowhere else."""
+"""What nodes write to their logs goes to the transcript, if it is wanted, and nowhere else."""
 
 from __future__ import annotations
 

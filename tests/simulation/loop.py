@@ -238,7 +238,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return future
 
     def forgotten(self) -> list[BaseException]:
-        """Errors that nobody has looked at: asyncio complains of each when it collects garbage, and the node ends."""
+        """Errors that were not looked at: asyncio complains of each when it collects garbage, and the node ends."""
         done = [each for each in self._futures if each.done() and not each.cancelled()]
         forgotten = [each for each in done if each._log_traceback]  # type: ignore[attr-defined]
         return [error for each in forgotten if (error := each.exception()) is not None]

@@ -71,8 +71,8 @@ def force(cluster: Cluster, chance: random.Random) -> Ending | None:
     """The primary is gone, and an operator tries ``promote --accept-data-loss`` at another node until it is taken.
 
     Only where that node holds everything that has passed the commit point when it is asked: what is lost in spite of
-    that, nobody has accepted. It may be refused in the end, as the record was another's meanwhile. Mostly it is a node
-    that has just been taken out of the ready set: a member of it would become primary by itself.
+    that, no operator has accepted. It may be refused in the end, as the record was another's meanwhile. Mostly it is a
+    node that has just been taken out of the ready set: a member of it would become primary by itself.
     """
 
     def strike(name: str, ready: set[str]) -> None:

@@ -117,7 +117,7 @@ class NoDuplicates(Checker):
         if before and not redelivered:
             self.fail(f"{body} of {queue} is handed to {consumer} again and does not say so")
         if redelivered and not before and not self._may_have_been_sent(process, queue, body):
-            self.fail(f"{body} of {queue} says redelivered, and nobody can have been sent it")
+            self.fail(f"{body} of {queue} says redelivered, and no client can have been sent it")
 
     def _may_have_been_sent(self, process: Process, queue: str, body: str) -> bool:
         """An earlier primary had leave to hand it out."""
@@ -161,12 +161,12 @@ class NothingFromNowhere(Checker):
     def changed(self, change: Change) -> None:
         for queue, _, body in change.inserted:
             if self.book.queue_of.get(body) != queue:
-                self.fail(f"{body} is in {queue}, and nobody published it there")
+                self.fail(f"{body} is in {queue}, and no client published it there")
 
     def delivered(self, process: Process, consumer: str, queue: str, body: str, redelivered: bool) -> None:
         there = self.truth.reference.by_name.get(queue)
         if self.book.queue_of.get(body) != queue or there is None:
-            self.fail(f"{process.name} handed {body} out of {queue}, which nobody published there")
+            self.fail(f"{process.name} handed {body} out of {queue}, which no client published there")
 
 
 class Order(Checker):

@@ -43,8 +43,8 @@ class IfEmpty(Checker):
 
 
 class Bindings(Checker):
-    """What was told to be bound is, until somebody asks for the other thing; what was told to be declared goes with its
-    last binding and at no other time, as nobody here deletes an exchange.
+    """What was told to be bound is, until a client asks for the other thing; what was told to be declared goes with its
+    last binding and at no other time, as no client here deletes an exchange.
     """
 
     promise = "P2"
@@ -65,7 +65,7 @@ class Bindings(Checker):
         exchanges, sources = self._exchanges, {source for source, _ in self._there}
         self._look()
         for source, queue in sorted(self._bound - self._there):
-            self.fail(f"{queue} was told to be bound to {source}, nobody has unbound it, and it is not")
+            self.fail(f"{queue} was told to be bound to {source}, no client has unbound it, and it is not")
         for name in sorted(exchanges - self._exchanges - sources):
             self.fail(f"{name} was declared, and is gone by a step that took no binding of it")
 

@@ -152,7 +152,7 @@ class Network:
             del self._listeners[listener.loop.name]
 
     async def connect(self, loop: SimLoop, host: str, factory: Factory) -> tuple[Socket, asyncio.Protocol]:
-        """Dial. OSError if nobody answers. A stopped process is connected to: its kernel answers."""
+        """Dial. OSError if no process answers. A stopped process is connected to: its kernel answers."""
         answer: asyncio.Future[Socket] = loop.create_future()
         self._world.after(self._latency(), lambda: self._dial(loop, host, answer))
         socket = await answer

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class OneDecision(Checker):
     """Nodes apply the same events (see Truth); nothing that a ready member holds is ever undone.
 
-    To commit is decided only when every participant holds the prepare: then nobody can have voted against it.
+    To commit is decided only when every participant holds the prepare: then no participant can have voted against it.
     """
 
     promise = "P6"

@@ -11,7 +11,7 @@ from tests.simulation.operators import discard_store, recover, recover_accepting
 
 
 def stalled_store(cluster: Cluster, chance: random.Random) -> Ending | None:
-    """The coordination store answers nobody for a while."""
+    """The coordination store answers no node for a while."""
     coordination = cluster.coordination
     until = cluster.world.now + chance.choice((0.3, 0.8, 2.0))
     ending = cluster.lasting.change(coordination, "stalled_until", max(until, coordination.stalled_until))
@@ -27,7 +27,7 @@ def slow_store(cluster: Cluster, chance: random.Random) -> Ending | None:
 
 
 def unreliable_store(cluster: Cluster, chance: random.Random) -> Ending | None:
-    """Changes of the record get lost, or land late, or land and nobody is told."""
+    """Changes of the record get lost, or land late, or land and no node is told."""
     ending = cluster.lasting.change(cluster.coordination, "unreliable", chance.choice((0.2, 0.6, 1.0)))
     cluster.world.say("fault", f"changes of the record go astray ({cluster.coordination.unreliable})")
     return ending

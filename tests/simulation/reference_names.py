@@ -15,7 +15,7 @@ from txobserver.configuration import Configuration
 from txobserver.events import Configure
 
 Binding = tuple[str, bool, str, str]
-"""Source, whether to a queue, destination, key. Nobody in the simulator binds with arguments."""
+"""Source, whether to a queue, destination, key. No client in the simulator binds with arguments."""
 Names = tuple[list[tuple[str, int, bool]], list[tuple[str, bool]], list[Binding]]
 """Queues with their numbers, exchanges, both with whether they are used; bindings."""
 

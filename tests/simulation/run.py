@@ -217,7 +217,7 @@ class Run:
         self._until(self._in_step, HEAL_SECONDS, "every node in step")
         for process in self.cluster.running():
             for error in process.loop.forgotten():
-                raise Broken("error", f"{process.name}: nobody has looked at an error: {error!r}")
+                raise Broken("error", f"{process.name}: an error was not looked at: {error!r}")
 
     def _worked_off(self) -> bool:
         queues = self.cluster.truth.reference.by_name

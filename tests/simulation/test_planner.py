@@ -1,4 +1,4 @@
-"""What the recovery planner claims, at many moments of runs full of faults, whoever's store is lost, record or not.
+"""What the recovery planner claims, at many moments of runs full of faults, whichever store is lost, record or not.
 
 At such a moment all processes might be killed. The simulator knows what has passed the commit point (its one stream),
 which no plan is told: a plan that calls itself sure must hold all of it, and what it says of single events must be so.
@@ -111,7 +111,7 @@ def test_whatever_a_plan_says_is_so(audited: Counter[str]) -> None:
 
 
 def test_an_operator_has_a_record_written_though_a_joiner_is_empty() -> None:
-    """Its first group was torn by a SIGKILL, so there is nothing missing that anybody acknowledged (seed 176174)."""
+    """Its first group was torn by a SIGKILL, so there is nothing missing that any node acknowledged (seed 176174)."""
     run = Run(3)
     cluster, struck = run.cluster, []
 

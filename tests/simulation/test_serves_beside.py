@@ -60,7 +60,7 @@ def test_one_that_serves_below_min_ready_is_not_enough_where_another_one_could_f
 
 @pytest.mark.parametrize("min_ready", [1, 2])
 def test_one_that_cannot_read_the_record_cannot_follow(min_ready: int) -> None:
-    """Whoever serves beside it is alone, and does all that it can."""
+    """A node that serves beside it is alone, and does all that it can."""
     cluster = cluster_of_three(min_ready)
     heir, without = without_primary(cluster, cluster.coordination.cut_off)
     assert below(cluster, heir) == (min_ready == 2) and serves_beside(cluster, without)

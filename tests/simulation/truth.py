@@ -1,8 +1,8 @@
-"""What really happened, as nobody in the cluster can see it: the one stream, and who holds and tells what of it.
+"""What really happened, as no node of the cluster can see it: the one stream, and who holds and tells what of it.
 
 Every event that any node applies has passed the commit point, so the first to apply the event at a sequence settles
-what it is (``canonical``). Whoever applies another one there, now or later, on any node, has broken P6. The checkers
-are told of everything, each looks for the breach of its own promise.
+what it is (``canonical``). A node that applies another one there, now or later, on any node, has broken P6. The
+checkers are told of everything, each looks for the breach of its own promise.
 
 Where an operator has accepted a loss, the one stream is what the new primary's store leads to (``losses``): what lay
 behind that is cut out of it, and with it what was told of that. Nothing else is excused.
@@ -95,7 +95,7 @@ class Truth:
         if sequence <= len(self.canonical):
             return
         if sequence != len(self.canonical) + 1:
-            self.fail("P6", f"{process.name} applied {sequence} before anybody applied {len(self.canonical) + 1}")
+            self.fail("P6", f"{process.name} applied {sequence} before any node applied {len(self.canonical) + 1}")
         if generation < self.generation_at(sequence - 1):
             self.fail("P6", f"{process.name} applied {generation}.{sequence} behind a later generation")
         self.canonical.append((generation, event))

@@ -67,6 +67,6 @@ class World:
             self._failure = error
 
     def say(self, who: str, text: str) -> None:
-        """One line of the transcript, if somebody wants it."""
+        """One line of the transcript, if it is wanted."""
         if self.transcript is not None:
             self.transcript.append(f"{self.now:9.4f}  {who:<10} {text}")

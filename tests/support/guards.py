@@ -1,4 +1,4 @@
-"""A guard for tests: what comes up where nobody handles it is the test's failure, not the end of a node."""
+"""A guard for tests: what comes up where no code handles it is the test's failure, not the end of a node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class StrictGuard(Guard):
         self.errors: list[Exception] = []
 
     def caught(self, error: Exception) -> None:
-        """To whoever called."""
+        """To the caller."""
         self.errors.append(error)
         raise error
 

@@ -12,8 +12,8 @@ from recovery.store.files import Files
 class LinuxFiles(Files):
     """What a sync that fails was to write is taken for clean, and is lost at the power cut unless it is written again.
 
-    ``failing``: whether syncs fail now. Files are known by their paths when they were opened. Whoever had the file open
-    when a sync failed is told by his own next sync; whoever opens it later is not.
+    ``failing``: whether syncs fail now. Files are known by their paths when they were opened. A process that had the
+    file open when a sync failed is told by its own next sync; one that opens it later is not.
     """
 
     def __init__(self) -> None:

@@ -337,7 +337,7 @@ class MemoryCluster:
         return states == ["active"] + ["ready"] * (len(states) - 1) and set(self.nodes) <= listed
 
     def settled(self) -> MemoryCluster:
-        """Turn until everyone is ready."""
+        """Turn until every node is ready."""
         self.run(self.all_ready)
         return self
 

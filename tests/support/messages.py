@@ -60,4 +60,4 @@ MESSAGES: list[Any] = [
     Outdated(1),
     HandoverRefused(1, "no"),
 ]
-"""No node ever has so many attachments: 800 and above are nobody's."""
+"""No node ever has so many attachments: 800 and above belong to none."""

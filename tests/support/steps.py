@@ -14,7 +14,7 @@ from txobserver.ports.ledger import Observer
 
 
 def declared(*queues: str, size: int = 3, **settings: Any) -> MemoryCluster:
-    """A cluster in which everyone is ready and these queues exist."""
+    """A cluster in which every node is ready and these queues exist."""
     cluster = MemoryCluster(size, **settings).settled()
     host = cluster.primary.host
     for queue in queues:
@@ -91,13 +91,13 @@ def carrying(kind: type[Event], target: str) -> Callable[[str, str, Any], bool]:
 
 
 def survivors_agree(cluster: MemoryCluster) -> None:
-    """Everyone becomes ready and holds the same, and no transaction is left."""
+    """Every node becomes ready and holds the same, and no transaction is left."""
     all_agree(cluster)
     assert all(not node.core.replica.buffers for node in cluster.nodes.values())
 
 
 def all_agree(cluster: MemoryCluster) -> None:
-    """Everyone becomes ready and holds the same, and no copy had to begin anew since something was wrong in it."""
+    """Every node becomes ready and holds the same, and no copy had to begin anew since something was wrong in it."""
     cluster.settled()
     for node in cluster.nodes.values():
         assert not any("the snapshot does not match" in line for line in node.lines), node.lines

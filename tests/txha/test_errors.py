@@ -81,7 +81,8 @@ def test_they_pass_from_process_to_process(name: str) -> None:
 
 
 def test_what_a_failed_transaction_means_is_a_class() -> None:
-    """``except txha.RolledBack``: nothing of it has happened, whoever says so; the unknown is none of those."""
+    """``except txha.RolledBack``: nothing of it has happened, whichever component says so; the unknown is none of
+    those."""
     assert issubclass(txha.TransactionRolledBack, txha.RolledBack) and issubclass(
         txha.BranchRolledBack, txha.RolledBack
     )

@@ -102,7 +102,7 @@ def test_config_id_at_its_end() -> None:
 
 
 def test_what_lies_behind_an_end_is_no_event() -> None:
-    """Whoever made it: a node takes no step and no position that it could never write down."""
+    """Whichever node made it: a node takes no step and no position that it could never write down."""
     replica = Replica(MemoryBase(), Meta(configuration=Configuration(last_id=LAST_CONFIG_ID)), {})
     step = Configure(LAST_CONFIG_ID + 1, DELETE_QUEUE, "q", b"")
     with pytest.raises(ValueError, match="behind the last one"):
@@ -249,7 +249,7 @@ def test_generation_at_its_end(forced: bool) -> None:
 
 @pytest.mark.parametrize("accept_data_loss", [True, False])
 def test_who_asks_for_a_promotion_behind_the_last_generation_is_told(accept_data_loss: bool) -> None:
-    """The lease would be given up, and nobody could take it."""
+    """The lease would be given up, and no node could take it."""
     cluster = declared("q")
     primary, backup, _ = cluster.nodes.values()
     keeper, record = primary.core.leading.keeper, cluster.coordination.record

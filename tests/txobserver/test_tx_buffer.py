@@ -216,7 +216,8 @@ def test_transaction_ids_differ_between_generations() -> None:
 
 
 class TestSize:
-    """What nodes hold of open transactions is bounded; whoever goes beyond it is rolled back at once and told why."""
+    """What nodes hold of open transactions is bounded; a transaction that goes beyond it is rolled back at once, and
+    its client told why."""
 
     def factory(self) -> tuple[TransactionObserverFactory, Sink]:
         sink = Sink()

@@ -58,7 +58,7 @@ def test_text_that_is_none(text: str) -> None:
     [(FormatId, 0, MAX_FORMAT), (Gtrid, b"g", bytes(64)), (Bqual, b"", bytes(64)), (Token, b"t", bytes(64))],
 )
 def test_the_bounds_of_what_comes_from_elsewhere(kind: Any, lowest: Any, highest: Any) -> None:
-    """A decoder refuses what is beyond them, whoever sent it."""
+    """A decoder refuses what is beyond them, whichever peer sent it."""
     for value in (lowest, highest):
         assert msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=kind) == value
     beyond = [-1, highest + 1] if kind is FormatId else [highest + b"x", *([lowest[:-1]] if lowest else [])]

@@ -59,7 +59,7 @@ async def line(directory: Path, text: bytes) -> bytes:
 
 
 async def test_an_error_in_a_command_ends_the_node(tmp_path: Path) -> None:
-    """It may have come up in the middle of anything; whoever asked hears of it all the same."""
+    """It may have come up in the middle of anything; the client that asked hears of it all the same."""
     reasons: list[str] = []
     server = AdminServer(Guard(reasons.append, reasons.append), tmp_path, {"fail": fail})
     await server.start()

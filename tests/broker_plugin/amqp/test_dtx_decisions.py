@@ -251,7 +251,7 @@ class TestOutcome:
         assert channel.drain("out") == [b"1"]
 
     def test_a_token_is_active_before_the_first_event(self, channel: DtxChannel) -> None:
-        """Whoever lost the answer would else be told that nothing happened, and then the commit arrives."""
+        """A client that lost the answer would else be told that nothing happened, and then the commit arrives."""
         plain = channel.another().beside(select=False)
         plain.ask(Tx.Select())
         got = plain.get("in")
@@ -265,7 +265,7 @@ class TestOutcome:
     def test_what_was_begun_behind_all_that_is_forgotten_has_not_expired(
         self, core: ServedByCore, channel: DtxChannel
     ) -> None:
-        """Else nobody could be told that nothing of a transaction has arrived, once one outcome is forgotten."""
+        """Else no client could be told that nothing of a transaction has arrived, once one outcome is forgotten."""
         core.call(lambda: core.node.core.replica.contents.table.outcomes.keep(1, 3600))
         plain = channel.another().beside(select=False)
         plain.ask(Tx.Select())

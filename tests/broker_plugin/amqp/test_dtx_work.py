@@ -178,7 +178,7 @@ class TestWork:
 
 
 class TestLocked:
-    """What a prepared branch dequeues is in nobody's hands."""
+    """What a prepared branch dequeues is held by no consumer."""
 
     @pytest.fixture
     def held(self, channel: DtxChannel) -> DtxChannel:

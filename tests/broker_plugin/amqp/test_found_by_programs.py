@@ -65,7 +65,7 @@ def test_wrong_arguments_of_a_binding_are_told_before_a_locked_queue() -> None:
 
 
 def test_a_binding_that_is_not_there_is_unbound_from_a_locked_queue() -> None:
-    """Nothing is done to the queue, so nobody asks whose it is."""
+    """Nothing is done to the queue, so the broker does not ask whose it is."""
     harness = Harness()
     owner, other = Peer(harness).open(), Peer(harness).open()
     bind = Queue.Bind(queue="q", exchange="amq.direct", routing_key="k")

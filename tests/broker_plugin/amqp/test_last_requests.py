@@ -103,7 +103,7 @@ def test_a_channel_that_the_client_closes_first() -> None:
 
 
 def test_a_client_that_is_gone_before_its_last_requests_leaves_nothing() -> None:
-    """Nobody is left to be answered; what waited has not begun."""
+    """No client is left to be answered; what waited has not begun."""
     peer = with_queue()
     peer.connection.receive(declare("one") + publish("q", b"waits") + CLOSE)
     output = peer.connection.take_output()

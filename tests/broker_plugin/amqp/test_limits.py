@@ -43,7 +43,7 @@ def content(properties: bytes, size: int) -> bytes:
 
 @pytest.mark.parametrize("arrays", [True, False])
 class TestDepth:
-    """Tables within tables: accepted everywhere or refused in order, whoever looks into them.
+    """Tables within tables: accepted everywhere or refused in order, whichever component looks into them.
 
     Every depth around the limits is tried, ours and the interpreter's own.
     """

@@ -168,7 +168,7 @@ class TestReading:
         """It takes no deliveries, so it was not read, and its silence was not noticed: it kept its messages for ever.
 
         One that takes none, but sends heartbeats, stays; so does one that is not read for what it has sent itself, or
-        because nobody is.
+        because no client is.
         """
         protocol, transport, connection = connected(server)
         if state == "has sent too much":

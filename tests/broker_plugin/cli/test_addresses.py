@@ -58,7 +58,7 @@ def test_what_can_be_mended_is_said_before_anybody_is_asked(
 def test_a_password_stands_in_a_file_and_not_in_the_process_list(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever sees a machine's processes has read it. A run that is refused would settle nothing, so it is told."""
+    """A user who sees a machine's processes has read it. A run that is refused would settle nothing, so it is told."""
     secret = tmp_path / "broker"
     secret.write_text("amqp://me:hunter@a/,amqp://me:hunter@b/\n")
     secret.chmod(0o640)
@@ -130,7 +130,8 @@ def test_a_file_without_an_address_is_said(tmp_path: Path, held: bytes) -> None:
 def test_a_file_that_others_may_write_is_refused_and_a_pipe_is_read(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever writes it could lead the command elsewhere; and a shell's pipe, as of a password store, has any mode."""
+    """A user who writes it could lead the command elsewhere; and a shell's pipe, as of a password store, has any
+    mode."""
     path = tmp_path / "password=in the name"
     path.write_text("amqp://me:hunter@a/")
     path.chmod(0o602)

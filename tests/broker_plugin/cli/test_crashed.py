@@ -52,7 +52,7 @@ def test_without_the_cluster_s_file_what_looks_like_a_node_is_one(directory: Pat
     for name in NODES:
         (directory / name / "node.toml").unlink()
     found = crashed_cluster(Given([directory]))
-    assert set(found.directories) == NODES and found.nodes is None, "nobody says whether there are more"
+    assert set(found.directories) == NODES and found.nodes is None, "it is not said whether there are more"
 
 
 def test_the_nodes_of_a_directory_without_the_cluster_s_file_say_where_their_record_is(directory: Path) -> None:
@@ -104,7 +104,7 @@ def misnamed(directory: Path, *, damaged: bool = False) -> list[Path]:
 def test_a_store_without_its_identity_is_called_what_its_log_says(
     directory: Path, capsys: pytest.CaptureFixture[str], one_by_one: bool, damaged: bool
 ) -> None:
-    """``misnamed_store_is_foreign``: it is damaged, and not another node's whose losses nobody looks for."""
+    """``misnamed_store_is_foreign``: it is damaged, and not another node's whose losses are not looked for."""
     paths = misnamed(directory, damaged=damaged)
     given = Given(paths if one_by_one else [directory])
     assert crashed_cluster(given).directories == dict(zip("ab", paths, strict=True))
@@ -143,7 +143,7 @@ def test_what_does_not_belong_together(directory: Path, tmp_path: Path) -> None:
 
 
 def test_the_plan_ends_with_commands_that_can_be_given(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The cluster by its command; its nodes one by one where nobody knows the cluster any more."""
+    """The cluster by its command; its nodes one by one where the cluster is not known any more."""
     for cluster_file in ("there", "damaged"):
         if cluster_file == "damaged":
             (directory / "cluster.json").write_text("{")

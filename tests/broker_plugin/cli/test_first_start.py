@@ -74,7 +74,7 @@ def is_whole(directory: Path) -> bool:
 def test_a_first_start_that_is_cut_short_is_gone_on_with_by_the_same_command(
     where: object, what: str, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It said that the directory is not empty; or started nodes that waited for a cluster that nobody had founded."""
+    """It said that the directory is not empty; or started nodes that waited for a cluster that was not founded."""
     with monkeypatch.context() as patch:
         patch.setattr(where, what, killed)
         with pytest.raises(Killed):
@@ -108,7 +108,7 @@ def test_a_cluster_that_has_been_founded_is_never_founded_anew(directory: Path) 
 
 
 def test_no_cluster_is_founded_where_another_node_has_a_store(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It got that from a record, which is lost: whoever founds would overwrite the store."""
+    """It got that from a record, which is lost: a node that founds would overwrite the store."""
     with monkeypatch.context() as patch:
         patch.setattr(cluster, "write_cluster", killed)
         with pytest.raises(Killed):

@@ -1,4 +1,4 @@
-"""``txha recover --apply`` that was cut short, and is run again when somebody has been busy in between."""
+"""``txha recover --apply`` that was cut short, and is run again when the stores have changed in between."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def watched(directory: Path) -> LeaseWatch:
 
 
 def tries_to_start(directory: Path) -> None:
-    """What a node's process does with the record before it opens its store, which somebody else has locked."""
+    """What a node's process does with the record before it opens its store, which another process has locked."""
     before = record_of(directory).read_bytes()
     store = SqliteCoordination(record_of(directory), "cluster", confirm=True)
     store.read()

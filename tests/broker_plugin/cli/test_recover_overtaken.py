@@ -241,7 +241,7 @@ def test_other_incarnation(
 def test_a_damaged_store_of_another_member_is_not_the_one_that_was_found(
     directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nobody has accepted the loss of what only this one held."""
+    """No operator has accepted the loss of what only this one held."""
     damage(directory)
     killed_at(PLANNED, directory, monkeypatch)
     shutil.rmtree(directory / "a")
@@ -265,4 +265,4 @@ def test_a_record_is_not_written_for_a_store_that_is_another_one(
     with pytest.raises(StoreError, match=r"count as that of b/incarnation, and there is that of b/another now"):
         run(Given([directory]), True, NOTHING, as_json=True)
     assert record_in(directory) == before and parts(directory, "a") == STORE
-    assert json.loads((directory / JOURNAL).read_bytes())["progress"] == "planned", "and nobody was about to"
+    assert json.loads((directory / JOURNAL).read_bytes())["progress"] == "planned", "and no run was about to"

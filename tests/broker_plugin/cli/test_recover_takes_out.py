@@ -39,7 +39,7 @@ __all__ = ["directory"]
 
 
 def test_recover_then_discard(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Both are ready. a's store is set aside; then nobody may give b's up, which is the last one."""
+    """Both are ready. a's store is set aside; then no operator may give b's up, which is the last one."""
     before = becomes(directory, ready=(A, B))
     damage(directory)
     found = recover(directory, capsys)

@@ -26,7 +26,7 @@ class Node:
     @property
     def name(self) -> str:
         if not self._name:
-            raise ResourceLost("nobody listens")
+            raise ResourceLost("no process listens")
         return self._name
 
 
@@ -36,7 +36,7 @@ def test_only_a_node_of_the_cluster_that_the_plan_is_for_is_asked() -> None:
     assert _ours({**others, "c": ours}, "amqp:c/" + "1" * 32) is ours
     with pytest.raises(BadArgument) as found:
         _ours(others, "amqp:c/" + "3" * 32)
-    said = "no node of amqp:c/33333333333333333333333333333333 is at hand: a does not answer: nobody listens; "
+    said = "no node of amqp:c/33333333333333333333333333333333 is at hand: a does not answer: no process listens; "
     assert str(found.value) == said + "b is amqp:c/22222222222222222222222222222222"
 
 

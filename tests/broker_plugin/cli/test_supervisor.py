@@ -49,7 +49,7 @@ def test_only_changes_of_state_are_echoed_and_all_is_logged(running: Supervised)
 
 
 def test_nodes_write_their_logs_themselves(running: Supervised) -> None:
-    """A supervisor that is stopped, or a terminal that nobody reads, must not hold up what nodes have to say."""
+    """A supervisor that is stopped, or a terminal that is not read, must not hold up what nodes have to say."""
     for node in running.nodes().values():
         for descriptor in (1, 2):
             assert os.readlink(f"/proc/{node['pid']}/fd/{descriptor}") == f"{node['dir']}/node.log"

@@ -61,7 +61,7 @@ def test_what_is_built_is_used_until_the_sources_change(sources: Path) -> None:
     assert run(sources, LOOK, **{compiled.SWITCH: "pure"}).split()[0] == "pure"
     with (sources / "ha" / "primary" / "watch.py").open("a") as file_:
         file_.write("# changed\n")
-    assert run(sources, LOOK).split()[0] == "pure", "nobody runs what the sources do not say any more"
+    assert run(sources, LOOK).split()[0] == "pure", "no process runs what the sources do not say any more"
 
 
 def test_without_a_compiler_one_line_says_so_and_the_plain_modules_run(sources: Path) -> None:

@@ -94,7 +94,7 @@ def test_who_has_seen_nothing_waits_for_nothing(opened: Open) -> None:
 
 
 def test_a_change_ends_the_wait_of_a_watch(opened: Open) -> None:
-    """Whoever makes it, however soon after the watcher has looked."""
+    """Whichever node makes it, however soon after the watcher has looked."""
     watcher, other = opened(), opened()
     seen = watcher.watch(UNSEEN, LONG, threading.Event())
     for version in range(3):
@@ -107,7 +107,7 @@ def test_a_change_ends_the_wait_of_a_watch(opened: Open) -> None:
 
 
 def test_a_version_that_stands_is_told_again_when_the_time_is_up(opened: Open) -> None:
-    """So a node knows that nobody has renewed the lease, and not only that nobody has told it of a renewal."""
+    """So a node knows that no primary has renewed the lease, and not only that it was not told of a renewal."""
     store = opened()
     assert store.watch(0, 0.0, threading.Event()) == Snapshot(0, None)
     there = store.compare_and_set(0, FIRST)

@@ -110,12 +110,12 @@ async def test_the_outcome_is_told_as_unknown_and_the_thread_goes_on(tmp_path: P
     assert current is not None and current.version == 1
     records.stop()
     gc.collect()
-    assert guard.errors == [], "an outcome that is unknown is nobody's end"
+    assert guard.errors == [], "an outcome that is unknown ends no node"
 
 
 @pytest.mark.parametrize("asked", [False, True], ids=["that_is_idle", "that_is_asked"])
 async def test_a_node_ends_while_its_child_is_stopped(tmp_path: Path, asked: bool) -> None:
-    """Nobody waits for an answer that nobody needs, however long answers may take."""
+    """No caller waits for an answer that is not needed, however long answers may take."""
     store = with_a_stopped_child(tmp_path / "r", FOR_EVER)
     child = child_of(store)
     records = RecordThread(store, strict_guard())

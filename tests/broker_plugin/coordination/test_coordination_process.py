@@ -91,7 +91,7 @@ def test_a_node_that_is_stopped_while_it_writes_locks_nobody_out(tmp_path: Path)
 
 
 def changed(store: SqliteCoordination) -> Record:
-    """Change the record; fails if somebody holds the lock for several times as long as a call waits for it."""
+    """Change the record; fails if a process holds the lock for several times as long as a call waits for it."""
     for _ in range(6):
         try:
             found = store.read()

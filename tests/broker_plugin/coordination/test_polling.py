@@ -36,7 +36,7 @@ class Store:
 
 
 class Clock:
-    """Goes on when somebody waits, and by a little when somebody looks at it."""
+    """Goes on when a caller waits, and by a little when a caller looks at it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0

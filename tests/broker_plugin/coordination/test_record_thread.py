@@ -28,7 +28,7 @@ class Unreachable(MemoryCoordination):
 
 
 async def test_a_change_that_fails_does_not_end_the_node() -> None:
-    """Asyncio complains of an error that nobody has looked at, when garbage is collected; the guard ends the node."""
+    """Asyncio complains of an error that was not looked at, when garbage is collected; the guard ends the node."""
     ended: list[str] = []
     guard = Guard(ended.append, ended.append)
     guard.watch()
@@ -123,7 +123,7 @@ async def test_who_waits_while_he_is_told_something_is_told_the_rest_afterwards(
 
 
 async def test_a_reading_that_failed_before_a_change_does_not_end_the_node() -> None:
-    """Asyncio complains of an error that nobody has looked at, when garbage is collected."""
+    """Asyncio complains of an error that was not looked at, when garbage is collected."""
     ended: list[str] = []
     guard = Guard(ended.append, ended.append)
     guard.watch()
@@ -211,7 +211,7 @@ def watching(told: list[Record | None], every: float = 600.0) -> tuple[RecordThr
 
 
 def errors(records: RecordThread) -> list[Exception]:
-    """What has come up where nobody handles it."""
+    """What has come up where no code handles it."""
     guard: Any = records._guard
     return guard.errors  # type: ignore[no-any-return]
 

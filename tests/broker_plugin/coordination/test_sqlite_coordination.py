@@ -233,7 +233,7 @@ def test_a_change_waits_for_another_before_it_reads(tmp_path: Path, monkeypatch:
 
 
 def test_a_file_that_is_replaced_while_a_change_is_made_has_not_taken_it(tmp_path: Path) -> None:
-    """What was stored went into a file that nobody else reads: the outcome is unknown."""
+    """What was stored went into a file that no other node reads: the outcome is unknown."""
     store = SqliteCoordination(tmp_path / "r", "c", create=True)
     store.compare_and_set(0, record())
     assert store._connection is not None

@@ -177,9 +177,9 @@ def given_up(node: ServedByShell) -> None:
     node.sleep()
 
 
-@pytest.mark.parametrize("first", ["whoever looks at the clock", "the loop"])
+@pytest.mark.parametrize("first", ["the part that looks at the clock", "the loop"])
 def test_given_up_and_stopped_before_the_answer_has_left(node: ServedByShell, client: DtxChannel, first: str) -> None:
-    """Whoever is told first that the lease has been given up: it is over by then."""
+    """Whichever is told first that the lease has been given up: it is over by then."""
 
     def taken_and_stopped() -> None:
         taken(node, client)

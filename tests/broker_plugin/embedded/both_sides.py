@@ -35,7 +35,7 @@ PROBES: list[tuple[str, dict[str, Any]]] = [
 
 
 class Recorder(Client):
-    """A client whose deliveries stand in one ``record`` with everybody else's. A hard error ends its connection."""
+    """A client whose deliveries stand in one ``record`` with those of all others. A hard error ends its connection."""
 
     record: list[tuple[Recorder, Delivery]]
 

@@ -52,7 +52,7 @@ class LocalReader:
         self.asked = []
 
     def lose(self) -> None:
-        """Nobody waits any more."""
+        """No caller waits any more."""
         self.readings.abandon()
         self.asked, self.pages = [], []
 

@@ -26,7 +26,7 @@ class Copy:
 
 @dataclass(eq=False)
 class Queue:
-    """``ready`` is in order; what is in somebody's hands stands in ``out``."""
+    """``ready`` is in order; what a client holds stands in ``out``."""
 
     name: str
     durable: bool
@@ -230,7 +230,8 @@ class Model:
         queue.used = True
 
     def deliver(self, consumer: Consumer) -> tuple[int, bool, bytes]:
-        """The consumer gets the first message: delivery tag, redelivered, body. Whoever waits longer comes first."""
+        """The consumer gets the first message: delivery tag, redelivered, body. A consumer that waits longer comes
+        first."""
         queue = consumer.queue
         assert consumer.capacity() > 0, "a delivery beyond the prefetch limit"
         assert queue.ready, "a delivery from an empty queue"

@@ -1,7 +1,7 @@
 """The same, and the primary fails: with everything at rest, or while publishes and commits are on their way.
 
 What is on its way has happened as a whole or not at all, and has happened if it was answered. Everything else is as
-the model has it: durable queues keep what they held, in order, also what was in somebody's hands.
+the model has it: durable queues keep what they held, in order, also what a client held.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Channels, coordinators and an operator do anything to a few branches, in any order, also across take-overs.
 
 Work inside a branch is always the same: take a job, publish its result. So whatever becomes of the branches, in the end
-each job is either in its queue or its result is in the other one, and nothing is there twice or in anybody's hands.
+each job is either in its queue or its result is in the other one, and nothing is there twice or held by a client.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Play:
     # -- the end
 
     def finish(self) -> None:
-        """Everybody leaves, what is in doubt is rolled back, and what is left is counted."""
+        """Every client leaves, what is in doubt is rolled back, and what is left is counted."""
         self.harness.settle()
         for client in self.channels:
             client.channel.close()
@@ -175,7 +175,7 @@ class Play:
         assert not last.errors and not broker.branches._known and not broker.branches._unprepared
         assert not self.harness.node.core.replica.buffers, "the stream holds no transaction open"
         for queue in broker.numbered.values():
-            assert isinstance(queue, DurableQueue) and not queue._out, "in nobody's hands"
+            assert isinstance(queue, DurableQueue) and not queue._out, "held by no client"
         found = last.drain("jobs") + last.drain("results")
         assert sorted(found) == sorted(JOBS)
 

@@ -1,4 +1,4 @@
-"""Declarations: answered when durable, the same for everybody, and local where they are not replicated."""
+"""Declarations: answered when durable, the same for every client, and local where they are not replicated."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_a_refused_deletion_lets_the_queue_go_on(harness: Harness) -> None:
 
 @pytest.mark.parametrize("passed", [True, False])
 def test_the_primary_dies_before_an_if_empty_deletion_is_answered(harness: Harness, passed: bool) -> None:
-    """Nobody is told; asked again, the next primary answers by what it holds."""
+    """No client is told; asked again, the next primary answers by what it holds."""
     publisher, deleter = harness.client(), harness.client()
     publisher.declare("q")
     publisher.publish("q", b"1")

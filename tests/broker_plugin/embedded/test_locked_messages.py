@@ -1,4 +1,4 @@
-"""What prepared branches dequeue, on the primary that comes after: in nobody's hands, and back at its place."""
+"""What prepared branches dequeue, on the primary that comes after: held by no consumer, and back at its place."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def decide(harness: Harness, commit: bool) -> Client:
 @pytest.mark.parametrize("all_at_once", [None, False, True])
 @pytest.mark.parametrize("commit", [False, True])
 def test_locked_messages_purged(commit: bool, all_at_once: bool | None) -> None:
-    """A purge counts and takes what is in nobody's hands; also where the branch was prepared at an earlier primary."""
+    """A purge counts and takes what no consumer holds; also where the branch was prepared at an earlier primary."""
     harness = ClusterHarness(WindowLimits(messages=2))
     holder = prepared(harness, 5, 1, 3)
     holder.channel.close()

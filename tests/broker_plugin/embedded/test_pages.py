@@ -264,7 +264,7 @@ def given_back() -> tuple[Harness, DurableQueue, Watched]:
 
 
 def test_purged_while_what_was_given_back_is_read() -> None:
-    """What comes behind the purge is kept for nobody, for ever."""
+    """What comes behind the purge is kept for no consumer, for ever."""
     harness, queue, _ = given_back()
     client = asked(harness)
     pages, harness.ledger.reader.pages = harness.ledger.reader.pages, []
@@ -371,7 +371,7 @@ def test_a_get_waits_for_its_page_and_is_forgotten_with_its_channel() -> None:
 
 
 def test_a_message_that_is_counted_and_not_there_is_damage() -> None:
-    """It is not passed over: somebody may have been told that it is kept."""
+    """It is not passed over: a client may have been told that it is kept."""
     harness, base = stored(*SMALL[:1])
     base.lost = {place for place, _ in harness.ledger.contents.messages.ids(queue_of(harness).number)}
     consumer(harness)

@@ -220,7 +220,7 @@ class TestWindow:
 
     @pytest.mark.parametrize("state", ["asked for", "given back", "removed"])
     def test_what_a_queue_held_is_free_however_it_goes(self, state: str) -> None:
-        """A page on its way, what was read to go out again, and what leaves the window though nobody held it.
+        """A page on its way, what was read to go out again, and what leaves the window though no consumer held it.
 
         What stays counted is held for ever: in the end all queues have ``least`` only.
         """

@@ -141,7 +141,7 @@ def test_channel_closed_while_the_commit_is_on_its_way(harness: Harness, client:
     client.channel.close()
     harness.settle()
     other = harness.client()
-    assert answers == [], "nobody is there to be answered"
+    assert answers == [], "no client is there to be answered"
     assert other.drain("in") == [b"job 2"] and other.drain("out") == [b"result"] and other.drain("local") == [b"note"]
 
 

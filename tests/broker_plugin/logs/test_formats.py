@@ -98,7 +98,7 @@ def test_the_sentence_tells_every_field(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_fields_are_plain_and_no_secrets(kind: Any) -> None:
-    """A field whose type could hold a password is one that somebody has to add here."""
+    """A field whose type could hold a password is one that has to be added here."""
     hints = typing.get_type_hints(kind)
     assert set(hints.values()) <= set(EXAMPLES) and not [name for name in hints if SECRET.search(name)]
     assert kind.__doc__

@@ -117,7 +117,7 @@ def test_one_that_does_not_pass_the_commit_point_in_time(
     assert refusal(node, "dtx.commit") == "not known after 0.01 s, look with `txha dtx show`"
     ((which, commit, heuristic, done),) = asked
     assert (str(which), commit, heuristic) == ("1:x:b", True, True)
-    node.call(lambda: done(None))  # too late: nobody waits any more
+    node.call(lambda: done(None))  # too late: no client waits any more
 
 
 def test_a_node_that_is_not_the_active_primary_says_whom_to_ask() -> None:
@@ -126,12 +126,12 @@ def test_a_node_that_is_not_the_active_primary_says_whom_to_ask() -> None:
     shell = SimpleNamespace(look_at_clock=lambda: looked.append(None))
     admin: Any = branch_admin.BranchAdmin(core, broker, shell)  # type: ignore[arg-type]
     led, vacant = SimpleNamespace(primary=OTHERS), SimpleNamespace(primary=None)
-    nobody = "there is none at the moment"
+    absent = "there is none at the moment"
     for record, leading, said in (
         (led, None, "ask other"),
-        (led, object(), nobody),
-        (vacant, None, nobody),
-        (None, None, nobody),
+        (led, object(), absent),
+        (vacant, None, absent),
+        (None, None, absent),
     ):
         core.record, core.leading = record, leading
         with pytest.raises(branch_admin.Refusal, match=f"^this node is not the active primary; {said}$"):

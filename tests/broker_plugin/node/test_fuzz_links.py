@@ -1,6 +1,6 @@
-"""Links between nodes and whatever else may connect: any bytes, in any pieces, from anybody.
+"""Links between nodes and whatever else may connect: any bytes, in any pieces, from any peer.
 
-A clear refusal and the end of that connection; the others go on. Nothing is kept beyond what has come, and of somebody
+A clear refusal and the end of that connection; the others go on. Nothing is kept beyond what has come, and of a peer
 who has not greeted next to nothing.
 """
 
@@ -48,7 +48,7 @@ class Transport:
 
 
 class Listener:
-    """A connection that somebody made to us; ``got`` is what came of it."""
+    """A connection that a peer made to us; ``got`` is what came of it."""
 
     def __init__(self) -> None:
         self.got: list[tuple[str, Any]] = []
@@ -66,7 +66,7 @@ class Listener:
                 self.protocol.data_received(data[a:b])
                 if self.protocol.peer is None:
                     assert len(self.protocol._buffer) <= MAX_HELLO + 4 + (b - a)
-        assert not self.got or self.got[0][0] == "greeted", "nothing is taken from somebody who has not greeted"
+        assert not self.got or self.got[0][0] == "greeted", "nothing is taken from a peer that has not greeted"
         return self.got
 
 
@@ -190,7 +190,7 @@ async def test_who_keeps_silent_is_shown_the_door(pair: tuple[Pair, int], monkey
         framed(Hello(WIRE_VERSION, "cluster", "a", "", 0)) + framed(Promoted(9)),
         framed(Hello(WIRE_VERSION, "cluster", "b", "", 0)) + framed(THEIRS) + framed(Promoted(9)),
     ],
-    ids=["another protocol", "a node that nobody knows", "the node itself", "a greeting too many"],
+    ids=["another protocol", "an unknown node", "the node itself", "a greeting too many"],
 )
 async def test_a_stranger_is_shown_the_door_and_the_others_go_on(pair: tuple[Pair, int], data: bytes) -> None:
     nodes, port = pair

@@ -149,7 +149,7 @@ async def test_what_is_sent_goes_out_on_the_connection_that_stands_and_else_is_l
     ours = Dialling(monkeypatch, TAKEN, TAKEN)
     last = await ours.until_the_last()
     ours.links.send("b", Commit(1, 1, 1))
-    assert [each.written for each in ours.network.made] == [framed(OURS)] * 2, "nobody is linked"
+    assert [each.written for each in ours.network.made] == [framed(OURS)] * 2, "no peer is linked"
     last.protocol.data_received(framed(THEIRS))
     assert ours.told[-1] == ("b", BOTH) and ours.links.greetings["b"] == THEIRS
     ours.links.send("b", Commit(1, 1, 2))
@@ -171,7 +171,7 @@ async def test_to_stop_ends_every_connection_and_tells_nothing_any_more(monkeypa
     assert ours.got == [("b", Commit(1, 1, 1))]
     await ours.links.stop()
     assert last.aborted and all(each.aborted for each in came) and ours.network.server.closed
-    assert ours.told == [("b", BOTH)], "nobody is to act on a link that it ends itself"
+    assert ours.told == [("b", BOTH)], "no part is to act on a link that it ends itself"
     ours.links.send("b", Commit(1, 1, 2))
     assert len(ours.network.dialled) == 1
 
@@ -322,11 +322,11 @@ async def test_who_connects_when_only_the_node_s_own_descriptors_are_left_is_not
     """Who keeps silent stays for GREETING_SECONDS, and who reads the log for as long as it likes."""
     asked: list[Any] = []
 
-    def nobody(transport: asyncio.BaseTransport) -> bool:
+    def admit_none(transport: asyncio.BaseTransport) -> bool:
         asked.append(transport)
         return False
 
-    links = Links(StrictGuard(), OURS, [PeerAddress("b", "h", 7)], lambda *of: None, lambda *of: None, admit=nobody)
+    links = Links(StrictGuard(), OURS, [PeerAddress("b", "h", 7)], lambda *of: None, lambda *of: None, admit=admit_none)
     protocol = links._accepted()
     transport: Any = Transport(protocol)
     protocol.connection_made(transport)

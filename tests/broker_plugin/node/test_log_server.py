@@ -206,7 +206,7 @@ async def test_an_extent_is_asked_for_while_the_log_is_reclaimed(node: Node, mon
     gone = len(firsts)
     with pytest.raises(StoreError, match=r"holds nothing: .* ask again"):
         await node.read(lambda log: log.extent())
-    firsts, node.commit = [], 0  # and of which nobody knows an event
+    firsts, node.commit = [], 0  # and of which no node knows an event
     extent = await node.read(lambda log: log.extent())
     assert (extent.first, extent.last, extent.size) == (1, 0, 0)
 
@@ -330,7 +330,7 @@ async def test_a_node_that_is_not_there_or_is_something_else(unused_tcp_port: in
 
 
 class Transport:
-    """Of a connection that nobody is behind."""
+    """Of a connection that no reader is behind."""
 
     def __init__(self) -> None:
         self.protocol: Any = None

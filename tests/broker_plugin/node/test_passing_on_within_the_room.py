@@ -27,7 +27,7 @@ WORD = b"x"
 
 
 def far(near: socket.socket) -> socket.socket:
-    """The same with a high descriptor, before anybody else can be given the number that it had."""
+    """The same with a high descriptor, before any other connection can be given the number that it had."""
     moved = socket.socket(fileno=fcntl.fcntl(near.fileno(), fcntl.F_DUPFD_CLOEXEC, FAR))
     near.close()
     moved.setblocking(False)

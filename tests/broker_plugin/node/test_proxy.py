@@ -283,7 +283,7 @@ async def passed_on(doorway: Doorway, desk: Desk) -> tuple[asyncio.StreamReader,
 
 @pytest.mark.parametrize("known", [True, False], ids=["the_next_one_is_known", "the_next_one_is_not_known_yet"])
 async def test_passed_on_to_a_stopped_primary(doorway: Doorway, known: bool) -> None:
-    """``passed_on_to_a_stopped_primary``: it serves nobody any more, and never says so."""
+    """``passed_on_to_a_stopped_primary``: it serves no client any more, and never says so."""
     desk, other = Desk(), Desk()
     async with asyncio.timeout(10):
         reader, writer, primary = await passed_on(doorway, desk)

@@ -1,4 +1,4 @@
-"""Nobody overlooks that fewer nodes are ready than there should be."""
+"""No operator overlooks that fewer nodes are ready than there should be."""
 
 from __future__ import annotations
 

@@ -258,7 +258,7 @@ async def test_the_log_that_a_checkpoint_leaves_is_known_when_it_is_told() -> No
     ids=["whole", "damaged", "reclaimed", "a bug"],
 )
 async def test_what_a_lagging_backup_is_read(error: Exception | None, frames: Any, broken: list[str]) -> None:
-    """Damage in what the queue state has long passed ends nobody: the backup gets a copy of the queues instead."""
+    """Damage in what the queue state has long passed ends no node: the backup gets a copy of the queues instead."""
     rig = Rig()
     rig.store.error = error
     await rig.carry_out(ReadLog("a", 7, 5, 1000))
@@ -336,7 +336,7 @@ async def test_a_store_error_in_the_middle_of_a_turn_is_told_to_the_core() -> No
     rig.shell.stop()
     rig.shell.report(fails)
     rig.guard.caught(StoreDamaged("page 8 is damaged"))
-    assert len(rig.core.told) == 1, "a node that has ended tells nobody any more"
+    assert len(rig.core.told) == 1, "a node that has ended tells no peer any more"
 
 
 async def test_the_clock_counts_suspension(monkeypatch: pytest.MonkeyPatch) -> None:

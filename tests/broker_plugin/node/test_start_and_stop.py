@@ -110,7 +110,7 @@ class Watched:
         assert asyncio.all_tasks() == {asyncio.current_task()}
         for port in self.ports:
             with socket.socket() as probe:
-                assert probe.connect_ex(("127.0.0.1", port)) != 0, "somebody listens"
+                assert probe.connect_ex(("127.0.0.1", port)) != 0, "a process listens"
         assert not (self.directory / "admin.json").exists()
         assert self.node._coordination.closed == 1  # type: ignore[attr-defined]
         assert not [each for each in threading.enumerate() if each.name.startswith("log-reader")]

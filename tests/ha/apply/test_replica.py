@@ -35,7 +35,7 @@ from txobserver.xid import Xid
 
 def test_a_checkpoint_holds_nothing_that_may_still_be_cut() -> None:
     """An event of a transaction, or a generation's beginning, that another primary's log has not: it must be as if it
-    had never been, also for whoever starts with the checkpoint."""
+    had never been, also for a node that starts with the checkpoint."""
     base = MemoryBase()
     replica = Replica(base, Meta(), {})
     for event in (GenerationStart(1, "a", ["a"]), TxOpen(7), TxEnqueue(7, 8, (1,), TEXT)):

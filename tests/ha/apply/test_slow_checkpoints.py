@@ -1,4 +1,4 @@
-"""Checkpoints that take long: a joiner gets there all the same, and nobody's memory grows without a bound."""
+"""Checkpoints that take long: a joiner gets there all the same, and no node's memory grows without a bound."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_full_member_is_taken_out() -> None:
     cluster.run(lambda: primary.host.answer("publish m") == "ok", cluster.settings.prepare_timeout + 0.5)
     assert backup.member not in cluster.coordination.record.ready  # type: ignore[union-attr]
     cluster.pause(0.05)
-    assert not primary.core.leading.primary.congested, "nobody waits for it any more"
+    assert not primary.core.leading.primary.congested, "no client waits for it any more"
     for number in range(20):
         publish(primary, "q", f"m{number}")
         answered(cluster, primary, f"publish m{number}")

@@ -52,7 +52,7 @@ def test_one_page_of_huge_messages() -> None:
 
 
 def test_no_message_is_read_for_a_page_of_ids() -> None:
-    """A page of 500 messages of 2 MiB is a list of ids at both ends: nobody reads their bodies for it."""
+    """A page of 500 messages of 2 MiB is a list of ids at both ends: neither reads their bodies for it."""
 
     class Base(MemoryBase):
         def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:

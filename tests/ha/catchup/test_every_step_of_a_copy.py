@@ -1,4 +1,5 @@
-"""A joiner, its primary or the link between them ends at every step of a copy; then everybody becomes ready and agrees.
+"""A joiner, its primary or the link between them ends at every step of a copy; then every node becomes ready and
+agrees.
 
 A step is a message in either direction, or a write of the joiner's disk. What was on its way at that step, and what the
 one who dies had not written, is lost. Nothing that was answered is.
@@ -89,7 +90,7 @@ class Copy:
                 self.answers.setdefault(label, error is None)
 
     def ended(self) -> None:
-        """Everybody is ready, holds the same, and all that was answered is there once."""
+        """Every node is ready, holds the same, and all that was answered is there once."""
         cluster = self.cluster
         cluster.run(lambda: cluster.all_ready() and len({n.core.replica.applied for n in cluster.nodes.values()}) == 1)
         self.note_answers()

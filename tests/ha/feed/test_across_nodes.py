@@ -131,7 +131,7 @@ def test_who_was_given_what_is_lost_is_told_so() -> None:
     before, seen = reader.after, list(reader.seen)
     cluster.kill("c")
     reader.read(b)
-    assert reader.parted is None and reader.seen == seen, "b knows of less, and nobody has accepted a loss"
+    assert reader.parted is None and reader.seen == seen, "b knows of less, and no operator has accepted a loss"
     cluster.run(lambda: promote(b) is None)
     cluster.run(lambda: b.state == "active")
     cluster.lose = lambda source, target, message: False

@@ -104,7 +104,7 @@ def test_it_asks_only_members_that_it_can_reach() -> None:
     ours = Watcher(msgspec.structs.replace(RECORD, ready=(A, B)))
     assert probed(ours.until(101.01, linked=("a", "c", "d"))) == ["a"]
     alone = Watcher()
-    assert stood(alone.until(101.01, linked=())), "nobody is to be waited for"
+    assert stood(alone.until(101.01, linked=())), "no node is to be waited for"
 
 
 @pytest.mark.parametrize(("took", "doubts"), [(0.97, False), (0.99, True)])
@@ -155,7 +155,7 @@ def test_one_that_must_not_stand_asks_again_after_a_while() -> None:
     assert stood(ours.until(101.5625)), "that was the answer to an earlier question"
 
 
-@pytest.mark.parametrize(("preferred", "who"), [("", "anybody"), ("b", "it"), ("c", "another")])
+@pytest.mark.parametrize(("preferred", "who"), [("", "any node"), ("b", "it"), ("c", "another")])
 def test_a_lease_that_was_given_up_is_vacant_at_once_for_whom_it_is_meant(preferred: str, who: str) -> None:
     ours = Watcher(msgspec.structs.replace(RECORD, released=True, preferred=preferred))
     assert probed(ours.until(100.01)) == ([] if who == "another" else ["a", "c"])
@@ -221,7 +221,7 @@ def test_a_second_force_hears_anew() -> None:
 
 
 def test_a_forced_primary_keeps_its_lease() -> None:
-    """That the one before gave it up, to somebody, is over."""
+    """That the one before gave it up, to another node, is over."""
     ours = Watcher(msgspec.structs.replace(RECORD, released=True, preferred="a"))
     ours.one.force((), 100.0)
     (proposal,) = ours.until(100.125)
@@ -236,7 +236,7 @@ def test_a_force_ends_where_the_store_is_being_overwritten() -> None:
 
 
 def test_a_node_with_a_new_store_has_no_say() -> None:
-    """It is no member, so it never stands; were it waited for, nobody would."""
+    """It is no member, so it never stands; were it waited for, no node would."""
     ours = Watcher()
     assert probed(ours.until(101.01)) == ["a", "c"]
     ours.answer(Member("a", "a2"), Position(3, 99)), ours.answer(C, Position(3, 1))
@@ -245,7 +245,7 @@ def test_a_node_with_a_new_store_has_no_say() -> None:
 
 
 def test_a_force_waits_for_the_answer_to_what_was_proposed_before() -> None:
-    """Of two changes on their way, the one that was made first would be taken for somebody else's."""
+    """Of two changes on their way, the one that was made first would be taken for another node's."""
     ours = Watcher()
     assert probed(ours.until(101.01)) == ["a", "c"]
     assert stood(ours.until(101.25))
@@ -257,7 +257,7 @@ def test_a_force_waits_for_the_answer_to_what_was_proposed_before() -> None:
 
 
 def test_another_version_begins_the_questions_anew() -> None:
-    """Whoever was taken into the ready set meanwhile was not asked, and may hold more than all who were."""
+    """A node that was taken into the ready set meanwhile was not asked, and may hold more than all who were."""
     ours = Watcher()
     assert probed(ours.until(101.01)) == ["a", "c"]
     ours.answer(A, TAIL), ours.answer(C, Position(3, 1))

@@ -44,7 +44,7 @@ def test_one_whose_proposal_came_to_nothing_waits_for_others_and_stands_if_there
     assert probed(ours.until(101.02)) == ["a", "c"]
     ours.answer(A, Position(1, 1)), ours.answer(C, EMPTY)
     assert ours.until(101.03) == [], "a's log ends before its own, and a can stand"
-    assert stood(ours.until(101.4, linked=())), "it does not rest where nobody else is"
+    assert stood(ours.until(101.4, linked=())), "it does not rest where no other node is"
 
 
 def test_one_that_reads_nothing_waits_for_others() -> None:

@@ -1,7 +1,7 @@
 """Messages between nodes that come at the wrong time, from an earlier life, bent, or made up.
 
 They are given to real cores of a whole cluster under load, in the name of its own nodes. No node fails, nothing that
-was acknowledged is lost, nodes agree, and when it is over everyone becomes ready. What a node could only say by lying
+was acknowledged is lost, nodes agree, and when it is over every node becomes ready. What a node could only say by lying
 (the right attachment, a position that can be) is left out: nodes trust each other.
 """
 
@@ -70,7 +70,7 @@ def test_bent_messages(message: Any, data: st.DataObject) -> None:
 
 
 class WireMachine(RuleBasedStateMachine):
-    """A cluster of three at work; somebody puts messages on its wires that do not belong there."""
+    """A cluster of three at work; a fuzzer puts messages on its wires that do not belong there."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class WireMachine(RuleBasedStateMachine):
     def strange_message(
         self, message: Any, source: int | None, to: int, generation: int, session: int, times: int
     ) -> None:
-        """Of any kind, in the name of a node (None: the primary), of about this generation and of nobody's attachment.
+        """Of any kind, in the name of a node (None: the primary), of about this generation and of no known attachment.
 
         It changes nothing. One of a lower generation names the right attachment, and changes nothing either.
         """
@@ -191,13 +191,14 @@ class WireMachine(RuleBasedStateMachine):
         self.cluster.check_agreement()
 
     def in_step(self) -> bool:
-        """Nothing is on its way, and everyone has applied all that there is."""
+        """Nothing is on its way, and every node has applied all that there is."""
         replicas = [node.core.replica for node in self.cluster.nodes.values()]
         places = {replica.applied for replica in replicas} | {replica.tail for replica in replicas}
         return self.cluster.all_ready() and len(places) == 1
 
     def teardown(self) -> None:
-        """Everyone becomes ready and holds the same, if need be after a timeout; what was answered is there, whole."""
+        """Every node becomes ready and holds the same, if need be after a timeout; what was answered is there,
+        whole."""
         self.cluster.run(self.in_step, seconds=60)
         survivors_agree(self.cluster)
         host = self.cluster.primary.host

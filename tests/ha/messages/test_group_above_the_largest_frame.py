@@ -1,6 +1,6 @@
 """``a_group_above_the_largest_frame``: what gathers while a disk is slow is cut by bytes, wherever an event has them.
 
-A frame that is larger than any that is read would be written, synced and counted on, and then be damage to whoever
+A frame that is larger than any that is read would be written, synced and counted on, and then be damage to a node that
 reads it: a backup, and the node itself at its next start.
 """
 
@@ -109,7 +109,7 @@ def started_again(cluster: MemoryCluster) -> None:
 
 
 def test_no_frame_is_made_that_could_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before it is written, so that nobody has counted on it."""
+    """Before it is written, so that no node has counted on it."""
     monkeypatch.setattr(frames, "MAX_PAYLOAD", 40)
     assert encode_frame(1, 1, [TxOpen(1)], 0).count == 1
     with pytest.raises(FrameError, match="a frame holds 40 at most"):

@@ -1,4 +1,5 @@
-"""The way of frames to backups: each is taken once, leaves when it is durable, in order, and holds up nobody else."""
+"""The way of frames to backups: each is taken once, leaves when it is durable, in order, and holds up no other
+backup."""
 
 from __future__ import annotations
 
@@ -131,7 +132,7 @@ def test_a_fanout_that_sends_nothing_commits_nothing_and_loses_nothing() -> None
 
 
 def test_a_fanout_without_backups_takes_everything() -> None:
-    nobody = Fanout()
-    nobody.take(FRAMES[0])
-    assert nobody.send(10, 101.0) is False
-    nobody.tell_commit(10, 101.0)
+    alone = Fanout()
+    alone.take(FRAMES[0])
+    assert alone.send(10, 101.0) is False
+    alone.tell_commit(10, 101.0)

@@ -74,7 +74,7 @@ class Overheard:
         return [message for target, message in self.sent if target == node.name and isinstance(message, kind)]
 
     def goes_on(self) -> None:
-        """Everyone lives, agrees and takes new messages."""
+        """Every node lives, agrees and takes new messages."""
         survivors_agree(self.cluster)
         publish(self.cluster.primary, "q", "after")
         answered(self.cluster, self.cluster.primary, "publish after")
@@ -156,7 +156,7 @@ def test_a_follow_that_keeps_what_is_not_there_or_cuts_what_is_applied(jump: int
 
 @pytest.mark.parametrize("answer", [Follow(1, 0, 1, 1), ResyncBegin(1, 0, [], Position(0, 0))])
 def test_an_answer_to_a_backup_that_has_asked_nothing(answer: Follow | ResyncBegin) -> None:
-    """Attachments are numbered from 1; a backup that follows number 0 would follow nobody, for ever."""
+    """Attachments are numbered from 1; a backup that follows number 0 would follow no primary, for ever."""
     heard = Overheard()
     core = heard.backup.core
     heard.backup.report(lambda: core.on_link(heard.primary.name, False))

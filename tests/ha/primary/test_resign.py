@@ -1,4 +1,4 @@
-"""A primary that stops gives its lease up: nobody waits for the lease to end."""
+"""A primary that stops gives its lease up: no node waits for the lease to end."""
 
 from __future__ import annotations
 

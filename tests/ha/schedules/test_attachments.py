@@ -35,7 +35,7 @@ def refused(cluster: MemoryCluster, name: str) -> list[int]:
 
 
 def test_an_acknowledgement_of_what_was_not_sent_is_none() -> None:
-    """P2, P11: of a backup that has not been sent an event nobody may say that it has it on its disk."""
+    """P2, P11: of a backup that has not been sent an event the primary may not say that it has it on its disk."""
     cluster = declared("q", size=2, prepare_timeout=60.0, silence=60.0)
     primary, (b,) = cluster.primary, backups_of(cluster)
     session = sessions_of(primary)[b.name]
@@ -118,7 +118,7 @@ def test_what_an_earlier_attachment_says_of_its_copy_moves_no_other() -> None:
 
 
 def test_a_copy_whose_attachment_has_ended_gathers_nothing() -> None:
-    """What the primary applies would wait in its memory for ever for somebody who is gone."""
+    """What the primary applies would wait in its memory for ever for a backup that is gone."""
     cluster, away = joining(*[LARGE] * 20)
     primary = cluster.primary
     cluster.start(away, wipe=True)

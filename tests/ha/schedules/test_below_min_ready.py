@@ -1,4 +1,4 @@
-"""Below ``min_ready`` nothing is confirmed; what nobody waits for is taken all the same, as from any client."""
+"""Below ``min_ready`` nothing is confirmed; what no client waits for is taken all the same, as from any client."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_primary_that_takes_over_below_min_ready_serves_all_the_same() -> None
 
 
 def test_who_steps_down_forgets_what_was_never_written() -> None:
-    """Its tail is on no disk: it would stand for primary, and be followed, by events that nobody has."""
+    """Its tail is on no disk: it would stand for primary, and be followed, by events that no node has."""
     cluster = declared("q", size=2)
     node = cluster.primary
     tail, primary = node.core.replica.tail, node.core.leading.primary

@@ -147,7 +147,7 @@ def test_dtx_rollback_answered_at_once() -> None:
 
 
 def test_dtx_failed_vote_answered_at_once() -> None:
-    """A participant fails when another has the prepare on its disk: "failed" waits until nobody can find it there."""
+    """A participant fails when another has the prepare on its disk: "failed" waits until no node can find it there."""
     cluster = declared("q", "r")
     primary, holder, other = cluster.primary, *backups_of(cluster)
     observer = work_on(primary)

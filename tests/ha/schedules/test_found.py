@@ -98,7 +98,7 @@ def test_handover_answers_nobody() -> None:
 
 
 def test_failing_primary_leaves_the_absent() -> None:
-    """P12: a primary whose store fails stays in the ready set when nobody else is known to have what it has.
+    """P12: a primary whose store fails stays in the ready set when no other node is known to have what it has.
 
     The other member may never come back; this one's disk holds everything that was told.
     """
@@ -149,7 +149,7 @@ def test_a_clock_that_jumps_is_no_waiting() -> None:
     candidate.tick(Position(2, 5), ["b"], 10.02)
     for jump in range(1, 20):
         candidate.tick(Position(2, 5), ["b"], 10.02 + jump)
-    assert [type(each) for each in emitted] == [LogLine], "nobody was watching for most of the 19 s, which is said"
+    assert [type(each) for each in emitted] == [LogLine], "it was not watching for most of the 19 s, which is said"
     emitted.clear()
     now = 29.02
     while now < 29.02 + settings.lease_ttl:

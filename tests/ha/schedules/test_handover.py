@@ -119,7 +119,7 @@ def test_request_of_an_attachment_that_has_ended() -> None:
 
 @pytest.mark.parametrize("reads", [False, True])
 def test_handover_to_one_that_knows_that_it_cannot_stand(reads: bool) -> None:
-    """It refuses, and nobody's clients are closed; when it can change the record again it takes the role."""
+    """It refuses, and no node closes its clients; when it can change the record again it takes the role."""
     cluster, primary, chosen, _ = written()
     if reads:  # it was primary a moment ago, and lost the store then
         cluster.storeless.add(primary.name)

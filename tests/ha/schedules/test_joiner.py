@@ -168,7 +168,7 @@ def test_tracker_for_what_snapshot_already_has() -> None:
 
 
 def test_joiner_lacks_message_to_dequeue() -> None:
-    """T dequeues a message that the joiner has not got yet: it has no vote, so nobody is rolled back."""
+    """T dequeues a message that the joiner has not got yet: it has no vote, so no client is rolled back."""
     cluster, primary, _, name = without_one(messages=3)
     force_resync(primary)
     stop_before(cluster, primary, name, QueueContent)

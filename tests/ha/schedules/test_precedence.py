@@ -121,7 +121,7 @@ def test_ready_members_whose_changes_land_late_take_turns(size: int, members: st
 
 @pytest.mark.parametrize("linked", ["linked", "cut off when it has stepped down"])
 def test_primary_without_the_record(linked: str) -> None:
-    """Under load: when it steps down, its log goes further than anybody's, by what nobody has been told of."""
+    """Under load: when it steps down, its log goes further than any other, by what no client has been told of."""
     cluster = declared("q")
     primary = cluster.primary
     cluster.storeless.add(primary.name)
@@ -193,7 +193,7 @@ def test_ready_member_that_is_too_busy_to_time_a_lease() -> None:
 
 
 def test_backups_keep_the_greatest_log_if_all_can_stand() -> None:
-    """What nobody has been told of is kept all the same: nothing is in doubt where only the primary has died."""
+    """What no client has been told of is kept all the same: nothing is in doubt where only the primary has died."""
     cluster, primary = written()
     late, first = backups_of(cluster)[1], backups_of(cluster)[0]
     cluster.held.add((primary.name, late.name))
@@ -207,7 +207,7 @@ def test_backups_keep_the_greatest_log_if_all_can_stand() -> None:
 
 @pytest.mark.parametrize(("seconds", "keeps"), [(0.5, True), (2.0, False)])
 def test_an_outage_that_all_have_felt_leaves_the_choice_to_the_names(seconds: float, keeps: bool) -> None:
-    """Each is in doubt, so c stands, and b discards what was on its way, of which nobody has been told."""
+    """Each is in doubt, so c stands, and b discards what was on its way, of which no client has been told."""
     cluster, primary = written()
     ahead, behind = cluster.nodes["b"], cluster.nodes["c"]
     cluster.held.add((primary.name, "c"))

@@ -257,7 +257,7 @@ def test_older_record_of_the_same_generation_restored() -> None:
 
 
 def test_the_record_goes_back_while_the_nodes_run() -> None:
-    """Somebody puts a copy in the record's place under a running cluster: nobody goes by it."""
+    """An operator puts a copy in the record's place under a running cluster: no node goes by it."""
     cluster, a, _ = two()
     old = cluster.coordination.record
     cluster.kill("b")
@@ -291,7 +291,7 @@ def test_empty_node_founds_anew() -> None:
 
 
 def test_a_node_whose_store_has_seen_a_higher_generation_waits() -> None:
-    """c was primary of a generation that nobody could reach when the loss was accepted; it comes back later."""
+    """c was primary of a generation that no node could reach when the loss was accepted; it comes back later."""
     cluster = declared("q", size=3)
     for _ in range(2):
         name = cluster.primary.name

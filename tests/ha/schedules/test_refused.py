@@ -61,7 +61,7 @@ def test_a_node_does_not_overwrite_the_record_of_another_cluster() -> None:
 def test_a_snapshot_that_begins_while_the_node_is_being_forced(answer: str) -> None:
     """The old primary's late word to be overwritten comes between the forced compare-and-set and its answer.
 
-    Or it comes when that answer was lost, and nobody knows whether the change has landed.
+    Or it comes when that answer was lost, and it is not known whether the change has landed.
     """
     cluster, a, b = two()
     cluster.kill("b")
@@ -226,7 +226,7 @@ def test_proposal_lands_on_an_older_record(behind: int) -> None:
 
 
 def test_a_change_of_a_role_given_up_is_read_as_any_record() -> None:
-    """It was made all the same, and the node is what it says: nobody else may tell it."""
+    """It was made all the same, and the node is what it says: no other node may tell it."""
     cluster = declared("q", size=2)
     (b,) = backups_of(cluster)
     known = b.core.record

@@ -82,7 +82,7 @@ each_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_heuristic_outcomes_no_longer_listed_after_a_promotion(
     commits: bool, way: Callable[[MemoryCluster], None]
 ) -> None:
-    """A coordinator finds by ``recover`` what an operator decided, whoever is primary, until it forgets it."""
+    """A coordinator finds by ``recover`` what an operator decided, whichever node is primary, until it forgets it."""
     cluster = declared("q", "r", checkpoint_every=0.2)
     told = Outcome.HEURISTICALLY_COMMITTED if commits else Outcome.HEURISTICALLY_ROLLED_BACK
     for xid, heuristic in ((X, True), (Y, False)):
@@ -156,7 +156,7 @@ def test_a_purge_on_its_way_when_the_branch_is_decided() -> None:
 @pytest.mark.parametrize("slow", ["disk of the primary", "disk of a backup", "acknowledgement"])
 def test_prepared_told_early(slow: str) -> None:
     """P11, "A transaction" 4: prepared is what every node that counts has on disk; until then it is pending, and listed
-    by nobody: a take-over may find nothing of it."""
+    by no node: a take-over may find nothing of it."""
     cluster = declared("q", "r", prepare_timeout=60.0)
     primary, backup = cluster.primary, backups_of(cluster)[0]
     if slow == "acknowledgement":

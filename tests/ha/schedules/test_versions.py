@@ -112,9 +112,9 @@ def test_a_ready_backup_that_cannot_be_reached_is_not_known_to_know_anything(
     leading = primary.core.leading
     assert leading is not None
     attachments = leading.backups.attachments
-    everybody = sorted(cluster.nodes.keys() - {primary.name})
-    assert attachments.lacking("x") == everybody
-    for node in everybody:
+    others = sorted(cluster.nodes.keys() - {primary.name})
+    assert attachments.lacking("x") == others
+    for node in others:
         primary.core.features[node] = frozenset({"x", "y"})
     assert attachments.lacking("x") == [] and attachments.has(older.name, "y") and not attachments.has(older.name, "z")
     primary.core.on_link(older.name, False)

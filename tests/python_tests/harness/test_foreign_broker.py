@@ -1,4 +1,4 @@
-"""The clients' suite against somebody else's broker: TXHA_AMQP_URL counts as a whole, and no node is killed."""
+"""The clients' suite against a foreign broker: TXHA_AMQP_URL counts as a whole, and no node is killed."""
 
 from __future__ import annotations
 

@@ -75,13 +75,13 @@ def swap_in(built: History, queue: str) -> None:
 
 
 def no_earlier_session(built: History) -> None:
-    """Its first sighting is marked, though whoever watched before had ended cleanly before it was sent."""
+    """Its first sighting is marked, though the consumer that watched before had ended cleanly before it was sent."""
     built.sessions.insert(0, Session("a", "before", 2, -9.0, -8.0, True))
     built.sightings[0].redelivered = True
 
 
 def a_long_rest(built: History) -> None:
-    """Nobody watches a queue for which a commit was answered, and it counts nothing."""
+    """No consumer watches a queue for which a commit was answered, and it counts nothing."""
     built.sessions[0].ended, built.sessions[0].clean = 0.15, True
     later = Session("a", "consumer-a", 2, 0.55)
     built.sightings[0].session = later
@@ -167,9 +167,9 @@ def test_a_mark_is_right_where_somebody_may_have_had_the_message() -> None:
     built = history(OK)
     no_earlier_session(built)
     built.sessions[0].clean = False
-    assert not verdict(built).broken, "nobody can tell when the broker noticed that it had ended"
+    assert not verdict(built).broken, "it is not known when the broker noticed that it had ended"
     built.kills = [-2.0]
-    assert verdict(built).mismarked, "but a broker that was killed served nobody any more"
+    assert verdict(built).mismarked, "but a broker that was killed served no client any more"
 
 
 def test_time_to_take_over_counts_commits_sent_after_the_kill() -> None:

@@ -26,7 +26,7 @@ class World:
         self._dead = False
 
     def kill(self) -> None:
-        """Whoever is at work does nothing any more, its handlers neither, until ``revive``."""
+        """The worker does nothing any more, its handlers neither, until ``revive``."""
         self._dead = True
         raise Killed
 

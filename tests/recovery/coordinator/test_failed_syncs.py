@@ -1,4 +1,4 @@
-"""A sync of the decision log fails, and somebody opens it: what he acts on then is on the disk."""
+"""A sync of the decision log fails, and a process opens it: what it acts on then is on the disk."""
 
 from __future__ import annotations
 
@@ -125,7 +125,8 @@ class Watched(Files):
 
 
 def test_the_name_of_the_log_is_durable_before_it_is_used(tmp_path: Path) -> None:
-    """Whoever made it, or put a smaller one in its place, may have been killed before the sync of its directory."""
+    """The process that made it, or put a smaller one in its place, may have been killed before the sync of its
+    directory."""
     DecisionLog(tmp_path / "log").close()
     files = Watched()
     log = DecisionLog(tmp_path / "log", files=files)
@@ -138,7 +139,8 @@ def test_the_name_of_the_log_is_durable_before_it_is_used(tmp_path: Path) -> Non
 
 
 def test_directories_that_another_process_has_just_made(tmp_path: Path) -> None:
-    """They are synced by whoever finds them, too: he decides in a log that is nowhere if a power cut takes one away."""
+    """They are synced by a process that finds them, too: it decides in a log that is nowhere if a power cut takes one
+    away."""
     files = Watched()
     log = DecisionLog(tmp_path / "new" / "deep" / "log", files=files)
     names = [f"{each} synced" for each in (tmp_path / "new" / "deep", tmp_path / "new", tmp_path)]
@@ -227,7 +229,7 @@ def test_what_is_written_while_a_sync_runs_needs_another_one(tmp_path: Path) -> 
 
 
 def test_the_name_of_a_link_is_durable_before_the_log_is_used(tmp_path: Path) -> None:
-    """Without it, whoever opens the log by it would begin another one."""
+    """Without it, a process that opens the log by it would begin another one."""
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc" / "log").symlink_to(tmp_path / "data" / "log")
     DecisionLog(tmp_path / "data" / "log").close()

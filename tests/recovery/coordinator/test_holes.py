@@ -94,7 +94,7 @@ def test_any_page_of_unsynced_lines_may_be_lost(path: Path) -> None:
 
 
 def test_a_hole_in_what_was_synced_is_damage(path: Path) -> None:
-    """The next line says that it was, whoever wrote that, and also where it is the last one."""
+    """The next line says that it was, whichever process wrote that, and also where it is the last one."""
     log = DecisionLog(path)
     begin = path.stat().st_size
     log.decide("t1", True, WHO)

@@ -1,4 +1,4 @@
-"""There is one log: whoever names it, whichever process he forked, and whoever has made it smaller."""
+"""There is one log: however it is named, whichever process is forked, and whichever has made it smaller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from recovery.store.files import Files
 from txobserver.ports.store import StoreError
 
 WHO = [Participant("postgresql:1/bank", "database", "77"), Participant("amqp:c", "broker")]
-NOBODY = 65534
+NO_USER = 65534
 NAMES = (f"t.{number}" for number in count())
 SMALL = 2000
 """Bytes by which a log grows here before it is made smaller"""
@@ -72,7 +72,7 @@ def test_a_link_that_leads_nowhere_begins_no_log(path: Path, tmp_path: Path) -> 
 
 
 def test_a_link_that_leads_to_another_log_is_refused(path: Path, tmp_path: Path) -> None:
-    """Its transactions would hang on a log that nobody looks for them in."""
+    """Its transactions would hang on a log that no run looks for them in."""
     DecisionLog(path).close()
     log = DecisionLog(linked(path, tmp_path))
     other = DecisionLog(tmp_path / "other")
@@ -124,7 +124,7 @@ def test_a_decision_whose_file_is_replaced_before_its_sync(path: Path) -> None:
     def overtaken(end: tuple[int, int]) -> None:
         file.sync = sync  # type: ignore[method-assign]
         grow(DecisionLog(path, compact_bytes=SMALL))
-        os.close(lower)  # for the new file, so that the number of the old one's descriptor is nobody's
+        os.close(lower)  # for the new file, so that the number of the old one's descriptor is free
         found = log.decision("t1")
         assert found is not None and found.commit
         sync(end)
@@ -149,8 +149,8 @@ def test_a_log_that_has_become_shorter_decides_nothing(path: Path) -> None:
 def test_compaction_leaves_the_log_to_whom_it_belongs(path: Path) -> None:
     """A recovery run of root's makes it smaller, and the application goes on."""
     DecisionLog(path).close()
-    owner = NOBODY if os.getuid() == 0 else os.getuid()
-    os.chown(path, owner, NOBODY if os.getuid() == 0 else -1)
+    owner = NO_USER if os.getuid() == 0 else os.getuid()
+    os.chown(path, owner, NO_USER if os.getuid() == 0 else -1)
     path.chmod(0o664)
     with path.open("rb") as old:  # or its number would be given to another file
         before = os.fstat(old.fileno())
@@ -201,7 +201,7 @@ def in_child(work: Callable[[], bool]) -> int:
     """Fork, and work there; the child's process id."""
     child = os.fork()
     if child == 0:
-        signal.alarm(30)  # it may wait for ever, and has inherited nobody who would notice
+        signal.alarm(30)  # it may wait for ever, and has no parent that would notice
         done = False
         try:
             done = work()

@@ -136,7 +136,7 @@ def test_two_runs_at_once_at_every_step() -> None:
             site.world.at = {site.world.steps + step: lambda: overtake(site)}  # noqa: B023
             first = site.recover()
             site.world.revive()
-            assert not first.contradicted, "what the other one has finished was decided by nobody else"
+            assert not first.contradicted, "what the other one has finished was decided by no other run"
             assert site.recover().rows == []
             site.check(told)
 
@@ -163,7 +163,7 @@ def test_what_has_nothing_to_prepare_takes_no_part_in_the_decision() -> None:
     assert asked == [["broker"]]
     site.broker.empty = True
     assert site.transact() == COMMITTED
-    assert len(asked) == 1, "nobody has anything to commit"
+    assert len(asked) == 1, "no resource has anything to commit"
 
 
 @pytest.mark.parametrize("part", ["database", "broker"])

@@ -52,7 +52,7 @@ class Site:
         assert self.decisions.decide(self.name, True, [self.database.ticket(self.of_database), who])
 
     def operator(self, commit: bool) -> None:
-        """Somebody decides the broker's branch."""
+        """An operator decides the broker's branch."""
         self.broker.decide_heuristically(self.of_broker, commit)
 
 
@@ -161,7 +161,8 @@ class FoundTooEarly(MemoryResource):
 
 
 def test_what_was_committed_and_forgotten_meanwhile_is_not_refused_from_then_on() -> None:
-    """The run records an abort, which comes too late for everybody. No broker is told that it was rolled back."""
+    """The run records an abort, which comes too late for all participants. No broker is told that it was rolled
+    back."""
     site = Site()
     broker = FoundTooEarly(site.broker.world, "broker:1", fences=True)
     broker.site, broker.branches = site, site.broker.branches
@@ -261,7 +262,8 @@ def test_names_of_brokers() -> None:
 
 @pytest.mark.parametrize("grace", [-5, math.inf, math.nan, "x", None, True])
 def test_a_grace_that_cannot_be_is_refused(grace: Any) -> None:
-    """Before anybody is asked, and anything is settled: of a text only a run that finds a branch would have said so."""
+    """Before any resource is asked, and anything is settled: of a text only a run that finds a branch would have said
+    so."""
     site = Site()
     with pytest.raises((TypeError, ValueError), match=r"^grace "):
         recover(site.decisions, site.resources, grace)

@@ -39,7 +39,7 @@ def play(steps: Steps[T], *script: tuple[Expected, Answer], connected: bool = Tr
             if isinstance(request, Pause):
                 answer = None
             elif isinstance(request, Reconnect):
-                answer = stale if connected else Lost("nobody there")
+                answer = stale if connected else Lost("no broker there")
             else:
                 assert left, f"{request} was not to be asked"
                 expected, answer = left.pop(0)

@@ -1,4 +1,4 @@
-"""Urls of brokers that cannot be: one sentence, before anybody connects, and no password in it."""
+"""Urls of brokers that cannot be: one sentence, before a client connects, and no password in it."""
 
 from __future__ import annotations
 

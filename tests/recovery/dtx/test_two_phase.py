@@ -100,7 +100,7 @@ class TestBegin:
 
     @pytest.mark.parametrize("outcome", [Outcome.ACTIVE, Outcome.ROLLED_BACK])
     def test_whose_answer_was_lost(self, outcome: Outcome) -> None:
-        """It belongs to a channel that is gone: nobody can work on it."""
+        """It belongs to a channel that is gone: no client can work on it."""
         branch = TwoPhase(60)
         with pytest.raises(OperationalError, match="cannot go on"):
             play(branch.begin(X), (START, LOST), (ASKED, outcome))

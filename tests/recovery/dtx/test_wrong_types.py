@@ -51,7 +51,7 @@ def test_no_is_not_yes() -> None:
 
 @pytest.mark.parametrize("which", [X, "1:x", None])
 def test_no_global_transaction(which: Any) -> None:
-    """An xid is one branch: whoever gives it to decide may not know that all branches follow."""
+    """An xid is one branch: a caller that gives it to decide may not know that all branches follow."""
     for steps in (TwoPhase(60).others.decide(which, True), TwoPhase(60).others.look(which)):
         with pytest.raises(ProgrammingError, match=r"named by xid\.globally"):
             play(steps)

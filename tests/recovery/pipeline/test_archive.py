@@ -117,7 +117,7 @@ def test_whoever_dies_at_any_step_leaves_each_event_once(
     assert lake.current().ends == {"n1": Position(1, END)}
     assert [each.event for each in events_of(archive_rows(lake.directory, "n1"))] == EVENTS
     named = {lake.directory / entry.path for entry in lake.current().files}
-    assert set(lake.files()) == named, "nothing that nobody sees is left"
+    assert set(lake.files()) == named, "nothing that no reader sees is left"
     assert len(named) == 1
 
 

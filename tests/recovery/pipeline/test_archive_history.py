@@ -97,7 +97,7 @@ def test_a_generation_that_begins_just_behind_what_was_given_up(tmp_path: Path) 
 
 
 def test_a_log_that_is_reclaimed_to_behind_the_parting(tmp_path: Path) -> None:
-    """Where the histories parted nobody can say: nothing of the node is taken for sure."""
+    """Where the histories parted is not known: nothing of the node is taken for sure."""
     lake = Lake(tmp_path / "lake")
     archive(lake, node(tmp_path / "n1", BEFORE))
     after = node(tmp_path / "n1", AFTER, segment_bytes=100)
@@ -118,7 +118,7 @@ def test_another_node_goes_on_where_one_has_a_gap(tmp_path: Path) -> None:
 
 
 def test_two_nodes_of_different_histories_are_not_mixed(tmp_path: Path) -> None:
-    """One was archived before the loss and never again, so nobody looked at its log; the other one is whole."""
+    """One was archived before the loss and never again, so its log was not looked at; the other one is whole."""
     lake = Lake(tmp_path / "lake")
     archive(lake, node(tmp_path / "n1", BEFORE))
     archive(lake, node(tmp_path / "n2", AFTER))

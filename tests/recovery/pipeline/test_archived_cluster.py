@@ -94,7 +94,7 @@ def test_a_lost_node_is_made_from_archive_and_log_and_becomes_ready(tmp_path: Pa
 
         status = status_of(cluster, primary)
         identity = read_identity(source)
-        assert identity is not None and lake.current().cluster_id == identity.cluster_id, "so nobody need say it"
+        assert identity is not None and lake.current().cluster_id == identity.cluster_id, "so it need not be said"
         words = ("--archive", lake.directory, "--log", source)
         small, _ = rebuilt(*words, "--into", tmp_path / "small")
         assert kept(cluster, lake) == 1, "compacted"

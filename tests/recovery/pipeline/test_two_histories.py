@@ -1,4 +1,4 @@
-"""A log is cut between the plan of a query and the reading of its parts: nobody gets rows of two histories."""
+"""A log is cut between the plan of a query and the reading of its parts: no query gets rows of two histories."""
 
 from __future__ import annotations
 

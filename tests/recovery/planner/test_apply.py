@@ -1,4 +1,4 @@
-"""Carrying a plan out, ended at every crash point in turn: whoever comes next finishes the same plan."""
+"""Carrying a plan out, ended at every crash point in turn: the next run finishes the same plan."""
 
 from __future__ import annotations
 
@@ -184,8 +184,8 @@ def test_a_store_that_has_been_replaced_is_left_alone(places: Places, tmp_path: 
 def test_a_store_that_replaces_one_of_which_nothing_could_be_read_is_left_alone(
     places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Whoever carried the plan out was killed behind its last action, and the node was started before somebody went on:
-    by then its new store may alone hold what was acknowledged."""
+    """The run that carried the plan out was killed behind its last action, and the node was started before another went
+    on: by then its new store may alone hold what was acknowledged."""
     (tmp_path / "a" / "identity.json").write_text("{")
     shutil.rmtree(tmp_path / "a" / "log")
     planned = journal(places)
@@ -204,7 +204,7 @@ def test_a_store_that_replaces_one_of_which_nothing_could_be_read_is_left_alone(
 
 
 class Damaged(MemoryCoordination):
-    """A file that cannot be read, with a journal beside it that nobody has rolled back."""
+    """A file that cannot be read, with a journal beside it that was not rolled back."""
 
     def read(self) -> Record | None:
         raise CoordinationError("damaged")
@@ -254,7 +254,7 @@ def test_a_record_that_has_gone_on_is_left_alone(places: Places) -> None:
 def test_a_store_that_was_restored_is_left_alone(
     places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Whoever carried the plan out was killed, and the damaged file was put back; the store is as good as any."""
+    """The run that carried the plan out was killed, and the damaged file was put back; the store is as good as any."""
     log = tmp_path / "a" / "log"
     path = segment_path(log, segment_firsts(log)[-2])
     planned = journal(places)
@@ -311,7 +311,7 @@ def test_whoever_runs_is_named_and_nobody_starts_meanwhile(places: Places, tmp_p
 
 @pytest.mark.parametrize("there", [False, True])
 def test_a_node_that_has_no_store_does_not_get_one_meanwhile(places: Places, tmp_path: Path, there: bool) -> None:
-    """And whoever only looks makes nothing."""
+    """And a run that only looks makes nothing."""
     directories = {**places.directories, "c": tmp_path / "c"}
     if there:
         (tmp_path / "c").mkdir()

@@ -60,7 +60,7 @@ CASES: dict[str, tuple[Verdict, str, str, str]] = {
         "an abort cannot be presumed",
     ),
     "the log says commit, whatever is lost": (verdict(X, COMMIT, sure=False), "commit", "dtx recover", "says commit"),
-    "everybody had made it, so what the broker knew of it is lost": (
+    "every participant had made it, so what the broker knew of it is lost": (
         verdict(X, ENDED, sure=False),
         "commit",
         "by hand",
@@ -108,7 +108,7 @@ CASES: dict[str, tuple[Verdict, str, str, str]] = {
         "by hand",
         "may have been told",
     ),
-    "one that nobody can have been told of": (
+    "one that no client can have been told of": (
         verdict(X, ABORT, loss=lost(DECISION, X, True, Told.NEVER)),
         "roll back",
         "dtx recover",
@@ -200,7 +200,7 @@ def test_branches_of_databases() -> None:
     for log, outcome in ((COMMIT, Outcome.COMMIT), (ABORT, Outcome.ROLL_BACK), (SILENT, Outcome.ROLL_BACK)):
         [found] = verdicts(Contents(), [], True, Evidence(logs=[log], databases=[database]), {})
         assert (found.resource, found.xid, found.outcome) == ("db", AT_DATABASE, outcome)
-    assert verdicts(Contents(), [], True, Evidence(databases=[database]), {}) == [], "nobody's business"
+    assert verdicts(Contents(), [], True, Evidence(databases=[database]), {}) == [], "no run settles it"
     contents = Contents(globally={AT_DATABASE.globally: True})
     [found] = verdicts(contents, [], True, Evidence(logs=[SILENT], databases=[database]), {})
     assert found.outcome is Outcome.OPERATOR, "the broker's stream says commit, and no log does"

@@ -99,13 +99,13 @@ CASES: dict[str, tuple[Site, str, bool, bool]] = {
         True,
         False,
     ),
-    "no record, and somebody has left the store of another cluster here": (
+    "no record, and an operator has left the store of another cluster here": (
         site(store("a1"), store("b1"), store("c1"), store("x9", "9.9", condition="foreign"), by=None),
         "c",
         True,
         False,
     ),
-    "no record, and nobody knows how many nodes there are": (site(store("a1"), by=None, nodes=None), "a", False, False),
+    "no record, and the number of nodes is unknown": (site(store("a1"), by=None, nodes=None), "a", False, False),
     "a damaged record is none": (
         site(store("a1"), store("b1"), store("c1"), by=None, state="damaged"),
         "c",
@@ -136,7 +136,7 @@ CASES: dict[str, tuple[Site, str, bool, bool]] = {
         True,
         True,
     ),
-    "who was overwritten with consent has a checkpoint that nobody else has": (
+    "who was overwritten with consent has a checkpoint that no other node has": (
         site(store("a1", "1.20", applied="1.20"), store("b1", "2.12", "1.1 2.11"), by=forced(2, "b1")),
         "b",
         True,
@@ -234,7 +234,7 @@ CASES: dict[str, tuple[Site, str, bool, bool]] = {
         False,
         False,
     ),
-    "what was being overwritten had passed, and nobody has it": (
+    "what was being overwritten had passed, and no node has it": (
         site(store("a1", "1.50", condition="resyncing", applied="1.50"), store("b1"), store("c1"), by=None),
         "c",
         False,
@@ -360,7 +360,7 @@ def test_an_accepted_loss_is_forgotten_with_the_record() -> None:
         assert (made.loss_accepted, made.loss_unknown) == (6 if by else 0, unknown)
     rival = store("b1", "1.50", applied="1.50")
     known = msgspec.structs.replace(record(8, "x1"), loss_unknown=7)
-    assert choose(site(stores[0], rival, stores[2], by=known)).between == ("a", "b"), "nobody has accepted that"
+    assert choose(site(stores[0], rival, stores[2], by=known)).between == ("a", "b"), "no operator has accepted that"
 
 
 def test_a_cluster_that_was_founded_and_never_started_needs_nothing() -> None:
@@ -377,7 +377,7 @@ def test_a_generation_that_a_lost_node_may_have_known_is_passed() -> None:
     known = site(store("a1", "4.12", "1.1 4.11"), store("b1"), gone("c"), by=record(8, "c1"))
     choice = choose(known)
     assert choice.chosen is not None and choice.trusted and not choice.sure
-    assert record_for(choice.chosen, choice, known).generation == 9, "a trusted record says what anybody can know"
+    assert record_for(choice.chosen, choice, known).generation == 9, "a trusted record says what can be known"
     whole = site(store("a1", "4.12", "1.1 4.11"), store("b1"), store("c1"), by=None)
     choice = choose(whole)
     assert choice.chosen is not None

@@ -92,7 +92,7 @@ def test_a_queue_state_that_has_lost_its_identity_and_its_log_is_not_founded_ove
 
 
 def test_a_queue_state_that_was_only_made_can_be_founded_over(tmp_path: Path) -> None:
-    """Whoever made it was killed before the identity, or before LMDB wrote anything."""
+    """The process that made it was killed before the identity, or before LMDB wrote anything."""
     LmdbState(tmp_path / "a" / "state").close()
     found(tmp_path / "a", "cluster", "a", MemoryCoordination())
     (tmp_path / "b" / "state").mkdir(parents=True)
@@ -176,7 +176,7 @@ def test_one_of_two_founders_wins(tmp_path: Path) -> None:
 
 
 class Second(MemoryCoordination):
-    """While the record is written, somebody founds with the same node a second time."""
+    """While the record is written, another process founds with the same node a second time."""
 
     directory: Path
 
@@ -187,7 +187,7 @@ class Second(MemoryCoordination):
 
 
 def test_the_founder_named_in_the_record_has_its_store(tmp_path: Path) -> None:
-    """Nobody makes the store anew between its making and the record: nobody could ever stand then."""
+    """No process makes the store anew between its making and the record: no node could ever stand then."""
     store = Second()
     store.directory = tmp_path / "a"
     record = found(tmp_path / "a", "cluster", "a", store)
@@ -248,18 +248,18 @@ def old_record() -> MemoryCoordination:
     return store
 
 
-def nobody() -> bool:
-    """Nobody renews the record while it is watched."""
+def unchanged() -> bool:
+    """No primary renews the record while it is watched."""
     return True
 
 
 def test_a_record_of_before_gets_an_identity_once() -> None:
     store = old_record()
-    given = identity_in_record(store, "", nobody)
+    given = identity_in_record(store, "", unchanged)
     assert given and len(given) == 32 and given.startswith(GIVEN_LATER)
     assert store.record == msgspec.structs.replace(old_record().record, version=42, cluster_id=given)  # type: ignore[type-var]
-    assert identity_in_record(store, "", nobody) == given and store.record.version == 42
-    assert identity_in_record(MemoryCoordination(), "", nobody) is None
+    assert identity_in_record(store, "", unchanged) == given and store.record.version == 42
+    assert identity_in_record(MemoryCoordination(), "", unchanged) is None
 
 
 def test_of_two_nodes_that_give_it_one_wins() -> None:
@@ -270,7 +270,7 @@ def test_of_two_nodes_that_give_it_one_wins() -> None:
             store.compare_and_set(41, msgspec.structs.replace(store.record, cluster_id="0" * 32))
         return "1" * 32
 
-    assert identity_in_record(store, "", nobody, other_is_faster) == "0" * 32
+    assert identity_in_record(store, "", unchanged, other_is_faster) == "0" * 32
 
 
 def test_rolling_upgrade_splits_identity() -> None:
@@ -294,13 +294,13 @@ def test_rolling_upgrade_splits_identity() -> None:
         return "1" * 32
 
     with pytest.raises(StoreError, match="is still the primary"):
-        identity_in_record(store, "", nobody, taken_over)
+        identity_in_record(store, "", unchanged, taken_over)
 
 
 def test_a_copy_of_the_record_of_before_gets_none() -> None:
     """``older_record_restored``: a store that knows the identity shows that the record is older than that."""
     store = old_record()
-    assert identity_in_record(store, "3" * 32, nobody) == ""
+    assert identity_in_record(store, "3" * 32, unchanged) == ""
     assert store.record == old_record().record
 
 

@@ -1,4 +1,4 @@
-"""What a plan does with stores that nobody goes on with."""
+"""What a plan does with stores that no node goes on with."""
 
 from __future__ import annotations
 

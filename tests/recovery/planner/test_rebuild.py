@@ -1,4 +1,4 @@
-"""A store made from events is the one that a node would have made of them; and nobody can start with half of it."""
+"""A store made from events is the one that a node would have made of them; and no node can start with half of it."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_discarded_and_started_between_two_runs(
 def test_moved_away_and_started_between_two_runs(
     tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch, moved: int
 ) -> None:
-    """The same where somebody moved the parts away by hand, and left `rebuilding/`."""
+    """The same where an operator moved the parts away by hand, and left `rebuilding/`."""
     into = tmp_path / "new"
     killed(into, source, monkeypatch, moved)
     for part in PARTS[:moved]:
@@ -220,7 +220,7 @@ def test_parts_that_are_not_of_one_store_are_not_put_together(
 def test_discard_is_killed_over_what_a_run_has_left(
     tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch, moved: int, passing: int
 ) -> None:
-    """It goes on into the same directory, and nobody makes a store of what has not been set aside yet."""
+    """It goes on into the same directory, and no run makes a store of what has not been set aside yet."""
     into = tmp_path / "new"
     killed(into, source, monkeypatch, moved)
     points: list[str] = []

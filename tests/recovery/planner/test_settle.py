@@ -187,7 +187,7 @@ def test_what_nobody_remembers_is_said(outcome: Outcome) -> None:
 
 
 def test_a_database_s_branch_is_settled_by_hand_too() -> None:
-    """Its log says that everybody has made the commit, so a recovery run would not look for it."""
+    """Its log says that every participant has made the commit, so a recovery run would not look for it."""
     site = Site()
     site.branch("ended", Outcome.COMMIT, By.HAND, at=BANK)
     assert fates(site.settle()) == {(BANK, "ended"): Fate.COMMITTED}

@@ -109,7 +109,7 @@ def test_of_another_cluster_of_the_same_name(a: Path, tmp_path: Path) -> None:
         found = survey(node, tmp_path / node, "cluster", ours).facts
         assert (found.condition, found.cluster_id, found.has_data) == (Condition.FOREIGN, other, has_data)
         assert survey(node, tmp_path / node, "cluster", other).facts.cluster_id == other
-    assert survey("a", a, "cluster").facts.condition is Condition.WHOLE, "where nobody knows which is ours"
+    assert survey("a", a, "cluster").facts.condition is Condition.WHOLE, "where it is not known which is ours"
 
 
 @pytest.mark.usefixtures("without_invariants")
@@ -207,8 +207,8 @@ def test_what_is_behind_a_damaged_end_nobody_knows(a: Path, tmp_path: Path) -> N
 def test_each_event_is_told_once_with_all_who_have_it(a: Path, tmp_path: Path) -> None:
     make_store(tmp_path / "b", [(1, EVENTS[:4])], 3)
     make_store(tmp_path / "c", [(1, EVENTS[:5])], 3)
-    everyone = [survey(node, tmp_path / node, "cluster") for node in "abc"]
-    lost, unnamed = unshared(everyone[1].facts, everyone)
+    found = [survey(node, tmp_path / node, "cluster") for node in "abc"]
+    lost, unnamed = unshared(found[1].facts, found)
     assert len({(loss.kind, loss.position) for loss in lost}) == len(lost) and not unnamed
     assert [loss.nodes for loss in lost if loss.position.sequence in (5, 6)] == [("a", "c"), ("a",)]
 
@@ -218,10 +218,10 @@ def test_two_generations_part_where_the_later_one_begins(tmp_path: Path) -> None
     make_store(tmp_path / "a", [(1, EVENTS)], CHECKPOINT)
     later = [GenerationStart(2, "b", ["b"]), Publish(generated_id(2, 1), (1,), EVENTS[2].message)]  # type: ignore[union-attr]
     make_store(tmp_path / "b", [(1, EVENTS[:8]), (2, later)], CHECKPOINT)
-    everyone = [survey(node, tmp_path / node, "cluster") for node in "ab"]
-    lost, _ = unshared(everyone[1].facts, everyone)
+    found = [survey(node, tmp_path / node, "cluster") for node in "ab"]
+    lost, _ = unshared(found[1].facts, found)
     assert [loss.position.sequence for loss in lost][:4] == [9, 10, 11, 12]
-    lost, _ = unshared(everyone[0].facts, everyone)
+    lost, _ = unshared(found[0].facts, found)
     assert [(loss.name, loss.position) for loss in lost] == [("2-1", Position(2, 10))]
 
 

@@ -81,7 +81,7 @@ TOLD: dict[str, tuple[Site, str, str]] = {
         "1.15",
         "accepted",
     ),
-    "without a record nobody knows": (
+    "without a record it is not known": (
         site(store("a1", "1.20", condition="damaged", applied="1.10"), store("b1"), by=None),
         "1.13",
         "unknown",

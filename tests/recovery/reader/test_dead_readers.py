@@ -1,4 +1,4 @@
-"""Whoever reads the queue state beside its node may be killed at any moment, and costs the node nothing by it."""
+"""A reader of the queue state beside its node may be killed at any moment, and costs the node nothing by it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from txobserver.frames import Frame
 
 
 class Replaced(list[int]):
-    """The first sequences of a log's segments; whoever looks how many there are gives the writer time to reset it."""
+    """The first sequences of a log's segments; a reader that looks how many there are gives the writer time to reset
+    it."""
 
     def __init__(self, log: Log) -> None:
         super().__init__(log._segments.firsts)

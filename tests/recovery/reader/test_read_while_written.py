@@ -23,7 +23,7 @@ ALL = 1 << 20
 
 
 def nothing() -> None:
-    """Nobody looks."""
+    """It is not looked at."""
 
 
 class Watched(Files):

@@ -210,7 +210,7 @@ def damage_header(directory: Path, sequence: int) -> None:
 
 @pytest.mark.parametrize("segment_bytes", [ALL, 500])
 def test_a_damaged_header_hides_nothing(tmp_path: Path, segment_bytes: int) -> None:
-    """What stands behind it in its segment cannot be found: that is said by whoever would have had to read it."""
+    """What stands behind it in its segment cannot be found: that is said by a reader that would have had to read it."""
     log, _ = opened(tmp_path, FRAMES, segment_bytes)
     log.close()
     damage_header(tmp_path, 4)
@@ -226,7 +226,7 @@ def test_a_damaged_header_hides_nothing(tmp_path: Path, segment_bytes: int) -> N
 
 
 def test_a_header_of_a_segment_with_a_long_name(tmp_path: Path) -> None:
-    """Of a cluster, here. Its log was empty to whoever looks at headers alone."""
+    """Of a cluster, here. Its log was empty to a reader that looks at headers alone."""
     (tmp_path / "log").mkdir()
     log = Log(tmp_path / "log", lambda at: SegmentInfo("c" * 4200, "n", "i", at, 0), ALL, Position(0, 0))
     log.append([frame(1)])

@@ -81,7 +81,7 @@ def test_a_child_that_can_say_nothing_is_waited_for_and_ends() -> None:
     def job() -> None:
         os.closerange(3, 1024)
         time.sleep(0.2)
-        raise StoreError("nobody hears this")
+        raise StoreError("this is not heard")
 
     with pytest.raises(StoreBusy, match="ended with status 3"):
         in_a_child(job, HERE)

@@ -25,7 +25,7 @@ WITHIN = [1, 2, 4, 5, 7, 13, 26]
 @pytest.mark.parametrize("segment_bytes", [300, 1, 1 << 20])
 @pytest.mark.parametrize("last", WITHIN)
 def test_a_cut_within_a_frame_keeps_its_first_events(tmp_path: Path, last: int, segment_bytes: int) -> None:
-    """Whoever is told that the log holds what is up to there counts on it, also after a restart."""
+    """A node that is told that the log holds what is up to there counts on it, also after a restart."""
     filled(tmp_path / "log", 9, segment_bytes)
     log, found = open_log(tmp_path / "log", segment_bytes)
     before = [event for each in found for event in each.events()][:last]

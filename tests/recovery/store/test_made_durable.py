@@ -50,7 +50,7 @@ def test_where_a_store_s_identity_is_everything_else_is(tmp_path: Path, synced: 
 
 
 def test_what_is_found_at_a_start_is_made_durable(tmp_path: Path, synced: list[Step]) -> None:
-    """Whoever made it may have been killed before its names were on the disk."""
+    """The process that made it may have been killed before its names were on the disk."""
     posts = Posts()
     open_store(tmp_path / "n", posts).close()
     synced.clear()

@@ -101,7 +101,7 @@ def test_a_store_without_its_state_is_no_empty_store(tmp_path: Path) -> None:
 def test_a_store_that_is_set_aside_before_it_is_locked_is_not_opened_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: tuple[str, ...]
 ) -> None:
-    """Whoever carries a plan out (``txha recover``) has the lock meanwhile. What is left is no member's store."""
+    """A run that carries a plan out (``txha recover``) has the lock meanwhile. What is left is no member's store."""
     posts = Posts()
     open_store(tmp_path / "n", posts, incarnation="before").close()
 
@@ -163,7 +163,7 @@ def test_a_store_of_format_1_takes_an_identity_once(tmp_path: Path) -> None:
 
 
 def test_a_store_that_knows_no_identity_takes_none_that_was_founded_since(tmp_path: Path) -> None:
-    """``an_archive_of_another_cluster_of_the_same_name``: whoever made it did not say whose it is."""
+    """``an_archive_of_another_cluster_of_the_same_name``: its maker did not say whose it is."""
     for directory, change in ((tmp_path / "now", lambda path: None), (tmp_path / "before", as_format_1)):
         open_store(directory, Posts()).close()
         change(directory / "identity.json")
@@ -174,7 +174,7 @@ def test_a_store_that_knows_no_identity_takes_none_that_was_founded_since(tmp_pa
 
 
 def test_a_start_that_gives_no_identity_leaves_that_file_alone(tmp_path: Path) -> None:
-    """Whoever opens it without knowing the record's, and everyone after the first who does."""
+    """Each that opens it without knowing the record's, and each after the first that does."""
     posts, path = Posts(), tmp_path / "n" / "identity.json"
     open_store(tmp_path / "n", posts).close()
     as_format_1(path)

@@ -189,7 +189,7 @@ def test_a_log_is_not_cut_before_it_begins(tmp_path: Path, last: int) -> None:
 
 
 def test_behind_a_frame_that_does_not_continue_the_log_nothing_is_taken(tmp_path: Path) -> None:
-    """Whoever asked for it has another log in mind."""
+    """The caller has another log in mind."""
     log, _ = open_log(tmp_path / "log")
     for wrong in (frame(5), frame(1)):
         with pytest.raises(StoreError, match="frame 5 does not continue the log at 0"):

@@ -11,7 +11,7 @@ from tests.simulation.seeded.planting import replace, seeded
 
 @seeded("P12")
 def an_accepted_loss_is_not_known_to_those_who_come_back(stack: ExitStack) -> None:
-    """They refuse to be overwritten, as if nobody had accepted it, and stay away for ever."""
+    """They refuse to be overwritten, as if no operator had accepted it, and stay away for ever."""
 
     def make(original: Any) -> Any:
         def begin(self: Backup, *of_a_backup: Any) -> None:

@@ -30,7 +30,7 @@ def if_empty_judged_when_it_is_asked(stack: ExitStack) -> None:
 
 @seeded("P2")
 def auto_delete_exchange_goes_by_a_later_step(stack: ExitStack) -> None:
-    """Without a condition, whoever binds to it meanwhile."""
+    """Without a condition, whichever client binds to it meanwhile."""
 
     def make_configure(original: Any) -> Any:
         def configure(self: ClientLedger, step: Configure, done: Any) -> None:

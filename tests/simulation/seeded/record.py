@@ -103,7 +103,7 @@ def heuristic_outcomes_are_not_listed_after_a_promotion(stack: ExitStack) -> Non
 
 @seeded("P7", "P5", rare=True)
 def a_snapshot_is_not_compared_at_its_end(stack: ExitStack) -> None:
-    """And one message of each page does not come: whoever compares begins anew, for ever."""
+    """And one message of each page does not come: a node that compares begins anew, for ever."""
 
     def check(original: Any) -> Any:
         def checked(self: QueueReplicator, message: Any) -> None:

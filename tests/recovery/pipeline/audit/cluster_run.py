@@ -81,7 +81,7 @@ class ClusterRun:
         return name
 
     def _cut_off(self) -> None:
-        """The primary writes what nobody else gets, and does not come back."""
+        """The primary writes what no other node gets, and does not come back."""
         primary = self.primary
         self.tail = primary.name
         self.cluster.partition(primary.name)

@@ -97,7 +97,7 @@ class Ground:
         return self._transactions.pop()
 
     def mark(self) -> int:
-        """The position of an event that matters to nobody."""
+        """The position of an event that matters to no check."""
         return self._marks.pop()
 
     def mark_behind(self, position: int) -> int:

@@ -51,4 +51,4 @@ def test_a_stream_that_begins_behind_prepares(spark: SparkSession, begins: type)
     for xid in (fates.LOSER, fates.GLOBALLY, fates.PAIR[1]):
         turned_round(Ground(run), xid)
     committed = ("disobeyed", str(fates.LOSER.globally))
-    assert found(spark, run, first) == {committed}, "of what was rolled back nobody knows whether it was prepared"
+    assert found(spark, run, first) == {committed}, "of what was rolled back it is not known whether it was prepared"

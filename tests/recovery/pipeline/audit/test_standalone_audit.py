@@ -23,7 +23,8 @@ pytestmark = [pytest.mark.standalone, pytest.mark.timeout(900)]
 def audit(
     directory: Path, *options: str, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """The command where the stores are, named as somebody there would; the executors have directories of their own."""
+    """The command where the stores are, named as an operator there would; the executors have directories of their
+    own."""
     command = [sys.executable, "-m", "broker_plugin.cli.main", "audit", "stores", "--json", *options]
     return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
 

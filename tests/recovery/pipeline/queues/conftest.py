@@ -30,7 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def channel(cluster: LocalCluster) -> Iterator[BlockingChannel]:
-    """Somebody who looks at queues from outside."""
+    """A client that looks at queues from outside."""
     connection = pika.BlockingConnection(pika.URLParameters(cluster.urls[0]))
     yield connection.channel()
     connection.close()

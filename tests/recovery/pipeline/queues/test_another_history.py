@@ -1,4 +1,4 @@
-"""An operator accepts the loss of data: the same places are given to other messages, which nobody has read."""
+"""An operator accepts the loss of data: the same places are given to other messages, which no query has read."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_an_accepted_loss_is_forgotten_with_the_record(pair: LocalCluster) -> No
     with Reader(pair.url(other), QUEUE) as driver:
         since = driver.plan(driver.reader.initialOffset())
     pair.start_node(alone)
-    wait_until(pair.all_ready, 60, "everyone ready")
+    wait_until(pair.all_ready, 60, "all nodes ready")
     record_lost(pair, alone, other)
     publish(pair.urls[0], NEW)
     with Reader(",".join(pair.urls), QUEUE) as driver, pytest.raises(PipelineError, match="a new checkpoint"):
@@ -143,7 +143,7 @@ def record_lost(cluster: LocalCluster, backup: str, primary: str) -> None:
     recovered = txha("recover", "--apply", cluster.directory)
     assert recovered.returncode == 0, recovered.stdout + recovered.stderr
     cluster.start()
-    wait_until(cluster.all_ready, 60, "everyone ready")
+    wait_until(cluster.all_ready, 60, "all nodes ready")
 
 
 def test_which_history_goes_on_in_which() -> None:
@@ -208,7 +208,7 @@ def test_what_was_read_before_a_take_over_is_settled_behind_it(monkeypatch: pyte
 
 @pytest.mark.timeout(300)
 def test_a_loss_is_accepted_while_the_driver_lives(pair: LocalCluster) -> None:
-    """It had planned a batch, and has it in its memory: what it names is settled by nobody."""
+    """It had planned a batch, and has it in its memory: what it names is not settled."""
     alone, other = left_alone(pair)
     publish(pair.url(alone), OLD)
     with Reader(",".join(pair.urls), QUEUE, tolerant=True, now=False) as driver:

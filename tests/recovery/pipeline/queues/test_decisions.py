@@ -1,4 +1,4 @@
-"""Each row of a batch is in its queue once, whoever prepared it how often, and wherever the driver died."""
+"""Each row of a batch is in its queue once, however often it was prepared, and wherever the driver died."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_second_decision_on_a_batch_is_the_first(query: Query) -> None:
 def test_a_change_of_the_record_that_its_connection_has_left(
     query: Query, channel: BlockingChannel, queue: str
 ) -> None:
-    """Its name is in use until somebody is told that it was rolled back."""
+    """Its name is in use until a driver is told that it was rolled back."""
     query.commit(query.write(0, "a"))
     dying, name = DtxConnection(*query.options.hosts), record_queue(query.id)
     dying.tpc_begin(record_xid(query.id))
@@ -262,7 +262,7 @@ def test_two_drivers_at_once(query: Query) -> None:
 
 
 def test_a_change_that_is_on_its_way_is_no_missing_record(query: Query) -> None:
-    """Whoever finds the queue of the record empty waits until it is known why."""
+    """A driver that finds the queue of the record empty waits until it is known why."""
     query.commit(query.write(0, "a"))
     with DtxConnection(*query.options.hosts) as dying:
         dying.tpc_begin(record_xid(query.id))
@@ -286,7 +286,7 @@ def test_a_change_whose_driver_did_not_hear_the_answer(query: Query) -> None:
 
 
 def test_a_change_that_was_undone_and_is_remembered(query: Query, channel: BlockingChannel, queue: str) -> None:
-    """A take-over leaves it so if it had come to a backup: nobody works on it, and how it ended is remembered."""
+    """A take-over leaves it so if it had come to a backup: no channel works on it, and how it ended is remembered."""
     query.commit(query.write(0, "a"))
     with DtxConnection(*query.options.hosts) as dying:
         dying.tpc_begin(record_xid(query.id))

@@ -1,4 +1,4 @@
-"""An empty queue is no missing record: whoever has the record in his hands, it is neither made again nor deleted."""
+"""An empty queue is no missing record: while a client holds the record, it is neither made again nor deleted."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_looking_makes_no_queue(query: Query, channel: BlockingChannel, queue: s
 
 @pytest.mark.parametrize("how_far", ["begun", "declared", "published", "looked at"])
 def test_a_record_whose_making_was_broken_off(query: Query, channel: BlockingChannel, queue: str, how_far: str) -> None:
-    """Nothing can have been decided; and what was made by then is in somebody's hands, maybe."""
+    """Nothing can have been decided; and what was made by then is held by a client, maybe."""
     name = record_queue(query.id)
     channel.queue_declare(MAKING + name, durable=True)
     if how_far != "begun":
@@ -100,7 +100,7 @@ class Died(Exception):
 def test_a_driver_dies_before_the_record_is_in_its_queue(
     query: Query, channel: BlockingChannel, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The queue is there, and empty, and nobody has the record: the next driver can tell."""
+    """The queue is there, and empty, and no client has the record: the next driver can tell."""
     name, publish = record_queue(query.id), BlockingChannel.basic_publish
 
     def dies(at: BlockingChannel, exchange: str, key: str, *arguments: object, **options: object) -> None:

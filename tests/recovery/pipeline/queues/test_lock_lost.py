@@ -122,7 +122,7 @@ def test_settle_spark_that_has_lost_its_lock(
 def test_a_job_that_settle_spark_has_carried_out(
     query: Query, channel: BlockingChannel, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer to its decision is lost, and with it the lock: nobody may be told that nothing is committed."""
+    """The answer to its decision is lost, and with it the lock: no query may be told that nothing is committed."""
     query.id = f"{JOB}{query.id}"
     names = [name for each in written(query) for name in each.branches]
     with Decisions(query.options.hosts, query.id, 20) as driver:

@@ -330,7 +330,7 @@ def test_a_connection_that_is_lost_between_plan_and_commit(opened: Open, channel
 def test_heartbeats_go_on_behind_a_lost_connection(
     opened: Open, channel: BlockingChannel, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever looks at the connection meanwhile finds it closed, again and again, until somebody needs another."""
+    """Each look at the connection meanwhile finds it closed, again and again, until a call needs another."""
     monkeypatch.setattr("recovery.pipeline.queues.intake.BEAT", 0.01)
     reader = opened()
     start = reader.initialOffset()

@@ -1,4 +1,4 @@
-"""A settlement of which nobody can say whether it happened is told: the query ends, and its next start asks again."""
+"""A settlement of which it is not known whether it happened is told: the query ends, and its next start asks again."""
 
 from __future__ import annotations
 
