@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from recovery.store.log import LogReclaimed
     from txha import events, resources, spark, spi
     from txobserver.errors import Error
-    from txobserver.outcomes import Outcome
+    from txobserver.outcomes import BranchOutcome
     from txobserver.ports.ledger import NameInUse
     from txobserver.ports.store import StoreBusy, StoreDamaged, StoreError, StoreFull
     from txobserver.xid import Global, Xid, parse_xid
@@ -97,7 +97,7 @@ else:
             "txha.spark": (),
             "txha.spi": (),
             "txobserver.errors": ("Error",),
-            "txobserver.outcomes": ("Outcome",),
+            "txobserver.outcomes": ("BranchOutcome",),
             "txobserver.ports.ledger": ("NameInUse",),
             "txobserver.ports.store": ("StoreBusy", "StoreDamaged", "StoreError", "StoreFull"),
             "txobserver.xid": ("Global", "Xid", "parse_xid"),
@@ -112,7 +112,7 @@ __all__ = [
     "AioDtxConnection",
     "AioTxConnection",
     "GlobalState",
-    "Outcome",
+    "BranchOutcome",
     "Xid",
     "Global",
     "parse_xid",

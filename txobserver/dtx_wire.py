@@ -21,10 +21,10 @@ BY_XID, BY_TOKEN = 0, 1
 
 NOT_DECIDED = 0
 DECISIONS = {
-    outcomes.Outcome.COMMITTED: 1,
-    outcomes.Outcome.ROLLED_BACK: 2,
-    outcomes.Outcome.EXPIRED: 3,
-    outcomes.Outcome.PENDING: 4,
+    outcomes.BranchOutcome.COMMITTED: 1,
+    outcomes.BranchOutcome.ROLLED_BACK: 2,
+    outcomes.BranchOutcome.EXPIRED: 3,
+    outcomes.BranchOutcome.PENDING: 4,
 }
 """The octet of dtx.global-ok; NOT_DECIDED for none."""
 

@@ -38,7 +38,7 @@ LONGEST_STEP_MS = 60_000
 """
 
 
-class Outcome(IntEnum):
+class BranchOutcome(IntEnum):
     """What a question for an outcome is answered with. The numbers are those of ``dtx.outcome`` on the wire."""
 
     UNKNOWN = 0
@@ -57,7 +57,7 @@ class Outcome(IntEnum):
     """Begun, and not closed."""
 
 
-class Status(IntEnum):
+class XaStatus(IntEnum):
     """What start, end, prepare, commit and rollback are answered with (AMQP 0-10, dtx.xa-status)."""
 
     OK = 0
@@ -223,7 +223,7 @@ class Outcomes:
             return self.branches.get(name) or self.heuristics.get(name)
         return self.globals.get(name) if isinstance(name, Global) else self.tokens.get(name)
 
-    def of(self, name: Name | Global, since: int = 0) -> Outcome:
+    def of(self, name: Name | Global, since: int = 0) -> BranchOutcome:
         """The outcome as it is remembered: EXPIRED rather than UNKNOWN if it may have been forgotten.
 
         It cannot have been if it was decided behind the sequence ``since``, and nothing from there on was forgotten.
@@ -231,10 +231,10 @@ class Outcomes:
         found = self.find(name)
         if found is None:
             kind = Kind.BRANCH if isinstance(name, Xid) else Kind.GLOBAL if isinstance(name, Global) else Kind.TOKEN
-            return Outcome.EXPIRED if self._expired[kind] > since else Outcome.UNKNOWN
+            return BranchOutcome.EXPIRED if self._expired[kind] > since else BranchOutcome.UNKNOWN
         if found.kind is Kind.HEURISTIC:
-            return Outcome.HEURISTICALLY_COMMITTED if found.commit else Outcome.HEURISTICALLY_ROLLED_BACK
-        return Outcome.COMMITTED if found.commit else Outcome.ROLLED_BACK
+            return BranchOutcome.HEURISTICALLY_COMMITTED if found.commit else BranchOutcome.HEURISTICALLY_ROLLED_BACK
+        return BranchOutcome.COMMITTED if found.commit else BranchOutcome.ROLLED_BACK
 
     def branches_of(self, globally: Global) -> list[Xid]:
         """The branches of a global transaction whose outcomes are remembered."""

@@ -12,7 +12,7 @@ from broker_plugin.embedded.queues.turn import Turn
 from broker_plugin.embedded.topology.name_locks import NameLocks
 from broker_plugin.embedded.topology.topology import Topology
 from broker_plugin.embedded.transactions.branches import Branches
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.ports.ledger import Content, Ledger
 
 
@@ -67,10 +67,10 @@ class Serving:
             raise AmqpError(320, "this node is not the primary")
         return self._branches
 
-    def outcome_of_token(self, token: bytes, since: int = 0) -> Outcome:
+    def outcome_of_token(self, token: bytes, since: int = 0) -> BranchOutcome:
         """What became of a plain transaction, or is becoming of it. 320 if this node is not the primary."""
         outcome = self.content.outcome_of_token(token, since)
-        return Outcome.ACTIVE if outcome != Outcome.COMMITTED and self.ledger.is_open(token) else outcome
+        return BranchOutcome.ACTIVE if outcome != BranchOutcome.COMMITTED and self.ledger.is_open(token) else outcome
 
     def accessible_queue(self, name: str, owner: Owner) -> Queue:
         """The queue. 404 if there is none, 405 if it is another connection's."""

@@ -14,7 +14,7 @@ from broker_plugin.logs.events import OperatorDecides
 from broker_plugin.logs.formats import tell
 from broker_plugin.node.shell import Shell, wall_ms
 from ha.core import NodeCore
-from txobserver.outcomes import Outcome, PreparedBranch
+from txobserver.outcomes import BranchOutcome, PreparedBranch
 from txobserver.ports.ledger import Done
 from txobserver.xid import Xid, parse_xid
 
@@ -53,7 +53,7 @@ class BranchAdmin:
         xid = _xid(arguments)
         content = self._broker.content
         branch, outcome = content.prepared_branch(xid), self._broker.branches.outcome(xid)
-        if branch is None and outcome in (Outcome.UNKNOWN, Outcome.EXPIRED):
+        if branch is None and outcome in (BranchOutcome.UNKNOWN, BranchOutcome.EXPIRED):
             raise Refusal(self._broker.branches.unknown(xid).text)
         row = self._prepared(branch) if branch is not None else _row(xid, outcome)
         return {**row, "decision": _words(content.global_decision(xid.format_id, xid.gtrid))}
@@ -133,11 +133,11 @@ def _refusing(handler: Handler) -> Handler:
     return handle
 
 
-def _row(xid: Xid, outcome: Outcome) -> dict[str, Any]:
+def _row(xid: Xid, outcome: BranchOutcome) -> dict[str, Any]:
     return {"xid": str(xid), "state": _words(outcome)}
 
 
-def _words(outcome: Outcome) -> str:
+def _words(outcome: BranchOutcome) -> str:
     return outcome.name.lower().replace("_", " ")
 
 

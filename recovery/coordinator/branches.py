@@ -30,7 +30,7 @@ from recovery.coordinator.resources import (
 )
 from recovery.coordinator.steps import Reached, unwatched
 from recovery.dtx.errors import HeuristicOutcome, OutcomeUnknown, RolledBack
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 PATIENCE = 10.0
@@ -57,7 +57,7 @@ class HeuristicTransaction(HeuristicOutcome):
     def __init__(self, name: str, fates: Mapping[str, Fate] = NO_FATES) -> None:
         said = f"{name}: " + ", ".join(f"{who} is {fate.value}" for who, fate in fates.items()) if fates else name
         mixed = any(fate.contradicts(True) for fate in fates.values())
-        super().__init__(said, Outcome.MIXED if mixed else Outcome.UNKNOWN)
+        super().__init__(said, BranchOutcome.MIXED if mixed else BranchOutcome.UNKNOWN)
         self.fates = dict(fates)
 
 

@@ -13,20 +13,20 @@ from recovery.dtx import errors
 from recovery.dtx.hosts import checked_hosts
 from recovery.dtx.tagged import Tags
 from recovery.dtx.with_pika import DtxConnection, Host, OnChannel
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 ANSWER_SECONDS = 5.0
 """Patience with a broker that is lost: how long one call looks for a host, or for the outcome behind a lost answer."""
 
 _FATES = {
-    Outcome.PREPARED: Fate.PREPARED,
-    Outcome.PENDING: Fate.PREPARED,
-    Outcome.COMMITTED: Fate.COMMITTED,
-    Outcome.ROLLED_BACK: Fate.ROLLED_BACK,
-    Outcome.HEURISTICALLY_COMMITTED: Fate.HEURISTICALLY_COMMITTED,
-    Outcome.HEURISTICALLY_ROLLED_BACK: Fate.HEURISTICALLY_ROLLED_BACK,
-    Outcome.MIXED: Fate.MIXED,
+    BranchOutcome.PREPARED: Fate.PREPARED,
+    BranchOutcome.PENDING: Fate.PREPARED,
+    BranchOutcome.COMMITTED: Fate.COMMITTED,
+    BranchOutcome.ROLLED_BACK: Fate.ROLLED_BACK,
+    BranchOutcome.HEURISTICALLY_COMMITTED: Fate.HEURISTICALLY_COMMITTED,
+    BranchOutcome.HEURISTICALLY_ROLLED_BACK: Fate.HEURISTICALLY_ROLLED_BACK,
+    BranchOutcome.MIXED: Fate.MIXED,
 }
 
 
@@ -182,7 +182,7 @@ class Broker:
                     raise
                 return fate
             except errors.OutcomeUnknown as error:
-                if error.outcome in (Outcome.UNKNOWN, Outcome.EXPIRED):
+                if error.outcome in (BranchOutcome.UNKNOWN, BranchOutcome.EXPIRED):
                     return Fate.UNKNOWN
                 raise
         return Fate.COMMITTED if commit else Fate.ROLLED_BACK

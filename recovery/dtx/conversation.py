@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from recovery.dtx.errors import OperationalError, OutcomeUnknown, refused
 from txobserver.dtx_wire import DtxMethod
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 
 PATIENCE = 30.0
 """Seconds for which a lost answer is asked for, or a host looked for."""
@@ -69,7 +69,7 @@ class Patience:
 
     def __init__(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds
-        self.outcome: Outcome | None = None
+        self.outcome: BranchOutcome | None = None
 
     @property
     def over(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from txobserver.errors import Error as Error
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 
 
 class DatabaseError(Error):
@@ -70,7 +70,7 @@ class OutcomeUnknown(OperationalError):
     PENDING, ACTIVE or PREPARED may become something else, EXPIRED and UNKNOWN do not.
     """
 
-    def __init__(self, text: str = "", outcome: Outcome | None = None) -> None:
+    def __init__(self, text: str = "", outcome: BranchOutcome | None = None) -> None:
         super().__init__(text)
         self.outcome = outcome
 
@@ -82,7 +82,7 @@ class HeuristicOutcome(OperationalError):
     ``outcome``: what was decided.
     """
 
-    def __init__(self, text: str = "", outcome: Outcome = Outcome.UNKNOWN) -> None:
+    def __init__(self, text: str = "", outcome: BranchOutcome = BranchOutcome.UNKNOWN) -> None:
         super().__init__(text)
         self.outcome = outcome
 
@@ -100,9 +100,9 @@ class HeuristicMixed(HeuristicOutcome):
 
 
 HEURISTIC: dict[int, type[HeuristicOutcome]] = {
-    Outcome.HEURISTICALLY_COMMITTED: HeuristicCommit,
-    Outcome.HEURISTICALLY_ROLLED_BACK: HeuristicRollback,
-    Outcome.MIXED: HeuristicMixed,
+    BranchOutcome.HEURISTICALLY_COMMITTED: HeuristicCommit,
+    BranchOutcome.HEURISTICALLY_ROLLED_BACK: HeuristicRollback,
+    BranchOutcome.MIXED: HeuristicMixed,
 }
 """By outcome, and by status: their numbers are the same."""
 
@@ -115,5 +115,5 @@ def refused(code: int, text: str) -> DatabaseError:
 
 def heuristic(what: str, outcome: int) -> HeuristicOutcome:
     """The error for one of the outcomes or statuses in HEURISTIC."""
-    found = Outcome(outcome)
+    found = BranchOutcome(outcome)
     return HEURISTIC[found](f"{what}: {found.name.lower().replace('_', ' ')}", found)

@@ -11,7 +11,7 @@ from recovery.dtx.conversation import Lost, Steps
 from recovery.dtx.errors import UnknownXid
 from recovery.dtx.settling import Settling, checked
 from txobserver import dtx_wire as dtx
-from txobserver.outcomes import Outcome, Status
+from txobserver.outcomes import BranchOutcome, XaStatus
 from txobserver.xid import Global, Xid
 
 DECISIONS = {number: outcome for outcome, number in dtx.DECISIONS.items()}
@@ -20,8 +20,8 @@ DECISIONS = {number: outcome for outcome, number in dtx.DECISIONS.items()}
 class GlobalState(NamedTuple):
     """A global transaction: its ``decision`` (UNKNOWN for none), and what became of each branch."""
 
-    decision: Outcome
-    branches: dict[Xid, Outcome]
+    decision: BranchOutcome
+    branches: dict[Xid, BranchOutcome]
 
 
 class OtherBranches(Settling):
@@ -41,10 +41,10 @@ class OtherBranches(Settling):
         self._check_idle("roll back")
         yield from self.settled(xid, dtx.Rollback(fields_of(xid)))
 
-    def outcome(self, xid: Xid) -> Steps[Outcome]:
+    def outcome(self, xid: Xid) -> Steps[BranchOutcome]:
         """What is known of a branch."""
         self._check_idle("ask for")
-        return Outcome((yield from self.insist(dtx.Outcome(dtx.BY_XID, fields_of(xid)))).outcome)
+        return BranchOutcome((yield from self.insist(dtx.Outcome(dtx.BY_XID, fields_of(xid)))).outcome)
 
     def recover(self) -> Steps[list[Xid]]:
         """tpc_recover: prepared, or decided by an operator and not forgotten."""
@@ -63,7 +63,7 @@ class OtherBranches(Settling):
         """One durable record for all its branches."""
         self._check_idle("decide on")
         request = dtx.Decide(*checked_global(which), checked_decision(commit))
-        checked(which, Status((yield from self.insist(request)).status))
+        checked(which, XaStatus((yield from self.insist(request)).status))
 
     def look(self, which: Global) -> Steps[GlobalState]:
         """Its decision and its branches."""
@@ -75,8 +75,8 @@ class OtherBranches(Settling):
                 while answer.more:
                     answer = yield from self.ask(dtx.Global(which.format_id, which.gtrid, True))
                     found += dtx.unpack_states(answer.branches)
-                branches = {Xid(*xid): Outcome(outcome) for xid, outcome in found}
-                return GlobalState(DECISIONS.get(answer.decision, Outcome.UNKNOWN), branches)
+                branches = {Xid(*xid): BranchOutcome(outcome) for xid, outcome in found}
+                return GlobalState(DECISIONS.get(answer.decision, BranchOutcome.UNKNOWN), branches)
 
     def forget(self, name: Xid | Global) -> Steps[None]:
         """How it ended is not needed any more."""

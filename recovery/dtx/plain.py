@@ -9,7 +9,7 @@ from recovery.dtx.conversation import Conversation, Lost, Plain, Refused, Steps
 from recovery.dtx.errors import DatabaseError, OutcomeUnknown, ProgrammingError, RolledBack
 from txobserver.dtx_wire import BY_TOKEN, Token, XidFields
 from txobserver.dtx_wire import Outcome as AskOutcome
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 
 REFUSED_TOKEN = (530, 542)
 """Codes that are the token's own; any other says that something before it went wrong."""
@@ -52,9 +52,9 @@ class PlainTransactions(Conversation):
         except (Lost, Refused):
             yield from self._another_channel()
 
-    def outcome(self, token: bytes) -> Steps[Outcome]:
+    def outcome(self, token: bytes) -> Steps[BranchOutcome]:
         """What became of the transaction with this token. Raises OperationalError, ProgrammingError."""
-        return Outcome((yield from self.insist(_question(token))).outcome)
+        return BranchOutcome((yield from self.insist(_question(token))).outcome)
 
     def _another_channel(self) -> Steps[None]:
         with contextlib.suppress(Lost):
@@ -69,12 +69,12 @@ class PlainTransactions(Conversation):
         while True:
             with contextlib.suppress(Lost):
                 yield from self.reopen(patience)
-                outcome = patience.outcome = Outcome((yield from self.ask(_question(token, since))).outcome)
-                if outcome is Outcome.COMMITTED:
+                outcome = patience.outcome = BranchOutcome((yield from self.ask(_question(token, since))).outcome)
+                if outcome is BranchOutcome.COMMITTED:
                     return
-                if outcome in (Outcome.ROLLED_BACK, Outcome.UNKNOWN):
+                if outcome in (BranchOutcome.ROLLED_BACK, BranchOutcome.UNKNOWN):
                     raise RolledBack(f"{what} has not been committed")
-                if outcome is Outcome.EXPIRED:
+                if outcome is BranchOutcome.EXPIRED:
                     raise OutcomeUnknown(f"{what} is not remembered (any more)", outcome)
             yield from patience.wait(what)
 

@@ -12,13 +12,13 @@ from recovery.dtx.arguments import fields_of
 from recovery.dtx.conversation import Conversation, Lost, Patience, Steps
 from recovery.dtx.errors import HEURISTIC, Conflict, OutcomeUnknown, RolledBack, UnknownXid, heuristic
 from txobserver import dtx_wire as dtx
-from txobserver.outcomes import Outcome, Status
+from txobserver.outcomes import BranchOutcome, XaStatus
 from txobserver.xid import Global, Xid
 
-OPEN = (Outcome.ACTIVE, Outcome.ROLLED_BACK)
+OPEN = (BranchOutcome.ACTIVE, BranchOutcome.ROLLED_BACK)
 """A branch that is not prepared; ROLLED_BACK: it is rollback-only, and the next request is told why."""
 
-NOT_THERE = (Outcome.UNKNOWN, Outcome.EXPIRED)
+NOT_THERE = (BranchOutcome.UNKNOWN, BranchOutcome.EXPIRED)
 
 Closing: TypeAlias = dtx.Prepare | dtx.Commit | dtx.Rollback
 """Requests after which the branch is worked on no more."""
@@ -30,10 +30,10 @@ class Settling(Conversation):
     def settled(self, xid: Xid, request: dtx.Commit | dtx.Rollback, since: int = 0, lost: bool = False) -> Steps[None]:
         """As ``settle``. Raises RolledBack if it was that instead of committed."""
         status = yield from self.settle(xid, request, since, lost)
-        if status is not Status.OK and isinstance(request, dtx.Commit):
+        if status is not XaStatus.OK and isinstance(request, dtx.Commit):
             raise RolledBack(f"branch {xid} was rolled back")
 
-    def settle(self, xid: Xid, request: Closing, since: int = 0, lost: bool = False) -> Steps[Status]:
+    def settle(self, xid: Xid, request: Closing, since: int = 0, lost: bool = False) -> Steps[XaStatus]:
         """Ask what has become of the branch, and make the request if it still waits for that; the request's status.
 
         ``since``: how far the broker was when the branch began, 0 for one that did not begin here. ``lost``: the branch
@@ -45,63 +45,63 @@ class Settling(Conversation):
             try:
                 outcome = yield from self._hear(xid, patience, since)
                 if _waits_for(request, outcome):
-                    return checked(xid, Status((yield from self.ask(request)).status))
+                    return checked(xid, XaStatus((yield from self.ask(request)).status))
             except Lost:
                 lost = True
             except UnknownXid:  # it has ended between question and request
-                if outcome is Outcome.ROLLED_BACK:
-                    return Status.OK if isinstance(request, dtx.Rollback) else Status.ROLLED_BACK
+                if outcome is BranchOutcome.ROLLED_BACK:
+                    return XaStatus.OK if isinstance(request, dtx.Rollback) else XaStatus.ROLLED_BACK
             except Conflict:
                 if not (lost and outcome in OPEN):  # it may be worked on by a connection that is gone, for a while
                     raise
             else:
-                if outcome is not Outcome.PENDING:
+                if outcome is not BranchOutcome.PENDING:
                     return _status(xid, request, outcome, lost)
             yield from patience.wait(f"branch {xid}")
 
-    def _hear(self, xid: Xid, patience: Patience, since: int) -> Steps[Outcome]:
+    def _hear(self, xid: Xid, patience: Patience, since: int) -> Steps[BranchOutcome]:
         """The outcome, on a channel that is opened anew if need be. Raises Lost."""
         yield from self.reopen(patience)
         question = dtx.Outcome(dtx.BY_XID, fields_of(xid), since)
-        patience.outcome = Outcome((yield from self.ask(question)).outcome)
+        patience.outcome = BranchOutcome((yield from self.ask(question)).outcome)
         return patience.outcome
 
 
-def _waits_for(request: Closing, outcome: Outcome) -> bool:
+def _waits_for(request: Closing, outcome: BranchOutcome) -> bool:
     """Whether a branch of which this is known can be given the request."""
     if isinstance(request, dtx.Rollback):
-        return outcome in (*OPEN, Outcome.PREPARED)
+        return outcome in (*OPEN, BranchOutcome.PREPARED)
     one_phase = isinstance(request, dtx.Commit) and request.one_phase
-    return outcome in OPEN if one_phase or isinstance(request, dtx.Prepare) else outcome is Outcome.PREPARED
+    return outcome in OPEN if one_phase or isinstance(request, dtx.Prepare) else outcome is BranchOutcome.PREPARED
 
 
-def _status(xid: Xid, request: Closing, outcome: Outcome, lost: bool) -> Status:
+def _status(xid: Xid, request: Closing, outcome: BranchOutcome, lost: bool) -> XaStatus:
     """What a branch that waits for nothing of this kind says about the request."""
     if outcome in NOT_THERE:
         return _status_of_none(xid, request, outcome, lost)
     if isinstance(request, dtx.Prepare):
-        return Status.OK  # it was prepared, whatever was decided since
+        return XaStatus.OK  # it was prepared, whatever was decided since
     if outcome in HEURISTIC:
         raise heuristic(f"branch {xid}", outcome)
-    if isinstance(request, dtx.Commit) and outcome in (Outcome.COMMITTED, Outcome.ROLLED_BACK):
-        return Status.OK if outcome is Outcome.COMMITTED else Status.ROLLED_BACK
+    if isinstance(request, dtx.Commit) and outcome in (BranchOutcome.COMMITTED, BranchOutcome.ROLLED_BACK):
+        return XaStatus.OK if outcome is BranchOutcome.COMMITTED else XaStatus.ROLLED_BACK
     raise Conflict(f"branch {xid} is {outcome.name.lower().replace('_', ' ')}")
 
 
-def _status_of_none(xid: Xid, request: Closing, outcome: Outcome, lost: bool) -> Status:
+def _status_of_none(xid: Xid, request: Closing, outcome: BranchOutcome, lost: bool) -> XaStatus:
     """The same for one that is not there."""
     if not lost:
         raise UnknownXid(f"there is no branch {xid}; its outcome is: {outcome.name.lower()}")
     if isinstance(request, dtx.Rollback):
-        return Status.OK
+        return XaStatus.OK
     if isinstance(request, dtx.Commit) and not request.one_phase:
         raise OutcomeUnknown(f"branch {xid} is gone: another client has rolled it back, or forgotten it", outcome)
-    if isinstance(request, dtx.Commit) and outcome is Outcome.EXPIRED:
+    if isinstance(request, dtx.Commit) and outcome is BranchOutcome.EXPIRED:
         raise OutcomeUnknown(f"how branch {xid} ended is not remembered (any more)", outcome)
-    return Status.ROLLED_BACK
+    return XaStatus.ROLLED_BACK
 
 
-def checked(name: Xid | Global, status: Status) -> Status:
+def checked(name: Xid | Global, status: XaStatus) -> XaStatus:
     """The status, unless an operator has decided before."""
     if status in HEURISTIC:
         raise heuristic(f"{'branch' if isinstance(name, Xid) else 'global transaction'} {name}", status)

@@ -35,7 +35,7 @@ from recovery.dtx.errors import (
 from recovery.dtx.others import OtherBranches
 from recovery.dtx.settling import NOT_THERE, Closing, Settling, checked
 from txobserver import dtx_wire as dtx
-from txobserver.outcomes import Status
+from txobserver.outcomes import XaStatus
 from txobserver.table import Table
 from txobserver.xid import Xid
 
@@ -117,8 +117,8 @@ class TwoPhase(Settling):
         except OutcomeUnknown:
             self._move("prepare unanswered")
             raise
-        self._move("nothing to prepare" if status is Status.READ_ONLY else "prepare")
-        return status is not Status.READ_ONLY
+        self._move("nothing to prepare" if status is XaStatus.READ_ONLY else "prepare")
+        return status is not XaStatus.READ_ONLY
 
     def commit(self) -> Steps[None]:
         """tpc_commit without an xid: in two phases, or in one if the branch is not prepared."""
@@ -159,19 +159,19 @@ class TwoPhase(Settling):
         if self.state == IDLE:
             self.xid = None
 
-    def _end_and_ask(self, xid: Xid, request: Closing) -> Steps[Status]:
+    def _end_and_ask(self, xid: Xid, request: Closing) -> Steps[XaStatus]:
         """End the association, and ask. Raises RolledBack, with the state moved, and OutcomeUnknown."""
         try:
             yield from self._end(xid)
-            status = Status((yield from self.ask(request)).status)
+            status = XaStatus((yield from self.ask(request)).status)
         except Lost:
             status = yield from self.settle(xid, request, self._since, lost=True)
         except RolledBack:
             self._move("refused")
             raise
-        if status in (Status.ROLLED_BACK, Status.TIMED_OUT):
+        if status in (XaStatus.ROLLED_BACK, XaStatus.TIMED_OUT):
             self._move("refused")
-            timed_out = status is Status.TIMED_OUT
+            timed_out = status is XaStatus.TIMED_OUT
             raise (TimedOut if timed_out else RolledBack)(
                 f"branch {xid} was rolled back" + (": it was not prepared in time" if timed_out else "")
             )
@@ -200,7 +200,7 @@ class TwoPhase(Settling):
     def _decide(self, xid: Xid, request: dtx.Commit | dtx.Rollback) -> Steps[None]:
         """A branch that was prepared here."""
         try:
-            checked(xid, Status((yield from self.ask(request)).status))
+            checked(xid, XaStatus((yield from self.ask(request)).status))
         except (Lost, UnknownXid):
             try:
                 yield from self.settled(xid, request, self._since, lost=True)

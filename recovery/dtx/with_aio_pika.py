@@ -34,7 +34,7 @@ from recovery.dtx.others import GlobalState
 from recovery.dtx.plain import PlainTransactions
 from recovery.dtx.two_phase import TwoPhase
 from txobserver.dtx_wire import DtxMethod, End, Select, register
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Global, Xid
 
 register()
@@ -258,7 +258,7 @@ class AioDtxConnection(_Connection):
 
     # -- beyond PEP 249
 
-    async def outcome(self, xid: Xid) -> Outcome:
+    async def outcome(self, xid: Xid) -> BranchOutcome:
         """What became of a branch, or is becoming of it."""
         return await self._run(self._branch.others.outcome(xid))
 
@@ -297,6 +297,6 @@ class AioTxConnection(_Connection):
         """Give everything up."""
         await self._run(self._transactions.rollback())
 
-    async def outcome(self, token: bytes) -> Outcome:
+    async def outcome(self, token: bytes) -> BranchOutcome:
         """What became of the transaction with this token. One in which nothing durable was done has none."""
         return await self._run(self._transactions.outcome(token))

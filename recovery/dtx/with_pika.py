@@ -31,7 +31,7 @@ from recovery.dtx.plain import PlainTransactions
 from recovery.dtx.tagged import TaggedConnection, Tags
 from recovery.dtx.two_phase import TwoPhase
 from txobserver.dtx_wire import METHODS, DtxMethod, Select
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Global, Xid
 
 Host: TypeAlias = str | pika.connection.Parameters
@@ -293,7 +293,7 @@ class DtxConnection(_Connection):
 
     # -- beyond PEP 249
 
-    def outcome(self, xid: Xid) -> Outcome:
+    def outcome(self, xid: Xid) -> BranchOutcome:
         """What became of a branch, or is becoming of it."""
         return self._run(self._branch.others.outcome(xid))
 
@@ -343,6 +343,6 @@ class TxConnection(_Connection):
         """Give everything up."""
         self._run(self._transactions.rollback())
 
-    def outcome(self, token: bytes) -> Outcome:
+    def outcome(self, token: bytes) -> BranchOutcome:
         """What became of the transaction with this token. One in which nothing durable was done has none."""
         return self._run(self._transactions.outcome(token))

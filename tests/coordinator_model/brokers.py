@@ -8,7 +8,7 @@ from typing import Any
 
 from recovery.dtx.conversation import Refused
 from txobserver import dtx_wire as dtx
-from txobserver.outcomes import Outcome, Status
+from txobserver.outcomes import BranchOutcome, XaStatus
 from txobserver.xid import Global, Xid
 
 ACTIVE, IDLE, ROLLBACK_ONLY, PREPARED = "active", "idle", "rollback-only", "prepared"
@@ -94,7 +94,7 @@ class Cluster:
         self.queues: dict[str, list[Message]] = {queue: [] for queue in queues}
         self.channels: list[ServerChannel] = []
         self.branches: dict[Xid, Branch] = {}
-        self.outcomes: dict[Xid, Outcome] = {}
+        self.outcomes: dict[Xid, BranchOutcome] = {}
         self.decided: dict[Global, bool] = {}
         self._order = 0
 
@@ -156,10 +156,10 @@ class Cluster:
         else:
             self._drop(branch)
         if heuristic:
-            kinds = (Outcome.HEURISTICALLY_ROLLED_BACK, Outcome.HEURISTICALLY_COMMITTED)
+            kinds = (BranchOutcome.HEURISTICALLY_ROLLED_BACK, BranchOutcome.HEURISTICALLY_COMMITTED)
             self.outcomes[branch.xid] = kinds[commit]
         elif traces:
-            self.outcomes[branch.xid] = Outcome.COMMITTED if commit else Outcome.ROLLED_BACK
+            self.outcomes[branch.xid] = BranchOutcome.COMMITTED if commit else BranchOutcome.ROLLED_BACK
 
     def operate(self, xid: Xid, commit: bool) -> None:
         """An operator decides a prepared branch."""
@@ -188,7 +188,7 @@ class Cluster:
 
     def _start(self, channel: ServerChannel, method: dtx.Start) -> dtx.StartOk:
         xid = Xid(*method.xid)
-        if xid in self.branches or self.outcomes.get(xid, Outcome.ROLLED_BACK) is not Outcome.ROLLED_BACK:
+        if xid in self.branches or self.outcomes.get(xid, BranchOutcome.ROLLED_BACK) is not BranchOutcome.ROLLED_BACK:
             raise Refused(530, f"branch {xid} is known")
         if channel.branch is not None:
             raise Refused(503, "the channel works on another branch")
@@ -198,7 +198,7 @@ class Cluster:
     def _end(self, channel: ServerChannel, method: dtx.End) -> dtx.EndOk:
         branch = self._find(Xid(*method.xid))
         if branch.state == ROLLBACK_ONLY:
-            return dtx.EndOk(Status.ROLLED_BACK)
+            return dtx.EndOk(XaStatus.ROLLED_BACK)
         if channel.branch is not branch:
             raise Refused(409, "the channel does not work on it")
         channel.branch, branch.channel, branch.state = None, None, IDLE
@@ -221,21 +221,21 @@ class Cluster:
             raise Refused(409, "it is prepared")
         if branch.state == ROLLBACK_ONLY or branch.xid.globally in self.decided:
             self._drop(branch)
-            return dtx.PrepareOk(Status.ROLLED_BACK)
+            return dtx.PrepareOk(XaStatus.ROLLED_BACK)
         if not branch.published and not branch.taken:
             self._drop(branch)
-            return dtx.PrepareOk(Status.READ_ONLY)
+            return dtx.PrepareOk(XaStatus.READ_ONLY)
         branch.state = PREPARED
         return dtx.PrepareOk(0)
 
     def _commit(self, channel: ServerChannel, method: dtx.Commit) -> dtx.CommitOk:
         xid = Xid(*method.xid)
         branch = self._ended(xid) or self._closing(xid)
-        if isinstance(branch, Status):
+        if isinstance(branch, XaStatus):
             return dtx.CommitOk(branch)
         if branch.state == ROLLBACK_ONLY or (method.one_phase and xid.globally in self.decided):
             self._drop(branch)
-            return dtx.CommitOk(Status.ROLLED_BACK)
+            return dtx.CommitOk(XaStatus.ROLLED_BACK)
         if method.one_phase is (branch.state == PREPARED):
             raise Refused(409, f"it is {branch.state}")
         self._finish(branch, True)
@@ -244,23 +244,23 @@ class Cluster:
     def _rollback(self, channel: ServerChannel, method: dtx.Rollback) -> dtx.RollbackOk:
         xid = Xid(*method.xid)
         branch = self._ended(xid) or self._closing(xid)
-        if isinstance(branch, Status):
+        if isinstance(branch, XaStatus):
             return dtx.RollbackOk(branch)
         failed = branch.state == ROLLBACK_ONLY
         self._finish(branch, False)
-        return dtx.RollbackOk(Status.ROLLED_BACK if failed else 0)
+        return dtx.RollbackOk(XaStatus.ROLLED_BACK if failed else 0)
 
-    def _ended(self, xid: Xid) -> Status | None:
+    def _ended(self, xid: Xid) -> XaStatus | None:
         """What a decision on a branch is told that an operator has decided."""
         found = self.outcomes.get(xid)
-        return Status(found) if found is not None and found.name.startswith("HEUR") else None
+        return XaStatus(found) if found is not None and found.name.startswith("HEUR") else None
 
-    def outcome_of(self, xid: Xid) -> Outcome:
+    def outcome_of(self, xid: Xid) -> BranchOutcome:
         """As a question for it is answered."""
         if xid not in self.branches:
-            return self.outcomes.get(xid, Outcome.UNKNOWN)
-        states = {PREPARED: Outcome.PREPARED, ROLLBACK_ONLY: Outcome.ROLLED_BACK}
-        return states.get(self.branches[xid].state, Outcome.ACTIVE)
+            return self.outcomes.get(xid, BranchOutcome.UNKNOWN)
+        states = {PREPARED: BranchOutcome.PREPARED, ROLLBACK_ONLY: BranchOutcome.ROLLED_BACK}
+        return states.get(self.branches[xid].state, BranchOutcome.ACTIVE)
 
     def _outcome(self, channel: ServerChannel, method: dtx.Outcome) -> dtx.OutcomeOk:
         return dtx.OutcomeOk(self.outcome_of(Xid(*method.xid)))
@@ -275,9 +275,9 @@ class Cluster:
             raise Refused(409, "it was decided otherwise")
         for xid in [xid for xid in self.prepared() if xid.globally == which]:
             self._finish(self.branches[xid], method.commit)
-        against = (Outcome.HEURISTICALLY_COMMITTED, Outcome.HEURISTICALLY_ROLLED_BACK)[method.commit]
+        against = (BranchOutcome.HEURISTICALLY_COMMITTED, BranchOutcome.HEURISTICALLY_ROLLED_BACK)[method.commit]
         mixed = [xid for xid in self.heuristic() if xid.globally == which and self.outcomes[xid] is against]
-        return dtx.DecideOk(Status(against) if mixed else 0)
+        return dtx.DecideOk(XaStatus(against) if mixed else 0)
 
     def _forget(self, channel: ServerChannel, method: dtx.Forget) -> dtx.ForgetOk:
         self.forget(Xid(*method.xid))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from broker_plugin.embedded.errors import NAMES
 from txobserver import dtx_wire as dtx
-from txobserver.outcomes import Outcome, Status
+from txobserver.outcomes import BranchOutcome, XaStatus
 
 TEXT = (Path(__file__).parents[2] / "docs" / "dtx.md").read_text()
 TYPES = {"ShortString": "short string", "LongString": "long string", "LongLong": "long long", "bool": "bit"}
@@ -52,12 +52,12 @@ def test_every_method_with_its_fields() -> None:
 def test_every_status() -> None:
     section = _section("Statuses")
     shown = {int(number) for number in re.findall(r"^\| (\d) \|", section, re.MULTILINE)}
-    assert shown | {Status.HEURISTIC_HAZARD} == set(Status) and "3, xa-heurhaz, is not given" in section
+    assert shown | {XaStatus.HEURISTIC_HAZARD} == set(XaStatus) and "3, xa-heurhaz, is not given" in section
 
 
 def test_every_outcome() -> None:
     section = _section("Outcomes")
-    for outcome in Outcome:
+    for outcome in BranchOutcome:
         assert f"{outcome.value} {outcome.name.lower().replace('_', ' ')}" in section
 
 

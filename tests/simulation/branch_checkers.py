@@ -9,15 +9,15 @@ from tests.simulation.checker import Checker
 from tests.simulation.reference import Change
 from tests.simulation.reference_branches import HEURISTIC
 from txobserver.ids import Position
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 if TYPE_CHECKING:
     from tests.simulation.seen import Process, Truth
 
-TOLD_COMMIT = (Outcome.COMMITTED, Outcome.HEURISTICALLY_COMMITTED)
-PLAIN = (Outcome.COMMITTED, Outcome.ROLLED_BACK)
-TOLD_ROLLBACK = (Outcome.ROLLED_BACK, Outcome.HEURISTICALLY_ROLLED_BACK)
+TOLD_COMMIT = (BranchOutcome.COMMITTED, BranchOutcome.HEURISTICALLY_COMMITTED)
+PLAIN = (BranchOutcome.COMMITTED, BranchOutcome.ROLLED_BACK)
+TOLD_ROLLBACK = (BranchOutcome.ROLLED_BACK, BranchOutcome.HEURISTICALLY_ROLLED_BACK)
 
 
 class PreparedStays(Checker):
@@ -29,8 +29,8 @@ class PreparedStays(Checker):
         super().__init__(truth)
         self._told: dict[Xid, int] = {}
 
-    def told_of(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
-        if outcome is Outcome.PREPARED and attempt.xid is not None:
+    def told_of(self, process: Process, attempt: Attempt, outcome: BranchOutcome) -> None:
+        if outcome is BranchOutcome.PREPARED and attempt.xid is not None:
             self._told.setdefault(attempt.xid, self.truth.reference.end)
 
     def cut(self, kept: int, changes: list[Change]) -> None:
@@ -55,7 +55,7 @@ class OneOutcome(Checker):
         super().__init__(truth)
         self._rolled_back: dict[Xid | bytes, int] = {}
 
-    def told_of(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
+    def told_of(self, process: Process, attempt: Attempt, outcome: BranchOutcome) -> None:
         name, branches = attempt.name, self.truth.reference.branches
         assert name is not None
         committed, kind = branches.outcomes.get(name, (None, 0))
@@ -68,9 +68,11 @@ class OneOutcome(Checker):
             self._rolled_back.setdefault(name, self.truth.reference.end)
             if committed is True or name in branches.prepared:
                 self.fail(f"{says}, and it is {'committed' if committed else 'prepared'}")
-        if outcome is Outcome.PREPARED and name in self._rolled_back:
+        if outcome is BranchOutcome.PREPARED and name in self._rolled_back:
             self.fail(f"{says}, and it was told to be rolled back")
-        if outcome in (Outcome.UNKNOWN, Outcome.EXPIRED) and (committed is not None or name in branches.prepared):
+        if outcome in (BranchOutcome.UNKNOWN, BranchOutcome.EXPIRED) and (
+            committed is not None or name in branches.prepared
+        ):
             self.fail(f"{says}, and the stream knows of it")
 
     def listed(self, process: Process, branches: list[Xid]) -> None:

@@ -9,7 +9,7 @@ from tests.simulation.book import Attempt
 from tests.simulation.reference import Change, Deletions
 from txobserver.events import DtxPrepare, TxPrepare
 from txobserver.ids import Member, Position
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Checker:
     def answered(self, process: Process, attempt: Attempt | None, ok: bool) -> None:
         """A node answers a client."""
 
-    def told_of(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
+    def told_of(self, process: Process, attempt: Attempt, outcome: BranchOutcome) -> None:
         """A node tells what became of a branch."""
 
     def listed(self, process: Process, branches: list[Xid]) -> None:

@@ -16,7 +16,7 @@ from broker_plugin.embedded.operations.binding_operations import BindRequest
 from broker_plugin.embedded.operations.queue_arguments import QueueDeclare
 from tests.simulation.book import FAILED, OK, ROLLED_BACK, SENT, UNKNOWN, Attempt
 from tests.simulation.client_link import ClientLink
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 
 if TYPE_CHECKING:
     from tests.simulation.seen import Cluster
@@ -208,10 +208,10 @@ class Worker(Client):
                 self.link.branches.outcome(attempt, partial(self._told, attempt))
             self.later(0.1, 0.3, self._ask)
 
-    def _told(self, attempt: Attempt, outcome: Outcome) -> None:
-        if outcome in (Outcome.COMMITTED, Outcome.ROLLED_BACK) and attempt in self._doubts:
+    def _told(self, attempt: Attempt, outcome: BranchOutcome) -> None:
+        if outcome in (BranchOutcome.COMMITTED, BranchOutcome.ROLLED_BACK) and attempt in self._doubts:
             self._doubts.remove(attempt)
-            attempt.outcome = OK if outcome is Outcome.COMMITTED else FAILED
+            attempt.outcome = OK if outcome is BranchOutcome.COMMITTED else FAILED
 
 
 class Consumer(Client):

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from tests.simulation.book import FAILED, OK, OPEN, ROLLED_BACK, SENT, UNKNOWN, Attempt
 from tests.simulation.client_link import ClientLink
 from tests.simulation.clients import INPUT, OUTPUTS, PROPERTIES, Client
-from txobserver.outcomes import Outcome, Status
+from txobserver.outcomes import BranchOutcome, XaStatus
 from txobserver.xid import Global, Xid
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Cluster
 
-COMMITTED = (Outcome.COMMITTED, Outcome.HEURISTICALLY_COMMITTED)
-HEURISTIC = (Outcome.HEURISTICALLY_COMMITTED, Outcome.HEURISTICALLY_ROLLED_BACK)
+COMMITTED = (BranchOutcome.COMMITTED, BranchOutcome.HEURISTICALLY_COMMITTED)
+HEURISTIC = (BranchOutcome.HEURISTICALLY_COMMITTED, BranchOutcome.HEURISTICALLY_ROLLED_BACK)
 
 
 class Coordinator(Client):
@@ -103,8 +103,8 @@ class Coordinator(Client):
             attempt.outcome = SENT
             link.branches.status(
                 partial(link.branches.operations.commit, link.channel, xid, True),
-                lambda status: self._ended(attempt, OK if status is Status.OK else FAILED),
-                lambda status: self._tell(link, attempt, Outcome.COMMITTED, status),
+                lambda status: self._ended(attempt, OK if status is XaStatus.OK else FAILED),
+                lambda status: self._tell(link, attempt, BranchOutcome.COMMITTED, status),
             )
         else:
             self._prepare(link, attempt)
@@ -115,32 +115,32 @@ class Coordinator(Client):
         link.branches.status(
             partial(link.branches.operations.rollback, link.channel, attempt.xid),
             lambda status: None,
-            lambda status: self._tell(link, attempt, Outcome.ROLLED_BACK, status),
+            lambda status: self._tell(link, attempt, BranchOutcome.ROLLED_BACK, status),
         )
 
-    def _tell(self, link: ClientLink, attempt: Attempt, asked: Outcome, status: Status) -> None:
+    def _tell(self, link: ClientLink, attempt: Attempt, asked: BranchOutcome, status: XaStatus) -> None:
         """At the broker: an answer to what was asked of a branch."""
         truth = self.cluster.truth
-        if status is Status.OK:
+        if status is XaStatus.OK:
             outcome = asked
-        elif status is Status.ROLLED_BACK:
-            outcome = Outcome.ROLLED_BACK
+        elif status is XaStatus.ROLLED_BACK:
+            outcome = BranchOutcome.ROLLED_BACK
         else:
-            outcome = Outcome(status)
+            outcome = BranchOutcome(status)
         truth.told_of(link.process, attempt, outcome)
-        if outcome in (Outcome.COMMITTED, Outcome.ROLLED_BACK):
-            truth.answered(link.process, attempt, outcome is Outcome.COMMITTED)
+        if outcome in (BranchOutcome.COMMITTED, BranchOutcome.ROLLED_BACK):
+            truth.answered(link.process, attempt, outcome is BranchOutcome.COMMITTED)
 
     def _prepare(self, link: ClientLink, attempt: Attempt) -> None:
         assert attempt.xid is not None
         link.branches.status(
             partial(link.branches.operations.prepare, link.channel, attempt.xid),
             partial(self._prepared, attempt),
-            lambda status: self._tell(link, attempt, Outcome.PREPARED, status),
+            lambda status: self._tell(link, attempt, BranchOutcome.PREPARED, status),
         )
 
-    def _prepared(self, attempt: Attempt, status: Status) -> None:
-        if status is not Status.OK:
+    def _prepared(self, attempt: Attempt, status: XaStatus) -> None:
+        if status is not XaStatus.OK:
             self._ended(attempt, FAILED)
             return
         if self._attempt is attempt:
@@ -180,7 +180,7 @@ class Coordinator(Client):
         call = partial(link.branches.operations.commit, link.channel, xid, False)
         if not attempt.decision:
             call = partial(link.branches.operations.rollback, link.channel, xid)
-        wanted = Outcome.COMMITTED if attempt.decision else Outcome.ROLLED_BACK
+        wanted = BranchOutcome.COMMITTED if attempt.decision else BranchOutcome.ROLLED_BACK
         link.branches.status(call, lambda status: None, lambda status: self._tell(link, attempt, wanted, status))
         if attempt not in self._doubts:
             self._doubts.append(attempt)
@@ -223,14 +223,14 @@ class Coordinator(Client):
             if attempt not in self._doubts:
                 self._doubts.append(attempt)
         assert pair[0].xid is not None
-        which, wanted = pair[0].xid.globally, Outcome.COMMITTED if commit else Outcome.ROLLED_BACK
+        which, wanted = pair[0].xid.globally, BranchOutcome.COMMITTED if commit else BranchOutcome.ROLLED_BACK
         if self.cluster.truth.losses.all:  # one that came too late may be prepared again: its end is among what is lost
             for xid, attempt in self.book.branches.items():
                 if xid.globally == which:
                     attempt.asked.add(commit)
 
-        def told(status: Status) -> None:
-            if status is Status.OK:
+        def told(status: XaStatus) -> None:
+            if status is XaStatus.OK:
                 for attempt in pair:
                     if not attempt.final:  # else it may be forgotten already
                         self._tell(link, attempt, wanted, status)
@@ -261,21 +261,23 @@ class Coordinator(Client):
             if mine and not known and attempt.outcome in (ROLLED_BACK, SENT):
                 self._doubts.append(attempt)
 
-    def _resolve(self, attempt: Attempt, outcome: Outcome) -> None:
+    def _resolve(self, attempt: Attempt, outcome: BranchOutcome) -> None:
         link, xid = self.link, attempt.xid
-        if link is None or xid is None or attempt not in self._doubts or outcome is Outcome.PENDING:
+        if link is None or xid is None or attempt not in self._doubts or outcome is BranchOutcome.PENDING:
             return
-        if outcome is Outcome.PREPARED:
+        if outcome is BranchOutcome.PREPARED:
             decided = self._decided.get(xid.globally)
             if decided is None:
                 self._decide(attempt)
             else:
                 self._decide_globally(link, [attempt], decided)
-        elif outcome is Outcome.ACTIVE:
+        elif outcome is BranchOutcome.ACTIVE:
             self._roll_back(link, attempt)
         else:
             self._doubts.remove(attempt)
-            attempt.final = outcome is not Outcome.UNKNOWN  # its start may be on its way, on an earlier connection
+            attempt.final = (
+                outcome is not BranchOutcome.UNKNOWN
+            )  # its start may be on its way, on an earlier connection
             if xid.globally in self._decided and not any(each.xid.globally == xid.globally for each in self._doubts):
                 self._decided.pop(xid.globally)
                 link.branches.forget_globally(xid.globally)
@@ -283,7 +285,7 @@ class Coordinator(Client):
                 link.branches.forget(xid)
             if outcome in COMMITTED:
                 attempt.outcome = OK
-            elif outcome is Outcome.UNKNOWN and True in attempt.asked:
+            elif outcome is BranchOutcome.UNKNOWN and True in attempt.asked:
                 attempt.outcome = UNKNOWN
             else:
                 attempt.outcome = ROLLED_BACK

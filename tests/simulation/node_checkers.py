@@ -9,7 +9,7 @@ from tests.simulation.book import Attempt
 from tests.simulation.checker import Checker
 from txobserver.events import DtxPrepare, TxPrepare
 from txobserver.ids import Member, Position
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.tx_buffer import ABORTED, COMMITTED
 
 if TYPE_CHECKING:
@@ -164,8 +164,8 @@ class DurableBeforeAnswer(Checker):
         if ok:
             self._check(process, attempt.label if attempt else "a declaration")
 
-    def told_of(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
-        if outcome not in (Outcome.PENDING, Outcome.ACTIVE, Outcome.UNKNOWN):
+    def told_of(self, process: Process, attempt: Attempt, outcome: BranchOutcome) -> None:
+        if outcome not in (BranchOutcome.PENDING, BranchOutcome.ACTIVE, BranchOutcome.UNKNOWN):
             self._check(process, f"that {attempt.label} is {outcome.name}")
 
     def delivered(self, process: Process, consumer: str, queue: str, body: str, redelivered: bool) -> None:

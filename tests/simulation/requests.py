@@ -16,7 +16,7 @@ from broker_plugin.embedded.operations.queue_operations import QueueState
 from tests.simulation.book import SENT, Attempt
 from tests.simulation.reference import Deletions
 from tests.simulation.wire import Wire
-from txobserver.outcomes import Outcome, Status
+from txobserver.outcomes import BranchOutcome, XaStatus
 from txobserver.xid import Global, Xid
 
 if TYPE_CHECKING:
@@ -168,11 +168,11 @@ class BranchRequests:
         return self._link.process.broker.operations.branches
 
     def status(
-        self, call: Callable[[Reply], None], done: Callable[[Status], None], told: Callable[[Status], None]
+        self, call: Callable[[Reply], None], done: Callable[[XaStatus], None], told: Callable[[XaStatus], None]
     ) -> None:
         """Something that is answered with a status; ``told`` is told it at the broker."""
 
-        def reply(status: Status) -> None:
+        def reply(status: XaStatus) -> None:
             self._cluster.world.say(self._link.process.name, f"answers {self._name}: {status.name}")
             told(status)
             self._link.wire.to_client(lambda: done(status))
@@ -190,7 +190,7 @@ class BranchRequests:
 
         self._link.request(recover)
 
-    def outcome(self, attempt: Attempt, done: Callable[[Outcome], None]) -> None:
+    def outcome(self, attempt: Attempt, done: Callable[[BranchOutcome], None]) -> None:
         """dtx.outcome of a branch, or of a token."""
 
         def ask() -> None:
@@ -219,7 +219,7 @@ class BranchRequests:
 
         def decide() -> None:
             assert attempt.xid is not None
-            if self._link.process.broker.branches.outcome(attempt.xid) is Outcome.PREPARED:
+            if self._link.process.broker.branches.outcome(attempt.xid) is BranchOutcome.PREPARED:
                 attempt.asked.add(commit)
                 if commit and not attempt.final:
                     attempt.outcome = SENT

@@ -19,7 +19,7 @@ from tests.simulation.losses import Losses
 from tests.simulation.reference import Change, Reference
 from txobserver.events import DtxPrepare, Event, GenerationStart, TxPrepare
 from txobserver.ids import Member, Position
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 if TYPE_CHECKING:
@@ -223,9 +223,9 @@ class Truth:
                 checker.answered(process, attempt, ok)
             self._tells(process)
 
-    def told_of(self, process: Process, attempt: Attempt, outcome: Outcome) -> None:
+    def told_of(self, process: Process, attempt: Attempt, outcome: BranchOutcome) -> None:
         """A node tells what became of a branch."""
-        if outcome in (Outcome.ROLLED_BACK, Outcome.HEURISTICALLY_ROLLED_BACK):
+        if outcome in (BranchOutcome.ROLLED_BACK, BranchOutcome.HEURISTICALLY_ROLLED_BACK):
             attempt.refused_at = attempt.refused_at or self.reference.end
         if not self.is_of_before(process):
             for checker in self.checkers:

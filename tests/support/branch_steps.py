@@ -6,7 +6,7 @@ from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.memory_host import text
 from tests.support.steps import answered, declared
 from txobserver.events import Event
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.ports.ledger import BranchObserver, Content, Ledger, Observer
 from txobserver.state.applied_content import AppliedContent
 from txobserver.xid import Global, Xid
@@ -82,7 +82,7 @@ def in_doubt(node: MemoryNode) -> list[Xid]:
     return [branch.xid for branch in content_of(node).branches()]
 
 
-def outcome(node: MemoryNode, name: Xid | bytes = X) -> Outcome:
+def outcome(node: MemoryNode, name: Xid | bytes = X) -> BranchOutcome:
     return content_of(node).outcome(name) if isinstance(name, Xid) else content_of(node).outcome_of_token(name)
 
 

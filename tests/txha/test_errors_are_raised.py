@@ -24,7 +24,7 @@ from tests.txha.names import exceptions
 from txha import resources, spi
 from txobserver import dtx_wire as dtx
 from txobserver.ids import Position
-from txobserver.outcomes import Outcome, Status
+from txobserver.outcomes import BranchOutcome, XaStatus
 
 NOWHERE = "amqp://127.0.0.1:1/"
 ABSTRACT = {"Error", "DatabaseError", "HeuristicOutcome"}
@@ -43,7 +43,7 @@ def no_dtx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     txha.DtxConnection(NOWHERE)
 
 
-def heuristic(status: Status) -> Callable[..., None]:
+def heuristic(status: XaStatus) -> Callable[..., None]:
     def provoke(*_: object) -> None:
         branch = begun()
         play(branch.prepare(), (END, OK), (PREPARE, OK))
@@ -146,11 +146,11 @@ RAISED: dict[str, Callable[[Path, pytest.MonkeyPatch], object]] = {
     "StaleDelivery": lambda *_: play(TwoPhase(60).begin(X), (START, LOST), stale=True),
     "Conflict": lambda *_: play(TwoPhase(60).others.forget(X), (dtx.Forget(FIELDS), refused(409))),
     "RolledBack": lambda *_: play(PlainTransactions(0).commit(b"token"), (dtx.Token(b"token"), LOST)),
-    "TimedOut": lambda *_: play(begun().prepare(), (END, OK), (PREPARE, Status.TIMED_OUT)),
-    "OutcomeUnknown": lambda *_: play(begun(0).prepare(), (END, OK), (PREPARE, LOST), (OURS, Outcome.PENDING)),
-    "HeuristicCommit": heuristic(Status.HEURISTICALLY_COMMITTED),
-    "HeuristicRollback": heuristic(Status.HEURISTICALLY_ROLLED_BACK),
-    "HeuristicMixed": heuristic(Status.MIXED),
+    "TimedOut": lambda *_: play(begun().prepare(), (END, OK), (PREPARE, XaStatus.TIMED_OUT)),
+    "OutcomeUnknown": lambda *_: play(begun(0).prepare(), (END, OK), (PREPARE, LOST), (OURS, BranchOutcome.PENDING)),
+    "HeuristicCommit": heuristic(XaStatus.HEURISTICALLY_COMMITTED),
+    "HeuristicRollback": heuristic(XaStatus.HEURISTICALLY_ROLLED_BACK),
+    "HeuristicMixed": heuristic(XaStatus.MIXED),
     "HeuristicTransaction": lambda *_: committed(operator),
     "TransactionRolledBack": refusing,
     "BranchRolledBack": lambda *_: txha.Broker(NOWHERE).prepare(X),
@@ -201,10 +201,10 @@ def test_which_branches_of_a_transaction_are_otherwise_is_told() -> None:
     with pytest.raises(txha.HeuristicTransaction) as raised:
         committed(operator)
     assert raised.value.fates["broker:1"] is txha.Fate.HEURISTICALLY_ROLLED_BACK
-    assert raised.value.outcome is Outcome.MIXED
+    assert raised.value.outcome is BranchOutcome.MIXED
     with pytest.raises(txha.HeuristicTransaction) as raised:
         committed(
             lambda broker, work: (operator(broker, work), broker.forget(resources.branch_xid(work.name, "broker")))[0]
         )
     assert raised.value.fates["broker:1"] is txha.Fate.UNKNOWN
-    assert raised.value.outcome is Outcome.UNKNOWN
+    assert raised.value.outcome is BranchOutcome.UNKNOWN

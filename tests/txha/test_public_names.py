@@ -94,7 +94,7 @@ def test_types_go_along_with_the_packages() -> None:
 
 USER = """
 import txha
-from txha import Broker, Coordinator, DecisionLog, OutcomeUnknown, Outcome, Postgresql, Xid, resources
+from txha import Broker, Coordinator, DecisionLog, OutcomeUnknown, BranchOutcome, Postgresql, Xid, resources
 from txha.spark import spark_session
 from txha.spi import Host
 from typing_extensions import assert_type
@@ -104,10 +104,10 @@ def transfer(coordinator: Coordinator) -> dict[str, txha.Fate]:
         with coordinator.transaction() as t:
             t.database.execute("SELECT 1")
     except txha.HeuristicTransaction as error:
-        assert_type(error.outcome, Outcome)
+        assert_type(error.outcome, BranchOutcome)
         return error.fates
     except OutcomeUnknown as error:
-        assert_type(error.outcome, Outcome | None)
+        assert_type(error.outcome, BranchOutcome | None)
     return {}
 
 def branch(broker: txha.DtxConnection, xid: Xid) -> None:
@@ -155,7 +155,7 @@ EXTRAS = ("aio_pika", "lmdb", "pandas", "pika", "psycopg", "pyarrow", "pyspark",
     [
         ("txha.__version__", set()),
         (" ".join(f"txha.{name};" for name in exceptions() if name not in ("LogCut", "LogReclaimed")), set()),
-        ("txha.Xid; txha.Outcome; txha.spi.Host; txha.events.Publish; txha.resources.recover", set()),
+        ("txha.Xid; txha.BranchOutcome; txha.spi.Host; txha.events.Publish; txha.resources.recover", set()),
         ("txha.spark.spark_session; txha.PipelineError", set()),
         ("txha.DtxConnection", {"pika"}),
         ("txha.AioDtxConnection", {"aio_pika"}),

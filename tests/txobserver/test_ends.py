@@ -47,7 +47,7 @@ from txobserver.ids import (
     place_of,
 )
 from txobserver.observer import TransactionObserverFactory
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.ports.store import MemoryBase, Meta
 from txobserver.xid import Xid
 
@@ -148,7 +148,7 @@ def test_sequence_at_its_end() -> None:
     answered(cluster, primary, "decide")
     primary.report(lambda: ledger_of(primary).settle(primary.host.number("q"), [primary.host.entry("q", "there")], 1))
     cluster.run(lambda: "there" not in primary.host.bodies("q"))
-    assert in_doubt(primary) == [] and outcome(primary, X) is Outcome.COMMITTED
+    assert in_doubt(primary) == [] and outcome(primary, X) is BranchOutcome.COMMITTED
     survivors_agree(cluster)
     checkpoints_can_be_written(cluster)
     assert all(node.stopped is None for node in cluster.nodes.values())

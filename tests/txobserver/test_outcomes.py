@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.support.examples import examples
 from tests.support.operations import lines_of
-from txobserver.outcomes import Kind, Outcome, Outcomes, OutcomesMeta, Remembered, name_of, remembered_of
+from txobserver.outcomes import BranchOutcome, Kind, Outcomes, OutcomesMeta, Remembered, name_of, remembered_of
 from txobserver.xid import Global, Xid
 
 KEPT, KEPT_SECONDS = 3, 10.0
@@ -102,15 +102,15 @@ class OutcomesMachine(RuleBasedStateMachine):
             found = self.outcomes.branches_of(Global(0, b"g%d" % number))
             assert sorted(found) == sorted(xid for xid in branches if xid[1] == b"g%d" % number)
 
-    def _told(self, kind: Kind, number: int, since: int) -> Outcome:
+    def _told(self, kind: Kind, number: int, since: int) -> BranchOutcome:
         name = name_of(remembered(kind, number, True, 1, 1))
         for each in self.model:
             if name_of(each) == name and each.kind is Kind.HEURISTIC:
-                return Outcome.HEURISTICALLY_COMMITTED if each.commit else Outcome.HEURISTICALLY_ROLLED_BACK
+                return BranchOutcome.HEURISTICALLY_COMMITTED if each.commit else BranchOutcome.HEURISTICALLY_ROLLED_BACK
             if name_of(each) == name:
-                return Outcome.COMMITTED if each.commit else Outcome.ROLLED_BACK
+                return BranchOutcome.COMMITTED if each.commit else BranchOutcome.ROLLED_BACK
         of = Kind.BRANCH if kind is Kind.HEURISTIC else kind
-        return Outcome.EXPIRED if self.expired.get(of, 0) > since else Outcome.UNKNOWN
+        return BranchOutcome.EXPIRED if self.expired.get(of, 0) > since else BranchOutcome.UNKNOWN
 
 
 OutcomesMachine.TestCase.settings = examples(60, stateful_step_count=40)
@@ -126,7 +126,7 @@ def test_one_more_costs_the_same_however_many_there_are() -> None:
             outcomes.remember(Remembered(Kind.BRANCH, 0, b"%d" % number, b"", True, number + 1, number))
         costs.append(lines_of(lambda o=outcomes: o.remember(Remembered(Kind.TOKEN, 0, b"t", b"", True, 1, 1))))  # type: ignore[misc]
         outcomes.remember(Remembered(Kind.BRANCH, 0, b"new", b"", True, 30_000, 30_000))
-        assert len(outcomes.branches) == count and outcomes.of(Xid(0, b"0", b"")) is Outcome.EXPIRED
+        assert len(outcomes.branches) == count and outcomes.of(Xid(0, b"0", b"")) is BranchOutcome.EXPIRED
     assert costs[0] == costs[1]
 
 
@@ -148,7 +148,7 @@ class TestClockJumpForgetsOutcomes:
         outcomes = self.kept()
         for number in range(1, 21):
             self.decided(outcomes, number, self.START + number + (jump if number > 10 else 0))
-        assert all(outcomes.of(name_of(each)) is Outcome.COMMITTED for each in outcomes.all())
+        assert all(outcomes.of(name_of(each)) is BranchOutcome.COMMITTED for each in outcomes.all())
         assert len(outcomes.branches) == 20
 
     def test_a_jump_and_back_at_each_of_many_promotions(self) -> None:
@@ -166,7 +166,7 @@ class TestClockJumpForgetsOutcomes:
             self.decided(outcomes, number, stamp)
             stood_still = jump < 0 and 1000 < number < 1001 + 1441
             assert len(outcomes.branches) == min(number, 1441 + stood_still), number
-        assert outcomes.of(name_of(remembered(Kind.BRANCH, 1, True, 1, 1))) is Outcome.EXPIRED
+        assert outcomes.of(name_of(remembered(Kind.BRANCH, 1, True, 1, 1))) is BranchOutcome.EXPIRED
 
     def test_a_store_whose_clock_was_set_days_ahead_recovers(self) -> None:
         """A version that took the greatest time for the clock forgot each outcome as it was remembered from then on."""
@@ -202,7 +202,7 @@ def test_the_oldest_is_forgotten_first_in_whatever_order_a_store_gives_them_back
     for each in (ran, started):
         each.keep(3, 86_400.0)
         each.remember(remembered_of(Xid(1, b"d", b""), True, False, 4, 4000))
-        assert each.of(xids[0]) is Outcome.EXPIRED and each.of(xids[2]) is Outcome.COMMITTED
+        assert each.of(xids[0]) is BranchOutcome.EXPIRED and each.of(xids[2]) is BranchOutcome.COMMITTED
     assert started.meta == ran.meta
 
 

@@ -14,7 +14,7 @@ from txobserver.configuration import Configuration, Configured
 from txobserver.errors import Error
 from txobserver.events import Configure, Message, Removal
 from txobserver.ids import Position
-from txobserver.outcomes import Outcome, PreparedBranch
+from txobserver.outcomes import BranchOutcome, PreparedBranch
 from txobserver.ports.store import PAGE, Asked, Entry, QueueSummary
 from txobserver.xid import Xid
 
@@ -221,7 +221,7 @@ class Content(Protocol):
         """The last event that has been applied."""
         ...
 
-    def outcome(self, xid: Xid, since: int = 0) -> Outcome:
+    def outcome(self, xid: Xid, since: int = 0) -> BranchOutcome:
         """What is known of a branch. What has not passed the commit point is PENDING.
 
         ``since``: the sequence of what had been applied when it began; 0, by which EXPIRED is told more often, if that
@@ -229,21 +229,21 @@ class Content(Protocol):
         """
         ...
 
-    def outcome_of_token(self, token: bytes, since: int = 0) -> Outcome:
+    def outcome_of_token(self, token: bytes, since: int = 0) -> BranchOutcome:
         """What is known of a transaction that is no branch. ``since`` as above: when it got the token."""
         ...
 
-    def global_decision(self, format_id: int, gtrid: bytes) -> Outcome:
+    def global_decision(self, format_id: int, gtrid: bytes) -> BranchOutcome:
         """The global decision: PENDING, COMMITTED, ROLLED_BACK, EXPIRED or UNKNOWN."""
         ...
 
-    def global_outcome(self, format_id: int, gtrid: bytes) -> Outcome:
+    def global_outcome(self, format_id: int, gtrid: bytes) -> BranchOutcome:
         """The same, but if branches of it were decided heuristically otherwise, HEURISTICALLY_COMMITTED,
         HEURISTICALLY_ROLLED_BACK or MIXED.
         """
         ...
 
-    def branches_of(self, format_id: int, gtrid: bytes) -> dict[Xid, Outcome]:
+    def branches_of(self, format_id: int, gtrid: bytes) -> dict[Xid, BranchOutcome]:
         """Every branch of a global transaction that is open, prepared, or remembered."""
         ...
 

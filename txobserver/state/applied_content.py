@@ -6,7 +6,7 @@ from typing import Final
 
 from txobserver.configuration import Configuration
 from txobserver.ids import Position
-from txobserver.outcomes import Outcome, PreparedBranch
+from txobserver.outcomes import BranchOutcome, PreparedBranch
 from txobserver.ports.store import Entry, QueueSummary
 from txobserver.state.contents import Contents
 from txobserver.state.transaction_table import described
@@ -56,22 +56,22 @@ class AppliedContent:
         """The branches that were decided heuristically and are not forgotten."""
         return list(self._table.outcomes.heuristics)
 
-    def outcome(self, xid: Xid, since: int = 0) -> Outcome:
+    def outcome(self, xid: Xid, since: int = 0) -> BranchOutcome:
         """What is known of a branch."""
         return self._table.outcome(xid, since)
 
-    def outcome_of_token(self, token: bytes, since: int = 0) -> Outcome:
+    def outcome_of_token(self, token: bytes, since: int = 0) -> BranchOutcome:
         """What is known of a transaction that is no branch."""
         return self._table.outcome(token, since)
 
-    def global_decision(self, format_id: int, gtrid: bytes) -> Outcome:
+    def global_decision(self, format_id: int, gtrid: bytes) -> BranchOutcome:
         """The global decision, whatever became of the branches."""
         return self._table.global_decision(Global(format_id, gtrid))
 
-    def global_outcome(self, format_id: int, gtrid: bytes) -> Outcome:
+    def global_outcome(self, format_id: int, gtrid: bytes) -> BranchOutcome:
         """What is known of a global decision."""
         return self._table.global_outcome(Global(format_id, gtrid))
 
-    def branches_of(self, format_id: int, gtrid: bytes) -> dict[Xid, Outcome]:
+    def branches_of(self, format_id: int, gtrid: bytes) -> dict[Xid, BranchOutcome]:
         """Every branch of a global transaction."""
         return self._table.branches_of(Global(format_id, gtrid))

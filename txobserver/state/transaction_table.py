@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from txobserver.events import DtxDecision, GlobalDecision, TxDecision, TxEnqueue
 from txobserver.ids import generation_of
 from txobserver.outcomes import (
+    BranchOutcome,
     Kind,
     Name,
-    Outcome,
     Outcomes,
     OutcomesMeta,
     PreparedBranch,
@@ -138,31 +138,35 @@ class TransactionTable:
         """Every branch in doubt, the oldest first."""
         return [described(buffer) for xid, buffer in self.prepared.items() if self.in_doubt(xid)]
 
-    def outcome(self, name: Name, since: int = 0) -> Outcome:
+    def outcome(self, name: Name, since: int = 0) -> BranchOutcome:
         """What may be told of a transaction. ``since`` as for ``Outcomes.of``."""
         buffer = self._live.get(name)
         if buffer is None:
             return self.outcomes.of(name, since)
         if buffer.prepared is None and buffer.decided is None:
-            return Outcome.ACTIVE
-        return Outcome.PREPARED if isinstance(name, Xid) and self.in_doubt(name) else Outcome.PENDING
+            return BranchOutcome.ACTIVE
+        return BranchOutcome.PREPARED if isinstance(name, Xid) and self.in_doubt(name) else BranchOutcome.PENDING
 
-    def global_decision(self, globally: Global) -> Outcome:
+    def global_decision(self, globally: Global) -> BranchOutcome:
         """What may be told of a global decision."""
-        return Outcome.PENDING if globally in self.deciding else self.outcomes.of(globally)
+        return BranchOutcome.PENDING if globally in self.deciding else self.outcomes.of(globally)
 
-    def global_outcome(self, globally: Global) -> Outcome:
+    def global_outcome(self, globally: Global) -> BranchOutcome:
         """The same, and of branches that an operator decided otherwise."""
         decided = self.global_decision(globally)
-        if decided not in (Outcome.COMMITTED, Outcome.ROLLED_BACK):
+        if decided not in (BranchOutcome.COMMITTED, BranchOutcome.ROLLED_BACK):
             return decided
         told = {self.outcomes.of(xid) for xid in self.outcomes.branches_of(globally)}
-        other = Outcome.HEURISTICALLY_ROLLED_BACK if decided is Outcome.COMMITTED else Outcome.HEURISTICALLY_COMMITTED
+        other = (
+            BranchOutcome.HEURISTICALLY_ROLLED_BACK
+            if decided is BranchOutcome.COMMITTED
+            else BranchOutcome.HEURISTICALLY_COMMITTED
+        )
         if other not in told:
             return decided
-        return other if told == {other} else Outcome.MIXED
+        return other if told == {other} else BranchOutcome.MIXED
 
-    def branches_of(self, globally: Global) -> dict[Xid, Outcome]:
+    def branches_of(self, globally: Global) -> dict[Xid, BranchOutcome]:
         """Every branch of a global transaction that lives or is remembered."""
         known = [buffer.xid for buffer in self.live_branches(globally)] + self.outcomes.branches_of(globally)
         return {xid: self.outcome(xid) for xid in known}

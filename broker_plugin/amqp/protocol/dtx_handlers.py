@@ -11,7 +11,7 @@ from broker_plugin.amqp.protocol.codec import OVERHEAD, encode_method
 from broker_plugin.embedded.errors import dtx_error
 from txobserver import dtx_wire as dtx
 from txobserver.dtx_wire import XidFields
-from txobserver.outcomes import Status
+from txobserver.outcomes import XaStatus
 from txobserver.xid import MAX_PART, Global, Xid, checked_xid
 
 Handler = Callable[[Answering, Any], None]
@@ -37,7 +37,7 @@ def _answer(channel: Answering, method: dtx.DtxMethod) -> None:
     channel.answer(encode_method(method, channel.number))
 
 
-def _status(channel: Answering, kind: Callable[[int], dtx.DtxMethod], status: Status) -> None:
+def _status(channel: Answering, kind: Callable[[int], dtx.DtxMethod], status: XaStatus) -> None:
     _answer(channel, kind(status))
 
 

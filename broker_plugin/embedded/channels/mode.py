@@ -13,7 +13,7 @@ from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.transactions.branch import Association
 from broker_plugin.embedded.transactions.dtx_mode import DtxMode
 from broker_plugin.embedded.transactions.transaction import Transaction
-from txobserver.outcomes import Status
+from txobserver.outcomes import XaStatus
 from txobserver.ports.ledger import NameInUse
 from txobserver.xid import Xid
 
@@ -96,14 +96,14 @@ class Mode:
             raise dtx_error(503, "dtx was not selected on this channel")
         return self.dtx
 
-    def start_branch(self, xid: Xid, join: bool, resume: bool) -> Status:
+    def start_branch(self, xid: Xid, join: bool, resume: bool) -> XaStatus:
         """dtx.start, as ``DtxMode.start``: from now on the channel's work belongs to the branch."""
         dtx = self.check_dtx()
         status = dtx.start(xid, join, resume)
         self.work = dtx.current
         return status
 
-    def end_branch(self, xid: Xid, fail: bool, suspend: bool) -> Status:
+    def end_branch(self, xid: Xid, fail: bool, suspend: bool) -> XaStatus:
         """dtx.end, as ``DtxMode.end``."""
         dtx = self.check_dtx()
         status = dtx.end(xid, fail, suspend)

@@ -15,19 +15,19 @@ from broker_plugin.embedded.operations.requester import Requester
 from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.transactions.branch import DECIDING, ENDED, IDLE, PREPARED, ROLLBACK_ONLY, Branch
 from broker_plugin.embedded.transactions.branches import HEURISTIC
-from txobserver.outcomes import Outcome, Status
+from txobserver.outcomes import BranchOutcome, XaStatus
 from txobserver.ports.ledger import Done
 from txobserver.xid import Global, Xid
 
-Reply = Callable[[Status], None]
+Reply = Callable[[XaStatus], None]
 """Told the status that answers the request."""
 
 
 class GlobalState(NamedTuple):
     """What is known of a global transaction: its decision, and what became of each branch."""
 
-    decision: Outcome
-    branches: dict[Xid, Outcome]
+    decision: BranchOutcome
+    branches: dict[Xid, BranchOutcome]
 
 
 class BranchOperations:
@@ -54,16 +54,16 @@ class BranchOperations:
         branch.observer.prepare(partial(self._prepared, channel, branch, reply, branch.observer.empty))
 
     def _prepared(self, channel: Requester, branch: Branch, reply: Reply, empty: bool, error: str | None) -> None:
-        status = Status.OK
+        status = XaStatus.OK
         if error is not None:
             if branch.state != ENDED:  # a vote that failed late has ended it as a prepared one already
                 self._broker.branches.leave(branch, "refused")
                 branch.give_back()
-            status = Status.ROLLED_BACK
+            status = XaStatus.ROLLED_BACK
         elif empty:
             self._broker.branches.leave(branch, "refused")
             branch.apply_local()
-            status = Status.READ_ONLY
+            status = XaStatus.READ_ONLY
         _answer(channel, reply, status)
 
     def commit(self, channel: Requester, xid: Xid, one_phase: bool, reply: Reply) -> None:
@@ -94,7 +94,7 @@ class BranchOperations:
         else:
             self._broker.branches.leave(branch, "refused")
             branch.give_back()
-        _answer(channel, reply, Status.OK if error is None else Status.ROLLED_BACK)
+        _answer(channel, reply, XaStatus.OK if error is None else XaStatus.ROLLED_BACK)
 
     def rollback(self, channel: Requester, xid: Xid, reply: Reply) -> None:
         """dtx.rollback. What an operator decided meanwhile is told instead."""
@@ -117,7 +117,7 @@ class BranchOperations:
     def _rolled_back(self, channel: Requester, branch: Branch, reply: Reply, error: str | None) -> None:
         self._broker.branches.leave(branch, "decided")
         branch.give_back()
-        _answer(channel, reply, Status.OK)
+        _answer(channel, reply, XaStatus.OK)
 
     def _tell(self, branch: Branch, reply: Reply) -> None:
         """Its coordinator hears that the branch was rolled back, and why; there is nothing more to be said of it."""
@@ -131,12 +131,12 @@ class BranchOperations:
         come later. Answered OK it would never forget the branch, which is remembered until it does."""
         if branch.state != DECIDING or not branch.heuristic:
             return False
-        status = Status.HEURISTICALLY_COMMITTED if branch.committing else Status.HEURISTICALLY_ROLLED_BACK
+        status = XaStatus.HEURISTICALLY_COMMITTED if branch.committing else XaStatus.HEURISTICALLY_ROLLED_BACK
         branch.waiting.append(partial(_answer_or_fail, channel, partial(reply, status)))
         return True
 
     def _decide(self, channel: Requester, branch: Branch, commit: bool, reply: Reply) -> None:
-        self._ask(branch, commit, False, partial(_answer_or_fail, channel, partial(reply, Status.OK)))
+        self._ask(branch, commit, False, partial(_answer_or_fail, channel, partial(reply, XaStatus.OK)))
 
     def decide_heuristically(self, xid: Xid, commit: bool, done: Done) -> None:
         """An operator ends a prepared branch. 404, 409."""
@@ -177,9 +177,9 @@ class BranchOperations:
 
     def _check_ended(self, xid: Xid) -> None:
         outcome = self._broker.branches.outcome(xid)
-        if outcome in (Outcome.UNKNOWN, Outcome.EXPIRED):
+        if outcome in (BranchOutcome.UNKNOWN, BranchOutcome.EXPIRED):
             raise self._broker.branches.unknown(xid)
-        if outcome in (Outcome.PENDING, Outcome.PREPARED, Outcome.ACTIVE):
+        if outcome in (BranchOutcome.PENDING, BranchOutcome.PREPARED, BranchOutcome.ACTIVE):
             raise dtx_error(409, f"branch {xid} has not ended: it is {outcome.name.lower()}")
 
     # -- global transactions
@@ -194,7 +194,7 @@ class BranchOperations:
             channel.fail(dtx_error(409, error))
             return
         outcome = self._broker.content.global_outcome(which.format_id, which.gtrid)
-        _answer(channel, reply, Status(outcome) if outcome in HEURISTIC else Status.OK)
+        _answer(channel, reply, XaStatus(outcome) if outcome in HEURISTIC else XaStatus.OK)
 
     def look(self, which: Global) -> GlobalState:
         """dtx.global."""
@@ -205,12 +205,15 @@ class BranchOperations:
 
     def forget_globally(self, channel: Requester, which: Global, reply: Callable[[], None]) -> None:
         """dtx.forget-global. 404 if there is no such decision."""
-        if self._broker.content.global_decision(which.format_id, which.gtrid) in (Outcome.UNKNOWN, Outcome.EXPIRED):
+        if self._broker.content.global_decision(which.format_id, which.gtrid) in (
+            BranchOutcome.UNKNOWN,
+            BranchOutcome.EXPIRED,
+        ):
             raise dtx_error(404, f"there is no decision on {which}")
         self._broker.ledger.forget_global(which.format_id, which.gtrid, partial(_answer_or_fail, channel, reply))
 
 
-def _answer(channel: Requester, reply: Reply, status: Status) -> None:
+def _answer(channel: Requester, reply: Reply, status: XaStatus) -> None:
     if not channel.closed:
         reply(status)
 

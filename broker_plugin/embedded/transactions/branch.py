@@ -8,7 +8,7 @@ from broker_plugin.embedded.queues.consumer import Held, Receiver
 from broker_plugin.embedded.topology.topology import Route
 from broker_plugin.embedded.transactions.unit_of_work import UnitOfWork
 from txobserver.events import Message, Removal
-from txobserver.outcomes import Status
+from txobserver.outcomes import XaStatus
 from txobserver.ports.ledger import BranchObserver
 from txobserver.table import Table
 from txobserver.xid import Xid
@@ -51,7 +51,7 @@ class Branch(UnitOfWork):
         self.xid = xid
         self.state = BRANCH_TABLE.start if observer is not None else PREPARED
         self.associations: set[Association] = set()
-        self.status = Status.OK
+        self.status = XaStatus.OK
         self.timeout = timeout
         self.deadline: float | None = None
         self.committing = False
@@ -72,7 +72,7 @@ class Branch(UnitOfWork):
         """Take a step of the table. Raises IllegalTransition."""
         self.state = BRANCH_TABLE.next(self.state, event)
 
-    def fail(self, event: str, status: Status) -> None:
+    def fail(self, event: str, status: XaStatus) -> None:
         """It can only be rolled back from here on, so that is done now. The event is of the table."""
         self.move(event)
         self.status, self.deadline = status, None

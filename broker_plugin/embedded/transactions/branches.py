@@ -22,11 +22,11 @@ from broker_plugin.embedded.transactions.branch import (
     Branch,
 )
 from txobserver.events import Removal
-from txobserver.outcomes import Outcome, PreparedBranch, Status
+from txobserver.outcomes import BranchOutcome, PreparedBranch, XaStatus
 from txobserver.ports.ledger import Content, Ledger, NameInUse
 from txobserver.xid import Xid
 
-HEURISTIC = (Outcome.HEURISTICALLY_COMMITTED, Outcome.HEURISTICALLY_ROLLED_BACK, Outcome.MIXED)
+HEURISTIC = (BranchOutcome.HEURISTICALLY_COMMITTED, BranchOutcome.HEURISTICALLY_ROLLED_BACK, BranchOutcome.MIXED)
 """Their numbers are those of the statuses of the same names."""
 
 
@@ -91,24 +91,24 @@ class Branches:
             raise dtx_error(409, f"branch {xid} is being worked on: end it first")
         return branch
 
-    def completed(self, xid: Xid) -> Status | None:
+    def completed(self, xid: Xid) -> XaStatus | None:
         """How a branch was decided by an operator, None if it was not."""
         if xid in self._known:
             return None
         outcome = self._content.outcome(xid)
-        return Status(outcome) if outcome in HEURISTIC else None
+        return XaStatus(outcome) if outcome in HEURISTIC else None
 
     def unknown(self, xid: Xid) -> AmqpError:
         """404 for a branch that is not there (any more)."""
         outcome = self._content.outcome(xid)
-        more = "" if outcome is Outcome.UNKNOWN else f", its outcome is: {outcome.name.lower().replace('_', ' ')}"
+        more = "" if outcome is BranchOutcome.UNKNOWN else f", its outcome is: {outcome.name.lower().replace('_', ' ')}"
         return dtx_error(404, f"there is no branch {xid}{more}")
 
-    def outcome(self, xid: Xid, since: int = 0) -> Outcome:
+    def outcome(self, xid: Xid, since: int = 0) -> BranchOutcome:
         """What became of a branch, or is becoming of it. ``since`` as for ``Content.outcome``."""
         branch = self._known.get(xid)
         if branch is not None and branch.state in UNPREPARED:
-            return Outcome.ROLLED_BACK if branch.state == ROLLBACK_ONLY else Outcome.ACTIVE
+            return BranchOutcome.ROLLED_BACK if branch.state == ROLLBACK_ONLY else BranchOutcome.ACTIVE
         return self._content.outcome(xid, since)
 
     def recover(self) -> list[Xid]:
@@ -176,6 +176,6 @@ class Branches:
     def _expire(self, branch: Branch) -> None:
         if branch.state != ROLLBACK_ONLY:
             if branch.state in UNPREPARED:
-                branch.fail("timed out", Status.TIMED_OUT)
+                branch.fail("timed out", XaStatus.TIMED_OUT)
         elif not branch.associations:
             self.leave(branch, "forgotten")

@@ -6,7 +6,7 @@ from broker_plugin.embedded.errors import dtx_error
 from broker_plugin.embedded.queues.consumer import Receiver
 from broker_plugin.embedded.transactions.branch import ACTIVE, IDLE, ROLLBACK_ONLY, Association
 from broker_plugin.embedded.transactions.branches import Branches
-from txobserver.outcomes import Status
+from txobserver.outcomes import XaStatus
 from txobserver.xid import Xid
 
 
@@ -19,7 +19,7 @@ class DtxMode:
         self._branches = branches
         self._suspended: dict[Xid, Association] = {}
 
-    def start(self, xid: Xid, join: bool, resume: bool) -> Status:
+    def start(self, xid: Xid, join: bool, resume: bool) -> XaStatus:
         """dtx.start. 503, 530, 404, 409; a branch that is rollback-only is not worked on, the status says why."""
         if join and resume:
             raise dtx_error(503, "join and resume exclude each other")
@@ -30,9 +30,9 @@ class DtxMode:
         self._branches.check_new(xid)
         self._check_free()
         self.current = Association(self._channel, self._branches.begin(xid))
-        return Status.OK
+        return XaStatus.OK
 
-    def end(self, xid: Xid, fail: bool, suspend: bool) -> Status:
+    def end(self, xid: Xid, fail: bool, suspend: bool) -> XaStatus:
         """dtx.end. 503, 404, 409; a branch that is rollback-only is left, whatever was asked."""
         if suspend and fail:
             raise dtx_error(503, "suspend and fail exclude each other")
@@ -44,9 +44,9 @@ class DtxMode:
             branch.move("suspend")
             association.suspended = True
             self.current, self._suspended[xid] = None, association
-            return Status.OK
+            return XaStatus.OK
         if fail and branch.state != ROLLBACK_ONLY:
-            branch.fail("failed", Status.ROLLED_BACK)
+            branch.fail("failed", XaStatus.ROLLED_BACK)
         self._leave(association)
         return branch.status
 
@@ -54,10 +54,10 @@ class DtxMode:
         """The channel ends: what it was working on, suspended or not, can only be rolled back."""
         for association in [*self._suspended.values(), *([self.current] if self.current else [])]:
             if association.branch.state != ROLLBACK_ONLY:
-                association.branch.fail("failed", Status.ROLLED_BACK)
+                association.branch.fail("failed", XaStatus.ROLLED_BACK)
             self._leave(association)
 
-    def _resume(self, xid: Xid) -> Status:
+    def _resume(self, xid: Xid) -> XaStatus:
         association = self._suspended.get(xid)
         if association is None:
             raise dtx_error(503, f"branch {xid} is not suspended on this channel")
@@ -68,9 +68,9 @@ class DtxMode:
         association.branch.move("resume")
         association.suspended = False
         self.current = self._suspended.pop(xid)
-        return Status.OK
+        return XaStatus.OK
 
-    def _join(self, xid: Xid) -> Status:
+    def _join(self, xid: Xid) -> XaStatus:
         branch = self._branches.find(xid)
         if any(association.channel is self._channel for association in branch.associations):
             raise dtx_error(503, f"this channel works on branch {xid} already, or has suspended it")
@@ -81,7 +81,7 @@ class DtxMode:
             raise dtx_error(409, f"branch {xid} takes no more work: it is {branch.state}")
         branch.move("join")
         self.current = Association(self._channel, branch)
-        return Status.OK
+        return XaStatus.OK
 
     def _check_free(self) -> None:
         """503 if the channel is at work: it can suspend one branch to work on another."""

@@ -19,7 +19,7 @@ from broker_plugin.embedded.transactions.branches import Branches
 from broker_plugin.embedded.transactions.dtx_mode import DtxMode
 from broker_plugin.embedded.transactions.unit_of_work import UnitOfWork
 from txobserver.invariants import differ
-from txobserver.outcomes import Status
+from txobserver.outcomes import XaStatus
 
 STATES = frozenset(BRANCH_TABLE.moves.values())
 
@@ -46,7 +46,7 @@ def check_branch(branch: Branch) -> None:
     assert state not in (IDLE, PREPARING) or not branch.associations, f"P1: the branch {xid} is {state}, and grows"
     assert branch.timeout >= 0, f"P12: the branch {xid} has {branch.timeout} s"
     assert branch._begun is not None or state not in UNPREPARED, f"P2: nobody tells the stream of the branch {xid}"
-    assert (state == ROLLBACK_ONLY) == (branch.status is not Status.OK) or state not in UNPREPARED, (
+    assert (state == ROLLBACK_ONLY) == (branch.status is not XaStatus.OK) or state not in UNPREPARED, (
         f"P6: the branch {xid} is {state}, and its status {branch.status!r}"
     )
     assert state != ROLLBACK_ONLY or not branch.settled, f"P4: the branch {xid} rolls back, and keeps what it settled"

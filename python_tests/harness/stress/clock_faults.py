@@ -11,7 +11,7 @@ from python_tests.harness.stress.fault import NodeFault, NotAsTold
 from recovery.dtx.errors import DatabaseError
 from recovery.dtx.lost import LOST
 from recovery.dtx.with_pika import TxConnection
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 
 TAKES_SECONDS = 1.5
 """Until a process is sure to live by the new time: libfaketime looks once a second"""
@@ -89,7 +89,7 @@ class ClockJump(Clock):
         for token in self._tokens:
             with contextlib.suppress(DatabaseError, *LOST), self._connection() as broker:
                 outcome = broker.outcome(token)
-                if outcome not in (Outcome.COMMITTED, Outcome.PENDING):
+                if outcome not in (BranchOutcome.COMMITTED, BranchOutcome.PENDING):
                     return outcome.name
         return ""
 

@@ -20,7 +20,7 @@ from python_tests.conftest import Start
 from python_tests.suites.dtx.clients import MAKES, Client
 from python_tests.suites.dtx.conftest import SETTINGS, Desk, Open
 from recovery.dtx.errors import RolledBack
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 HELD_UP, ON_ITS_WAY, DEAD = "held up by a backup", "on its way", "sent to a dead primary"
@@ -63,10 +63,10 @@ class Transaction:
             return ROLLED_BACK
         return OK
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> BranchOutcome:
         """Asked for once more."""
         name = self.xid.gtrid if self.kind == PLAIN else self.xid
-        found: Outcome = self.client.do.outcome(name)
+        found: BranchOutcome = self.client.do.outcome(name)
         return found
 
 
@@ -110,7 +110,7 @@ def judge(transactions: list[Transaction], told: dict[str, str], desk: Desk, nam
     inputs = {each.taken for each in transactions}
     for each in transactions:
         assert told[each.name] == OK or each.kind != SECOND_PHASE, "what was prepared can be committed"
-        assert (each.outcome() is Outcome.COMMITTED) == (told[each.name] == OK), each.name
+        assert (each.outcome() is BranchOutcome.COMMITTED) == (told[each.name] == OK), each.name
         each.client.close()
     committed = [each for each in transactions if told[each.name] == OK]
     for target in names[1:]:

@@ -13,7 +13,7 @@ from python_tests.suites.dtx.conftest import Desk, Open
 from python_tests.suites.dtx.cut import CuttingDoor
 from recovery.dtx.errors import OperationalError, RolledBack
 from txobserver import dtx_wire as dtx
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 Names = tuple[str, str, str]
@@ -53,7 +53,7 @@ def test_one_phase_goes_on(
     door.cut(index)
     worker.do.tpc_commit()
     assert door.has_cut and desk.counts(*names) == [1, 1, 1]
-    assert worker.do.outcome(xid) is Outcome.COMMITTED
+    assert worker.do.outcome(xid) is BranchOutcome.COMMITTED
 
 
 @lost(dtx.End, dtx.EndOk)
@@ -123,8 +123,8 @@ def test_coordinators_ask_again(
     door.cut(index)
     assert coordinator.do.tpc_recover() == [xid]
     coordinator.do.decide(xid.globally, True)
-    assert coordinator.do.branches(xid.globally) == (Outcome.COMMITTED, {xid: Outcome.COMMITTED})
-    assert coordinator.do.outcome(xid) is Outcome.COMMITTED
+    assert coordinator.do.branches(xid.globally) == (BranchOutcome.COMMITTED, {xid: BranchOutcome.COMMITTED})
+    assert coordinator.do.outcome(xid) is BranchOutcome.COMMITTED
     coordinator.do.forget(xid)
     coordinator.do.forget(xid.globally)
     assert door.has_cut and desk.counts(*names) == [1, 1, 1]
@@ -144,7 +144,7 @@ def test_a_plain_transaction(
             worker.do.commit(token)
     done = index == TX_COMMIT_OK
     assert door.has_cut and desk.counts(*names) == ([1, 1, 1] if done else [2, 0, 0])
-    assert (worker.do.outcome(token) is Outcome.COMMITTED) == done
+    assert (worker.do.outcome(token) is BranchOutcome.COMMITTED) == done
     worker.work(names[0], names[1:], "b")
     worker.do.commit()
 

@@ -22,7 +22,7 @@ from recovery.dtx.errors import (
     UnknownXid,
 )
 from recovery.dtx.with_pika import DtxConnection
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 Names = tuple[str, str, str]
@@ -36,14 +36,14 @@ def test_prepare_then_commit(cluster: LocalCluster, desk: Desk, client: Open, na
     assert desk.counts(*names) == [1, 0, 0]
     worker.do.tpc_commit()
     assert desk.counts(*names) == [1, 1, 1]
-    assert worker.do.outcome(xid) is Outcome.COMMITTED
+    assert worker.do.outcome(xid) is BranchOutcome.COMMITTED
 
 
 def test_commit_in_one_phase(cluster: LocalCluster, desk: Desk, client: Open, names: Names, xid: Xid) -> None:
     worker = client(*cluster.urls)
     worker.begun(xid, names[0], names[1:], "a")
     worker.do.tpc_commit()
-    assert desk.counts(*names) == [1, 1, 1] and worker.do.outcome(xid) is Outcome.COMMITTED
+    assert desk.counts(*names) == [1, 1, 1] and worker.do.outcome(xid) is BranchOutcome.COMMITTED
 
 
 @pytest.mark.parametrize("prepared", [True, False])
@@ -143,8 +143,8 @@ def test_one_decision_for_all_branches(cluster: LocalCluster, desk: Desk, client
         worker.begun(which, names[0], names[1:], which.bqual.decode())
         worker.do.tpc_prepare()
     assert coordinator.do.branches(xid.globally) == (
-        Outcome.UNKNOWN,
-        {first: Outcome.PREPARED, second: Outcome.PREPARED},
+        BranchOutcome.UNKNOWN,
+        {first: BranchOutcome.PREPARED, second: BranchOutcome.PREPARED},
     )
     coordinator.do.decide(xid.globally, True)
     coordinator.do.decide(xid.globally, True)
@@ -157,7 +157,7 @@ def test_one_decision_for_all_branches(cluster: LocalCluster, desk: Desk, client
         coordinator.do.tpc_prepare()
     coordinator.do.tpc_rollback()
     coordinator.do.forget(xid.globally)
-    assert coordinator.do.branches(xid.globally).decision is not Outcome.COMMITTED
+    assert coordinator.do.branches(xid.globally).decision is not BranchOutcome.COMMITTED
 
 
 def test_an_operator_decides(cluster: LocalCluster, desk: Desk, client: Open, names: Names, xid: Xid) -> None:
@@ -168,7 +168,7 @@ def test_an_operator_decides(cluster: LocalCluster, desk: Desk, client: Open, na
     subprocess.run([*command, str(xid)], check=True, capture_output=True)
     with pytest.raises(HeuristicCommit) as error:
         worker.do.tpc_rollback()
-    assert error.value.outcome is Outcome.HEURISTICALLY_COMMITTED
+    assert error.value.outcome is BranchOutcome.HEURISTICALLY_COMMITTED
     assert worker.do.tpc_recover() == [xid]
     worker.do.forget(xid)
     assert worker.do.tpc_recover() == [] and desk.counts(*names) == [1, 1, 1]
@@ -217,8 +217,8 @@ def test_the_outcome_by_a_token(cluster: LocalCluster, desk: Desk, client: Open,
     worker.do.rollback()
     assert desk.drained(names[1]) == ["a"]
     other = client(*cluster.urls, two_phase=False)
-    assert other.do.outcome(token) is Outcome.COMMITTED
-    assert other.do.outcome(uuid.uuid4().bytes) is Outcome.UNKNOWN
+    assert other.do.outcome(token) is BranchOutcome.COMMITTED
+    assert other.do.outcome(uuid.uuid4().bytes) is BranchOutcome.UNKNOWN
 
 
 def test_a_closed_connection_is_not_opened_again(cluster: LocalCluster, client: Open) -> None:

@@ -10,11 +10,11 @@ from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.names import JOB, batch_of
 from recovery.pipeline.queues.record import Record
 from recovery.pipeline.queues.steps import reached
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Global, Xid
 
-LEFT = (Outcome.PREPARED, Outcome.PENDING)
-GONE_WRONG = (Outcome.ROLLED_BACK, Outcome.HEURISTICALLY_ROLLED_BACK)
+LEFT = (BranchOutcome.PREPARED, BranchOutcome.PENDING)
+GONE_WRONG = (BranchOutcome.ROLLED_BACK, BranchOutcome.HEURISTICALLY_ROLLED_BACK)
 
 NOTHING = "Nothing of the batch is committed; start the query again"
 MAYBE = "Its rows may be in their queues, and would come twice if they were written again: look there first"
@@ -31,15 +31,15 @@ class QueryBranches:
         """Raises PipelineError if one that a decision would name is not prepared any more."""
         known = self._broker.branches(wanted.decided.globally).branches
         for name in wanted.branches:
-            if (outcome := known.get(wanted.decided.branch(name), Outcome.UNKNOWN)) is not Outcome.PREPARED:
+            if (outcome := known.get(wanted.decided.branch(name), BranchOutcome.UNKNOWN)) is not BranchOutcome.PREPARED:
                 raise PipelineError(
                     f"branch {wanted.decided.branch(name)} was prepared and is {outcome.name.lower()} now: another "
                     f"client has settled it. {NOTHING if self._was_rolled_back(outcome) else MAYBE}"
                 )
 
-    def _was_rolled_back(self, outcome: Outcome) -> bool:
+    def _was_rolled_back(self, outcome: BranchOutcome) -> bool:
         """What was not decided yet. Of a job that was decided and carried out nothing is known, either."""
-        gone = outcome in (Outcome.UNKNOWN, Outcome.EXPIRED) and not self._query.startswith(JOB)
+        gone = outcome in (BranchOutcome.UNKNOWN, BranchOutcome.EXPIRED) and not self._query.startswith(JOB)
         return gone or outcome in GONE_WRONG
 
     def finish(self, record: Record) -> None:
@@ -62,16 +62,16 @@ class QueryBranches:
                 )
             self.forget(xid)
 
-    def _commit(self, xid: Xid) -> Outcome:
+    def _commit(self, xid: Xid) -> BranchOutcome:
         try:
             self._broker.tpc_commit(xid)
         except HeuristicCommit:
-            return Outcome.HEURISTICALLY_COMMITTED
+            return BranchOutcome.HEURISTICALLY_COMMITTED
         except (HeuristicOutcome, RolledBack):
-            return Outcome.HEURISTICALLY_ROLLED_BACK
+            return BranchOutcome.HEURISTICALLY_ROLLED_BACK
         except UnknownXid:
-            return Outcome.EXPIRED
-        return Outcome.COMMITTED
+            return BranchOutcome.EXPIRED
+        return BranchOutcome.COMMITTED
 
     def forget(self, name: Xid | Global) -> None:
         """How it ended. Forgotten before, it is no error."""

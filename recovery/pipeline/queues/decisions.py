@@ -43,7 +43,7 @@ from recovery.pipeline.queues.kept import Kept, Taken
 from recovery.pipeline.queues.names import Batch, batch_of, lock_queue, record_queue, record_xid
 from recovery.pipeline.queues.record import Record, decoded
 from recovery.pipeline.queues.steps import reached
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 
 T = TypeVar("T")
 
@@ -149,14 +149,14 @@ class Decisions:
         record that it holds: so neither may be left as it is, or it would cost the next channel as well.
         """
         xid = record_xid(self.query)
-        while (outcome := self._broker.outcome(xid)) in (Outcome.ACTIVE, *LEFT):
+        while (outcome := self._broker.outcome(xid)) in (BranchOutcome.ACTIVE, *LEFT):
             if patience.over:
                 raise OperationalError(f"the record of query {self.query} is being changed, and that does not end")
             time.sleep(PAUSE)
         with contextlib.suppress(UnknownXid):
-            if outcome is Outcome.COMMITTED:
+            if outcome is BranchOutcome.COMMITTED:
                 self._broker.forget(xid)
-            elif outcome is Outcome.ROLLED_BACK:
+            elif outcome is BranchOutcome.ROLLED_BACK:
                 self._broker.tpc_rollback(xid)
                 self._broker.forget(xid)
 

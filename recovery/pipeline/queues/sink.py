@@ -22,12 +22,12 @@ from recovery.pipeline.queues.names import JOB, Batch, new_branch
 from recovery.pipeline.queues.options import SinkOptions
 from recovery.pipeline.queues.rows import Publish, publishes
 from recovery.pipeline.queues.steps import reached
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties that Spark gives to the tasks of a micro-batch."""
 
-DECIDED = (Outcome.COMMITTED, Outcome.ROLLED_BACK, Outcome.PENDING)
+DECIDED = (BranchOutcome.COMMITTED, BranchOutcome.ROLLED_BACK, BranchOutcome.PENDING)
 """What is known of a batch's global transaction once the batch is done: see ``Decisions.clean``."""
 
 BRANCH_BYTES = 64 << 20

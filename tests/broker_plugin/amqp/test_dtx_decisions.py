@@ -14,7 +14,7 @@ from tests.broker_plugin.amqp.dtx_client import DtxChannel, xid
 from tests.broker_plugin.amqp.plain_channel import Refused
 from txobserver import dtx_wire as dtx
 from txobserver.dtx_wire import XidFields
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 X, Y = xid("x"), xid("y")
@@ -48,7 +48,7 @@ class TestRecover:
         assert first.more and 20 < len(dtx.unpack_xids(first.xids)) < 40
         assert channel.recover() == names
         decision, branches = channel.globally("g" * 60)
-        assert decision == 0 and list(branches) == names and set(branches.values()) == {Outcome.PREPARED}
+        assert decision == 0 and list(branches) == names and set(branches.values()) == {BranchOutcome.PREPARED}
 
 
 class TestGlobally:
@@ -87,8 +87,8 @@ class TestGlobally:
         self.branches(channel, "1")
         core.hold()
         channel.send(dtx.Decide(1, b"g", True))
-        core.wait_for(lambda: core.broker.content.global_decision(1, b"g") is Outcome.PENDING)
-        assert other.globally("g") == (4, {xid("g", "1"): Outcome.PENDING})
+        core.wait_for(lambda: core.broker.content.global_decision(1, b"g") is BranchOutcome.PENDING)
+        assert other.globally("g") == (4, {xid("g", "1"): BranchOutcome.PENDING})
         for _ in range(2):
             with pytest.raises(Refused, match="on its way") as error:
                 channel.another().commit(xid("g", "1"))
@@ -111,7 +111,11 @@ class TestGlobally:
         heuristically(core, decided, True)
         assert channel.globally("g") == (
             0,
-            {idle: Outcome.ACTIVE, prepared: Outcome.PREPARED, decided: Outcome.HEURISTICALLY_COMMITTED},
+            {
+                idle: BranchOutcome.ACTIVE,
+                prepared: BranchOutcome.PREPARED,
+                decided: BranchOutcome.HEURISTICALLY_COMMITTED,
+            },
         )
 
 
@@ -167,7 +171,7 @@ class TestHeuristic:
         assert channel.answer().status == (HEURISTICALLY_COMMITTED if commit else HEURISTICALLY_ROLLED_BACK)
         assert operator == [None] and channel.recover() == [X]
         channel.forget(X)
-        assert channel.recover() == [] and channel.outcome(X) == Outcome.UNKNOWN
+        assert channel.recover() == [] and channel.outcome(X) == BranchOutcome.UNKNOWN
 
     @pytest.mark.parametrize("commit", [True, False])
     def test_an_operator_joins_the_coordinator(self, core: ServedByCore, channel: DtxChannel, commit: bool) -> None:
@@ -183,7 +187,7 @@ class TestHeuristic:
             core.call(lambda: decide(Xid(*X), not commit, told.append))
         core.release()
         assert channel.answer().status == OK and told == [None]
-        assert channel.outcome(X) == (Outcome.COMMITTED if commit else Outcome.ROLLED_BACK)
+        assert channel.outcome(X) == (BranchOutcome.COMMITTED if commit else BranchOutcome.ROLLED_BACK)
         assert channel.recover() == []
 
     def test_the_same_decision_is_no_news(self, core: ServedByCore, channel: DtxChannel) -> None:
@@ -194,23 +198,23 @@ class TestHeuristic:
 
 class TestOutcome:
     def test_each(self, core: ServedByCore, channel: DtxChannel) -> None:
-        assert channel.outcome(X) == Outcome.UNKNOWN
+        assert channel.outcome(X) == BranchOutcome.UNKNOWN
         channel.start(X)
-        assert channel.outcome(X) == Outcome.ACTIVE
+        assert channel.outcome(X) == BranchOutcome.ACTIVE
         channel.publish("out", b"1")
         channel.end(X)
         channel.prepare(X)
-        assert channel.outcome(X) == Outcome.PREPARED
+        assert channel.outcome(X) == BranchOutcome.PREPARED
         channel.commit(X)
-        assert channel.outcome(X) == Outcome.COMMITTED
+        assert channel.outcome(X) == BranchOutcome.COMMITTED
         channel.start(Y)
         channel.end(Y, fail=True)
-        assert channel.outcome(Y) == Outcome.ROLLED_BACK
+        assert channel.outcome(Y) == BranchOutcome.ROLLED_BACK
 
     def test_of_one_phase(self, channel: DtxChannel) -> None:
         channel.publish_in(X, "out", b"1")
         channel.commit(X, one_phase=True)
-        assert channel.another().outcome(X) == Outcome.COMMITTED
+        assert channel.another().outcome(X) == BranchOutcome.COMMITTED
 
     def test_what_is_on_its_way_is_pending(self, core: ServedByCore, channel: DtxChannel) -> None:
         other = channel.another()
@@ -219,12 +223,12 @@ class TestOutcome:
         core.hold()
         channel.send(dtx.Commit(X))
         core.wait_for(lambda: core.broker.branches.find(Xid(*X)).state == "deciding")
-        assert other.outcome(X) == Outcome.PENDING and other.recover() == [X]
+        assert other.outcome(X) == BranchOutcome.PENDING and other.recover() == [X]
         with pytest.raises(Refused, match="being committed"):
             other.rollback(X)
         core.release()
         assert channel.answer().status == OK
-        assert channel.outcome(X) == Outcome.COMMITTED
+        assert channel.outcome(X) == BranchOutcome.COMMITTED
 
     def test_two_who_decide_the_same_are_both_answered(self, core: ServedByCore, channel: DtxChannel) -> None:
         other = channel.another()
@@ -241,13 +245,13 @@ class TestOutcome:
         plain.ask(Tx.Select())
         plain.publish("out", b"1")
         plain.ask(dtx.Token(b"first"))
-        assert channel.outcome_of(b"first") == Outcome.ACTIVE
+        assert channel.outcome_of(b"first") == BranchOutcome.ACTIVE
         plain.ask(Tx.Commit())
-        assert plain.outcome_of(b"first") == Outcome.COMMITTED
+        assert plain.outcome_of(b"first") == BranchOutcome.COMMITTED
         plain.ask(dtx.Token(b"second"))
         plain.publish("out", b"2")
         plain.ask(Channel.Close(200, "", 0, 0))
-        assert channel.outcome_of(b"second") != Outcome.COMMITTED
+        assert channel.outcome_of(b"second") != BranchOutcome.COMMITTED
         assert channel.drain("out") == [b"1"]
 
     def test_a_token_is_active_before_the_first_event(self, channel: DtxChannel) -> None:
@@ -258,9 +262,9 @@ class TestOutcome:
         assert got is not None
         plain.send(Basic.Ack(got[0]))  # which becomes an event at the commit
         plain.ask(dtx.Token(b"t"))
-        assert channel.outcome_of(b"t") == Outcome.ACTIVE
+        assert channel.outcome_of(b"t") == BranchOutcome.ACTIVE
         plain.ask(Tx.Commit())
-        assert channel.outcome_of(b"t") == Outcome.COMMITTED
+        assert channel.outcome_of(b"t") == BranchOutcome.COMMITTED
 
     def test_what_was_begun_behind_all_that_is_forgotten_has_not_expired(
         self, core: ServedByCore, channel: DtxChannel
@@ -280,7 +284,10 @@ class TestOutcome:
             for token in since
             for at in (since[token], 0)
         ]
-        assert asked == [Outcome.EXPIRED] * 2 + [Outcome.COMMITTED] * 2 + [Outcome.UNKNOWN, Outcome.EXPIRED]
+        assert asked == [BranchOutcome.EXPIRED] * 2 + [BranchOutcome.COMMITTED] * 2 + [
+            BranchOutcome.UNKNOWN,
+            BranchOutcome.EXPIRED,
+        ]
 
     def test_the_same_of_a_branch(self, core: ServedByCore, channel: DtxChannel) -> None:
         core.call(lambda: core.node.core.replica.contents.table.outcomes.keep(1, 3600))
@@ -290,9 +297,9 @@ class TestOutcome:
         since = channel.ask(dtx.Start(X)).since
         channel.end(X)
         channel.rollback(X)
-        assert channel.outcome(X) == Outcome.EXPIRED
-        assert channel.ask(dtx.Outcome(0, X, since)).outcome == Outcome.UNKNOWN
-        assert channel.ask(dtx.Outcome(0, xid("a"), since - 9)).outcome == Outcome.EXPIRED
+        assert channel.outcome(X) == BranchOutcome.EXPIRED
+        assert channel.ask(dtx.Outcome(0, X, since)).outcome == BranchOutcome.UNKNOWN
+        assert channel.ask(dtx.Outcome(0, xid("a"), since - 9)).outcome == BranchOutcome.EXPIRED
 
     def test_a_token_that_is_in_use(self, channel: DtxChannel) -> None:
         first, second = (channel.another().beside(select=False) for _ in range(2))

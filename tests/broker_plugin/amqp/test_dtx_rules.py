@@ -15,7 +15,7 @@ from tests.broker_plugin.amqp.dtx_client import DtxChannel, xid
 from tests.broker_plugin.amqp.plain_channel import Refused
 from txobserver import dtx_wire as dtx
 from txobserver.dtx_wire import XidFields
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 X, Y = xid("x"), xid("y")
@@ -341,7 +341,7 @@ class TestTimeouts:
     def test_the_server_looks_at_its_clock(self, channel: DtxChannel) -> None:
         channel.publish_in(X, "out")
         channel.ask(dtx.SetTimeout(X, 1))
-        wait_until(lambda: channel.outcome(X) == Outcome.ROLLED_BACK, 20, "the end of the branch")
+        wait_until(lambda: channel.outcome(X) == BranchOutcome.ROLLED_BACK, 20, "the end of the branch")
         assert channel.prepare(X) == TIMED_OUT
 
     def test_a_prepare_on_its_way_is_not_touched(self, core: ServedByCore, channel: DtxChannel) -> None:

@@ -11,7 +11,7 @@ from broker_plugin.embedded.queues.windows import WindowLimits
 from tests.broker_plugin.embedded.cluster_harness import ClusterHarness
 from tests.broker_plugin.embedded.harness import Client, Harness, got
 from tests.broker_plugin.embedded.test_declarations import bind
-from txobserver.outcomes import Status
+from txobserver.outcomes import XaStatus
 from txobserver.xid import Xid
 
 
@@ -140,7 +140,7 @@ def test_the_primary_dies_before_an_if_empty_deletion_is_answered(harness: Harne
 
 def in_a_prepared_branch(harness: Harness, xid: Xid) -> Client:
     """A queue with one message, which a prepared branch dequeues."""
-    client, answers = harness.client(), list[Status]()
+    client, answers = harness.client(), list[XaStatus]()
     client.declare("q")
     client.publish("q", b"1")
     tag = got(client.get("q")).delivery_tag
@@ -150,7 +150,7 @@ def in_a_prepared_branch(harness: Harness, xid: Xid) -> Client:
     client.channel.mode.end_branch(xid, False, False)
     harness.broker.operations.branches.prepare(client.channel, xid, answers.append)
     harness.settle()
-    assert answers == [Status.OK]
+    assert answers == [XaStatus.OK]
     return client
 
 
@@ -162,14 +162,14 @@ def test_if_empty_and_what_a_prepared_branch_dequeues(rolled_back: bool, take_ov
     in_a_prepared_branch(harness, xid)
     if take_over:
         harness.crash(False)
-    client, deleter, answers = harness.client(), harness.client(), list[Status]()
+    client, deleter, answers = harness.client(), harness.client(), list[XaStatus]()
     client.channel.mode.select_dtx()
     if rolled_back:
         harness.broker.operations.branches.rollback(client.channel, xid, answers.append)
     counts = delete(deleter, "q", if_empty=True)
     harness.settle()
     if rolled_back:
-        assert answers == [Status.OK] and refusals(deleter) == [NOT_EMPTY]
+        assert answers == [XaStatus.OK] and refusals(deleter) == [NOT_EMPTY]
         assert harness.client().drain("q") == [b"1"]
     else:
         assert counts == [0] and deleter.errors == []

@@ -10,7 +10,7 @@ from broker_plugin.embedded.queues.windows import WindowLimits
 from tests.broker_plugin.embedded.cluster_harness import ClusterHarness
 from tests.broker_plugin.embedded.harness import Client, Harness, got, queue_of
 from tests.support.examples import examples
-from txobserver.outcomes import Status
+from txobserver.outcomes import XaStatus
 from txobserver.xid import Xid
 
 X = Xid(1, b"x", b"")
@@ -28,22 +28,22 @@ def prepared(harness: Harness, taken: int, *inside: int) -> Client:
     for number in inside:
         client.channel.ack(tags[number], False)
     client.channel.mode.end_branch(X, False, False)
-    answers: list[Status] = []
+    answers: list[XaStatus] = []
     harness.broker.operations.branches.prepare(client.channel, X, answers.append)
     harness.settle()
-    assert answers == [Status.OK]
+    assert answers == [XaStatus.OK]
     return client
 
 
 def decide(harness: Harness, commit: bool) -> Client:
-    client, answers = harness.client(), list[Status]()
+    client, answers = harness.client(), list[XaStatus]()
     operations = harness.broker.operations.branches
     if commit:
         operations.commit(client.channel, X, False, answers.append)
     else:
         operations.rollback(client.channel, X, answers.append)
     harness.settle()
-    assert answers == [Status.OK]
+    assert answers == [XaStatus.OK]
     return client
 
 
@@ -76,14 +76,14 @@ def test_heuristic_outcomes_no_longer_listed_after_a_promotion(commit: bool, all
     harness.settle()
     assert told == [None]
     harness.crash(all_at_once)
-    broker, client, answers = harness.broker, harness.client(), list[Status]()
+    broker, client, answers = harness.broker, harness.client(), list[XaStatus]()
     assert broker.branches.recover() == [X]
-    status = Status.HEURISTICALLY_COMMITTED if commit else Status.HEURISTICALLY_ROLLED_BACK
+    status = XaStatus.HEURISTICALLY_COMMITTED if commit else XaStatus.HEURISTICALLY_ROLLED_BACK
     broker.operations.branches.commit(client.channel, X, False, answers.append)
     broker.operations.branches.rollback(client.channel, X, answers.append)
-    broker.operations.branches.forget(client.channel, X, lambda: answers.append(Status.OK))
+    broker.operations.branches.forget(client.channel, X, lambda: answers.append(XaStatus.OK))
     harness.settle()
-    assert answers == [status, status, Status.OK] and broker.branches.recover() == []
+    assert answers == [status, status, XaStatus.OK] and broker.branches.recover() == []
 
 
 @pytest.mark.parametrize("all_at_once", [False, True])
@@ -126,7 +126,7 @@ def test_a_deleted_queue_is_gone_for_the_branch_too() -> None:
 def test_a_channel_that_has_ended_is_told_nothing() -> None:
     """Its prepare was on its way: the branch is prepared all the same."""
     harness = ClusterHarness(WindowLimits())
-    client, answers = harness.client(), list[Status]()
+    client, answers = harness.client(), list[XaStatus]()
     client.declare("q")
     client.channel.mode.select_dtx()
     client.channel.mode.start_branch(X, False, False)

@@ -13,7 +13,7 @@ from tests.support.branch_steps import alone, content_of, decide, in_doubt, ledg
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.operations import lines_of
 from tests.support.steps import begin_t, commit
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 MANY = 10_000
@@ -83,7 +83,7 @@ def test_what_others_cost_beside_them(many: tuple[MemoryCluster, MemoryNode]) ->
             found.append(lines_of(call))
             cluster.pause(0.1)
         costs.append(found)
-        assert outcome(node, xid_of(last)) is Outcome.COMMITTED
+        assert outcome(node, xid_of(last)) is BranchOutcome.COMMITTED
     assert all(abs(one - other) <= 0.05 * one for one, other in zip(*costs, strict=True)), costs
 
 
@@ -92,4 +92,4 @@ def test_all_of_them_are_decided_by_their_gtrids(many: tuple[MemoryCluster, Memo
     for number in range(1000):
         node.report(lambda n=number: ledger_of(node).decide_global(*xid_of(n).globally, False, lambda _: None))  # type: ignore[misc]
     cluster.pause(0.5)
-    assert outcome(node, xid_of(500)) is Outcome.ROLLED_BACK and xid_of(500) not in in_doubt(node)
+    assert outcome(node, xid_of(500)) is BranchOutcome.ROLLED_BACK and xid_of(500) not in in_doubt(node)

@@ -36,7 +36,7 @@ from tests.support.steps import (
 from txobserver.configuration import delete_queue_step
 from txobserver.events import DtxDecision, DtxOpen, DtxPrepare, TxOpen, TxToken
 from txobserver.ids import MAX_TRANSACTION_BYTES
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.ports.ledger import NameInUse
 from txobserver.ports.store import MemoryBase, Meta
 from txobserver.xid import Xid
@@ -50,10 +50,10 @@ class TestPrepare:
         prepare(primary, work_on(primary))
         cluster.pause(0.5)
         assert primary.host.answer("prepare") is None
-        assert in_doubt(primary) == [] and outcome(primary) is Outcome.PENDING and primary.host.prepared == {}
+        assert in_doubt(primary) == [] and outcome(primary) is BranchOutcome.PENDING and primary.host.prepared == {}
         cluster.held.clear()
         answered(cluster, primary, "prepare")
-        assert in_doubt(primary) == [X] and outcome(primary) is Outcome.PREPARED and X in primary.host.prepared
+        assert in_doubt(primary) == [X] and outcome(primary) is BranchOutcome.PREPARED and X in primary.host.prepared
 
     def test_its_answer_comes_behind_those_of_what_stands_before_it(self) -> None:
         cluster, primary = alone()
@@ -87,7 +87,7 @@ class TestPrepare:
         tail = primary.core.replica.tail
         prepare(primary, observer)
         assert primary.host.answer("prepare") == "ok" and primary.core.replica.tail == tail
-        assert outcome(primary) is Outcome.UNKNOWN and not work_on(primary).empty
+        assert outcome(primary) is BranchOutcome.UNKNOWN and not work_on(primary).empty
 
     def test_nothing_is_visible_and_nothing_goes_before_the_decision(self) -> None:
         cluster, primary = alone()
@@ -120,7 +120,7 @@ class TestPrepare:
         assert "nodes are ready" in refused(primary, "prepare")
         cluster.start(other.name)
         survivors_agree(cluster)
-        assert outcome(primary) is Outcome.ROLLED_BACK
+        assert outcome(primary) is BranchOutcome.ROLLED_BACK
 
     def test_one_on_its_way_rolls_back_when_too_few_are_ready_and_says_so_when_it_is_durable(self) -> None:
         cluster = declared("q", "r", size=2, min_ready=2)
@@ -135,7 +135,7 @@ class TestPrepare:
         cluster.held.clear()
         cluster.start(other.name)
         cluster.run(lambda: primary.host.answer("prepare") is not None)
-        assert "rolled back" in refused(primary, "prepare") and outcome(primary) is Outcome.ROLLED_BACK
+        assert "rolled back" in refused(primary, "prepare") and outcome(primary) is BranchOutcome.ROLLED_BACK
 
 
 class TestDecision:
@@ -147,13 +147,13 @@ class TestDecision:
         cluster.held.add((primary.name, slow.name))
         decide(primary, commits)
         cluster.pause(0.5)
-        assert primary.host.answer("decide") is None and outcome(primary) is Outcome.PENDING
+        assert primary.host.answer("decide") is None and outcome(primary) is BranchOutcome.PENDING
         assert primary.host.ended == []
         cluster.held.clear()
         answered(cluster, primary, "decide")
         survivors_agree(cluster)
         assert primary.host.ended == [(X, commits)] and whole_or_absent(cluster, *T) is commits
-        assert outcome(primary) is (Outcome.COMMITTED if commits else Outcome.ROLLED_BACK)
+        assert outcome(primary) is (BranchOutcome.COMMITTED if commits else BranchOutcome.ROLLED_BACK)
 
     def test_it_needs_a_prepared_branch(self) -> None:
         cluster, primary = alone()
@@ -217,7 +217,7 @@ class TestDecision:
         for number in range(3):
             one_phase(primary, Xid(2, b"g", bytes((number,))), f"other {number}")
             answered(cluster, primary, f"other {number}")
-        assert outcome(primary) is Outcome.HEURISTICALLY_COMMITTED
+        assert outcome(primary) is BranchOutcome.HEURISTICALLY_COMMITTED
         assert content_of(primary).heuristic_branches() == [X]
         primary.report(lambda: ledger_of(primary).forget_branch(X, primary.host.note("forget")))
         answered(cluster, primary, "forget")
@@ -245,16 +245,16 @@ class TestUnprepared:
         assert primary.host.answer("rollback") == "ok"
         cluster.held.clear()
         survivors_agree(cluster)
-        assert outcome(primary) is Outcome.ROLLED_BACK and not whole_or_absent(cluster, *T)
+        assert outcome(primary) is BranchOutcome.ROLLED_BACK and not whole_or_absent(cluster, *T)
 
     def test_one_phase_is_remembered_under_the_xid(self) -> None:
         cluster = declared("q", "r")
         one_phase(cluster.primary)
-        assert outcome(cluster.primary) is Outcome.PENDING
+        assert outcome(cluster.primary) is BranchOutcome.PENDING
         answered(cluster, cluster.primary, "one-phase")
         survivors_agree(cluster)
         assert whole_or_absent(cluster, *T)
-        assert {outcome(node) for node in cluster.nodes.values()} == {Outcome.COMMITTED}
+        assert {outcome(node) for node in cluster.nodes.values()} == {BranchOutcome.COMMITTED}
 
     @pytest.mark.parametrize("turns", range(9))
     def test_one_phase_at_a_failover(self, turns: int) -> None:
@@ -269,18 +269,18 @@ class TestUnprepared:
         assert in_doubt(new) == []
         committed = whole_or_absent(cluster, *T)
         assert committed or primary.host.answer("one-phase") is None
-        told = (Outcome.COMMITTED,) if committed else (Outcome.ROLLED_BACK, Outcome.UNKNOWN)
+        told = (BranchOutcome.COMMITTED,) if committed else (BranchOutcome.ROLLED_BACK, BranchOutcome.UNKNOWN)
         assert outcome(new) in told
-        assert outcome(new) is not Outcome.UNKNOWN or not turns, "its events had reached a backup"
+        assert outcome(new) is not BranchOutcome.UNKNOWN or not turns, "its events had reached a backup"
 
     def test_an_open_branch_is_aborted_at_failover(self) -> None:
         cluster = declared("q", "r")
         primary = cluster.primary
         work_on(primary)
         cluster.pause(0.2)
-        assert outcome(primary) is Outcome.ACTIVE
+        assert outcome(primary) is BranchOutcome.ACTIVE
         new = take_over(cluster, primary)
-        assert in_doubt(new) == [] and outcome(new) is Outcome.ROLLED_BACK
+        assert in_doubt(new) == [] and outcome(new) is BranchOutcome.ROLLED_BACK
 
 
 class TestNames:
@@ -305,7 +305,7 @@ class TestNames:
         if not commits and not heuristic:
             one_phase(primary)
             answered(cluster, primary, "one-phase")
-            assert outcome(primary) is Outcome.COMMITTED
+            assert outcome(primary) is BranchOutcome.COMMITTED
         else:
             with pytest.raises(NameInUse):
                 ledger_of(primary).begin_branch(X)
@@ -323,7 +323,7 @@ class TestNames:
         primary.report(lambda: observer.rollback(primary.host.note("rollback")))
         one_phase(primary)
         answered(cluster, primary, "one-phase")
-        assert outcome(primary) is Outcome.COMMITTED and primary.host.bodies("q") == ["t"]
+        assert outcome(primary) is BranchOutcome.COMMITTED and primary.host.bodies("q") == ["t"]
 
     def test_one_whose_events_are_cut_off_is_free(self) -> None:
         """A node that was primary lost its last events to another; it becomes primary again."""

@@ -35,7 +35,7 @@ from tests.support.steps import (
     whole_or_absent,
 )
 from txobserver.events import DtxDecision, GlobalDecision, TxDecision
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.ports.ledger import NameInUse
 from txobserver.xid import Xid
 
@@ -48,13 +48,13 @@ class TestGlobally:
         stranger = Xid(G.format_id, b"another", b"1")
         for xid in (*xids, stranger):
             branch_prepared(cluster, xid)
-        assert content_of(primary).global_outcome(*G) is Outcome.UNKNOWN
+        assert content_of(primary).global_outcome(*G) is BranchOutcome.UNKNOWN
         decide_globally(primary, commit=True)
-        assert content_of(primary).global_outcome(*G) is Outcome.PENDING and in_doubt(primary) == [stranger]
+        assert content_of(primary).global_outcome(*G) is BranchOutcome.PENDING and in_doubt(primary) == [stranger]
         answered(cluster, primary, "decide globally")
         all_agree(cluster)
-        assert content_of(primary).global_outcome(*G) is Outcome.COMMITTED
-        assert content_of(primary).branches_of(*G) == dict.fromkeys(xids, Outcome.COMMITTED)
+        assert content_of(primary).global_outcome(*G) is BranchOutcome.COMMITTED
+        assert content_of(primary).branches_of(*G) == dict.fromkeys(xids, BranchOutcome.COMMITTED)
         assert in_doubt(primary) == [stranger]
         assert sum(isinstance(e, GlobalDecision) for f in primary.disk.frames for e in f.events()) == 1
 
@@ -85,7 +85,7 @@ class TestGlobally:
         assert "decided without it" in refused(primary, "late")
         cluster.pause(0.2)
         assert not whole_or_absent(cluster, *T) and in_doubt(primary) == []
-        assert outcome(primary) is Outcome.ROLLED_BACK
+        assert outcome(primary) is BranchOutcome.ROLLED_BACK
 
     @pytest.mark.parametrize("commits", [True, False])
     def test_a_branch_whose_prepare_is_on_its_way_follows(self, commits: bool) -> None:
@@ -122,13 +122,13 @@ class TestGlobally:
         decide(primary, False, one, heuristic=True)
         decide_globally(primary, True)
         answered(cluster, primary, "decide globally")
-        assert content_of(primary).global_outcome(*G) is Outcome.HEURISTICALLY_ROLLED_BACK
+        assert content_of(primary).global_outcome(*G) is BranchOutcome.HEURISTICALLY_ROLLED_BACK
         primary.report(lambda: ledger_of(primary).forget_global(*G, primary.host.note("forget")))
         answered(cluster, primary, "forget")
         branch_prepared(cluster, other)
         decide_globally(primary, True, label="again")
         answered(cluster, primary, "again")
-        assert content_of(primary).global_outcome(*G) is Outcome.MIXED
+        assert content_of(primary).global_outcome(*G) is BranchOutcome.MIXED
 
     def test_a_forgotten_one_fences_no_more(self) -> None:
         cluster, primary = alone()
@@ -137,7 +137,7 @@ class TestGlobally:
         decide_globally(primary, False)
         primary.report(lambda: ledger_of(primary).forget_global(*G, primary.host.note("forget")))
         answered(cluster, primary, "forget")
-        assert content_of(primary).global_outcome(*G) is Outcome.UNKNOWN
+        assert content_of(primary).global_outcome(*G) is BranchOutcome.UNKNOWN
         branch_prepared(cluster)
 
 
@@ -147,20 +147,20 @@ class TestTokens:
     def test_the_outcome_of_a_transaction_with_one(self, commits: bool, late: bool) -> None:
         cluster = declared("q", "r")
         primary = cluster.primary
-        assert outcome(primary, b"mine") is Outcome.UNKNOWN
+        assert outcome(primary, b"mine") is BranchOutcome.UNKNOWN
         observer = tokened(primary, None if late else b"mine")
         if late:
             primary.report(lambda: observer.name(b"mine"))
-        assert outcome(primary, b"mine") is Outcome.ACTIVE
+        assert outcome(primary, b"mine") is BranchOutcome.ACTIVE
         if commits:
             commit(primary, observer)
-            assert outcome(primary, b"mine") is Outcome.PENDING
+            assert outcome(primary, b"mine") is BranchOutcome.PENDING
             answered(cluster, primary)
         else:
             primary.report(observer.rollback)
         survivors_agree(cluster)
         told = {outcome(node, b"mine") for node in cluster.nodes.values()}
-        assert told == {Outcome.COMMITTED if commits else Outcome.ROLLED_BACK}
+        assert told == {BranchOutcome.COMMITTED if commits else BranchOutcome.ROLLED_BACK}
 
     def test_one_that_is_aborted_at_failover_was_rolled_back(self) -> None:
         cluster = declared("q", "r")
@@ -168,11 +168,11 @@ class TestTokens:
         tokened(primary, b"mine")
         cluster.pause(0.2)
         new = take_over(cluster, primary)
-        assert outcome(new, b"mine") is Outcome.ROLLED_BACK
+        assert outcome(new, b"mine") is BranchOutcome.ROLLED_BACK
         again = tokened(new, b"mine")
         commit(new, again, "again")
         answered(cluster, new, "again")
-        assert outcome(new, b"mine") is Outcome.COMMITTED and new.host.bodies("q") == ["t"]
+        assert outcome(new, b"mine") is BranchOutcome.COMMITTED and new.host.bodies("q") == ["t"]
 
     def test_one_that_committed_is_in_use(self) -> None:
         """So a client that does not know whether it has done something can try to do it again."""
@@ -219,16 +219,18 @@ class TestExpiry:
         self.commit_some(cluster, 2)
         cluster.pause(3)
         self.commit_some(cluster, more, b"more", rest=0.3)
-        assert outcome(cluster.primary, Xid(1, b"g", b"0")) is Outcome.COMMITTED
-        assert outcome(cluster.primary, Xid(1, b"never", b"")) is Outcome.UNKNOWN
+        assert outcome(cluster.primary, Xid(1, b"g", b"0")) is BranchOutcome.COMMITTED
+        assert outcome(cluster.primary, Xid(1, b"never", b"")) is BranchOutcome.UNKNOWN
         one_phase(cluster.primary, X)
         answered(cluster, cluster.primary, "one-phase")
         survivors_agree(cluster)
         for node in cluster.nodes.values():
-            assert outcome(node, Xid(1, b"g", b"0")) is Outcome.EXPIRED
-            assert outcome(node) is Outcome.COMMITTED
-            assert outcome(node, Xid(1, b"never", b"")) is Outcome.EXPIRED, "it cannot be told from an expired one"
-            assert outcome(node, b"never") is Outcome.UNKNOWN, "no token has expired"
+            assert outcome(node, Xid(1, b"g", b"0")) is BranchOutcome.EXPIRED
+            assert outcome(node) is BranchOutcome.COMMITTED
+            assert outcome(node, Xid(1, b"never", b"")) is BranchOutcome.EXPIRED, (
+                "it cannot be told from an expired one"
+            )
+            assert outcome(node, b"never") is BranchOutcome.UNKNOWN, "no token has expired"
 
     def test_a_low_water_mark_outlives_restart_and_copy(self) -> None:
         cluster = declared("q", "r", outcomes_kept=1, checkpoint_every=0.2)
@@ -247,12 +249,12 @@ class TestExpiry:
         for name in cluster.disks:
             cluster.start(name)
         survivors_agree(cluster)
-        assert {outcome(node, Xid(1, b"g", b"0")) for node in cluster.nodes.values()} == {Outcome.EXPIRED}
+        assert {outcome(node, Xid(1, b"g", b"0")) for node in cluster.nodes.values()} == {BranchOutcome.EXPIRED}
 
     def test_a_global_decision_expires_as_such(self) -> None:
         cluster, primary = alone(outcomes_kept=1)
         for label in ("one", "two"):
             decide_globally(primary, True, G._replace(gtrid=label.encode()), label)
             answered(cluster, primary, label)
-        assert content_of(primary).global_outcome(1, b"one") is Outcome.EXPIRED
-        assert content_of(primary).global_outcome(1, b"two") is Outcome.COMMITTED
+        assert content_of(primary).global_outcome(1, b"one") is BranchOutcome.EXPIRED
+        assert content_of(primary).global_outcome(1, b"two") is BranchOutcome.COMMITTED

@@ -20,7 +20,7 @@ from tests.support.branch_steps import (
 )
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.steps import answered, commit, declared, survivors_agree
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.ports.ledger import NameInUse
 from txobserver.xid import Xid
 
@@ -39,9 +39,9 @@ def decide_some(cluster: MemoryCluster, label: str) -> Xid:
 def remembered_everywhere(cluster: MemoryCluster, xids: list[Xid]) -> None:
     survivors_agree(cluster)
     for node in cluster.nodes.values():
-        assert {outcome(node, xid) for xid in xids} == {Outcome.COMMITTED}
-        assert outcome(node, b"token") is Outcome.COMMITTED
-        assert content_of(node).global_outcome(*G) is Outcome.COMMITTED
+        assert {outcome(node, xid) for xid in xids} == {BranchOutcome.COMMITTED}
+        assert outcome(node, b"token") is BranchOutcome.COMMITTED
+        assert content_of(node).global_outcome(*G) is BranchOutcome.COMMITTED
 
 
 def with_outcomes(cluster: MemoryCluster) -> None:
@@ -98,4 +98,4 @@ def test_in_the_end_outcomes_expire_after_a_jump_too() -> None:
         cluster.pause(0.25)
         decide_some(cluster, f"more {number}")
     survivors_agree(cluster)
-    assert {outcome(node, first) for node in cluster.nodes.values()} == {Outcome.EXPIRED}
+    assert {outcome(node, first) for node in cluster.nodes.values()} == {BranchOutcome.EXPIRED}

@@ -36,7 +36,7 @@ from tests.support.steps import (
     whole_or_absent,
 )
 from txobserver.events import DtxDecision, DtxPrepare, GlobalDecision
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Global, Xid
 
 
@@ -69,7 +69,7 @@ def test_a_node_dies_while_a_branch_prepares(victim: int, turns: int) -> None:
     if listed:
         settle(cluster, commits=True)
     else:
-        assert outcome(cluster.primary) in (Outcome.UNKNOWN, Outcome.ROLLED_BACK)
+        assert outcome(cluster.primary) in (BranchOutcome.UNKNOWN, BranchOutcome.ROLLED_BACK)
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -83,10 +83,10 @@ def test_the_primary_dies_while_a_branch_is_decided(turns: int, commits: bool) -
     for _ in range(turns):
         cluster.turn()
     new = take_over(cluster, primary)
-    wanted = Outcome.COMMITTED if commits else Outcome.ROLLED_BACK
+    wanted = BranchOutcome.COMMITTED if commits else BranchOutcome.ROLLED_BACK
     told = primary.host.answer("decide")
-    assert outcome(new) in ((wanted,) if told == "ok" else (wanted, Outcome.PREPARED))
-    assert whole_or_absent(cluster, *T) is (outcome(new) is Outcome.COMMITTED)
+    assert outcome(new) in ((wanted,) if told == "ok" else (wanted, BranchOutcome.PREPARED))
+    assert whole_or_absent(cluster, *T) is (outcome(new) is BranchOutcome.COMMITTED)
     cluster.start(primary.name)
     all_agree(cluster)
     if in_doubt(new):
@@ -105,7 +105,7 @@ def test_a_prepared_branch_outlives_all_nodes() -> None:
     for name in cluster.disks:
         cluster.start(name)
     all_agree(cluster)
-    assert in_doubt(cluster.primary) == [X] and outcome(cluster.primary) is Outcome.PREPARED
+    assert in_doubt(cluster.primary) == [X] and outcome(cluster.primary) is BranchOutcome.PREPARED
     settle(cluster, commits=True)
 
 
@@ -139,7 +139,7 @@ def test_dtx_rollback_answered_at_once() -> None:
     decide(primary, commit=False)
     cluster.run(lambda: in_log(primary, DtxDecision))
     cluster.pause(0.05)
-    assert primary.host.answer("decide") is None and outcome(primary) is Outcome.PENDING
+    assert primary.host.answer("decide") is None and outcome(primary) is BranchOutcome.PENDING
     new = take_over(cluster, primary)
     assert in_doubt(new) == [X]
     cluster.start(primary.name)
@@ -166,7 +166,7 @@ def test_dtx_failed_vote_answered_at_once() -> None:
     cluster.run(lambda: primary.host.answer("prepare") is not None)
     assert "its disk is gone" in refused(primary, "prepare")
     new = take_over(cluster, primary)
-    assert in_doubt(new) == [] and outcome(new) is Outcome.ROLLED_BACK
+    assert in_doubt(new) == [] and outcome(new) is BranchOutcome.ROLLED_BACK
     cluster.start(primary.name)
     survivors_agree(cluster)
 
@@ -218,10 +218,10 @@ def test_a_branch_that_only_a_returning_node_holds_is_gone() -> None:
     prepare(primary, observer)
     cluster.run(lambda: in_log(primary, DtxPrepare))
     new = take_over(cluster, primary)
-    assert in_doubt(new) == [] and outcome(new) is Outcome.ROLLED_BACK, "aborted at failover: it was not prepared"
+    assert in_doubt(new) == [] and outcome(new) is BranchOutcome.ROLLED_BACK, "aborted at failover: it was not prepared"
     back = cluster.start(primary.name)
     survivors_agree(cluster)
-    assert in_doubt(back) == [] and outcome(back) is Outcome.ROLLED_BACK
+    assert in_doubt(back) == [] and outcome(back) is BranchOutcome.ROLLED_BACK
 
 
 @pytest.mark.parametrize("wipe", [False, True])
@@ -252,7 +252,7 @@ def test_a_branch_is_decided_while_a_joiner_copies() -> None:
     decide(primary, commit=True)
     answered(cluster, primary, "decide")
     survivors_agree(cluster)
-    assert whole_or_absent(cluster, *T) and outcome(joiner) is Outcome.COMMITTED
+    assert whole_or_absent(cluster, *T) and outcome(joiner) is BranchOutcome.COMMITTED
 
 
 def test_a_joiner_first_drops_its_own_prepared_branches() -> None:
@@ -280,11 +280,11 @@ def test_the_outcome_of_a_branch_told_too_early() -> None:
     decide(primary, commit=True)
     cluster.run(lambda: in_log(other, DtxDecision))
     cluster.pause(0.1)
-    assert outcome(primary) is Outcome.PENDING and primary.host.answer("decide") is None
+    assert outcome(primary) is BranchOutcome.PENDING and primary.host.answer("decide") is None
     assert not whole_or_absent(cluster, *T) and in_doubt(primary) == []
     cluster.held.clear()
     answered(cluster, primary, "decide")
-    assert outcome(primary) is Outcome.COMMITTED
+    assert outcome(primary) is BranchOutcome.COMMITTED
 
 
 def remembered_everywhere(cluster: MemoryCluster) -> None:
@@ -321,9 +321,9 @@ def test_outcome_table_not_in_snapshot(checkpoint: bool) -> None:
         cluster.kill(each)
     cluster.run(lambda: joiner.state == "active")
     told = [outcome(joiner, X._replace(bqual=bqual)) for bqual in (b"1", b"2", b"3")]
-    assert told == [Outcome.COMMITTED, Outcome.HEURISTICALLY_ROLLED_BACK, Outcome.COMMITTED]
-    assert joiner.core.replica.contents.table.global_outcome(Global(*G)) is Outcome.MIXED
-    assert outcome(joiner, b"token") is Outcome.COMMITTED
+    assert told == [BranchOutcome.COMMITTED, BranchOutcome.HEURISTICALLY_ROLLED_BACK, BranchOutcome.COMMITTED]
+    assert joiner.core.replica.contents.table.global_outcome(Global(*G)) is BranchOutcome.MIXED
+    assert outcome(joiner, b"token") is BranchOutcome.COMMITTED
     assert joiner.core.replica.contents.table.outcomes.heuristics.keys() == {X._replace(bqual=b"2")}
 
 
@@ -335,7 +335,7 @@ def test_heuristic_at_one_node() -> None:
     decide(primary, commit=False, heuristic=True)
     answered(cluster, primary, "decide")
     new = take_over(cluster, primary)
-    assert outcome(new) is Outcome.HEURISTICALLY_ROLLED_BACK
+    assert outcome(new) is BranchOutcome.HEURISTICALLY_ROLLED_BACK
     decide(new, commit=True, label="late")
     assert "not prepared" in refused(new, "late") and not whole_or_absent(cluster, *T)
     back = cluster.start(primary.name)
@@ -343,7 +343,7 @@ def test_heuristic_at_one_node() -> None:
     new.report(lambda: ledger_of(new).forget_branch(X, new.host.note("forget")))
     answered(cluster, new, "forget")
     survivors_agree(cluster)
-    assert outcome(new) is outcome(back) is Outcome.UNKNOWN
+    assert outcome(new) is outcome(back) is BranchOutcome.UNKNOWN
 
 
 @pytest.mark.parametrize("commits", [False, True])
@@ -359,10 +359,10 @@ def test_the_primary_dies_while_a_gtrid_is_decided(turns: int, commits: bool) ->
     for _ in range(turns):
         cluster.turn()
     new = take_over(cluster, primary)
-    wanted = Outcome.COMMITTED if commits else Outcome.ROLLED_BACK
+    wanted = BranchOutcome.COMMITTED if commits else BranchOutcome.ROLLED_BACK
     told = {outcome(new, xid) for xid in xids}
-    assert told in ({wanted}, {Outcome.PREPARED})
-    if told == {Outcome.PREPARED}:
+    assert told in ({wanted}, {BranchOutcome.PREPARED})
+    if told == {BranchOutcome.PREPARED}:
         assert primary.host.answer("decide globally") is None
         decide_globally(new, commits, label="again")
         answered(cluster, new, "again")
@@ -385,7 +385,7 @@ def test_the_next_primary_makes_the_decisions_that_a_global_one_lacks() -> None:
     cluster.run(lambda: all(in_log(backup, GlobalDecision) for backup in backups))
     assert not any(in_log(backup, DtxDecision) for backup in backups)
     new = take_over(cluster, primary)
-    cluster.run(lambda: outcome(new) is Outcome.COMMITTED)
+    cluster.run(lambda: outcome(new) is BranchOutcome.COMMITTED)
     cluster.start(primary.name)
     survivors_agree(cluster)
     assert whole_or_absent(cluster, *T)

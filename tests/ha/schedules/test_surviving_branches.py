@@ -26,7 +26,7 @@ from tests.support.steps import all_agree, backups_of, declared, publish, surviv
 from txobserver.configuration import queue_step
 from txobserver.events import Configure, DtxOpen, DtxPrepare, Publish, Purge, TxDequeue, TxOpen
 from txobserver.ids import place_of
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.ports.store import MemoryBase, Meta
 from txobserver.xid import Xid
 
@@ -84,7 +84,7 @@ def test_heuristic_outcomes_no_longer_listed_after_a_promotion(
 ) -> None:
     """A coordinator finds by ``recover`` what an operator decided, whichever node is primary, until it forgets it."""
     cluster = declared("q", "r", checkpoint_every=0.2)
-    told = Outcome.HEURISTICALLY_COMMITTED if commits else Outcome.HEURISTICALLY_ROLLED_BACK
+    told = BranchOutcome.HEURISTICALLY_COMMITTED if commits else BranchOutcome.HEURISTICALLY_ROLLED_BACK
     for xid, heuristic in ((X, True), (Y, False)):
         branch_prepared(cluster, xid)
         decide(cluster.primary, commits, xid, heuristic, label=f"decide {xid}")
@@ -167,14 +167,16 @@ def test_prepared_told_early(slow: str) -> None:
     for _ in range(20):
         cluster.turn()
         assert primary.host.answer("prepare") is None and not primary.host.prepared
-        assert outcome(primary) is Outcome.PENDING
+        assert outcome(primary) is BranchOutcome.PENDING
         for node in cluster.nodes.values():
             assert in_doubt(node) == [] and content_of(node).prepared_branch(X) is None
-            assert outcome(node) is not Outcome.PREPARED
+            assert outcome(node) is not BranchOutcome.PREPARED
     cluster.held.clear()
     primary.disk_held = backup.disk_held = False
     answered(cluster, primary, "prepare")
-    assert in_doubt(primary) == [X] and outcome(primary) is Outcome.PREPARED and list(primary.host.prepared) == [X]
+    assert (
+        in_doubt(primary) == [X] and outcome(primary) is BranchOutcome.PREPARED and list(primary.host.prepared) == [X]
+    )
     all_agree(cluster)
     assert all(in_doubt(node) == [X] for node in cluster.nodes.values())
 
@@ -196,7 +198,7 @@ def test_prepared_early_on_a_node_whose_log_is_cut() -> None:
             replica.append(1, event)
         if cut:
             replica.truncate(replica.tail.sequence - 1)
-        assert replica.contents.table.branches() == [] and replica.contents.table.outcome(X) is Outcome.PENDING
+        assert replica.contents.table.branches() == [] and replica.contents.table.outcome(X) is BranchOutcome.PENDING
         replica.apply(replica.tail.sequence)
         assert replica.contents.messages.ids(1) == [] and [each.xid for each in replica.contents.table.branches()] == [
             X

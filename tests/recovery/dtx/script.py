@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from recovery.dtx.conversation import Lost, Pause, Plain, Reconnect, Refused, Steps
 from txobserver import dtx_wire as dtx
-from txobserver.outcomes import Outcome, Status
+from txobserver.outcomes import BranchOutcome, XaStatus
 from txobserver.xid import Xid
 
 T = TypeVar("T")
@@ -19,10 +19,10 @@ SINCE = 7
 OURS = dtx.Outcome(dtx.BY_XID, FIELDS, SINCE)
 """The same question about a branch that began when the broker was so far."""
 LOST = Lost("cut off")
-OK = Status.OK
+OK = XaStatus.OK
 
 Expected = dtx.DtxMethod | Plain
-Answer = Exception | Outcome | Status | dtx.DtxMethod | None
+Answer = Exception | BranchOutcome | XaStatus | dtx.DtxMethod | None
 
 
 def play(steps: Steps[T], *script: tuple[Expected, Answer], connected: bool = True, stale: bool = False) -> T:
@@ -53,9 +53,9 @@ def play(steps: Steps[T], *script: tuple[Expected, Answer], connected: bool = Tr
 
 
 def _method(request: Expected, answer: Answer) -> Any:
-    if isinstance(answer, Outcome):
+    if isinstance(answer, BranchOutcome):
         return dtx.OutcomeOk(answer)
-    if isinstance(answer, Status):
+    if isinstance(answer, XaStatus):
         return dtx.StartOk(answer, SINCE) if isinstance(request, dtx.Start) else dtx.PrepareOk(answer)
     return answer
 

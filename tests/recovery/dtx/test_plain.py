@@ -9,7 +9,7 @@ from recovery.dtx.errors import OutcomeUnknown, ProgrammingError, RolledBack
 from recovery.dtx.plain import PlainTransactions
 from tests.recovery.dtx.script import LOST, Answer, play, refused
 from txobserver import dtx_wire as dtx
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 
 TOKEN = (dtx.Token(b"t"), dtx.TokenOk(7))
 NAME = dtx.XidFields(0, b"t", b"")
@@ -47,23 +47,23 @@ def test_lost_before_the_commit() -> None:
 
 def test_lost_and_committed() -> None:
     """What is pending or active may still become anything: asked again."""
-    open_yet = [(ASKED, Outcome.ACTIVE), (ASKED, LOST), (ASKED, Outcome.PENDING)]
-    commit(TOKEN, (Plain.COMMIT, LOST), *open_yet, (ASKED, Outcome.COMMITTED))
+    open_yet = [(ASKED, BranchOutcome.ACTIVE), (ASKED, LOST), (ASKED, BranchOutcome.PENDING)]
+    commit(TOKEN, (Plain.COMMIT, LOST), *open_yet, (ASKED, BranchOutcome.COMMITTED))
 
 
-@pytest.mark.parametrize("outcome", [Outcome.UNKNOWN, Outcome.ROLLED_BACK])
-def test_lost_and_rolled_back(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [BranchOutcome.UNKNOWN, BranchOutcome.ROLLED_BACK])
+def test_lost_and_rolled_back(outcome: BranchOutcome) -> None:
     with pytest.raises(RolledBack, match="has not been committed"):
         commit(TOKEN, (Plain.COMMIT, LOST), (ASKED, outcome))
 
 
 def test_expired_is_not_rolled_back() -> None:
     with pytest.raises(OutcomeUnknown, match="not remembered"):
-        commit(TOKEN, (Plain.COMMIT, LOST), (ASKED, Outcome.EXPIRED))
+        commit(TOKEN, (Plain.COMMIT, LOST), (ASKED, BranchOutcome.EXPIRED))
 
 
-@pytest.mark.parametrize("outcome", [Outcome.ACTIVE, Outcome.PENDING])
-def test_nobody_knows(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [BranchOutcome.ACTIVE, BranchOutcome.PENDING])
+def test_nobody_knows(outcome: BranchOutcome) -> None:
     with pytest.raises(OutcomeUnknown) as error:
         commit(TOKEN, (Plain.COMMIT, LOST), (ASKED, outcome), patience=0)
     assert error.value.outcome is outcome
@@ -76,4 +76,7 @@ def test_rollback(answer: Answer) -> None:
 
 def test_outcome() -> None:
     asked = dtx.Outcome(dtx.BY_TOKEN, NAME)
-    assert play(PlainTransactions(60).outcome(b"t"), (asked, LOST), (asked, Outcome.COMMITTED)) is Outcome.COMMITTED
+    assert (
+        play(PlainTransactions(60).outcome(b"t"), (asked, LOST), (asked, BranchOutcome.COMMITTED))
+        is BranchOutcome.COMMITTED
+    )

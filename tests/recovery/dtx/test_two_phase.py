@@ -40,15 +40,15 @@ from tests.recovery.dtx.script import (
     refused,
 )
 from txobserver import dtx_wire as dtx
-from txobserver.outcomes import Outcome, Status
+from txobserver.outcomes import BranchOutcome, XaStatus
 from txobserver.xid import Xid
 
 HEURISTICS = [
-    (Outcome.HEURISTICALLY_COMMITTED, HeuristicCommit),
-    (Outcome.HEURISTICALLY_ROLLED_BACK, HeuristicRollback),
-    (Outcome.MIXED, HeuristicMixed),
+    (BranchOutcome.HEURISTICALLY_COMMITTED, HeuristicCommit),
+    (BranchOutcome.HEURISTICALLY_ROLLED_BACK, HeuristicRollback),
+    (BranchOutcome.MIXED, HeuristicMixed),
 ]
-NOT_THERE = [Outcome.UNKNOWN, Outcome.EXPIRED]
+NOT_THERE = [BranchOutcome.UNKNOWN, BranchOutcome.EXPIRED]
 
 
 @pytest.fixture
@@ -93,13 +93,13 @@ class TestBegin:
         assert branch.state == IDLE
 
     @pytest.mark.parametrize("outcome", NOT_THERE)
-    def test_on_a_connection_that_was_lost_long_ago(self, outcome: Outcome) -> None:
+    def test_on_a_connection_that_was_lost_long_ago(self, outcome: BranchOutcome) -> None:
         branch = TwoPhase(60)
         play(branch.begin(X), (START, LOST), (ASKED, outcome), (START, OK))
         assert branch.state == ACTIVE
 
-    @pytest.mark.parametrize("outcome", [Outcome.ACTIVE, Outcome.ROLLED_BACK])
-    def test_whose_answer_was_lost(self, outcome: Outcome) -> None:
+    @pytest.mark.parametrize("outcome", [BranchOutcome.ACTIVE, BranchOutcome.ROLLED_BACK])
+    def test_whose_answer_was_lost(self, outcome: BranchOutcome) -> None:
         """It belongs to a channel that is gone: no client can work on it."""
         branch = TwoPhase(60)
         with pytest.raises(OperationalError, match="cannot go on"):
@@ -123,13 +123,13 @@ class TestBegin:
 
 class TestPrepare:
     def test_nothing_to_prepare(self, branch: TwoPhase) -> None:
-        assert not play(branch.prepare(), (END, OK), (PREPARE, Status.READ_ONLY))
+        assert not play(branch.prepare(), (END, OK), (PREPARE, XaStatus.READ_ONLY))
         assert branch.state == READ_ONLY
         play(branch.commit())
         assert branch.state == IDLE
 
-    @pytest.mark.parametrize(("status", "error"), [(Status.ROLLED_BACK, RolledBack), (Status.TIMED_OUT, TimedOut)])
-    def test_refused(self, branch: TwoPhase, status: Status, error: type[RolledBack]) -> None:
+    @pytest.mark.parametrize(("status", "error"), [(XaStatus.ROLLED_BACK, RolledBack), (XaStatus.TIMED_OUT, TimedOut)])
+    def test_refused(self, branch: TwoPhase, status: XaStatus, error: type[RolledBack]) -> None:
         with pytest.raises(error):
             play(branch.prepare(), (END, OK), (PREPARE, status))
         assert branch.state == ROLLED_BACK
@@ -141,33 +141,35 @@ class TestPrepare:
     def test_work_that_was_refused(self, branch: TwoPhase) -> None:
         """A publish to no exchange, say, has closed the channel; the branch is told off and its name free."""
         with pytest.raises(RolledBack, match="404 no exchange"):
-            play(branch.prepare(), (END, refused(404, "no exchange")), (ROLLBACK, Status.ROLLED_BACK))
+            play(branch.prepare(), (END, refused(404, "no exchange")), (ROLLBACK, XaStatus.ROLLED_BACK))
         assert branch.state == ROLLED_BACK
 
-    @pytest.mark.parametrize("outcome", [Outcome.PREPARED, Outcome.COMMITTED, *(outcome for outcome, _ in HEURISTICS)])
-    def test_lost_and_done(self, branch: TwoPhase, outcome: Outcome) -> None:
+    @pytest.mark.parametrize(
+        "outcome", [BranchOutcome.PREPARED, BranchOutcome.COMMITTED, *(outcome for outcome, _ in HEURISTICS)]
+    )
+    def test_lost_and_done(self, branch: TwoPhase, outcome: BranchOutcome) -> None:
         assert play(branch.prepare(), (END, OK), (PREPARE, LOST), (OURS, outcome))
         assert branch.state == PREPARED
 
     @pytest.mark.parametrize("outcome", NOT_THERE)
-    def test_lost_and_gone(self, branch: TwoPhase, outcome: Outcome) -> None:
+    def test_lost_and_gone(self, branch: TwoPhase, outcome: BranchOutcome) -> None:
         with pytest.raises(RolledBack):
             play(branch.prepare(), (END, OK), (PREPARE, LOST), (OURS, outcome))
         assert branch.state == ROLLED_BACK
 
     def test_lost_before_it_arrived(self, branch: TwoPhase) -> None:
-        assert play(branch.prepare(), (END, OK), (PREPARE, LOST), (OURS, Outcome.ACTIVE), (PREPARE, OK))
+        assert play(branch.prepare(), (END, OK), (PREPARE, LOST), (OURS, BranchOutcome.ACTIVE), (PREPARE, OK))
 
     def test_end_lost(self, branch: TwoPhase) -> None:
         """The channel went while it worked on the branch, so it is rollback-only, and says so."""
         with pytest.raises(RolledBack):
-            play(branch.prepare(), (END, LOST), (OURS, Outcome.ROLLED_BACK), (PREPARE, Status.ROLLED_BACK))
+            play(branch.prepare(), (END, LOST), (OURS, BranchOutcome.ROLLED_BACK), (PREPARE, XaStatus.ROLLED_BACK))
 
     def test_lost_again_and_again(self, branch: TwoPhase) -> None:
         play(
             branch.prepare(),
-            *((END, OK), (PREPARE, LOST), (OURS, LOST), (OURS, Outcome.PENDING), (OURS, Outcome.ACTIVE)),
-            *((PREPARE, LOST), (OURS, Outcome.PREPARED)),
+            *((END, OK), (PREPARE, LOST), (OURS, LOST), (OURS, BranchOutcome.PENDING), (OURS, BranchOutcome.ACTIVE)),
+            *((PREPARE, LOST), (OURS, BranchOutcome.PREPARED)),
         )
         assert branch.state == PREPARED
 
@@ -175,24 +177,24 @@ class TestPrepare:
         with pytest.raises(RolledBack):
             play(
                 branch.prepare(),
-                *((END, LOST), (OURS, Outcome.ACTIVE), (PREPARE, refused(409))),
-                *((OURS, Outcome.ROLLED_BACK), (PREPARE, Status.ROLLED_BACK)),
+                *((END, LOST), (OURS, BranchOutcome.ACTIVE), (PREPARE, refused(409))),
+                *((OURS, BranchOutcome.ROLLED_BACK), (PREPARE, XaStatus.ROLLED_BACK)),
             )
 
     def test_it_ends_between_question_and_request(self, branch: TwoPhase) -> None:
         with pytest.raises(RolledBack):
             play(
                 branch.prepare(),
-                *((END, OK), (PREPARE, LOST), (OURS, Outcome.ROLLED_BACK), (PREPARE, refused(404))),
+                *((END, OK), (PREPARE, LOST), (OURS, BranchOutcome.ROLLED_BACK), (PREPARE, refused(404))),
             )
 
-    @pytest.mark.parametrize("outcome", [Outcome.PENDING, LOST])
+    @pytest.mark.parametrize("outcome", [BranchOutcome.PENDING, LOST])
     def test_nobody_knows(self, hasty: TwoPhase, outcome: Answer) -> None:
         with pytest.raises(OutcomeUnknown) as error:
             play(hasty.prepare(), (END, OK), (PREPARE, LOST), (OURS, outcome))
-        assert error.value.outcome == (outcome if isinstance(outcome, Outcome) else None)
+        assert error.value.outcome == (outcome if isinstance(outcome, BranchOutcome) else None)
         assert hasty.state == IN_DOUBT
-        play(hasty.rollback(), (OURS, Outcome.PREPARED), (ROLLBACK, OK))
+        play(hasty.rollback(), (OURS, BranchOutcome.PREPARED), (ROLLBACK, OK))
         assert hasty.state == IDLE
 
     def test_nobody_is_there(self, hasty: TwoPhase) -> None:
@@ -206,14 +208,14 @@ class TestCommit:
         assert prepared.state == IDLE and prepared.xid is None
 
     def test_lost_and_done(self, prepared: TwoPhase) -> None:
-        play(prepared.commit(), (COMMIT, LOST), (OURS, Outcome.PENDING), (OURS, Outcome.COMMITTED))
+        play(prepared.commit(), (COMMIT, LOST), (OURS, BranchOutcome.PENDING), (OURS, BranchOutcome.COMMITTED))
         assert prepared.state == IDLE
 
     def test_lost_before_it_arrived(self, prepared: TwoPhase) -> None:
-        play(prepared.commit(), (COMMIT, LOST), (OURS, Outcome.PREPARED), (COMMIT, OK))
+        play(prepared.commit(), (COMMIT, LOST), (OURS, BranchOutcome.PREPARED), (COMMIT, OK))
 
     @pytest.mark.parametrize("outcome", NOT_THERE)
-    def test_lost_and_gone(self, prepared: TwoPhase, outcome: Outcome) -> None:
+    def test_lost_and_gone(self, prepared: TwoPhase, outcome: BranchOutcome) -> None:
         with pytest.raises(OutcomeUnknown) as error:
             play(prepared.commit(), (COMMIT, LOST), (OURS, outcome))
         assert error.value.outcome is outcome and prepared.state == IDLE
@@ -221,15 +223,15 @@ class TestCommit:
     def test_nobody_knows(self, hasty: TwoPhase) -> None:
         play(hasty.prepare(), (END, OK), (PREPARE, OK))
         with pytest.raises(OutcomeUnknown):
-            play(hasty.commit(), (COMMIT, LOST), (OURS, Outcome.PENDING))
+            play(hasty.commit(), (COMMIT, LOST), (OURS, BranchOutcome.PENDING))
         assert hasty.state == IDLE
 
     @pytest.mark.parametrize(("outcome", "error"), HEURISTICS)
     @pytest.mark.parametrize("lost", [True, False])
     def test_an_operator_was_faster(
-        self, prepared: TwoPhase, outcome: Outcome, error: type[OperationalError], lost: bool
+        self, prepared: TwoPhase, outcome: BranchOutcome, error: type[OperationalError], lost: bool
     ) -> None:
-        script: list[tuple[dtx.DtxMethod, Answer]] = [(COMMIT, Status(outcome))]
+        script: list[tuple[dtx.DtxMethod, Answer]] = [(COMMIT, XaStatus(outcome))]
         if lost:
             script = [(COMMIT, LOST), (OURS, outcome)]
         with pytest.raises(error):
@@ -237,11 +239,11 @@ class TestCommit:
         assert prepared.state == IDLE
 
     def test_another_coordinator_was_faster(self, prepared: TwoPhase) -> None:
-        play(prepared.commit(), (COMMIT, refused(404)), (OURS, Outcome.COMMITTED))
+        play(prepared.commit(), (COMMIT, refused(404)), (OURS, BranchOutcome.COMMITTED))
 
     def test_another_coordinator_has_rolled_it_back(self, prepared: TwoPhase) -> None:
         with pytest.raises(RolledBack):
-            play(prepared.commit(), (COMMIT, refused(404)), (OURS, Outcome.ROLLED_BACK))
+            play(prepared.commit(), (COMMIT, refused(404)), (OURS, BranchOutcome.ROLLED_BACK))
         assert prepared.state == ROLLED_BACK
 
     def test_another_coordinator_rolls_it_back(self, prepared: TwoPhase) -> None:
@@ -257,30 +259,30 @@ class TestOnePhase:
 
     def test_refused(self, branch: TwoPhase) -> None:
         with pytest.raises(TimedOut):
-            play(branch.commit(), (END, OK), (ONE_PHASE, Status.TIMED_OUT))
+            play(branch.commit(), (END, OK), (ONE_PHASE, XaStatus.TIMED_OUT))
         play(branch.rollback())
         assert branch.state == IDLE
 
     def test_lost_and_done(self, branch: TwoPhase) -> None:
-        play(branch.commit(), (END, OK), (ONE_PHASE, LOST), (OURS, Outcome.COMMITTED))
+        play(branch.commit(), (END, OK), (ONE_PHASE, LOST), (OURS, BranchOutcome.COMMITTED))
 
     def test_lost_before_it_arrived(self, branch: TwoPhase) -> None:
-        play(branch.commit(), (END, OK), (ONE_PHASE, LOST), (OURS, Outcome.ACTIVE), (ONE_PHASE, OK))
+        play(branch.commit(), (END, OK), (ONE_PHASE, LOST), (OURS, BranchOutcome.ACTIVE), (ONE_PHASE, OK))
 
     def test_it_arrives_after_the_question(self, branch: TwoPhase) -> None:
         play(
             branch.commit(),
-            *((END, OK), (ONE_PHASE, LOST), (OURS, Outcome.ACTIVE), (ONE_PHASE, refused(404))),
-            (OURS, Outcome.COMMITTED),
+            *((END, OK), (ONE_PHASE, LOST), (OURS, BranchOutcome.ACTIVE), (ONE_PHASE, refused(404))),
+            (OURS, BranchOutcome.COMMITTED),
         )
 
     def test_never_heard_of(self, branch: TwoPhase) -> None:
         with pytest.raises(RolledBack):
-            play(branch.commit(), (END, OK), (ONE_PHASE, LOST), (OURS, Outcome.UNKNOWN))
+            play(branch.commit(), (END, OK), (ONE_PHASE, LOST), (OURS, BranchOutcome.UNKNOWN))
 
     def test_expired_is_not_rolled_back(self, branch: TwoPhase) -> None:
         with pytest.raises(OutcomeUnknown, match="not remembered"):
-            play(branch.commit(), (END, OK), (ONE_PHASE, LOST), (OURS, Outcome.EXPIRED))
+            play(branch.commit(), (END, OK), (ONE_PHASE, LOST), (OURS, BranchOutcome.EXPIRED))
         assert branch.state == IDLE
 
 
@@ -290,60 +292,62 @@ class TestRollback:
         assert branch.state == IDLE
 
     def test_of_one_that_timed_out(self, branch: TwoPhase) -> None:
-        play(branch.rollback(), (END, Status.TIMED_OUT), (ROLLBACK, Status.TIMED_OUT))
+        play(branch.rollback(), (END, XaStatus.TIMED_OUT), (ROLLBACK, XaStatus.TIMED_OUT))
         assert branch.state == IDLE
 
     @pytest.mark.parametrize("outcome", NOT_THERE)
-    def test_lost_and_done(self, branch: TwoPhase, outcome: Outcome) -> None:
+    def test_lost_and_done(self, branch: TwoPhase, outcome: BranchOutcome) -> None:
         play(branch.rollback(), (END, LOST), (OURS, outcome))
         assert branch.state == IDLE
 
     def test_lost_before_it_arrived(self, prepared: TwoPhase) -> None:
-        play(prepared.rollback(), (ROLLBACK, LOST), (OURS, Outcome.PREPARED), (ROLLBACK, OK))
+        play(prepared.rollback(), (ROLLBACK, LOST), (OURS, BranchOutcome.PREPARED), (ROLLBACK, OK))
         assert prepared.state == IDLE
 
     @pytest.mark.parametrize("outcome", NOT_THERE)
-    def test_of_a_prepared_one_lost_and_done(self, prepared: TwoPhase, outcome: Outcome) -> None:
+    def test_of_a_prepared_one_lost_and_done(self, prepared: TwoPhase, outcome: BranchOutcome) -> None:
         play(prepared.rollback(), (ROLLBACK, LOST), (OURS, outcome))
         assert prepared.state == IDLE
 
     def test_somebody_has_committed_it(self, prepared: TwoPhase) -> None:
         with pytest.raises(Conflict, match="is committed"):
-            play(prepared.rollback(), (ROLLBACK, refused(404)), (OURS, Outcome.COMMITTED))
+            play(prepared.rollback(), (ROLLBACK, refused(404)), (OURS, BranchOutcome.COMMITTED))
         assert prepared.state == IDLE
 
     @pytest.mark.parametrize(("outcome", "error"), HEURISTICS)
-    def test_an_operator_was_faster(self, prepared: TwoPhase, outcome: Outcome, error: type[OperationalError]) -> None:
+    def test_an_operator_was_faster(
+        self, prepared: TwoPhase, outcome: BranchOutcome, error: type[OperationalError]
+    ) -> None:
         with pytest.raises(error):
-            play(prepared.rollback(), (ROLLBACK, Status(outcome)))
+            play(prepared.rollback(), (ROLLBACK, XaStatus(outcome)))
 
 
 class TestBranchesOfOthers:
     def test_commit(self) -> None:
-        play(TwoPhase(60).others.commit(X), (ASKED, Outcome.PREPARED), (COMMIT, OK))
+        play(TwoPhase(60).others.commit(X), (ASKED, BranchOutcome.PREPARED), (COMMIT, OK))
 
     def test_commit_of_what_is_committed(self) -> None:
-        play(TwoPhase(60).others.commit(X), (ASKED, Outcome.COMMITTED))
+        play(TwoPhase(60).others.commit(X), (ASKED, BranchOutcome.COMMITTED))
 
     def test_rollback(self) -> None:
-        play(TwoPhase(60).others.rollback(X), (ASKED, Outcome.PREPARED), (ROLLBACK, OK))
+        play(TwoPhase(60).others.rollback(X), (ASKED, BranchOutcome.PREPARED), (ROLLBACK, OK))
 
     def test_of_what_was_rolled_back(self) -> None:
-        play(TwoPhase(60).others.rollback(X), (ASKED, Outcome.ROLLED_BACK), (ROLLBACK, refused(404)))
+        play(TwoPhase(60).others.rollback(X), (ASKED, BranchOutcome.ROLLED_BACK), (ROLLBACK, refused(404)))
         with pytest.raises(RolledBack):
-            play(TwoPhase(60).others.commit(X), (ASKED, Outcome.ROLLED_BACK))
+            play(TwoPhase(60).others.commit(X), (ASKED, BranchOutcome.ROLLED_BACK))
 
     @pytest.mark.parametrize("outcome", NOT_THERE)
     @pytest.mark.parametrize("end", [OtherBranches.commit, OtherBranches.rollback])
-    def test_unknown(self, end: Callable[[OtherBranches, Xid], Steps[None]], outcome: Outcome) -> None:
+    def test_unknown(self, end: Callable[[OtherBranches, Xid], Steps[None]], outcome: BranchOutcome) -> None:
         with pytest.raises(UnknownXid, match=outcome.name.lower()):
             play(end(TwoPhase(60).others, X), (ASKED, outcome))
 
     def test_somebody_works_on_it(self) -> None:
         with pytest.raises(Conflict):
-            play(TwoPhase(60).others.rollback(X), (ASKED, Outcome.ACTIVE), (ROLLBACK, refused(409)))
+            play(TwoPhase(60).others.rollback(X), (ASKED, BranchOutcome.ACTIVE), (ROLLBACK, refused(409)))
         with pytest.raises(Conflict, match="is active"):
-            play(TwoPhase(60).others.commit(X), (ASKED, Outcome.ACTIVE))
+            play(TwoPhase(60).others.commit(X), (ASKED, BranchOutcome.ACTIVE))
 
     @pytest.mark.parametrize(
         "question",
@@ -378,15 +382,18 @@ class TestQuestions:
 
     def test_global(self) -> None:
         first, more = dtx.Global(1, b"x"), dtx.Global(1, b"x", True)
-        page = dtx.pack_states([(FIELDS, Outcome.PREPARED)])
+        page = dtx.pack_states([(FIELDS, BranchOutcome.PREPARED)])
         script = [(first, dtx.GlobalOk(4, page, True)), (more, dtx.GlobalOk(4, b"", False))]
-        assert play(TwoPhase(60).others.look(X.globally), *script) == (Outcome.PENDING, {X: Outcome.PREPARED})
+        assert play(TwoPhase(60).others.look(X.globally), *script) == (
+            BranchOutcome.PENDING,
+            {X: BranchOutcome.PREPARED},
+        )
 
     def test_decisions_are_asked_for_until_answered(self) -> None:
         request = dtx.Decide(1, b"x", True)
         play(TwoPhase(60).others.decide(X.globally, True), (request, LOST), (request, OK))
         with pytest.raises(HeuristicMixed):
-            play(TwoPhase(60).others.decide(X.globally, True), (request, Status.MIXED))
+            play(TwoPhase(60).others.decide(X.globally, True), (request, XaStatus.MIXED))
         with pytest.raises(Conflict):
             play(TwoPhase(60).others.decide(X.globally, True), (request, refused(409)))
         with pytest.raises(OperationalError, match="no host answers"):

@@ -11,7 +11,7 @@ from recovery.dtx.conversation import Plain
 from recovery.dtx.errors import ProgrammingError
 from recovery.dtx.plain import PlainTransactions
 from recovery.dtx.two_phase import TwoPhase
-from tests.recovery.dtx.script import START, Status, X, play
+from tests.recovery.dtx.script import START, X, XaStatus, play
 from txobserver import dtx_wire as dtx
 
 
@@ -28,7 +28,7 @@ def test_a_wrong_timeout_leaves_no_branch_at_hand(timeout: Any) -> None:
     with pytest.raises(ProgrammingError, match="a timeout is a whole number of seconds"):
         play(client.begin(X, timeout))
     assert client.xid is None
-    play(client.begin(X), (START, Status.OK))
+    play(client.begin(X), (START, XaStatus.OK))
 
 
 @pytest.mark.parametrize("xid", [None, "1:x:b", (1, b"x", b"b"), 17])

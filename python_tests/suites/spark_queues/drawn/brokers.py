@@ -21,7 +21,7 @@ from recovery.dtx.errors import Error, RolledBack
 from recovery.dtx.lost import LOST
 from recovery.dtx.with_pika import DtxConnection, TxConnection
 from recovery.reader.node_admin import AdminError, ask
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 SETTINGS = ("--set", "timing.lease_ttl=5", "--set", "timing.prepare_timeout=20")
@@ -217,7 +217,7 @@ class Brokers:
                 wait_until(what, WELL, "what was expected", every=0.05)
 
 
-def heard(brokers: Brokers, xid: Xid, waits: tuple[Outcome, ...]) -> None:
+def heard(brokers: Brokers, xid: Xid, waits: tuple[BranchOutcome, ...]) -> None:
     """Return when the primary does not say any of ``waits`` of a request that was sent; or when it never will."""
     name = brokers.primary()
     if name is None:

@@ -21,7 +21,7 @@ from python_tests.suites.spark_queues.drawn.engine import Job
 from python_tests.suites.spark_queues.drawn.operators import SOME, Operator
 from python_tests.suites.spark_queues.drawn.points import AT, FAILED, LOSE, RAN
 from python_tests.suites.spark_queues.drawn.refusals import ANOTHER_HISTORY, ASTRAY, refusal
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 STILL = 15.0
@@ -36,10 +36,10 @@ PATIENCE = 180.0
 """Seconds in which a query that is not hindered any more has carried everything."""
 
 IN_FRONT = {
-    of.PREPARE: (Outcome.UNKNOWN, Outcome.ACTIVE),
-    of.RECORD: (Outcome.UNKNOWN, Outcome.ACTIVE),
-    of.SETTLEMENT: (Outcome.UNKNOWN, Outcome.ACTIVE),
-    of.COMMIT: (Outcome.PREPARED,),
+    of.PREPARE: (BranchOutcome.UNKNOWN, BranchOutcome.ACTIVE),
+    of.RECORD: (BranchOutcome.UNKNOWN, BranchOutcome.ACTIVE),
+    of.SETTLEMENT: (BranchOutcome.UNKNOWN, BranchOutcome.ACTIVE),
+    of.COMMIT: (BranchOutcome.PREPARED,),
 }
 """What is the outcome of a branch before the broker has heard a request for it."""
 

@@ -22,7 +22,7 @@ from recovery.pipeline.queues.names import Batch, record_queue, record_xid
 from recovery.pipeline.queues.options import SinkOptions
 from recovery.pipeline.queues.sink import Written
 from tests.recovery.pipeline.queues.conftest import Query, drained
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Global
 
 
@@ -235,7 +235,7 @@ def test_a_branch_that_was_pending_at_a_take_over(
     def said(broker: DtxConnection, which: Global) -> GlobalState:
         found = look(broker, which)
         return found._replace(
-            branches={xid: Outcome.PENDING if xid == pending else end for xid, end in found.branches.items()}
+            branches={xid: BranchOutcome.PENDING if xid == pending else end for xid, end in found.branches.items()}
         )
 
     with monkeypatch.context() as dying:
@@ -281,7 +281,7 @@ def test_a_change_whose_driver_did_not_hear_the_answer(query: Query) -> None:
         dying.tpc_begin(record_xid(query.id))
         dying.channel.basic_publish("", "nowhere", b"")
         dying.tpc_commit()
-        assert dying.outcome(record_xid(query.id)) in (Outcome.COMMITTED, Outcome.UNKNOWN)
+        assert dying.outcome(record_xid(query.id)) in (BranchOutcome.COMMITTED, BranchOutcome.UNKNOWN)
     query.commit(query.write(1, "b"))
 
 
@@ -293,7 +293,7 @@ def test_a_change_that_was_undone_and_is_remembered(query: Query, channel: Block
         dying.channel.basic_publish("", queue, b"never")
         dying.tpc_prepare()
         dying.tpc_rollback()
-        assert dying.outcome(record_xid(query.id)) is Outcome.ROLLED_BACK
+        assert dying.outcome(record_xid(query.id)) is BranchOutcome.ROLLED_BACK
     query.commit(query.write(1, "b"))
     assert drained(channel, queue) == ["a", "b"]
 

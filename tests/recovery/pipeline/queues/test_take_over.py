@@ -20,7 +20,7 @@ from recovery.pipeline.queues.intake import Intake
 from recovery.pipeline.queues.names import FORMAT
 from recovery.pipeline.queues.options import SourceOptions
 from tests.recovery.pipeline.queues.conftest import SETTINGS
-from txobserver.outcomes import Outcome
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 QUEUE, TOKEN, PATIENCE, ROOM = "orders", "settlement", 60.0, 10
@@ -79,7 +79,9 @@ def killed_while_settling(cluster: LocalCluster, primary: str, place: int) -> It
     with hung(cluster, backups):
         ours.send("go on")
         with DtxConnection(cluster.url(primary), patience=PATIENCE) as broker:
-            wait_until(lambda: broker.outcome(SETTLEMENT) is Outcome.PENDING, PATIENCE, "the settlement", every=0.05)
+            wait_until(
+                lambda: broker.outcome(SETTLEMENT) is BranchOutcome.PENDING, PATIENCE, "the settlement", every=0.05
+            )
         driver.kill()
         driver.join()
         yield
