@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from recovery.coordinator.log import DecisionLog
     from recovery.coordinator.postgresql import Postgresql
     from recovery.coordinator.recover import Report
-    from recovery.coordinator.resources import BranchRolledBack, Fate, ResourceLost, ResourceRefused
+    from recovery.coordinator.resources import BranchRolledBack, ResourceLost, ResourceRefused
     from recovery.coordinator.table import TableDecisions, create_table
     from recovery.dtx.errors import (
         Conflict,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
         TimedOut,
         UnknownXid,
     )
-    from recovery.dtx.others import GlobalState
     from recovery.dtx.with_aio_pika import AioDtxConnection, AioTxConnection
     from recovery.dtx.with_pika import DtxConnection, TxConnection
     from recovery.pipeline.errors import PipelineError
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from recovery.store.log import LogReclaimed
     from txha import events, resources, spark, spi
     from txobserver.errors import Error
-    from txobserver.outcomes import BranchOutcome
+    from txobserver.outcomes import BranchOutcome, GlobalState
     from txobserver.ports.ledger import NameInUse
     from txobserver.ports.store import StoreBusy, StoreDamaged, StoreError, StoreFull
     from txobserver.xid import Global, Xid, parse_xid
@@ -67,7 +66,7 @@ else:
             "recovery.coordinator.log": ("DecisionLog",),
             "recovery.coordinator.postgresql": ("Postgresql",),
             "recovery.coordinator.recover": ("Report",),
-            "recovery.coordinator.resources": ("BranchRolledBack", "Fate", "ResourceLost", "ResourceRefused"),
+            "recovery.coordinator.resources": ("BranchRolledBack", "ResourceLost", "ResourceRefused"),
             "recovery.coordinator.table": ("TableDecisions", "create_table"),
             "recovery.dtx.errors": (
                 "Conflict",
@@ -85,7 +84,6 @@ else:
                 "TimedOut",
                 "UnknownXid",
             ),
-            "recovery.dtx.others": ("GlobalState",),
             "recovery.dtx.with_aio_pika": ("AioDtxConnection", "AioTxConnection"),
             "recovery.dtx.with_pika": ("DtxConnection", "TxConnection"),
             "recovery.pipeline.errors": ("PipelineError",),
@@ -97,7 +95,7 @@ else:
             "txha.spark": (),
             "txha.spi": (),
             "txobserver.errors": ("Error",),
-            "txobserver.outcomes": ("BranchOutcome",),
+            "txobserver.outcomes": ("BranchOutcome", "GlobalState"),
             "txobserver.ports.ledger": ("NameInUse",),
             "txobserver.ports.store": ("StoreBusy", "StoreDamaged", "StoreError", "StoreFull"),
             "txobserver.xid": ("Global", "Xid", "parse_xid"),
@@ -126,7 +124,6 @@ __all__ = [
     "create_table",
     "TableDecisions",
     "Report",
-    "Fate",
     # a node's log
     "LogReader",
     # exceptions

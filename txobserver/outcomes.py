@@ -16,7 +16,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Iterable
 from enum import IntEnum
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -39,10 +39,15 @@ LONGEST_STEP_MS = 60_000
 
 
 class BranchOutcome(IntEnum):
-    """What a question for an outcome is answered with. The numbers are those of ``dtx.outcome`` on the wire."""
+    """What has become of a branch, of a plain transaction with a token or of a global one, or what is to become of it.
+
+    The one word for that at every component: a node answers ``dtx.outcome`` with it, by these numbers; a database's
+    branch is described by it; a recovery plan says by it how a branch should end. Reports in JSON use ``word``.
+    """
 
     UNKNOWN = 0
-    """Never heard of, and not forgotten either."""
+    """Never heard of, and not forgotten either. Of a resource that keeps no trace: it does not know any more, so of a
+    rollback nothing has to be remembered, and of a commit it is no success. Of a plan: an operator has to find out."""
     PENDING = 1
     """Something of it is on its way to the commit point: ask again."""
     COMMITTED = 2
@@ -56,6 +61,40 @@ class BranchOutcome(IntEnum):
     ACTIVE = 9
     """Begun, and not closed."""
 
+    @property
+    def word(self) -> str:
+        """The name in reports and sentences, as ``rolled back``."""
+        return self.name.lower().replace("_", " ")
+
+    @classmethod
+    def of_word(cls, word: str) -> BranchOutcome:
+        """The outcome that has this ``word``. Raises ValueError."""
+        for each in cls:
+            if each.word == word:
+                return each
+        raise ValueError(f"{word!r} is no outcome")
+
+    def contradicts(self, commit: bool) -> bool:
+        """Whether that is known to be something else than what was decided."""
+        return self in (_NOT_COMMITTED if commit else _NOT_ROLLED_BACK)
+
+    def confirms(self, commit: bool) -> bool:
+        """Whether that is known to be what was decided."""
+        return self in (_COMMITTED if commit else _ROLLED_BACK)
+
+    @property
+    def heuristic(self) -> bool:
+        """Whether it was decided without the coordinator."""
+        return self in HEURISTIC
+
+
+HEURISTIC = (BranchOutcome.HEURISTICALLY_COMMITTED, BranchOutcome.HEURISTICALLY_ROLLED_BACK, BranchOutcome.MIXED)
+"""Their numbers are those of the statuses of the same names."""
+_COMMITTED = (BranchOutcome.COMMITTED, BranchOutcome.HEURISTICALLY_COMMITTED)
+_ROLLED_BACK = (BranchOutcome.ROLLED_BACK, BranchOutcome.HEURISTICALLY_ROLLED_BACK)
+_NOT_COMMITTED = (*_ROLLED_BACK, BranchOutcome.MIXED)
+_NOT_ROLLED_BACK = (*_COMMITTED, BranchOutcome.MIXED)
+
 
 class XaStatus(IntEnum):
     """What start, end, prepare, commit and rollback are answered with (AMQP 0-10, dtx.xa-status)."""
@@ -68,6 +107,13 @@ class XaStatus(IntEnum):
     HEURISTICALLY_ROLLED_BACK = 5
     MIXED = 6
     READ_ONLY = 7
+
+
+class GlobalState(NamedTuple):
+    """A global transaction: its ``decision`` (UNKNOWN for none), and what became of each branch."""
+
+    decision: BranchOutcome
+    branches: dict[Xid, BranchOutcome]
 
 
 class PreparedBranch(msgspec.Struct, frozen=True):

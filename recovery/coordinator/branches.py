@@ -22,7 +22,6 @@ from recovery.coordinator.names import branch_xid
 from recovery.coordinator.resources import (
     LEFT,
     BranchRolledBack,
-    Fate,
     Participant,
     Resource,
     ResourceLost,
@@ -36,7 +35,7 @@ from txobserver.xid import Xid
 PATIENCE = 10.0
 """Seconds for which a commit waits for a resource that was lost behind the decision; then a recovery run must do it."""
 RETRY_SECONDS = 0.1
-NO_FATES: Mapping[str, Fate] = MappingProxyType({})
+NO_FATES: Mapping[str, BranchOutcome] = MappingProxyType({})
 
 
 class TransactionRolledBack(RolledBack):
@@ -54,8 +53,8 @@ class HeuristicTransaction(HeuristicOutcome):
     forget it.
     """
 
-    def __init__(self, name: str, fates: Mapping[str, Fate] = NO_FATES) -> None:
-        said = f"{name}: " + ", ".join(f"{who} is {fate.value}" for who, fate in fates.items()) if fates else name
+    def __init__(self, name: str, fates: Mapping[str, BranchOutcome] = NO_FATES) -> None:
+        said = f"{name}: " + ", ".join(f"{who} is {fate.word}" for who, fate in fates.items()) if fates else name
         mixed = any(fate.contradicts(True) for fate in fates.values())
         super().__init__(said, BranchOutcome.MIXED if mixed else BranchOutcome.UNKNOWN)
         self.fates = dict(fates)
@@ -160,7 +159,7 @@ class Branches:
             raise TransactionRolledBack("a recovery run has rolled the transaction back")
 
     def _finish(self) -> None:
-        fates: dict[str, Fate] = {}
+        fates: dict[str, BranchOutcome] = {}
         left = False
         deadline = time.monotonic() + self._patience
         for part, resource, xid in self._in_turn():
@@ -193,7 +192,7 @@ class Branches:
         self._xids.clear()
 
 
-def settled(resource: Resource, xid: Xid, commit: bool, ticket: str, deadline: float) -> Fate | None:
+def settled(resource: Resource, xid: Xid, commit: bool, ticket: str, deadline: float) -> BranchOutcome | None:
     """What became of a branch that is decided; None if it had to be left to a recovery run.
 
     ``deadline``: the monotonic time until which a lost resource is waited for.

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pika.adapters.blocking_connection import BlockingChannel
 
 from recovery.coordinator.names import broker_name
-from recovery.coordinator.resources import LEFT, BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
+from recovery.coordinator.resources import LEFT, BranchRolledBack, Participant, ResourceLost, ResourceRefused
 from recovery.dtx import errors
 from recovery.dtx.hosts import checked_hosts
 from recovery.dtx.tagged import Tags
@@ -19,15 +19,12 @@ from txobserver.xid import Xid
 ANSWER_SECONDS = 5.0
 """Patience with a broker that is lost: how long one call looks for a host, or for the outcome behind a lost answer."""
 
-_FATES = {
-    BranchOutcome.PREPARED: Fate.PREPARED,
-    BranchOutcome.PENDING: Fate.PREPARED,
-    BranchOutcome.COMMITTED: Fate.COMMITTED,
-    BranchOutcome.ROLLED_BACK: Fate.ROLLED_BACK,
-    BranchOutcome.HEURISTICALLY_COMMITTED: Fate.HEURISTICALLY_COMMITTED,
-    BranchOutcome.HEURISTICALLY_ROLLED_BACK: Fate.HEURISTICALLY_ROLLED_BACK,
-    BranchOutcome.MIXED: Fate.MIXED,
+_AT_RESOURCE = {each: each for each in BranchOutcome} | {
+    BranchOutcome.PENDING: BranchOutcome.PREPARED,
+    BranchOutcome.ACTIVE: BranchOutcome.UNKNOWN,
+    BranchOutcome.EXPIRED: BranchOutcome.UNKNOWN,
 }
+"""What the broker's answer says of a branch that has prepared."""
 
 
 class Broker:
@@ -161,7 +158,7 @@ class Broker:
         with self._answered() as client:
             return client.tpc_recover()
 
-    def settle(self, xid: Xid, commit: bool, ticket: str) -> Fate:
+    def settle(self, xid: Xid, commit: bool, ticket: str) -> BranchOutcome:
         """tpc_commit or tpc_rollback by name."""
         with self._answered() as client:
             named = None if self._at_hand == xid else xid
@@ -169,28 +166,28 @@ class Broker:
             try:
                 (client.tpc_commit if commit else client.tpc_rollback)(named)
             except errors.HeuristicOutcome as error:
-                return _FATES[error.outcome]
+                return _AT_RESOURCE[error.outcome]
             except errors.RolledBack:
                 if named is None:
                     client.tpc_rollback()  # or it stays the client's branch, which can begin no other one
-                return Fate.ROLLED_BACK
+                return BranchOutcome.ROLLED_BACK
             except errors.UnknownXid:
                 return self.fate(xid, ticket)
             except errors.Conflict:
                 fate = self.fate(xid, ticket)
-                if fate is Fate.PREPARED:
+                if fate is BranchOutcome.PREPARED:
                     raise
                 return fate
             except errors.OutcomeUnknown as error:
                 if error.outcome in (BranchOutcome.UNKNOWN, BranchOutcome.EXPIRED):
-                    return Fate.UNKNOWN
+                    return BranchOutcome.UNKNOWN
                 raise
-        return Fate.COMMITTED if commit else Fate.ROLLED_BACK
+        return BranchOutcome.COMMITTED if commit else BranchOutcome.ROLLED_BACK
 
-    def fate(self, xid: Xid, ticket: str) -> Fate:
+    def fate(self, xid: Xid, ticket: str) -> BranchOutcome:
         """For as long as the broker remembers outcomes. It keeps no trace of rollbacks: those are unknown, too."""
         with self._answered() as client:
-            return _FATES.get(client.outcome(xid), Fate.UNKNOWN)
+            return _AT_RESOURCE[client.outcome(xid)]
 
     def fence(self, xid: Xid) -> None:
         """By a global decision, which also settles what has prepared; it is remembered as long as outcomes are."""

@@ -46,9 +46,10 @@ from recovery.coordinator.own_statements import (
     current_ticket,
     in_one_message,
 )
-from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
+from recovery.coordinator.resources import BranchRolledBack, Participant, ResourceLost, ResourceRefused
 from recovery.coordinator.steps import Reached, unwatched
 from recovery.coordinator.table import TableDecisions, find_table, insert_commit
+from txobserver.outcomes import BranchOutcome
 
 log = logging.getLogger("txha.coordinator")
 
@@ -227,9 +228,9 @@ class BrokerDataManager:
             fate = self._owner.broker.fate(self._xid, "")
         except (ResourceLost, ResourceRefused) as error:
             raise DecisionUnknown(f"{self._name} is not in its table; the broker cannot be asked: {error}") from error
-        if fate not in (Fate.COMMITTED, Fate.PREPARED):
-            raise DecisionUnknown(f"{self._name} is not in its table; the broker's branch is {fate.value}")
-        return fate is Fate.COMMITTED
+        if fate not in (BranchOutcome.COMMITTED, BranchOutcome.PREPARED):
+            raise DecisionUnknown(f"{self._name} is not in its table; the broker's branch is {fate.word}")
+        return fate is BranchOutcome.COMMITTED
 
     def _learn_alone(self) -> bool:
         """The same where the broker had no part, and no row tells. Raises DecisionUnknown if the COMMIT was lost.
@@ -299,7 +300,7 @@ class BrokerDataManager:
         if fate is None:
             log.warning("%s is left to a recovery run: the broker is lost", self._name)
         elif fate.contradicts(commit):
-            log.error("%s: an operator has decided the broker's branch otherwise: %s", self._name, fate.value)
+            log.error("%s: an operator has decided the broker's branch otherwise: %s", self._name, fate.word)
         elif commit and not fate.confirms(commit):
             log.error("%s: the broker does not know any more what became of its branch", self._name)
         elif commit:

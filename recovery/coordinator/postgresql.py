@@ -25,7 +25,8 @@ from recovery.coordinator.own_statements import (
     ask_status,
     in_one_message,
 )
-from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost, ResourceRefused
+from recovery.coordinator.resources import BranchRolledBack, Participant, ResourceLost, ResourceRefused
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 BUSY_SECONDS = 5.0
@@ -34,7 +35,7 @@ BUSY_WAIT = 0.02
 
 _PREPARED = b"SELECT gid, prepared, owner, database FROM pg_prepared_xacts"
 _ENDED = f"the database's {ENDED_BY_SQL}"
-_FATES = {COMMITTED: Fate.COMMITTED, ABORTED: Fate.ROLLED_BACK, "in progress": Fate.PREPARED}
+_FATES = {COMMITTED: BranchOutcome.COMMITTED, ABORTED: BranchOutcome.ROLLED_BACK, "in progress": BranchOutcome.PREPARED}
 
 
 class Postgresql:
@@ -175,7 +176,7 @@ class Postgresql:
                 self._session.at_hand = None
                 return
         self._session.close()
-        if self.fate(xid, "") is Fate.PREPARED:
+        if self.fate(xid, "") is BranchOutcome.PREPARED:
             self.settle(xid, False, "")
 
     # -- branches that are prepared
@@ -197,13 +198,13 @@ class Postgresql:
                 if each.format_id is not None and each.bqual is not None
             ]
 
-    def settle(self, xid: Xid, commit: bool, ticket: str) -> Fate:
+    def settle(self, xid: Xid, commit: bool, ticket: str) -> BranchOutcome:
         """COMMIT PREPARED or ROLLBACK PREPARED; if another session was faster, what has become of it."""
         deadline = time.monotonic() + BUSY_SECONDS
         while True:
             error = self._settle(xid, commit)
             if error is None:
-                return Fate.COMMITTED if commit else Fate.ROLLED_BACK
+                return BranchOutcome.COMMITTED if commit else BranchOutcome.ROLLED_BACK
             self._session.close()
             if isinstance(error, errors.UndefinedObject):
                 return self.fate(xid, ticket)
@@ -230,15 +231,15 @@ class Postgresql:
                 return error  # its session has another role now than the branch, of which the next one knows nothing
         return None
 
-    def fate(self, xid: Xid, ticket: str) -> Fate:
+    def fate(self, xid: Xid, ticket: str) -> BranchOutcome:
         """By its ticket PostgreSQL knows what has become of a transaction, for as long as it keeps commit statuses."""
         if xid in self.in_doubt():
-            return Fate.PREPARED
+            return BranchOutcome.PREPARED
         if not ticket:
-            return Fate.UNKNOWN
+            return BranchOutcome.UNKNOWN
         with self._session.answered() as connection:
             status = ask_status(connection, ticket)
-        return Fate.UNKNOWN if status is None else _FATES.get(status, Fate.UNKNOWN)
+        return BranchOutcome.UNKNOWN if status is None else _FATES.get(status, BranchOutcome.UNKNOWN)
 
     def fence(self, xid: Xid) -> None:
         """PostgreSQL cannot: what prepares later is in doubt until the next recovery run."""

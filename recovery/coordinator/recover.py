@@ -31,7 +31,8 @@ from dataclasses import dataclass, field
 
 from recovery.coordinator.decisions import Decision, DecisionRefused, Decisions, DecisionUnknown
 from recovery.coordinator.names import branch_xid, is_unique, may_be
-from recovery.coordinator.resources import Fate, Participant, Resource, ResourceLost, ResourceRefused
+from recovery.coordinator.resources import Participant, Resource, ResourceLost, ResourceRefused
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Global, Xid
 
 GRACE = 60.0
@@ -49,7 +50,7 @@ class Row:
     resource: str
     branch: str
     decision: str
-    fate: Fate
+    fate: BranchOutcome
     why: str = ""
 
     @property
@@ -60,7 +61,7 @@ class Row:
     @property
     def not_known(self) -> bool:
         """Whether this is a branch to be committed of which it is not known whether it has been."""
-        return self.decision == "commit" and self.fate is Fate.UNKNOWN
+        return self.decision == "commit" and self.fate is BranchOutcome.UNKNOWN
 
 
 @dataclass
@@ -94,7 +95,7 @@ class Report:
     @property
     def settled(self) -> bool:
         """Whether nothing of ours is left in doubt at any resource, and every commit is known to be carried out."""
-        in_doubt = any(row.fate is Fate.PREPARED for row in self.rows)
+        in_doubt = any(row.fate is BranchOutcome.PREPARED for row in self.rows)
         return not (in_doubt or self.not_known or self.unreachable or self.waiting)
 
 
@@ -148,7 +149,7 @@ class _Asked:
     resource: Resource
     name: str
     in_doubt: list[Xid]
-    fates: dict[Xid, Fate] = field(default_factory=dict)
+    fates: dict[Xid, BranchOutcome] = field(default_factory=dict)
 
 
 class _Run:
@@ -201,12 +202,12 @@ class _Run:
         decision = self._decisions.decision(transaction)
         if decision is None:
             if abs(time.time() - name.began) < self._grace:
-                self._tell(transaction, asked, xid, "none", Fate.PREPARED, BEGAN_A_MOMENT_AGO)
+                self._tell(transaction, asked, xid, "none", BranchOutcome.PREPARED, BEGAN_A_MOMENT_AGO)
                 return
             try:
                 aborted = not self._decisions.decide(transaction, False)
             except (DecisionRefused, DecisionUnknown) as error:
-                self._tell(transaction, asked, xid, "none", Fate.PREPARED, str(error))
+                self._tell(transaction, asked, xid, "none", BranchOutcome.PREPARED, str(error))
                 return
             if aborted and self._is_prepared(asked, xid):
                 self._fence(xid)
@@ -223,7 +224,7 @@ class _Run:
     def _is_prepared(asked: _Asked, xid: Xid) -> bool:
         """Whether a branch that was found in doubt still is."""
         try:
-            return asked.resource.fate(xid, "") is Fate.PREPARED
+            return asked.resource.fate(xid, "") is BranchOutcome.PREPARED
         except (ResourceLost, ResourceRefused):
             return False  # the next run will know
 
@@ -239,7 +240,7 @@ class _Run:
         decision = "commit" if commit else "rollback"
         try:
             fate = asked.resource.settle(xid, commit, ticket)
-            if not commit and fate is Fate.COMMITTED:
+            if not commit and fate is BranchOutcome.COMMITTED:
                 return  # and finished, before the abort was recorded
             row = self._tell(transaction, asked, xid, decision, fate)
             if fate.heuristic and (self._forget or not row.contradicted):
@@ -248,7 +249,7 @@ class _Run:
                 else:
                     asked.resource.forget(xid)
         except (ResourceLost, ResourceRefused) as error:
-            self._tell(transaction, asked, xid, decision, Fate.PREPARED, str(error))
+            self._tell(transaction, asked, xid, decision, BranchOutcome.PREPARED, str(error))
 
     def _finish(self, transaction: str, decision: Decision) -> None:
         done = [self._has_committed(transaction, each) for each in decision.participants]
@@ -266,7 +267,7 @@ class _Run:
             for index, asked in enumerate(self._asked)
             if may_be(participant.resource, asked.name)
         }
-        if not fates or Fate.PREPARED in fates.values():
+        if not fates or BranchOutcome.PREPARED in fates.values():
             self._report.waiting.append((transaction, participant.resource))
             return False
         if any(fate.confirms(True) for fate in fates.values()):
@@ -279,15 +280,15 @@ class _Run:
                 self._tell(transaction, self._asked[index], xid, "commit", fates[index])
         return self._forget
 
-    def _fate(self, transaction: str, asked: _Asked, xid: Xid, ticket: str) -> Fate:
+    def _fate(self, transaction: str, asked: _Asked, xid: Xid, ticket: str) -> BranchOutcome:
         """What has become of a branch; prepared also if the resource cannot be asked, which is told."""
         if xid in asked.fates:
             return asked.fates[xid]
         try:
             return asked.resource.fate(xid, ticket)
         except (ResourceLost, ResourceRefused) as error:
-            self._tell(transaction, asked, xid, "commit", Fate.PREPARED, str(error))
-            return Fate.PREPARED
+            self._tell(transaction, asked, xid, "commit", BranchOutcome.PREPARED, str(error))
+            return BranchOutcome.PREPARED
 
     def _forget_what_has_finished(self) -> None:
         """At the resources, what operators have decided."""
@@ -299,7 +300,9 @@ class _Run:
                 except (ResourceLost, ResourceRefused):
                     continue  # the next run finds it again
 
-    def _tell(self, transaction: str, asked: _Asked, xid: Xid, decision: str, fate: Fate, why: str = "") -> Row:
+    def _tell(
+        self, transaction: str, asked: _Asked, xid: Xid, decision: str, fate: BranchOutcome, why: str = ""
+    ) -> Row:
         row = Row(transaction, asked.name, str(xid), decision, fate, why)
         if row.contradicted:
             row.why = OTHERWISE

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import NamedTuple, Protocol
 
 from recovery.dtx.errors import DatabaseError, OperationalError, RolledBack
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 
@@ -19,38 +19,6 @@ class Participant(NamedTuple):
     resource: str
     branch: str
     ticket: str = ""
-
-
-class Fate(Enum):
-    """What has become of a branch."""
-
-    PREPARED = "prepared"
-    COMMITTED = "committed"
-    ROLLED_BACK = "rolled back"
-    HEURISTICALLY_COMMITTED = "heuristically committed"
-    HEURISTICALLY_ROLLED_BACK = "heuristically rolled back"
-    MIXED = "mixed"
-    UNKNOWN = "unknown"
-    """The resource does not know any more: of a rollback nothing has to be remembered, of a commit it is no success."""
-
-    def contradicts(self, commit: bool) -> bool:
-        """Whether that is known to be something else than what was decided."""
-        return self in (_NOT_COMMITTED if commit else _NOT_ROLLED_BACK)
-
-    def confirms(self, commit: bool) -> bool:
-        """Whether that is known to be what was decided."""
-        return self in (_COMMITTED if commit else _ROLLED_BACK)
-
-    @property
-    def heuristic(self) -> bool:
-        """Whether it was decided without the coordinator."""
-        return self in (Fate.HEURISTICALLY_COMMITTED, Fate.HEURISTICALLY_ROLLED_BACK, Fate.MIXED)
-
-
-_COMMITTED = (Fate.COMMITTED, Fate.HEURISTICALLY_COMMITTED)
-_ROLLED_BACK = (Fate.ROLLED_BACK, Fate.HEURISTICALLY_ROLLED_BACK)
-_NOT_COMMITTED = (Fate.ROLLED_BACK, Fate.HEURISTICALLY_ROLLED_BACK, Fate.MIXED)
-_NOT_ROLLED_BACK = (Fate.COMMITTED, Fate.HEURISTICALLY_COMMITTED, Fate.MIXED)
 
 
 LEFT = "the branch was left: its transaction has ended, or another one has begun over its connection; one at a time"
@@ -102,13 +70,13 @@ class Resource(Protocol):
     def in_doubt(self) -> list[Xid]:
         """All branches that are prepared, or were decided by an operator and are not forgotten."""
 
-    def settle(self, xid: Xid, commit: bool, ticket: str) -> Fate:
+    def settle(self, xid: Xid, commit: bool, ticket: str) -> BranchOutcome:
         """Carry a decision out on a prepared branch, or tell what another has made of it.
 
         Raises ResourceRefused.
         """
 
-    def fate(self, xid: Xid, ticket: str) -> Fate:
+    def fate(self, xid: Xid, ticket: str) -> BranchOutcome:
         """What has become of a branch that had prepared."""
 
     def fence(self, xid: Xid) -> None:

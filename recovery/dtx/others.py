@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import NamedTuple
 
 from recovery.dtx.arguments import checked_decision, checked_global, fields_of
 from recovery.dtx.conversation import Lost, Steps
 from recovery.dtx.errors import UnknownXid
 from recovery.dtx.settling import Settling, checked
 from txobserver import dtx_wire as dtx
-from txobserver.outcomes import BranchOutcome, XaStatus
+from txobserver.outcomes import BranchOutcome, GlobalState, XaStatus
 from txobserver.xid import Global, Xid
 
 DECISIONS = {number: outcome for outcome, number in dtx.DECISIONS.items()}
-
-
-class GlobalState(NamedTuple):
-    """A global transaction: its ``decision`` (UNKNOWN for none), and what became of each branch."""
-
-    decision: BranchOutcome
-    branches: dict[Xid, BranchOutcome]
 
 
 class OtherBranches(Settling):

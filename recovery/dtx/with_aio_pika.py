@@ -30,11 +30,10 @@ from recovery.dtx.arguments import make_xid
 from recovery.dtx.conversation import PATIENCE, Conversation, Lost, Pause, Plain, Reconnect, Refused, Request, Steps
 from recovery.dtx.errors import CLOSED, NotSupportedError, ProgrammingError
 from recovery.dtx.hosts import checked_hosts
-from recovery.dtx.others import GlobalState
 from recovery.dtx.plain import PlainTransactions
 from recovery.dtx.two_phase import TwoPhase
 from txobserver.dtx_wire import DtxMethod, End, Select, register
-from txobserver.outcomes import BranchOutcome
+from txobserver.outcomes import BranchOutcome, GlobalState
 from txobserver.xid import Global, Xid
 
 register()

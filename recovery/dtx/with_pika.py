@@ -26,12 +26,11 @@ from recovery.dtx.conversation import PATIENCE, Conversation, Lost, Pause, Plain
 from recovery.dtx.errors import CLOSED, NotSupportedError, ProgrammingError, StaleDelivery
 from recovery.dtx.hosts import checked_hosts, without_password
 from recovery.dtx.lost import LOST, connected
-from recovery.dtx.others import GlobalState
 from recovery.dtx.plain import PlainTransactions
 from recovery.dtx.tagged import TaggedConnection, Tags
 from recovery.dtx.two_phase import TwoPhase
 from txobserver.dtx_wire import METHODS, DtxMethod, Select
-from txobserver.outcomes import BranchOutcome
+from txobserver.outcomes import BranchOutcome, GlobalState
 from txobserver.xid import Global, Xid
 
 Host: TypeAlias = str | pika.connection.Parameters

@@ -19,18 +19,18 @@ import msgspec
 from recovery.coordinator.names import FORMAT_ID, our_name
 from recovery.planner.facts import Branch, Contents, DatabaseFacts, Evidence, LogFacts, Loss, Told
 from recovery.planner.losses import DECISION, GLOBAL
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid, parse_xid
 
 BROKER = "broker"
 
 
-class Outcome(StrEnum):
-    """What a branch should become."""
-
-    COMMIT = "commit"
-    ROLL_BACK = "roll back"
-    OPERATOR = "operator"
-    """An operator has to find out."""
+TO_BECOME = {
+    BranchOutcome.COMMITTED: "commit",
+    BranchOutcome.ROLLED_BACK: "roll back",
+    BranchOutcome.UNKNOWN: "operator",
+}
+"""What a branch should become, as reports say it; ``operator``: an operator has to find out."""
 
 
 class By(StrEnum):
@@ -44,14 +44,20 @@ class By(StrEnum):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """One branch. ``resource``: ``broker``, or the address of a database. ``source``: the log or database followed."""
+    """One branch. ``resource``: ``broker``, or the address of a database. ``source``: the log or database followed.
+
+    ``outcome``: what the branch should become, one of those in TO_BECOME.
+    """
 
     xid: Xid
     resource: str
-    outcome: Outcome
+    outcome: BranchOutcome
     by: By
     reason: str
     source: str = ""
+
+
+_OF_WORD = {word: outcome for outcome, word in TO_BECOME.items()}
 
 
 class _Word(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,7 +160,7 @@ class _Court:
 
         Also one of an earlier plan: the log may not have been given then (``by_hand_against_the_log``).
         """
-        commit = verdict.outcome is Outcome.COMMIT
+        commit = verdict.outcome is BranchOutcome.COMMITTED
         if word is not None and word.commit is not None and word.commit is not commit:
             return self._operator(verdict.xid, f"{verdict.reason}, but {word.what}")
         against = self._database_against(verdict.xid, commit, verdict.reason)
@@ -192,7 +198,7 @@ class _Court:
         for database in self._evidence.databases:
             for theirs, fate in database.fates.items():
                 if theirs.globally == xid.globally and fate.contradicts(commit):
-                    return f"{said}, but {database.address} says that its part is {fate.value}"
+                    return f"{said}, but {database.address} says that its part is {fate.word}"
         return ""
 
     def _whom_to_ask(self, xid: Xid) -> str:
@@ -208,7 +214,7 @@ class _Court:
 
     @staticmethod
     def _operator(xid: Xid, reason: str, resource: str = BROKER) -> Verdict:
-        return Verdict(xid=xid, resource=resource, outcome=Outcome.OPERATOR, by=By.NONE, reason=reason)
+        return Verdict(xid=xid, resource=resource, outcome=BranchOutcome.UNKNOWN, by=By.NONE, reason=reason)
 
 
 def _word_of_log(log: LogFacts, name: str) -> _Word:
@@ -242,7 +248,7 @@ def verdicts_of(report: Mapping[str, Any]) -> list[Verdict]:
         Verdict(
             xid=parse_xid(row["xid"]),
             resource=row["resource"],
-            outcome=Outcome(row["outcome"]),
+            outcome=_OF_WORD[row["outcome"]],
             by=By(row["by"]),
             reason=row["reason"],
             source=row.get("source", ""),
@@ -251,8 +257,8 @@ def verdicts_of(report: Mapping[str, Any]) -> list[Verdict]:
     ]
 
 
-def _outcome(commit: bool) -> Outcome:
-    return Outcome.COMMIT if commit else Outcome.ROLL_BACK
+def _outcome(commit: bool) -> BranchOutcome:
+    return BranchOutcome.COMMITTED if commit else BranchOutcome.ROLLED_BACK
 
 
 def _verb(commit: bool) -> str:

@@ -12,9 +12,10 @@ from recovery.coordinator.decisions import Decision, DecisionRefused
 from recovery.coordinator.log import read_decisions
 from recovery.coordinator.names import branch_xid
 from recovery.coordinator.postgresql import Postgresql
-from recovery.coordinator.resources import Fate, ResourceLost, ResourceRefused
+from recovery.coordinator.resources import ResourceLost, ResourceRefused
 from recovery.coordinator.table import TABLE, TableDecisions
 from recovery.planner.facts import DatabaseFacts, Evidence, LogFacts
+from txobserver.outcomes import BranchOutcome
 from txobserver.ports.store import StoreError
 from txobserver.xid import Xid
 
@@ -51,7 +52,7 @@ def _ask(shown: str, dsn: str, branches: Sequence[Xid], decisions: dict[str, Dec
     return DatabaseFacts(address=shown, prepared=prepared, fates=fates, whose=whose, earlier=earlier, commits=commits)
 
 
-def _fates(database: Postgresql, decisions: dict[str, Decision]) -> dict[Xid, Fate]:
+def _fates(database: Postgresql, decisions: dict[str, Decision]) -> dict[Xid, BranchOutcome]:
     """What this database has made of the commits that it takes part in."""
     found = {}
     for name, decision in decisions.items():

@@ -9,8 +9,8 @@ import msgspec
 
 from ha.catchup.history import common_sequence
 from ha.membership.record import Record
-from recovery.coordinator.resources import Fate
 from txobserver.ids import Member, Position
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Global, Xid
 
 
@@ -183,7 +183,7 @@ class DatabaseFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     address: str
     prepared: tuple[Xid, ...] = ()
-    fates: dict[Xid, Fate] = {}
+    fates: dict[Xid, BranchOutcome] = {}
     whose: str = ""
     earlier: str = ""
     commits: dict[str, bool] = {}

@@ -9,10 +9,11 @@ from types import MappingProxyType
 import msgspec
 
 from ha.membership.record import Record
-from recovery.planner.branches import Outcome, Verdict, verdicts
+from recovery.planner.branches import Verdict, verdicts
 from recovery.planner.choice import Choice, choose, record_for, told
 from recovery.planner.facts import Condition, Contents, Evidence, Loss, RecordState, Site, Store, Told, Unnamed
 from txobserver.ids import Member, Position
+from txobserver.outcomes import BranchOutcome
 
 
 class Alternative(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +103,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def for_people(self) -> bool:
         """Whether an operator has to find something out, or to accept a loss."""
-        undecided = any(verdict.outcome is Outcome.OPERATOR for verdict in self.branches)
+        undecided = any(verdict.outcome is BranchOutcome.UNKNOWN for verdict in self.branches)
         return self.loses or undecided or bool(self.doubts)
 
 

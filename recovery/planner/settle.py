@@ -17,9 +17,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from recovery.coordinator.recover import Report
-from recovery.coordinator.resources import Fate, Resource, ResourceLost, ResourceRefused
-from recovery.planner.branches import BROKER, By, Outcome, Verdict
+from recovery.coordinator.resources import Resource, ResourceLost, ResourceRefused
+from recovery.planner.branches import BROKER, By, Verdict
 from recovery.store.crash_points import crash_point
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Global
 
 OTHERWISE = "it was ended otherwise, not by this run"
@@ -33,26 +34,26 @@ class End:
     """What is known of a branch. ``why``: a sentence if it is not as was planned."""
 
     verdict: Verdict
-    fate: Fate
+    fate: BranchOutcome
     why: str = ""
 
     @property
     def contrary(self) -> bool:
         """Whether it is known to have ended otherwise than was planned."""
         planned = self.verdict.outcome
-        return planned is not Outcome.OPERATOR and self.fate.contradicts(planned is Outcome.COMMIT)
+        return planned is not BranchOutcome.UNKNOWN and self.fate.contradicts(planned is BranchOutcome.COMMITTED)
 
     @property
     def settled(self) -> bool:
         """Whether it has ended as was planned. Databases keep no trace of what has ended, and people decide alone."""
-        if self.fate is Fate.UNKNOWN:
-            return self.verdict.resource != BROKER or self.verdict.outcome is Outcome.OPERATOR
-        return self.fate is not Fate.PREPARED and not self.contrary
+        if self.fate is BranchOutcome.UNKNOWN:
+            return self.verdict.resource != BROKER or self.verdict.outcome is BranchOutcome.UNKNOWN
+        return self.fate is not BranchOutcome.PREPARED and not self.contrary
 
     @property
     def state(self) -> str:
-        """For people: the fate, or just that it has ended."""
-        return "ended" if self.settled and self.fate is Fate.UNKNOWN else self.fate.value
+        """For people: the outcome, or just that it has ended."""
+        return "ended" if self.settled and self.fate is BranchOutcome.UNKNOWN else self.fate.word
 
 
 Note = Callable[[Sequence[End]], None]
@@ -62,7 +63,7 @@ Run = Callable[[Collection[Global]], Report]
 
 
 def settle(
-    plan: Sequence[Verdict], noted: Sequence[Fate], resources: Mapping[str, Resource], run: Run, note: Note
+    plan: Sequence[Verdict], noted: Sequence[BranchOutcome], resources: Mapping[str, Resource], run: Run, note: Note
 ) -> tuple[list[End], Report]:
     """What has become of each branch of the plan, and what the recovery runs have found and done.
 
@@ -75,7 +76,7 @@ def settle(
 
 class _Settling:
     def __init__(
-        self, plan: Sequence[Verdict], noted: Sequence[Fate], resources: Mapping[str, Resource], note: Note
+        self, plan: Sequence[Verdict], noted: Sequence[BranchOutcome], resources: Mapping[str, Resource], note: Note
     ) -> None:
         self._plan = plan
         self._noted = list(noted)
@@ -88,7 +89,7 @@ class _Settling:
     def carry_out(self, run: Run) -> list[End]:
         by_hand = [end for end in self._look() if end.verdict.by is By.HAND]
         for end in by_hand:
-            if end.fate is Fate.PREPARED:
+            if end.fate is BranchOutcome.PREPARED:
                 self._settle(end.verdict)
         for end in self._look():
             if end.verdict.by is By.HAND and end.fate.heuristic and end.settled:
@@ -99,7 +100,7 @@ class _Settling:
 
     def _settle(self, verdict: Verdict) -> None:
         try:
-            self._resources[verdict.resource].settle(verdict.xid, verdict.outcome is Outcome.COMMIT, "")
+            self._resources[verdict.resource].settle(verdict.xid, verdict.outcome is BranchOutcome.COMMITTED, "")
         except ResourceRefused as error:
             self._refused[verdict] = str(error)
         crash_point("settle.branch-settled")
@@ -115,40 +116,40 @@ class _Settling:
         crash_point("settle.noted")
         return ends
 
-    def _end(self, verdict: Verdict, noted: Fate, lost: dict[str, str]) -> End:
+    def _end(self, verdict: Verdict, noted: BranchOutcome, lost: dict[str, str]) -> End:
         resource = self._resources[verdict.resource]
         if verdict.resource not in lost:
             try:
                 fate = resource.fate(verdict.xid, "")
-                if fate is Fate.UNKNOWN:
+                if fate is BranchOutcome.UNKNOWN:
                     fate = self._told(resource.name, verdict, noted)
                 return self._explained(verdict, fate)
             except (ResourceLost, ResourceRefused) as error:
                 if verdict.resource == BROKER:
                     raise
                 lost[verdict.resource] = str(error)
-        return End(verdict, Fate.PREPARED if noted is Fate.UNKNOWN else noted, lost[verdict.resource])
+        return End(verdict, BranchOutcome.PREPARED if noted is BranchOutcome.UNKNOWN else noted, lost[verdict.resource])
 
-    def _told(self, resource: str, verdict: Verdict, noted: Fate) -> Fate:
+    def _told(self, resource: str, verdict: Verdict, noted: BranchOutcome) -> BranchOutcome:
         """What the recovery run or an earlier look says of a branch that its resource does not know any more."""
         for row in self.report.rows:
-            if (row.resource, row.branch) == (resource, str(verdict.xid)) and row.fate is not Fate.PREPARED:
+            if (row.resource, row.branch) == (resource, str(verdict.xid)) and row.fate is not BranchOutcome.PREPARED:
                 return row.fate
-        return Fate.UNKNOWN if noted is Fate.PREPARED else noted
+        return BranchOutcome.UNKNOWN if noted is BranchOutcome.PREPARED else noted
 
-    def _explained(self, verdict: Verdict, fate: Fate) -> End:
+    def _explained(self, verdict: Verdict, fate: BranchOutcome) -> End:
         end = End(verdict, fate)
         why = ""
         if end.contrary:
             why = OTHERWISE
-        elif fate is Fate.UNKNOWN and not end.settled:
+        elif fate is BranchOutcome.UNKNOWN and not end.settled:
             why = NOT_REMEMBERED
-        elif fate is Fate.PREPARED:
+        elif fate is BranchOutcome.PREPARED:
             why = self._why_prepared(verdict)
         return End(verdict, fate, why)
 
     def _why_prepared(self, verdict: Verdict) -> str:
-        if verdict.outcome is Outcome.OPERATOR:
+        if verdict.outcome is BranchOutcome.UNKNOWN:
             return verdict.reason
         if verdict.by is By.PRIMARY:
             return NOT_YET
@@ -156,5 +157,7 @@ class _Settling:
             return self._refused.get(verdict, "")
         if verdict.xid.globally in self._leave:
             return LEFT
-        told = (row.why for row in self.report.rows if row.branch == str(verdict.xid) and row.fate is Fate.PREPARED)
+        told = (
+            row.why for row in self.report.rows if row.branch == str(verdict.xid) and row.fate is BranchOutcome.PREPARED
+        )
         return next(told, "")

@@ -23,11 +23,11 @@ from recovery.coordinator.deciding import DecidingSession
 from recovery.coordinator.log_file import LogFile
 from recovery.coordinator.log_lines import LogContents
 from recovery.coordinator.postgresql import Postgresql
-from recovery.coordinator.resources import Fate
 from recovery.dtx.tagged import Tags
 from tests.coordinator_model.pg_client import FakeConnection
 from tests.coordinator_model.run import Result, Run
 from tests.support.planted import first_that_breaks
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 
@@ -168,7 +168,12 @@ def a_child_works_on_with_its_parent_s_log(stack: ExitStack) -> None:
 @seeded(16, "told of operators", "told what happened", "both or neither")
 def what_is_not_known_is_success(stack: ExitStack) -> None:
     """A resource that does not know any more is taken to have committed."""
-    replace(stack, Fate, "confirms", lambda self, commit: self is not Fate.PREPARED and not self.contradicts(commit))
+    replace(
+        stack,
+        BranchOutcome,
+        "confirms",
+        lambda self, commit: self is not BranchOutcome.PREPARED and not self.contradicts(commit),
+    )
 
 
 @seeded(50, "told what happened")

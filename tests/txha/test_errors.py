@@ -72,7 +72,7 @@ def test_they_pass_from_process_to_process(name: str) -> None:
     """A pool of processes hangs or breaks with an exception that cannot be pickled."""
     kind = exceptions()[name]
     there = (
-        txha.HeuristicTransaction("a", {"broker": txha.Fate.ROLLED_BACK})
+        txha.HeuristicTransaction("a", {"broker": txha.BranchOutcome.ROLLED_BACK})
         if kind is txha.HeuristicTransaction
         else kind("a sentence")
     )

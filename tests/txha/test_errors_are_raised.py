@@ -200,11 +200,11 @@ def test_an_unknown_outcome_of_a_coordinator_is_the_clients_class() -> None:
 def test_which_branches_of_a_transaction_are_otherwise_is_told() -> None:
     with pytest.raises(txha.HeuristicTransaction) as raised:
         committed(operator)
-    assert raised.value.fates["broker:1"] is txha.Fate.HEURISTICALLY_ROLLED_BACK
+    assert raised.value.fates["broker:1"] is txha.BranchOutcome.HEURISTICALLY_ROLLED_BACK
     assert raised.value.outcome is BranchOutcome.MIXED
     with pytest.raises(txha.HeuristicTransaction) as raised:
         committed(
             lambda broker, work: (operator(broker, work), broker.forget(resources.branch_xid(work.name, "broker")))[0]
         )
-    assert raised.value.fates["broker:1"] is txha.Fate.UNKNOWN
+    assert raised.value.fates["broker:1"] is txha.BranchOutcome.UNKNOWN
     assert raised.value.outcome is BranchOutcome.UNKNOWN

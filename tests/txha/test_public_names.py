@@ -99,7 +99,7 @@ from txha.spark import spark_session
 from txha.spi import Host
 from typing_extensions import assert_type
 
-def transfer(coordinator: Coordinator) -> dict[str, txha.Fate]:
+def transfer(coordinator: Coordinator) -> dict[str, txha.BranchOutcome]:
     try:
         with coordinator.transaction() as t:
             t.database.execute("SELECT 1")

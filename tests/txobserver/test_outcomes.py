@@ -214,3 +214,34 @@ def test_what_a_snapshot_brought_is_written_once() -> None:
     changes, anew = outcomes.take_changes()
     assert anew and len(changes) == 1
     assert outcomes.take_changes() == ({}, False)
+
+
+@pytest.mark.parametrize("outcome", BranchOutcome)
+def test_an_outcome_has_a_word(outcome: BranchOutcome) -> None:
+    assert BranchOutcome.of_word(outcome.word) is outcome
+
+
+def test_words_in_reports_stay_as_they_are() -> None:
+    assert [each.word for each in (BranchOutcome.PREPARED, BranchOutcome.ROLLED_BACK)] == ["prepared", "rolled back"]
+    with pytest.raises(ValueError, match="'lost' is no outcome"):
+        BranchOutcome.of_word("lost")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "committed", "rolled_back"),
+    [
+        (BranchOutcome.COMMITTED, True, False),
+        (BranchOutcome.HEURISTICALLY_COMMITTED, True, False),
+        (BranchOutcome.ROLLED_BACK, False, True),
+        (BranchOutcome.HEURISTICALLY_ROLLED_BACK, False, True),
+        (BranchOutcome.MIXED, False, False),
+        *((each, None, None) for each in BranchOutcome if each.name in "UNKNOWN PENDING EXPIRED PREPARED ACTIVE"),
+    ],
+)
+def test_an_outcome_against_what_was_decided(
+    outcome: BranchOutcome, committed: bool | None, rolled_back: bool | None
+) -> None:
+    """Nothing is contradicted or confirmed by what has not ended or is not known."""
+    assert (outcome.confirms(True), outcome.confirms(False)) == (committed is True, rolled_back is True)
+    assert (outcome.contradicts(True), outcome.contradicts(False)) == (committed is False, rolled_back is False)
+    assert outcome.heuristic == (outcome.name.startswith("HEURISTIC") or outcome is BranchOutcome.MIXED)

@@ -16,7 +16,7 @@ from broker_plugin.cli.addresses import shown
 from broker_plugin.cli.layout import CONFIG_FILE
 from broker_plugin.cli.recovery.crashed import Crashed, Given
 from broker_plugin.cli.transactions.dtx_recover import complain
-from recovery.planner.branches import By
+from recovery.planner.branches import TO_BECOME, By
 from recovery.planner.facts import Loss, Unnamed
 from recovery.planner.plan import Action, Alternative, Plan, SetAside, TakeOut, WriteRecord
 
@@ -73,7 +73,7 @@ def as_dict(plan: Plan, crashed: Crashed, given: Given) -> dict[str, Any]:
             {
                 "xid": str(verdict.xid),
                 "resource": verdict.resource,
-                "outcome": verdict.outcome.value,
+                "outcome": TO_BECOME[verdict.outcome],
                 "by": verdict.by.value,
                 "reason": verdict.reason,
                 "source": verdict.source,

@@ -23,10 +23,11 @@ from broker_plugin.cli.transactions.dtx_recover import NEEDED
 from recovery.coordinator.decisions import Decisions
 from recovery.coordinator.names import broker_name, may_be
 from recovery.coordinator.recover import Report, recover_with_each
-from recovery.coordinator.resources import Fate, Resource, ResourceLost, ResourceRefused
+from recovery.coordinator.resources import Resource, ResourceLost, ResourceRefused
 from recovery.planner.apply import Journal, Places, last, note, unfinished
-from recovery.planner.branches import BROKER, By, Verdict, verdicts_of
+from recovery.planner.branches import BROKER, TO_BECOME, By, Verdict, verdicts_of
 from recovery.planner.settle import End, settle
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Global
 
 if TYPE_CHECKING:
@@ -60,10 +61,10 @@ def run(given: Given, grace: float, as_json: bool) -> int:
 
     def noted(ends: Sequence[End]) -> None:
         for row, end in zip(rows, ends, strict=True):
-            row["state"] = end.fate.value
+            row["state"] = end.fate.word
         note(path, journal)
 
-    known = [Fate(row.get("state", Fate.UNKNOWN.value)) for row in rows]
+    known = [BranchOutcome.of_word(row.get("state", BranchOutcome.UNKNOWN.word)) for row in rows]
     with _site(plan, crashed, journal.report.get("cluster_id", ""), given) as (ours, site):
         try:
             ends, report = settle(plan, known, {**site.databases, BROKER: ours}, partial(site.recover, grace), noted)
@@ -169,7 +170,7 @@ def _as_dict(path: Path, ends: Sequence[End], report: Report) -> dict[str, Any]:
             {
                 "xid": str(end.verdict.xid),
                 "resource": end.verdict.resource,
-                "outcome": end.verdict.outcome.value,
+                "outcome": TO_BECOME[end.verdict.outcome],
                 "by": end.verdict.by.value,
                 "state": end.state,
                 "settled": end.settled,
@@ -179,7 +180,7 @@ def _as_dict(path: Path, ends: Sequence[End], report: Report) -> dict[str, Any]:
             for end in ends
         ],
         "others": [
-            {"xid": row.branch, "resource": row.resource, "state": row.fate.value, "why": row.why}
+            {"xid": row.branch, "resource": row.resource, "state": row.fate.word, "why": row.why}
             for row in report.rows
             if row.branch not in planned
         ],

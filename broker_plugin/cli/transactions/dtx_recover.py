@@ -100,7 +100,7 @@ def _as_dict(report: Report) -> dict[str, Any]:
                 "resource": row.resource,
                 "branch": row.branch,
                 "decision": row.decision,
-                "state": row.fate.value,
+                "state": row.fate.word,
                 "contradicted": row.contradicted,
                 "why": row.why,
             }

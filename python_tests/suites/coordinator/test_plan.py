@@ -21,10 +21,11 @@ from python_tests.suites.coordinator.resources import Table
 from python_tests.suites.coordinator.test_recover_command import Site
 from recovery.coordinator.log import DecisionLog
 from recovery.coordinator.names import GlobalName, branch_xid
-from recovery.coordinator.resources import Fate, Participant
+from recovery.coordinator.resources import Participant
 from recovery.coordinator.table import create_table, find_table, insert_commit
 from recovery.planner.evidence import gather
 from recovery.planner.facts import DatabaseFacts
+from txobserver.outcomes import BranchOutcome
 
 TXHA = (sys.executable, "-m", "broker_plugin.cli.main")
 DROP = "DROP TABLE IF EXISTS txha_decisions"
@@ -76,7 +77,7 @@ def test_a_log_and_what_the_database_made_of_its_decisions(table: Table, tmp_pat
     assert (found.whose, found.ended, found.fault) == (log.whose, {done}, "")
     assert found.commits == {waiting: True, against: True, aborted: False}
     assert facts.prepared == (branch_xid(waiting, "database"),) and not facts.fault
-    fates = {waiting: Fate.PREPARED, done: Fate.COMMITTED, against: Fate.ROLLED_BACK}
+    fates = {waiting: BranchOutcome.PREPARED, done: BranchOutcome.COMMITTED, against: BranchOutcome.ROLLED_BACK}
     assert facts.fates == {branch_xid(name, "database"): fate for name, fate in fates.items()}
     log.close()
 

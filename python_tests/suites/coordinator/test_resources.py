@@ -19,16 +19,16 @@ from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.recover import Report, recover
 from recovery.coordinator.resources import (
     BranchRolledBack,
-    Fate,
     Participant,
     Resource,
     ResourceLost,
     ResourceRefused,
 )
 from tests.recovery.coordinator.fakes import MemoryDecisions, World
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
-NOT_COMMITTED = (Fate.ROLLED_BACK, Fate.UNKNOWN)
+NOT_COMMITTED = (BranchOutcome.ROLLED_BACK, BranchOutcome.UNKNOWN)
 
 
 def new_xid(whose: str = "test") -> Xid:
@@ -62,11 +62,13 @@ def test_a_prepared_branch_is_settled(place: Place, commit: bool, by: str) -> No
     assert place.look() == []
     settler = worker if by == "who prepared" else place.open()
     assert settler is worker or xid in settler.in_doubt()
-    assert settler.settle(xid, commit, participant.ticket) is (Fate.COMMITTED if commit else Fate.ROLLED_BACK)
+    assert settler.settle(xid, commit, participant.ticket) is (
+        BranchOutcome.COMMITTED if commit else BranchOutcome.ROLLED_BACK
+    )
     assert place.look() == (["word"] if commit else [])
     for late in (place.open(), worker):
-        assert late.settle(xid, commit, participant.ticket) in ((Fate.COMMITTED,) if commit else NOT_COMMITTED)
-        assert late.fate(xid, participant.ticket) in ((Fate.COMMITTED,) if commit else NOT_COMMITTED)
+        assert late.settle(xid, commit, participant.ticket) in ((BranchOutcome.COMMITTED,) if commit else NOT_COMMITTED)
+        assert late.fate(xid, participant.ticket) in ((BranchOutcome.COMMITTED,) if commit else NOT_COMMITTED)
         assert xid not in late.in_doubt()
 
 
@@ -77,12 +79,12 @@ def test_who_finds_his_branch_rolled_back_goes_on(urls: list[str], by: str) -> N
     worker, other, xid = place.open(), place.open(), new_xid()
     participant = prepared(place, worker, xid)
     if by == "an operator":
-        assert other.settle(xid, False, "") is Fate.ROLLED_BACK
+        assert other.settle(xid, False, "") is BranchOutcome.ROLLED_BACK
     else:
         other.fence(xid)
     assert worker.settle(xid, True, participant.ticket) in NOT_COMMITTED
     again = new_xid()
-    assert worker.settle(again, True, prepared(place, worker, again).ticket) is Fate.COMMITTED
+    assert worker.settle(again, True, prepared(place, worker, again).ticket) is BranchOutcome.COMMITTED
     assert place.look() == ["word"]
     place.close()
 
@@ -92,7 +94,7 @@ def test_a_decision_that_comes_late_is_told_the_other_one(place: Place, commit: 
     worker, xid = place.open(), new_xid()
     participant = prepared(place, worker, xid)
     place.open().settle(xid, commit, participant.ticket)
-    told = Fate.COMMITTED if commit else Fate.ROLLED_BACK
+    told = BranchOutcome.COMMITTED if commit else BranchOutcome.ROLLED_BACK
     for late in (worker, place.open()):
         assert late.settle(xid, not commit, participant.ticket) is told
     assert place.look() == (["word"] if commit else [])
@@ -199,8 +201,8 @@ def test_an_administrator_s_rollback_is_found_by_the_ticket(table: Table) -> Non
     participant = prepared(table, worker, xid)
     with psycopg.connect(table.dsn, autocommit=True) as connection:
         connection.tpc_rollback(connection.xid(xid.format_id, xid.gtrid.decode(), xid.bqual.decode()))
-    assert worker.settle(xid, True, participant.ticket) is Fate.ROLLED_BACK
-    assert worker.fate(xid, str(1 << 60)) is Fate.UNKNOWN, "a ticket of another life"
+    assert worker.settle(xid, True, participant.ticket) is BranchOutcome.ROLLED_BACK
+    assert worker.fate(xid, str(1 << 60)) is BranchOutcome.UNKNOWN, "a ticket of another life"
 
 
 def test_branches_of_another_database_are_not_seen(postgresql: PostgreSQL, table: Table) -> None:
@@ -223,9 +225,9 @@ def test_a_pooler_s_alias_hides_no_branch(table: Table) -> None:
         by_alias, itself = Postgresql(pooler.dsn), table.open()
         assert xid in by_alias.in_doubt() and xid in itself.in_doubt()
         assert by_alias.name == itself.name == participant.resource
-        assert by_alias.fate(xid, participant.ticket) is Fate.PREPARED
+        assert by_alias.fate(xid, participant.ticket) is BranchOutcome.PREPARED
         report = recover(Nothing(), {"database": by_alias}, 0.0)
-        assert [row.fate for row in report.rows] == [Fate.ROLLED_BACK] and report.settled
+        assert [row.fate for row in report.rows] == [BranchOutcome.ROLLED_BACK] and report.settled
         by_alias.close()
     assert xid not in itself.in_doubt() and table.look() == []
 
@@ -262,7 +264,7 @@ def test_a_killed_server_is_lost_and_its_branch_is_there_again(table: Table, pos
     with pytest.raises(ResourceLost):
         worker.settle(xid, True, participant.ticket)
     postgresql.start()
-    assert worker.settle(xid, True, participant.ticket) is Fate.COMMITTED
+    assert worker.settle(xid, True, participant.ticket) is BranchOutcome.COMMITTED
     assert table.look() == ["word"]
 
 

@@ -16,7 +16,8 @@ from recovery.coordinator.coordinator import Coordinator
 from recovery.coordinator.log import DecisionLog
 from recovery.coordinator.names import branch_xid, new_global_name
 from recovery.coordinator.postgresql import Postgresql
-from recovery.coordinator.resources import BranchRolledBack, Fate
+from recovery.coordinator.resources import BranchRolledBack
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 ROLES = """
@@ -67,7 +68,9 @@ def test_a_branch_of_another_role_is_settled(
     """By its session, and, if that dies, by a recovery run of the role that began it; else it stays prepared."""
     xid, participant = work(worker, table, how)
     other = worker if own else Postgresql(table.dsn.replace("user=owner", "user=worker"))
-    assert other.settle(xid, commit, participant.ticket) is (Fate.COMMITTED if commit else Fate.ROLLED_BACK)
+    assert other.settle(xid, commit, participant.ticket) is (
+        BranchOutcome.COMMITTED if commit else BranchOutcome.ROLLED_BACK
+    )
     assert len(table.look()) == int(commit)
     other.close()
 
@@ -89,7 +92,7 @@ def test_a_role_that_was_chosen_before_stays(worker: Postgresql, table: Table) -
     table.work(worker)
     participant = worker.prepare(xid)
     assert participant is not None
-    assert worker.settle(xid, True, participant.ticket) is Fate.COMMITTED
+    assert worker.settle(xid, True, participant.ticket) is BranchOutcome.COMMITTED
     assert worker.connection is before and len(table.look()) == 1
     assert before.execute("SHOW role").fetchall() == [("customer",)]
 
@@ -99,14 +102,16 @@ def test_what_is_deferred_is_done_in_the_role_that_was_chosen(
 ) -> None:
     """The customer may not, so nothing is prepared, though the worker might."""
     with psycopg.connect(postgresql.dsn) as connection:
-        connection.execute(f"""
+        connection.execute(
+            f"""
             CREATE TABLE {table.own}_log (who text);
             GRANT INSERT ON {table.own}_log TO worker;
             CREATE FUNCTION {table.own}_noted() RETURNS trigger LANGUAGE plpgsql
                 AS $$ BEGIN INSERT INTO {table.own}_log VALUES (current_user); RETURN NULL; END $$;
             CREATE CONSTRAINT TRIGGER noted AFTER INSERT ON {table.own} DEFERRABLE INITIALLY DEFERRED
                 FOR EACH ROW EXECUTE FUNCTION {table.own}_noted()
-        """.encode())
+        """.encode()
+        )
     with pytest.raises(BranchRolledBack, match="permission denied for table"):
         work(worker, table, "SET LOCAL ROLE")
 

@@ -54,7 +54,7 @@ def test_one_stuck_decision_does_not_end_the_run(shop: Shop) -> None:
         shop.at["database committed"] = lambda: reports.append(shop.recover())
         shop.place("b")
         [report] = reports
-        assert [(row.transaction != stuck, row.decision, row.fate.value) for row in report.rows] == [
+        assert [(row.transaction != stuck, row.decision, row.fate.word) for row in report.rows] == [
             (True, "commit", "committed")
         ]
         assert [name for name, _ in report.waiting] == [stuck] and "another session" in report.waiting[0][1]

@@ -11,10 +11,10 @@ from python_tests.harness.servers.postgresql import PostgreSQL
 from recovery.coordinator.decisions import ABORT_KEPT, DecisionRefused
 from recovery.coordinator.names import GlobalName, branch_xid, new_global_name
 from recovery.coordinator.recover import recover
-from recovery.coordinator.resources import Fate
 from recovery.coordinator.table import DecisionTable, TableDecisions, create_table, find_table, insert_commit
 from recovery.planner.evidence import gather
 from tests.recovery.coordinator.fakes import MemoryResource, World
+from txobserver.outcomes import BranchOutcome
 
 NAMES = ("alice", "bob%s")
 """Of the roles, each with a schema of the same name, as "$user" in the search path has it."""
@@ -75,8 +75,8 @@ def test_two_applications_in_one_database(both: tuple[Application, Application],
         report = recover(TableDecisions(application.dsn), {"broker": broker}, 0.0)
         assert report.settled
         fates = {row.transaction: row.fate for row in report.rows}
-        assert fates == ({name: Fate.COMMITTED, undecided: Fate.ROLLED_BACK} if mine else {})
-    assert broker.ended[branch_xid(name, "broker")] is Fate.COMMITTED
+        assert fates == ({name: BranchOutcome.COMMITTED, undecided: BranchOutcome.ROLLED_BACK} if mine else {})
+    assert broker.ended[branch_xid(name, "broker")] is BranchOutcome.COMMITTED
 
 
 def test_a_session_that_changes_its_search_path_decides_where_it_began(
@@ -105,9 +105,9 @@ def test_a_name_without_a_table_is_decided_where_its_row_is(
     for application in (bob, alice):
         report = recover(TableDecisions(application.dsn), {"broker": broker}, 0.0)
         assert not report.settled
-        assert all("an earlier version" in row.why for row in report.rows if row.fate is Fate.PREPARED)
-    assert broker.ended == {branch_xid(name, "broker"): Fate.COMMITTED}
-    assert broker.branches == {branch_xid(undecided, "broker"): Fate.PREPARED}
+        assert all("an earlier version" in row.why for row in report.rows if row.fate is BranchOutcome.PREPARED)
+    assert broker.ended == {branch_xid(name, "broker"): BranchOutcome.COMMITTED}
+    assert broker.branches == {branch_xid(undecided, "broker"): BranchOutcome.PREPARED}
 
 
 def test_a_name_without_a_table_hangs_on_the_only_one(postgresql: PostgreSQL, broker: MemoryResource) -> None:
@@ -118,8 +118,8 @@ def test_a_name_without_a_table_hangs_on_the_only_one(postgresql: PostgreSQL, br
     (facts,) = gather([], [("bank", only.dsn)], list(broker.branches)).databases
     assert (facts.whose, facts.earlier, facts.commits) == (only.table.whose, only.table.earlier, {name: True})
     assert recover(TableDecisions(only.dsn), {"broker": broker}, 0.0).settled
-    assert broker.ended[branch_xid(name, "broker")] is Fate.COMMITTED
-    assert broker.ended[branch_xid(undecided, "broker")] is Fate.ROLLED_BACK
+    assert broker.ended[branch_xid(name, "broker")] is BranchOutcome.COMMITTED
+    assert broker.ended[branch_xid(undecided, "broker")] is BranchOutcome.ROLLED_BACK
 
 
 def test_a_commit_is_kept_however_old_it_is(

@@ -16,8 +16,9 @@ from python_tests.suites.coordinator.resources import Table
 from recovery.coordinator.names import branch_xid, new_global_name
 from recovery.coordinator.own_statements import COMMIT_MARKED, FUTURE, ask, ask_status
 from recovery.coordinator.postgresql import Postgresql
-from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost
+from recovery.coordinator.resources import BranchRolledBack, Participant, ResourceLost
 from recovery.coordinator.table import TableDecisions, create_table, find_table, insert_commit
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 KINDS: list[dict[str, Any]] = [
@@ -51,10 +52,10 @@ def test_rows_of_another_kind_commit_nothing_before_the_decision(table: Table, o
     assert table.look() == [], "it is prepared, and not committed"
     assert participant.resource == worker.name == table.open().name
     looking = Postgresql(table.dsn, **options)
-    assert xid in looking.in_doubt() and looking.fate(xid, participant.ticket) is Fate.PREPARED
+    assert xid in looking.in_doubt() and looking.fate(xid, participant.ticket) is BranchOutcome.PREPARED
     looking.close()
-    assert worker.settle(xid, False, participant.ticket) is Fate.ROLLED_BACK
-    assert worker.fate(xid, participant.ticket) is Fate.ROLLED_BACK
+    assert worker.settle(xid, False, participant.ticket) is BranchOutcome.ROLLED_BACK
+    assert worker.fate(xid, participant.ticket) is BranchOutcome.ROLLED_BACK
     assert table.look() == []
     worker.close()
 
@@ -105,7 +106,7 @@ def test_a_number_that_was_not_given_is_in_the_future(table: Table) -> None:
     for ticket, found in (("123456789012", FUTURE), ("3", None)):
         assert ask_status(worker.connection, ticket) == found
         assert worker.connection.info.transaction_status == TransactionStatus.IDLE
-    assert worker.fate(new_xid(), "123456789012") is Fate.UNKNOWN
+    assert worker.fate(new_xid(), "123456789012") is BranchOutcome.UNKNOWN
 
 
 def test_nothing_is_prepared_at_a_server_that_a_pooler_may_change(table: Table) -> None:
@@ -117,7 +118,7 @@ def test_nothing_is_prepared_at_a_server_that_a_pooler_may_change(table: Table) 
         table.work(worker)
         participant = worker.prepare(xid)
         assert participant is not None
-        assert worker.settle(xid, True, participant.ticket) is Fate.COMMITTED
+        assert worker.settle(xid, True, participant.ticket) is BranchOutcome.COMMITTED
     worker.begin(new_xid())
     query = "SELECT statement FROM pg_prepared_statements WHERE statement NOT LIKE 'INSERT%'"
     assert worker.connection.execute(query).fetchall() == []
@@ -173,7 +174,7 @@ def test_a_pipeline_that_was_left_open_is_not_prepared(
     with pytest.raises(BranchRolledBack, match="leave its block"):
         ask(worker, xid)
     worker.abandon(xid)
-    assert worker.fate(xid, "") is Fate.UNKNOWN and xid not in worker.in_doubt()
+    assert worker.fate(xid, "") is BranchOutcome.UNKNOWN and xid not in worker.in_doubt()
     again = worker.connection.pipeline()
     again.__enter__()
     other = new_xid()  # begun in one that was not left

@@ -18,7 +18,7 @@ from broker_plugin.coordination.address import in_file
 from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from ha.membership.record import Record
 from recovery.planner import apply, discarding
-from recovery.planner.branches import BROKER, By, Outcome, Verdict
+from recovery.planner.branches import BROKER, By, Verdict
 from recovery.planner.plan import Plan
 from recovery.planner.site import plan_for
 from recovery.store.segment import segment_firsts, segment_path
@@ -232,7 +232,7 @@ def test_what_was_said_of_branches_is_remembered_if_the_record_counted(
     damage(directory)
     killed_at(point, directory, monkeypatch)
     left = json.loads((directory / JOURNAL).read_bytes())
-    said = {"resource": BROKER, "outcome": Outcome.OPERATOR.value, "by": By.NONE.value, "reason": "lost"}
+    said = {"resource": BROKER, "outcome": "operator", "by": By.NONE.value, "reason": "lost"}
     left["report"]["branches"] = [{"xid": "1:g:b", **said, "source": ""}]
     (directory / JOURNAL).write_text(json.dumps(left))
     for _ in range(2):

@@ -19,7 +19,7 @@ from broker_plugin.cli.recovery.settling import _applied
 from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from ha.membership.record import Record
 from recovery.planner.apply import Journal, Progress
-from recovery.planner.branches import BROKER, By, Outcome, Verdict
+from recovery.planner.branches import BROKER, By, Verdict
 from recovery.planner.plan import Plan
 from recovery.planner.site import plan_for
 from recovery.store.segment import segment_firsts, segment_path
@@ -50,7 +50,7 @@ from txobserver.ports.store import StoreError
 
 __all__ = ["directory"]
 
-HELD = {"resource": BROKER, "outcome": Outcome.ROLL_BACK.value, "by": By.HAND.value, "reason": "c held the decision"}
+HELD = {"resource": BROKER, "outcome": "roll back", "by": By.HAND.value, "reason": "c held the decision"}
 
 
 def says_by_hand(directory: Path) -> None:

@@ -11,9 +11,10 @@ from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.recovery.recovery_report import show_settled
 from broker_plugin.cli.recovery.settling import _as_dict, _ours
 from recovery.coordinator.recover import NOT_KNOWN, Report, Row
-from recovery.coordinator.resources import Fate, ResourceLost
-from recovery.planner.branches import BROKER, By, Outcome, Verdict
+from recovery.coordinator.resources import ResourceLost
+from recovery.planner.branches import BROKER, By, Verdict
 from recovery.planner.settle import OTHERWISE, End
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 
@@ -47,14 +48,16 @@ def test_a_cluster_that_had_no_identity_or_tells_none_is_known_by_its_name() -> 
     assert _ours({"c": earlier}, "amqp:c/" + "1" * 32) is earlier
 
 
-def end(which: str, fate: Fate, at: str = BROKER, why: str = "") -> End:
+def end(which: str, fate: BranchOutcome, at: str = BROKER, why: str = "") -> End:
     xid = Xid(1, which.encode(), b"b")
-    return End(Verdict(xid=xid, resource=at, outcome=Outcome.COMMIT, by=By.RECOVERY, reason=""), fate, why)
+    return End(Verdict(xid=xid, resource=at, outcome=BranchOutcome.COMMITTED, by=By.RECOVERY, reason=""), fate, why)
 
 
 def test_everything_has_ended_as_was_planned(capsys: pytest.CaptureFixture[str]) -> None:
-    report = Report(rows=[Row("new", "amqp:c", "1:new:b", "none", Fate.PREPARED, "young")])
-    found = _as_dict(Path("/p/recovery-1.json"), [end("x", Fate.COMMITTED), end("x", Fate.UNKNOWN, "bank")], report)
+    report = Report(rows=[Row("new", "amqp:c", "1:new:b", "none", BranchOutcome.PREPARED, "young")])
+    found = _as_dict(
+        Path("/p/recovery-1.json"), [end("x", BranchOutcome.COMMITTED), end("x", BranchOutcome.UNKNOWN, "bank")], report
+    )
     assert found["settled"] and [row["state"] for row in found["branches"]] == ["committed", "ended"]
     assert [row["xid"] for row in found["others"]] == ["1:new:b"], "what is not of the plan is only told of"
     show_settled(found)
@@ -66,19 +69,19 @@ def test_everything_has_ended_as_was_planned(capsys: pytest.CaptureFixture[str])
     [
         Report(waiting=[("t", "bank")]),
         Report(unreachable={"bank": "gone"}),
-        Report(rows=[Row("t", "bank", "1:t:b", "commit", Fate.ROLLED_BACK, "otherwise")]),
-        Report(rows=[Row("t", "bank", "1:t:b", "commit", Fate.UNKNOWN, NOT_KNOWN)]),
+        Report(rows=[Row("t", "bank", "1:t:b", "commit", BranchOutcome.ROLLED_BACK, "otherwise")]),
+        Report(rows=[Row("t", "bank", "1:t:b", "commit", BranchOutcome.UNKNOWN, NOT_KNOWN)]),
     ],
 )
 def test_what_a_recovery_run_could_not_do_counts(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
-    found = _as_dict(Path("/p"), [end("x", Fate.COMMITTED)], report)
+    found = _as_dict(Path("/p"), [end("x", BranchOutcome.COMMITTED)], report)
     show_settled(found)
     said = capsys.readouterr()
     assert not found["settled"] and "Every branch" not in said.out and "bank" in said.out + said.err
 
 
 def test_a_branch_that_has_ended_otherwise_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    ends = [end("x", Fate.COMMITTED), end("y", Fate.ROLLED_BACK, why=OTHERWISE)]
+    ends = [end("x", BranchOutcome.COMMITTED), end("y", BranchOutcome.ROLLED_BACK, why=OTHERWISE)]
     found = _as_dict(Path("/p"), ends, Report())
     assert not found["settled"] and [row["contrary"] for row in found["branches"]] == [False, True]
     show_settled(found)

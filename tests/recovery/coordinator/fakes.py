@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from recovery.coordinator.decisions import Decision, DecisionRefused, DecisionUnknown
 from recovery.coordinator.names import GlobalName, new_global_name, our_name
-from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost
+from recovery.coordinator.resources import BranchRolledBack, Participant, ResourceLost
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 
@@ -50,8 +51,8 @@ class MemoryResource:
     def __init__(self, world: World, name: str, fences: bool) -> None:
         self.name = name
         self.world = world
-        self.branches: dict[Xid, Fate | None] = {}
-        self.ended: dict[Xid, Fate] = {}
+        self.branches: dict[Xid, BranchOutcome | None] = {}
+        self.ended: dict[Xid, BranchOutcome] = {}
         self.fenced: set[bytes] = set()
         self.forgotten: list[Xid] = []
         self.empty = False
@@ -65,13 +66,13 @@ class MemoryResource:
 
     def prepare(self, xid: Xid) -> Participant | None:
         self.world.step()
-        if self.branches.get(xid, Fate.PREPARED) is not None or xid.gtrid in self.fenced or self.refuses:
+        if self.branches.get(xid, BranchOutcome.PREPARED) is not None or xid.gtrid in self.fenced or self.refuses:
             self.branches.pop(xid, None)
             raise BranchRolledBack("it is not there any more")
         if self.empty:
             del self.branches[xid]
         else:
-            self.branches[xid] = Fate.PREPARED
+            self.branches[xid] = BranchOutcome.PREPARED
         self.world.step()
         return None if self.empty else self.ticket(xid)
 
@@ -79,50 +80,52 @@ class MemoryResource:
         self.world.step()
         if self.refuses or xid not in self.branches:
             raise BranchRolledBack("refused")
-        self._end(xid, Fate.COMMITTED)
+        self._end(xid, BranchOutcome.COMMITTED)
         self.world.step()
 
     def abandon(self, xid: Xid) -> None:
         self.world.step()
-        self._end(xid, Fate.ROLLED_BACK)
+        self._end(xid, BranchOutcome.ROLLED_BACK)
         self.world.step()
 
     def in_doubt(self) -> list[Xid]:
         self.world.step()
         heuristic = [xid for xid, fate in self.ended.items() if fate.heuristic and xid not in self.forgotten]
-        found = [xid for xid, fate in self.branches.items() if fate is Fate.PREPARED] + heuristic
+        found = [xid for xid, fate in self.branches.items() if fate is BranchOutcome.PREPARED] + heuristic
         self.world.step()
         return found
 
-    def settle(self, xid: Xid, commit: bool, ticket: str) -> Fate:
+    def settle(self, xid: Xid, commit: bool, ticket: str) -> BranchOutcome:
         self.world.step()
-        assert self.branches.get(xid, Fate.PREPARED) is Fate.PREPARED, "what has not prepared cannot be settled"
-        self._end(xid, Fate.COMMITTED if commit else Fate.ROLLED_BACK)
+        assert self.branches.get(xid, BranchOutcome.PREPARED) is BranchOutcome.PREPARED, (
+            "what has not prepared cannot be settled"
+        )
+        self._end(xid, BranchOutcome.COMMITTED if commit else BranchOutcome.ROLLED_BACK)
         self.world.step()
         return self._ended(xid)
 
     def decide_heuristically(self, xid: Xid, commit: bool) -> None:
-        self._end(xid, Fate.HEURISTICALLY_COMMITTED if commit else Fate.HEURISTICALLY_ROLLED_BACK)
+        self._end(xid, BranchOutcome.HEURISTICALLY_COMMITTED if commit else BranchOutcome.HEURISTICALLY_ROLLED_BACK)
 
-    def _end(self, xid: Xid, fate: Fate) -> None:
+    def _end(self, xid: Xid, fate: BranchOutcome) -> None:
         if xid in self.branches:
             del self.branches[xid]
             self.ended[xid] = fate
 
-    def fate(self, xid: Xid, ticket: str) -> Fate:
+    def fate(self, xid: Xid, ticket: str) -> BranchOutcome:
         self.world.step()
         return self.branches.get(xid) or self._ended(xid)
 
-    def _ended(self, xid: Xid) -> Fate:
-        return Fate.UNKNOWN if xid in self.forgotten else self.ended.get(xid, Fate.UNKNOWN)
+    def _ended(self, xid: Xid) -> BranchOutcome:
+        return BranchOutcome.UNKNOWN if xid in self.forgotten else self.ended.get(xid, BranchOutcome.UNKNOWN)
 
     def fence(self, xid: Xid) -> None:
         self.world.step()
         if self._fences:
             self.fenced.add(xid.gtrid)
             for each in [each for each in self.branches if each.gtrid == xid.gtrid]:
-                if self.branches[each] is Fate.PREPARED:
-                    self._end(each, Fate.ROLLED_BACK)
+                if self.branches[each] is BranchOutcome.PREPARED:
+                    self._end(each, BranchOutcome.ROLLED_BACK)
         self.world.step()
 
     def forget(self, xid: Xid) -> None:
@@ -140,7 +143,7 @@ class MemoryResource:
     def lose_session(self) -> None:
         """Its client is gone: what has not prepared is rolled back."""
         for xid in [xid for xid, fate in self.branches.items() if fate is None]:
-            self._end(xid, Fate.ROLLED_BACK)
+            self._end(xid, BranchOutcome.ROLLED_BACK)
 
 
 class MemoryDecisions:

@@ -15,9 +15,10 @@ from recovery.coordinator.branches import Branches, HeuristicTransaction, Transa
 from recovery.coordinator.decisions import DecisionRefused, DecisionUnknown
 from recovery.coordinator.names import branch_xid, new_global_name, our_name
 from recovery.coordinator.recover import BEGAN_A_MOMENT_AGO, Report, recover
-from recovery.coordinator.resources import BranchRolledBack, Fate, Participant, ResourceLost
+from recovery.coordinator.resources import BranchRolledBack, Participant, ResourceLost
 from recovery.dtx.errors import OutcomeUnknown
 from tests.recovery.coordinator.fakes import Killed, MemoryDecisions, MemoryResource, World
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 COMMITTED, ROLLED_BACK, UNKNOWN = "committed", "rolled back", "unknown"
@@ -56,7 +57,7 @@ class Site:
     def recover(self, grace: float = 0.0, forget: bool = False) -> Report:
         return recover(self.decisions, dict(self.resources), grace, forget)
 
-    def fates(self) -> set[Fate]:
+    def fates(self) -> set[BranchOutcome]:
         """What has become of the branches. None may be left in doubt."""
         assert not self.database.branches and not self.broker.branches
         return {*self.database.ended.values(), *self.broker.ended.values()}
@@ -65,7 +66,7 @@ class Site:
         """Both ended alike, and as was told."""
         fates = self.fates()
         assert len(fates) <= 1, "one resource has committed, and the other one has not"
-        assert told == UNKNOWN or fates <= {Fate.COMMITTED if told == COMMITTED else Fate.ROLLED_BACK}
+        assert told == UNKNOWN or fates <= {BranchOutcome.COMMITTED if told == COMMITTED else BranchOutcome.ROLLED_BACK}
         assert told != COMMITTED or len(self.database.ended) == len(self.broker.ended) == 1
         assert not self.decisions.unfinished()
 
@@ -146,7 +147,7 @@ def test_a_branch_alone_is_committed_in_one_phase() -> None:
         site = Site()
         assert site.transact(part) == COMMITTED
         assert site.decisions.made == {}
-        assert site.fates() == {Fate.COMMITTED}
+        assert site.fates() == {BranchOutcome.COMMITTED}
 
 
 def test_what_has_nothing_to_prepare_takes_no_part_in_the_decision() -> None:
@@ -171,7 +172,7 @@ def test_one_that_refuses_rolls_everybody_back(part: str) -> None:
     site = Site()
     site.resources[part].refuses = True
     assert site.transact() == ROLLED_BACK
-    assert Fate.COMMITTED not in site.fates()
+    assert BranchOutcome.COMMITTED not in site.fates()
     assert site.recover().rows == []
 
 
@@ -182,7 +183,7 @@ def test_an_undecided_transaction_is_left_to_its_coordinator_for_a_while() -> No
     assert [row.why for row in report.rows] == [BEGAN_A_MOMENT_AGO] * 2
     assert not report.settled and not site.decisions.made
     assert site.recover(grace=0.0).settled
-    assert site.fates() == {Fate.ROLLED_BACK}
+    assert site.fates() == {BranchOutcome.ROLLED_BACK}
 
 
 def prepared(site: Site) -> tuple[Xid, Xid]:
@@ -221,7 +222,7 @@ def test_what_is_not_ours_is_never_touched() -> None:
         Xid(branch_xid("x", "y").format_id, b"w.zz.x", b""),
         Xid(branch_xid("x", "y").format_id, b"w.0a.x", b""),
     ]
-    site.broker.branches.update(dict.fromkeys(theirs, Fate.PREPARED))
+    site.broker.branches.update(dict.fromkeys(theirs, BranchOutcome.PREPARED))
     assert site.recover().rows == []
     assert list(site.broker.branches) == theirs
     assert all(our_name(xid, "w") is None for xid in theirs)
@@ -248,9 +249,9 @@ def test_an_operator_s_decision_against_the_log_is_reported_until_it_is_forgotte
     for _ in range(2):
         report = site.recover()
         assert [(row.resource, row.fate) for row in report.contradicted] == [
-            ("broker:1", Fate.HEURISTICALLY_ROLLED_BACK)
+            ("broker:1", BranchOutcome.HEURISTICALLY_ROLLED_BACK)
         ]
-        assert site.database.ended[xids[0]] is Fate.COMMITTED
+        assert site.database.ended[xids[0]] is BranchOutcome.COMMITTED
         assert site.decisions.unfinished()
     assert site.recover(forget=True).contradicted
     assert site.recover().rows == []
@@ -263,8 +264,10 @@ def test_an_operator_s_commit_against_an_abort_is_reported_until_it_is_forgotten
     site.broker.decide_heuristically(xids[1], commit=True)
     for forget in (False, False, True):
         report = site.recover(forget=forget)
-        assert [(row.resource, row.fate) for row in report.contradicted] == [("broker:1", Fate.HEURISTICALLY_COMMITTED)]
-        assert site.database.ended[xids[0]] is Fate.ROLLED_BACK
+        assert [(row.resource, row.fate) for row in report.contradicted] == [
+            ("broker:1", BranchOutcome.HEURISTICALLY_COMMITTED)
+        ]
+        assert site.database.ended[xids[0]] is BranchOutcome.ROLLED_BACK
     assert site.recover().rows == []
 
 
@@ -280,7 +283,10 @@ def test_the_coordinator_is_told_of_an_operator_s_decision() -> None:
         work.begin(part)
     with pytest.raises(HeuristicTransaction) as raised:
         work.commit()
-    assert raised.value.fates == {"database:1": Fate.COMMITTED, "broker:1": Fate.HEURISTICALLY_ROLLED_BACK}
+    assert raised.value.fates == {
+        "database:1": BranchOutcome.COMMITTED,
+        "broker:1": BranchOutcome.HEURISTICALLY_ROLLED_BACK,
+    }
     assert [row.resource for row in site.recover().contradicted] == ["broker:1"]
 
 
@@ -299,7 +305,7 @@ def test_a_commit_that_a_resource_was_not_told_stays_in_the_log(monkeypatch: pyt
     """Or it would be forgotten, and a later run would take the branch that is still prepared for one to roll back."""
     site = Site()
 
-    def lost(xid: Xid, commit: bool, ticket: str) -> Fate:
+    def lost(xid: Xid, commit: bool, ticket: str) -> BranchOutcome:
         raise ResourceLost
 
     with monkeypatch.context() as patched:
@@ -307,7 +313,7 @@ def test_a_commit_that_a_resource_was_not_told_stays_in_the_log(monkeypatch: pyt
         assert site.transact() == COMMITTED
     assert list(site.decisions.unfinished()) == [site.name]
     assert site.recover().settled
-    assert site.fates() == {Fate.COMMITTED}
+    assert site.fates() == {BranchOutcome.COMMITTED}
 
 
 def test_who_finds_his_transaction_aborted_rolls_back_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,4 +325,4 @@ def test_who_finds_his_transaction_aborted_rolls_back_at_once(monkeypatch: pytes
         work.begin(part)
     with pytest.raises(TransactionRolledBack, match="recovery run"):
         work.commit()
-    assert site.fates() == {Fate.ROLLED_BACK}
+    assert site.fates() == {BranchOutcome.ROLLED_BACK}

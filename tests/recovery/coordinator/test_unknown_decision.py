@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recovery.coordinator.decisions import DecisionRefused, DecisionUnknown
-from recovery.coordinator.resources import Fate, Participant
+from recovery.coordinator.resources import Participant
 from tests.recovery.coordinator.test_two_phases import Site, prepared
+from txobserver.outcomes import BranchOutcome
 
 
 def test_an_unknown_decision_does_not_end_the_run() -> None:
@@ -24,8 +25,8 @@ def test_an_unknown_decision_does_not_end_the_run() -> None:
     site.decisions.decide = lost  # type: ignore[method-assign]
     report = site.recover()
     assert {row.why for row in report.rows if row.transaction == unknown} == {"the connection was lost"}
-    assert site.database.branches == {first: Fate.PREPARED}
-    assert site.database.ended[second] is Fate.ROLLED_BACK
+    assert site.database.branches == {first: BranchOutcome.PREPARED}
+    assert site.database.ended[second] is BranchOutcome.ROLLED_BACK
     assert not report.settled
     site.decisions.decide = decide  # type: ignore[method-assign]
     assert site.recover().settled
@@ -49,6 +50,6 @@ def test_a_record_that_cannot_be_removed_does_not_end_the_run() -> None:
     report = site.recover()
     assert report.waiting == [(both[0], "its record to be removed: another session holds it")]
     assert not report.settled and list(site.decisions.unfinished()) == [both[0]]
-    assert site.fates() == {Fate.COMMITTED}
+    assert site.fates() == {BranchOutcome.COMMITTED}
     site.decisions.finish = finish  # type: ignore[method-assign]
     assert site.recover().settled and not site.decisions.unfinished()

@@ -22,8 +22,9 @@ from recovery.coordinator.names import (
     without_identity,
 )
 from recovery.coordinator.recover import BEGAN_A_MOMENT_AGO, NOT_KNOWN, recover
-from recovery.coordinator.resources import Fate, Resource, ResourceLost
+from recovery.coordinator.resources import Resource, ResourceLost
 from tests.recovery.coordinator.fakes import MemoryDecisions, MemoryResource, World
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 IDENTITY, OTHER_IDENTITY = "0123456789abcdef" * 2, "fedcba9876543210" * 2
@@ -67,10 +68,10 @@ def test_a_branch_that_comes_back_with_a_standby_is_committed(tmp_path: Path) ->
         resource.settle(xid, True, "")
     site.decisions.finish(site.name)
     del site.database.ended[site.of_database]
-    site.database.branches[site.of_database] = Fate.PREPARED
+    site.database.branches[site.of_database] = BranchOutcome.PREPARED
     report = recover(DecisionLog(tmp_path / "log"), site.resources, 0.0)
-    assert report.settled and [(row.decision, row.fate) for row in report.rows] == [("commit", Fate.COMMITTED)]
-    assert site.database.ended[site.of_database] is Fate.COMMITTED
+    assert report.settled and [(row.decision, row.fate) for row in report.rows] == [("commit", BranchOutcome.COMMITTED)]
+    assert site.database.ended[site.of_database] is BranchOutcome.COMMITTED
     assert recover(DecisionLog(tmp_path / "log"), site.resources, 0.0).rows == []
 
 
@@ -92,7 +93,7 @@ def test_unknown_is_not_success() -> None:
         work.begin(part)
     with pytest.raises(HeuristicTransaction) as raised:
         work.commit()
-    assert raised.value.fates == {"database:1": Fate.COMMITTED, "broker:1": Fate.UNKNOWN}
+    assert raised.value.fates == {"database:1": BranchOutcome.COMMITTED, "broker:1": BranchOutcome.UNKNOWN}
     assert work.name in site.decisions.unfinished()
 
 
@@ -105,7 +106,7 @@ def test_what_is_not_known_is_reported_until_it_is_forgotten() -> None:
         report = recover(site.decisions, site.resources, 0.0, forget)
         assert not report.settled and not report.contradicted
         assert [row.why for row in report.rows if row.resource == "broker:1"] == [NOT_KNOWN]
-    assert site.database.ended[site.of_database] is Fate.COMMITTED
+    assert site.database.ended[site.of_database] is BranchOutcome.COMMITTED
     assert recover(site.decisions, site.resources, 0.0).rows == [] and not site.decisions.unfinished()
 
 
@@ -115,7 +116,7 @@ def test_what_an_operator_decided_is_remembered_until_the_commit_has_finished() 
     site.decide()
     site.operator(commit=True)
     report = recover(site.decisions, {"broker": site.broker}, 0.0)
-    assert [(row.fate, row.contradicted) for row in report.rows] == [(Fate.HEURISTICALLY_COMMITTED, False)]
+    assert [(row.fate, row.contradicted) for row in report.rows] == [(BranchOutcome.HEURISTICALLY_COMMITTED, False)]
     assert report.waiting and not site.broker.forgotten
     assert recover(site.decisions, site.resources, 0.0).settled
     assert site.broker.forgotten == [site.of_broker] and not site.decisions.unfinished()
@@ -127,7 +128,7 @@ class Overtaken(MemoryResource):
 
     site: Site
 
-    def fate(self, xid: Xid, ticket: str) -> Fate:
+    def fate(self, xid: Xid, ticket: str) -> BranchOutcome:
         self.site.decisions.finish(self.site.name)
         self.forget(xid)
         return super().fate(xid, ticket)
@@ -168,7 +169,7 @@ def test_what_was_committed_and_forgotten_meanwhile_is_not_refused_from_then_on(
     broker.site, broker.branches = site, site.broker.branches
     report = recover(site.decisions, {"database": site.database, "broker": broker}, 0.0)
     assert report.settled and report.rows == [] and not broker.fenced
-    assert site.database.ended[site.of_database] is broker.ended[site.of_broker] is Fate.COMMITTED
+    assert site.database.ended[site.of_database] is broker.ended[site.of_broker] is BranchOutcome.COMMITTED
 
 
 # -- by clocks
@@ -180,7 +181,7 @@ def test_a_coordinator_s_clock_far_ahead_keeps_no_branch() -> None:
         report = recover(site.decisions, site.resources, 60.0)
         assert report.settled is not left
         assert {row.why for row in report.rows} == {BEGAN_A_MOMENT_AGO if left else ""}
-        assert (site.database.ended.get(site.of_database) is Fate.ROLLED_BACK) is not left
+        assert (site.database.ended.get(site.of_database) is BranchOutcome.ROLLED_BACK) is not left
 
 
 def test_a_transaction_that_is_too_old_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +196,7 @@ def test_a_transaction_that_is_too_old_decides_nothing(monkeypatch: pytest.Monke
         work.commit()
     assert site.decisions.decision(work.name) is None
     for resource, part in ((site.database, "database"), (site.broker, "broker")):
-        assert resource.ended[branch_xid(work.name, part)] is Fate.ROLLED_BACK
+        assert resource.ended[branch_xid(work.name, part)] is BranchOutcome.ROLLED_BACK
 
 
 # -- by names
@@ -209,7 +210,7 @@ def test_two_clusters_under_one_name_are_two() -> None:
     assert not recover(site.decisions, {"other": other, "database": site.database}, 0.0).settled
     assert site.decisions.unfinished()
     report = recover(site.decisions, {"other": other, "ours": site.broker, "database": site.database}, 0.0)
-    assert report.settled and site.broker.ended[site.of_broker] is Fate.COMMITTED
+    assert report.settled and site.broker.ended[site.of_broker] is BranchOutcome.COMMITTED
     assert not site.decisions.unfinished()
 
 
@@ -231,7 +232,7 @@ def test_who_tells_no_identity_may_be_anybody(decided: str) -> None:
     assert [row.why for row in report.rows if row.resource == same] == [NOT_KNOWN]
     assert site.decisions.unfinished()
     report = recover(site.decisions, {"other": other, "ours": site.broker, "database": site.database}, 0.0)
-    assert report.settled and site.broker.ended[site.of_broker] is Fate.COMMITTED
+    assert report.settled and site.broker.ended[site.of_broker] is BranchOutcome.COMMITTED
     assert not site.decisions.unfinished()
 
 
@@ -241,7 +242,7 @@ def test_one_of_two_that_cannot_be_asked_is_waited_for() -> None:
     site.decide()
     other = MemoryResource(site.broker.world, "amqp:orders", fences=True)
 
-    def lost(xid: Xid, ticket: str) -> Fate:
+    def lost(xid: Xid, ticket: str) -> BranchOutcome:
         raise ResourceLost("cut off")
 
     site.broker.branches.clear()
@@ -267,4 +268,4 @@ def test_a_grace_that_cannot_be_is_refused(grace: Any) -> None:
     site = Site()
     with pytest.raises((TypeError, ValueError), match=r"^grace "):
         recover(site.decisions, site.resources, grace)
-    assert site.broker.fate(site.of_broker, "") is Fate.PREPARED
+    assert site.broker.fate(site.of_broker, "") is BranchOutcome.PREPARED

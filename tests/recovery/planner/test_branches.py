@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from recovery.coordinator.names import branch_xid
-from recovery.coordinator.resources import Fate
-from recovery.planner.branches import By, Outcome, Verdict, said_before, verdicts
+from recovery.planner.branches import TO_BECOME, By, Verdict, said_before, verdicts
 from recovery.planner.facts import Branch, Contents, DatabaseFacts, Evidence, LogFacts, Loss, Told
 from recovery.planner.losses import DECISION, GLOBAL
 from txobserver.ids import Position
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 WHOSE, NAME = "0123456789abcdef", "0123456789abcdef.65000000.aa"
@@ -42,12 +42,14 @@ def verdict(xid: Xid = X, *logs: LogFacts, sure: bool = True, loss: Loss | None 
 
 TABLE = DatabaseFacts(address="db", whose=WHOSE, commits={NAME: True})
 EMPTY_TABLE = DatabaseFacts(address="db", whose=WHOSE)
-AGAINST = DatabaseFacts(address="db", fates={AT_DATABASE: Fate.ROLLED_BACK})
-ALONG = DatabaseFacts(address="db", fates={AT_DATABASE: Fate.COMMITTED})
+AGAINST = DatabaseFacts(address="db", fates={AT_DATABASE: BranchOutcome.ROLLED_BACK})
+ALONG = DatabaseFacts(address="db", fates={AT_DATABASE: BranchOutcome.COMMITTED})
 HOLDS = DatabaseFacts(address="db", prepared=(Xid(1, b"theirs", b"d"),))
 SILENT_DATABASE = DatabaseFacts(address="db", fault="it does not answer")
-BEFORE = {str(X): Verdict(xid=X, resource="broker", outcome=Outcome.OPERATOR, by=By.NONE, reason="")}
-BEFORE_BY_HAND = {str(X): Verdict(xid=X, resource="broker", outcome=Outcome.COMMIT, by=By.HAND, reason="c held it")}
+BEFORE = {str(X): Verdict(xid=X, resource="broker", outcome=BranchOutcome.UNKNOWN, by=By.NONE, reason="")}
+BEFORE_BY_HAND = {
+    str(X): Verdict(xid=X, resource="broker", outcome=BranchOutcome.COMMITTED, by=By.HAND, reason="c held it")
+}
 
 CASES: dict[str, tuple[Verdict, str, str, str]] = {
     "the log says commit": (verdict(X, COMMIT), "commit", "dtx recover", "log says commit"),
@@ -172,16 +174,16 @@ CASES: dict[str, tuple[Verdict, str, str, str]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_what_a_branch_becomes(name: str) -> None:
     found, outcome, by, reason = CASES[name]
-    assert (found.outcome.value, found.by.value, found.resource) == (outcome, by, "broker")
+    assert (TO_BECOME[found.outcome], found.by.value, found.resource) == (outcome, by, "broker")
     assert reason in found.reason
 
 
 def test_by_hand_against_the_log() -> None:
     """The first plan was made without the log. What it said by hand is not done against a log that is given later."""
     first = verdict(X, sure=False, loss=lost(DECISION, X, False))
-    assert (first.outcome, first.by) == (Outcome.ROLL_BACK, By.HAND)
+    assert (first.outcome, first.by) == (BranchOutcome.ROLLED_BACK, By.HAND)
     later = verdict(X, COMMIT, earlier={str(X): first})  # c has been overwritten meanwhile: nothing is lost now
-    assert (later.outcome, later.by) == (Outcome.OPERATOR, By.NONE)
+    assert (later.outcome, later.by) == (BranchOutcome.UNKNOWN, By.NONE)
     assert later.reason == f"{first.reason}, but log says commit"
     assert verdict(X, ABORT, earlier={str(X): first}) == first == verdict(X, SILENT, earlier={str(X): first})
     ended = verdict(X, ENDED, earlier={str(X): first})
@@ -191,19 +193,23 @@ def test_by_hand_against_the_log() -> None:
 def test_what_an_operator_decided_otherwise_is_told() -> None:
     contents = Contents(heuristic={X: False, FOREIGN: True})
     [found] = verdicts(contents, [], True, Evidence(logs=[COMMIT]), {})
-    assert found.xid == X and found.outcome is Outcome.OPERATOR and "it is mixed" in found.reason
+    assert found.xid == X and found.outcome is BranchOutcome.UNKNOWN and "it is mixed" in found.reason
     assert verdicts(contents, [], True, Evidence(logs=[ABORT]), {}) == []
 
 
 def test_branches_of_databases() -> None:
     database = DatabaseFacts(address="db", prepared=(AT_DATABASE, Xid(1, b"others", b"d")))
-    for log, outcome in ((COMMIT, Outcome.COMMIT), (ABORT, Outcome.ROLL_BACK), (SILENT, Outcome.ROLL_BACK)):
+    for log, outcome in (
+        (COMMIT, BranchOutcome.COMMITTED),
+        (ABORT, BranchOutcome.ROLLED_BACK),
+        (SILENT, BranchOutcome.ROLLED_BACK),
+    ):
         [found] = verdicts(Contents(), [], True, Evidence(logs=[log], databases=[database]), {})
         assert (found.resource, found.xid, found.outcome) == ("db", AT_DATABASE, outcome)
     assert verdicts(Contents(), [], True, Evidence(databases=[database]), {}) == [], "no run settles it"
     contents = Contents(globally={AT_DATABASE.globally: True})
     [found] = verdicts(contents, [], True, Evidence(logs=[SILENT], databases=[database]), {})
-    assert found.outcome is Outcome.OPERATOR, "the broker's stream says commit, and no log does"
+    assert found.outcome is BranchOutcome.UNKNOWN, "the broker's stream says commit, and no log does"
 
 
 def test_what_a_plan_said_that_was_carried_out() -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from recovery.coordinator.names import GlobalName, branch_xid
 from recovery.coordinator.recover import BEGAN_A_MOMENT_AGO, Report, recover_with_each
-from recovery.coordinator.resources import Fate, Participant, ResourceLost, ResourceRefused
-from recovery.planner.branches import BROKER, By, Outcome, Verdict
+from recovery.coordinator.resources import Participant, ResourceLost, ResourceRefused
+from recovery.planner.branches import BROKER, By, Verdict
 from recovery.planner.settle import LEFT, NOT_REMEMBERED, NOT_YET, OTHERWISE, End, settle
 from tests.recovery.coordinator.fakes import Killed, MemoryDecisions, MemoryResource, World
+from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 BANK = "dbname=bank"
@@ -29,14 +30,14 @@ class Site:
         self.database = MemoryResource(self.world, "database:1", fences=False)
         self.decisions = MemoryDecisions(self.world)
         self.plan: list[Verdict] = []
-        self.noted: list[Fate] = []
+        self.noted: list[BranchOutcome] = []
 
     def branch(
         self,
         which: str,
-        outcome: Outcome,
+        outcome: BranchOutcome,
         by: By,
-        fate: Fate = Fate.PREPARED,
+        fate: BranchOutcome = BranchOutcome.PREPARED,
         at: str = BROKER,
         began: int = LONG_AGO,
         xid: Xid | None = None,
@@ -45,12 +46,12 @@ class Site:
         part = "broker" if at == BROKER else "database"
         xid = xid or branch_xid(str(GlobalName(self.decisions.whose, began, which)), part)
         place = self.broker if at == BROKER else self.database
-        if fate is Fate.PREPARED:
+        if fate is BranchOutcome.PREPARED:
             place.branches[xid] = fate
-        elif fate is not Fate.UNKNOWN:
+        elif fate is not BranchOutcome.UNKNOWN:
             place.ended[xid] = fate
         self.plan.append(Verdict(xid=xid, resource=at, outcome=outcome, by=by, reason=f"the reason of {which}"))
-        self.noted.append(Fate.UNKNOWN)
+        self.noted.append(BranchOutcome.UNKNOWN)
         return xid
 
     def decide(self, xid: Xid, commit: bool, *participants: Participant) -> None:
@@ -80,15 +81,15 @@ class Site:
 def everything() -> Site:
     """A branch of every kind, and what operators have done to some."""
     site = Site()
-    commit, back, people = Outcome.COMMIT, Outcome.ROLL_BACK, Outcome.OPERATOR
+    commit, back, people = BranchOutcome.COMMITTED, BranchOutcome.ROLLED_BACK, BranchOutcome.UNKNOWN
     site.branch("followed", commit, By.HAND)
     site.branch("undone", back, By.HAND)
-    site.branch("followed-before", commit, By.HAND, Fate.HEURISTICALLY_COMMITTED)
-    site.branch("undone-before", commit, By.HAND, Fate.ROLLED_BACK)
-    before = site.branch("decided-before", commit, By.RECOVERY, Fate.HEURISTICALLY_COMMITTED)
+    site.branch("followed-before", commit, By.HAND, BranchOutcome.HEURISTICALLY_COMMITTED)
+    site.branch("undone-before", commit, By.HAND, BranchOutcome.ROLLED_BACK)
+    before = site.branch("decided-before", commit, By.RECOVERY, BranchOutcome.HEURISTICALLY_COMMITTED)
     site.decide(before, True, site.broker.ticket(before))
     site.branch("presumed", back, By.RECOVERY)
-    site.branch("streamed", commit, By.PRIMARY, Fate.COMMITTED)
+    site.branch("streamed", commit, By.PRIMARY, BranchOutcome.COMMITTED)
     site.branch("for-people", people, By.NONE)
     site.branch("for-people", people, By.NONE, at=BANK)
     site.branch("foreign", people, By.NONE, xid=Xid(1, b"their.1.foreign", b"b"))
@@ -100,22 +101,22 @@ def everything() -> Site:
 
 
 EXPECTED = {
-    (BROKER, "followed"): Fate.COMMITTED,
-    (BROKER, "undone"): Fate.ROLLED_BACK,
-    (BROKER, "followed-before"): Fate.HEURISTICALLY_COMMITTED,
-    (BROKER, "undone-before"): Fate.ROLLED_BACK,
-    (BROKER, "decided-before"): Fate.HEURISTICALLY_COMMITTED,
-    (BROKER, "presumed"): Fate.ROLLED_BACK,
-    (BROKER, "streamed"): Fate.COMMITTED,
-    (BROKER, "for-people"): Fate.PREPARED,
-    (BANK, "for-people"): Fate.PREPARED,
-    (BROKER, "foreign"): Fate.PREPARED,
-    (BROKER, "logged"): Fate.COMMITTED,
-    (BANK, "logged"): Fate.COMMITTED,
+    (BROKER, "followed"): BranchOutcome.COMMITTED,
+    (BROKER, "undone"): BranchOutcome.ROLLED_BACK,
+    (BROKER, "followed-before"): BranchOutcome.HEURISTICALLY_COMMITTED,
+    (BROKER, "undone-before"): BranchOutcome.ROLLED_BACK,
+    (BROKER, "decided-before"): BranchOutcome.HEURISTICALLY_COMMITTED,
+    (BROKER, "presumed"): BranchOutcome.ROLLED_BACK,
+    (BROKER, "streamed"): BranchOutcome.COMMITTED,
+    (BROKER, "for-people"): BranchOutcome.PREPARED,
+    (BANK, "for-people"): BranchOutcome.PREPARED,
+    (BROKER, "foreign"): BranchOutcome.PREPARED,
+    (BROKER, "logged"): BranchOutcome.COMMITTED,
+    (BANK, "logged"): BranchOutcome.COMMITTED,
 }
 
 
-def fates(ends: Ends) -> dict[tuple[str, str], Fate]:
+def fates(ends: Ends) -> dict[tuple[str, str], BranchOutcome]:
     return {name: end.fate for name, end in ends.items()}
 
 
@@ -169,19 +170,19 @@ def test_an_operator_who_is_faster_is_never_overridden(step: int, commit: bool) 
     site.world.at[step] = operator
     site.settle()
     ends = site.settle()
-    theirs = Fate.HEURISTICALLY_COMMITTED if commit else Fate.HEURISTICALLY_ROLLED_BACK
+    theirs = BranchOutcome.HEURISTICALLY_COMMITTED if commit else BranchOutcome.HEURISTICALLY_ROLLED_BACK
     assert {site.broker.ended[xid] for xid in decided} <= {theirs}
     for end in ends.values():
-        if end.verdict.xid in decided and end.verdict.outcome is not Outcome.OPERATOR:
-            assert end.contrary is (commit is not (end.verdict.outcome is Outcome.COMMIT))
+        if end.verdict.xid in decided and end.verdict.outcome is not BranchOutcome.UNKNOWN:
+            assert end.contrary is (commit is not (end.verdict.outcome is BranchOutcome.COMMITTED))
             assert end.settled is not end.contrary
             assert (end.verdict.xid in site.broker.forgotten) is end.settled, "a contradiction stays for all to see"
 
 
-@pytest.mark.parametrize("outcome", [Outcome.COMMIT, Outcome.ROLL_BACK])
-def test_what_nobody_remembers_is_said(outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [BranchOutcome.COMMITTED, BranchOutcome.ROLLED_BACK])
+def test_what_nobody_remembers_is_said(outcome: BranchOutcome) -> None:
     site = Site()
-    site.branch("gone", outcome, By.HAND, Fate.UNKNOWN)
+    site.branch("gone", outcome, By.HAND, BranchOutcome.UNKNOWN)
     [end] = site.settle().values()
     assert (end.settled, end.contrary, end.why) == (False, False, NOT_REMEMBERED)
 
@@ -189,38 +190,38 @@ def test_what_nobody_remembers_is_said(outcome: Outcome) -> None:
 def test_a_database_s_branch_is_settled_by_hand_too() -> None:
     """Its log says that every participant has made the commit, so a recovery run would not look for it."""
     site = Site()
-    site.branch("ended", Outcome.COMMIT, By.HAND, at=BANK)
-    assert fates(site.settle()) == {(BANK, "ended"): Fate.COMMITTED}
+    site.branch("ended", BranchOutcome.COMMITTED, By.HAND, at=BANK)
+    assert fates(site.settle()) == {(BANK, "ended"): BranchOutcome.COMMITTED}
 
 
 def test_what_people_have_decided_and_forgotten_is_settled() -> None:
     site = Site()
-    site.branch("theirs", Outcome.OPERATOR, By.NONE, Fate.UNKNOWN)
-    site.branch("theirs", Outcome.OPERATOR, By.NONE, Fate.UNKNOWN, at=BANK)
+    site.branch("theirs", BranchOutcome.UNKNOWN, By.NONE, BranchOutcome.UNKNOWN)
+    site.branch("theirs", BranchOutcome.UNKNOWN, By.NONE, BranchOutcome.UNKNOWN, at=BANK)
     assert all(end.settled and not end.why for end in site.settle().values())
 
 
 def test_a_branch_of_a_transaction_that_is_for_people_is_left_too() -> None:
     """The log has no decision, so a recovery run would roll it back."""
     site = Site()
-    site.branch("theirs", Outcome.OPERATOR, By.NONE)
-    site.branch("theirs", Outcome.ROLL_BACK, By.RECOVERY, at=BANK)
+    site.branch("theirs", BranchOutcome.UNKNOWN, By.NONE)
+    site.branch("theirs", BranchOutcome.ROLLED_BACK, By.RECOVERY, at=BANK)
     ends = site.settle(grace=0)
-    assert fates(ends) == {(BROKER, "theirs"): Fate.PREPARED, (BANK, "theirs"): Fate.PREPARED}
+    assert fates(ends) == {(BROKER, "theirs"): BranchOutcome.PREPARED, (BANK, "theirs"): BranchOutcome.PREPARED}
     assert ends[BANK, "theirs"].why == LEFT and not site.decisions.made
 
 
 def test_what_began_a_moment_ago_and_what_the_primary_has_to_do_is_waited_for() -> None:
     site = Site()
-    site.branch("young", Outcome.ROLL_BACK, By.RECOVERY, began=int(time.time()))
-    site.branch("streamed", Outcome.COMMIT, By.PRIMARY, xid=Xid(1, b"their.1.streamed", b"b"))
+    site.branch("young", BranchOutcome.ROLLED_BACK, By.RECOVERY, began=int(time.time()))
+    site.branch("streamed", BranchOutcome.COMMITTED, By.PRIMARY, xid=Xid(1, b"their.1.streamed", b"b"))
     ends = site.settle()
     assert ends[BROKER, "young"].why == BEGAN_A_MOMENT_AGO and ends[BROKER, "streamed"].why == NOT_YET
     assert not any(end.settled for end in ends.values())
 
 
-def refusing(site: Site, error: Exception) -> Callable[..., Fate]:
-    def call(*arguments: object) -> Fate:
+def refusing(site: Site, error: Exception) -> Callable[..., BranchOutcome]:
+    def call(*arguments: object) -> BranchOutcome:
         raise error
 
     return call
@@ -231,7 +232,7 @@ def test_a_database_that_is_lost_keeps_nobody_from_being_settled() -> None:
     site.database.fate = refusing(site, ResourceLost("gone"))  # type: ignore[method-assign]
     ends = site.settle()
     for which in ("logged", "for-people"):
-        assert (ends[BANK, which].fate, ends[BANK, which].why) == (Fate.PREPARED, "gone")
+        assert (ends[BANK, which].fate, ends[BANK, which].why) == (BranchOutcome.PREPARED, "gone")
     assert ends[BROKER, "followed"].settled
 
 
@@ -244,7 +245,7 @@ def test_a_broker_that_is_lost_ends_it() -> None:
 
 def test_a_branch_that_the_broker_refuses_to_settle_by_hand_is_said_and_not_rolled_back() -> None:
     site = Site()
-    site.branch("followed", Outcome.COMMIT, By.HAND)
+    site.branch("followed", BranchOutcome.COMMITTED, By.HAND)
     site.broker.settle = refusing(site, ResourceRefused("409"))  # type: ignore[method-assign]
     [end] = site.settle().values()
-    assert (end.fate, end.settled, end.why) == (Fate.PREPARED, False, "409")
+    assert (end.fate, end.settled, end.why) == (BranchOutcome.PREPARED, False, "409")

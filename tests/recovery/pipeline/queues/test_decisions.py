@@ -13,7 +13,6 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from python_tests.harness.cluster import LocalCluster
 from recovery.dtx.errors import OperationalError, RolledBack
-from recovery.dtx.others import GlobalState
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues import sink
@@ -22,7 +21,7 @@ from recovery.pipeline.queues.names import Batch, record_queue, record_xid
 from recovery.pipeline.queues.options import SinkOptions
 from recovery.pipeline.queues.sink import Written
 from tests.recovery.pipeline.queues.conftest import Query, drained
-from txobserver.outcomes import BranchOutcome
+from txobserver.outcomes import BranchOutcome, GlobalState
 from txobserver.xid import Global
 
 
