@@ -16,12 +16,12 @@ from txha._lazy import lazy
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from recovery.coordinator.branches import HeuristicTransaction, TransactionRolledBack
-    from recovery.coordinator.broker import Broker
+    from recovery.coordinator.broker_resource import Broker
+    from recovery.coordinator.coordinated_branches import HeuristicTransaction, TransactionRolledBack
     from recovery.coordinator.coordinator import Coordinator, Transaction
     from recovery.coordinator.data_manager import TransactionalBroker
+    from recovery.coordinator.decision_log import DecisionLog
     from recovery.coordinator.decisions import DecisionRefused, DecisionUnknown
-    from recovery.coordinator.log import DecisionLog
     from recovery.coordinator.postgresql import Postgresql
     from recovery.coordinator.recover import Report
     from recovery.coordinator.resources import BranchRolledBack, ResourceLost, ResourceRefused
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from recovery.dtx.with_pika import DtxConnection, TxConnection
     from recovery.pipeline.errors import PipelineError
     from recovery.reader.log_reader import LogReader
-    from recovery.reader.reading import LogCut
+    from recovery.reader.log_reading import LogCut
     from recovery.store.log import LogReclaimed
     from txha import events, resources, spark, spi
     from txobserver.errors import Error
@@ -58,12 +58,12 @@ else:
     __getattr__, __dir__ = lazy(
         __name__,
         {
-            "recovery.coordinator.branches": ("HeuristicTransaction", "TransactionRolledBack"),
-            "recovery.coordinator.broker": ("Broker",),
+            "recovery.coordinator.coordinated_branches": ("HeuristicTransaction", "TransactionRolledBack"),
+            "recovery.coordinator.broker_resource": ("Broker",),
             "recovery.coordinator.coordinator": ("Coordinator", "Transaction"),
             "recovery.coordinator.data_manager": ("TransactionalBroker",),
             "recovery.coordinator.decisions": ("DecisionRefused", "DecisionUnknown"),
-            "recovery.coordinator.log": ("DecisionLog",),
+            "recovery.coordinator.decision_log": ("DecisionLog",),
             "recovery.coordinator.postgresql": ("Postgresql",),
             "recovery.coordinator.recover": ("Report",),
             "recovery.coordinator.resources": ("BranchRolledBack", "ResourceLost", "ResourceRefused"),
@@ -88,7 +88,7 @@ else:
             "recovery.dtx.with_pika": ("DtxConnection", "TxConnection"),
             "recovery.pipeline.errors": ("PipelineError",),
             "recovery.reader.log_reader": ("LogReader",),
-            "recovery.reader.reading": ("LogCut",),
+            "recovery.reader.log_reading": ("LogCut",),
             "recovery.store.log": ("LogReclaimed",),
             "txha.events": (),
             "txha.resources": (),

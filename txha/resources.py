@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from recovery.coordinator.branches import Branches
+from recovery.coordinator.coordinated_branches import CoordinatedBranches
 from recovery.coordinator.decisions import Decision, Decisions
 from recovery.coordinator.names import GlobalName, branch_xid, new_global_name
 from recovery.coordinator.recover import Row, recover, recover_with_each
@@ -14,7 +14,7 @@ from recovery.coordinator.resources import Participant, Resource
 __all__ = [
     "Resource",
     "Participant",
-    "Branches",
+    "CoordinatedBranches",
     "Decisions",
     "Decision",
     "GlobalName",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from recovery.pipeline.audit.facts import moment
     from recovery.pipeline.audit.findings import Finding
     from recovery.pipeline.audit.inputs import Rows, read_history, read_rows
-    from recovery.pipeline.audit.report import Report
+    from recovery.pipeline.audit.report import AuditReport
     from recovery.pipeline.node import node_table
     from recovery.pipeline.session import register, spark_session
 else:
@@ -27,7 +27,7 @@ else:
             "recovery.pipeline.audit.facts": ("moment",),
             "recovery.pipeline.audit.findings": ("Finding",),
             "recovery.pipeline.audit.inputs": ("Rows", "read_history", "read_rows"),
-            "recovery.pipeline.audit.report": ("Report",),
+            "recovery.pipeline.audit.report": ("AuditReport",),
             "recovery.pipeline.node": ("node_table",),
             "recovery.pipeline.session": ("register", "spark_session"),
         },
@@ -43,7 +43,7 @@ __all__ = [
     "Rows",
     "read_history",
     "audit",
-    "Report",
+    "AuditReport",
     "Finding",
     "moment",
 ]

@@ -76,24 +76,22 @@ class BranchOutcome(IntEnum):
 
     def contradicts(self, commit: bool) -> bool:
         """Whether that is known to be something else than what was decided."""
-        return self in (_NOT_COMMITTED if commit else _NOT_ROLLED_BACK)
+        return self is BranchOutcome.MIXED or self._committed is (not commit)
 
     def confirms(self, commit: bool) -> bool:
         """Whether that is known to be what was decided."""
-        return self in (_COMMITTED if commit else _ROLLED_BACK)
+        return self._committed is commit
+
+    @property
+    def _committed(self) -> bool | None:
+        if self in (BranchOutcome.COMMITTED, BranchOutcome.HEURISTICALLY_COMMITTED):
+            return True
+        return False if self in (BranchOutcome.ROLLED_BACK, BranchOutcome.HEURISTICALLY_ROLLED_BACK) else None
 
     @property
     def heuristic(self) -> bool:
         """Whether it was decided without the coordinator."""
-        return self in HEURISTIC
-
-
-HEURISTIC = (BranchOutcome.HEURISTICALLY_COMMITTED, BranchOutcome.HEURISTICALLY_ROLLED_BACK, BranchOutcome.MIXED)
-"""Their numbers are those of the statuses of the same names."""
-_COMMITTED = (BranchOutcome.COMMITTED, BranchOutcome.HEURISTICALLY_COMMITTED)
-_ROLLED_BACK = (BranchOutcome.ROLLED_BACK, BranchOutcome.HEURISTICALLY_ROLLED_BACK)
-_NOT_COMMITTED = (*_ROLLED_BACK, BranchOutcome.MIXED)
-_NOT_ROLLED_BACK = (*_COMMITTED, BranchOutcome.MIXED)
+        return self is BranchOutcome.MIXED or self.name.startswith("HEURISTICALLY")
 
 
 class XaStatus(IntEnum):

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from txha.events import id_text
-from txha.spark import Report, audit, moment, read_history, read_rows, spark_session
+from txha.spark import AuditReport, audit, moment, read_history, read_rows, spark_session
 
 
 def tell(session: SparkSession, paths: Sequence[Path], history: Path | None = None) -> Report:

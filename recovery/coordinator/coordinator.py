@@ -21,8 +21,8 @@ from typing import Any
 
 import psycopg
 
-from recovery.coordinator.branches import PATIENCE, Branches
-from recovery.coordinator.broker import Broker
+from recovery.coordinator.broker_resource import Broker
+from recovery.coordinator.coordinated_branches import PATIENCE, CoordinatedBranches
 from recovery.coordinator.decisions import Decisions
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.recover import GRACE, Report, recover
@@ -37,7 +37,7 @@ class Transaction:
     ``ended``: its block has been left, and what would be done now belongs to nothing.
     """
 
-    def __init__(self, branches: Branches, broker: Broker, database: Postgresql) -> None:
+    def __init__(self, branches: CoordinatedBranches, broker: Broker, database: Postgresql) -> None:
         self._branches = branches
         self._broker = broker
         self._database = database
@@ -101,7 +101,7 @@ class Coordinator:
 
     def _transaction(self) -> Iterator[Transaction]:
         resources: dict[str, Resource] = {"database": self._database, "broker": self._broker}
-        branches = Branches(self._decisions, resources, self._patience, self._reached)
+        branches = CoordinatedBranches(self._decisions, resources, self._patience, self._reached)
         transaction = Transaction(branches, self._broker, self._database)
         try:
             yield transaction

@@ -30,8 +30,8 @@ from transaction.interfaces import IDataManager
 from zope.interface import implementer
 from zope.sqlalchemy import mark_changed
 
-from recovery.coordinator.branches import PATIENCE, TransactionRolledBack, settled
-from recovery.coordinator.broker import Broker
+from recovery.coordinator.broker_resource import Broker
+from recovery.coordinator.coordinated_branches import PATIENCE, TransactionRolledBack, settled
 from recovery.coordinator.deciding import DecidingSession, check_one_commit, deciding
 from recovery.coordinator.decisions import LONGEST_TRANSACTION, TOO_OLD, DecisionRefused, DecisionUnknown
 from recovery.coordinator.names import branch_xid

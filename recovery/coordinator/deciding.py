@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session, SessionTransaction
 from sqlalchemy.orm.session import SessionTransactionState
 from zope.sqlalchemy.datamanager import SessionDataManager
 
-from recovery.coordinator.branches import TransactionRolledBack
+from recovery.coordinator.coordinated_branches import TransactionRolledBack
 from recovery.coordinator.decisions import DecisionRefused, DecisionUnknown
 from recovery.coordinator.own_statements import make_durable
 from recovery.dtx.errors import OutcomeUnknown

@@ -22,7 +22,7 @@ _TYPES = {pa.string(): str, pa.int64(): int, pa.int32(): int, pa.bool_(): bool, 
 
 
 @dataclass(frozen=True)
-class Condition:
+class ColumnCondition:
     """``column`` compared with ``value``, or the contrary. As in SQL, where a value is null neither holds."""
 
     column: str
@@ -86,10 +86,10 @@ def _step(value: int | datetime) -> Any:
 class Selection:
     """The rows for which every condition holds, and these columns of them."""
 
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[ColumnCondition, ...] = ()
     columns: tuple[str, ...] = tuple(ARROW.names)
 
-    def and_(self, more: Iterable[Condition]) -> Selection:
+    def and_(self, more: Iterable[ColumnCondition]) -> Selection:
         """These and more conditions."""
         return replace(self, conditions=(*self.conditions, *more))
 

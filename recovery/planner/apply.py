@@ -37,7 +37,7 @@ GIVEN_UP = "overtaken-recovery"
 ASIDE = "set-aside"
 
 
-class Progress(StrEnum):
+class PlanProgress(StrEnum):
     """How far a plan is, whose record may count one day: from then on what it loses is lost."""
 
     PLANNED = "planned"
@@ -52,15 +52,15 @@ class Journal(msgspec.Struct, frozen=True):
 
     actions: tuple[Action, ...]
     report: dict[str, Any]
-    progress: Progress = Progress.WRITING
+    progress: PlanProgress = PlanProgress.WRITING
 
     @property
     def counts(self) -> bool:
         """Whether a plan that is kept is known to have taken effect: an overtaken one has if its record was written."""
-        return "overtaken" not in self.report or self.progress is Progress.WRITTEN
+        return "overtaken" not in self.report or self.progress is PlanProgress.WRITTEN
 
 
-class Places(msgspec.Struct, frozen=True):
+class ClusterPaths(msgspec.Struct, frozen=True):
     """Where things are: the nodes' directories, and the ``record`` of this cluster."""
 
     directories: Mapping[str, Path]
@@ -98,12 +98,12 @@ def no_node_runs(directories: Mapping[str, Path], change: bool) -> Iterator[None
         yield
 
 
-def unfinished(places: Places) -> Journal | None:
+def unfinished(places: ClusterPaths) -> Journal | None:
     """The plan that a run was carrying out and did not finish. Raises StoreError if it cannot be read."""
     return _read(places.journal) if places.journal.exists() else None
 
 
-def finished(places: Places) -> list[Journal]:
+def finished(places: ClusterPaths) -> list[Journal]:
     """The plans that were carried out here, the oldest first. Raises StoreError if one cannot be read."""
     found = []
     number = 1
@@ -113,7 +113,7 @@ def finished(places: Places) -> list[Journal]:
     return found
 
 
-def last(places: Places) -> tuple[Path, Journal] | None:
+def last(places: ClusterPaths) -> tuple[Path, Journal] | None:
     """The plan that was carried out last, and where it is kept. Raises StoreError if one cannot be read."""
     plans = finished(places)
     return (places.record.notes / f"{KEPT}-{len(plans)}.json", plans[-1]) if plans else None
@@ -127,19 +127,19 @@ def note(path: Path, journal: Journal) -> None:
         raise explain(error, path) from error
 
 
-def give_up(journal: Journal, places: Places, why: str) -> Path:
+def give_up(journal: Journal, places: ClusterPaths, why: str) -> Path:
     """Keep an unfinished plan that was overtaken, with a sentence; returns where. Raises StoreError.
 
     If its record counted, or may have, what it says of losses is remembered as that of a plan that was carried out.
     """
     try:
         _write(places.journal, msgspec.structs.replace(journal, report={**journal.report, "overtaken": why}))
-        return _keep(places, GIVEN_UP if journal.progress is Progress.PLANNED else KEPT)
+        return _keep(places, GIVEN_UP if journal.progress is PlanProgress.PLANNED else KEPT)
     except OSError as error:
         raise explain(error, Path(error.filename or places.record.notes)) from error
 
 
-def _keep(places: Places, stem: str) -> Path:
+def _keep(places: ClusterPaths, stem: str) -> Path:
     """Give the journal its place among the plans of before; returns that."""
     kept = _next(places.record.notes, stem, ".json")
     places.journal.rename(kept)
@@ -147,7 +147,7 @@ def _keep(places: Places, stem: str) -> Path:
     return kept
 
 
-def check_directories(journal: Journal, places: Places) -> None:
+def check_directories(journal: Journal, places: ClusterPaths) -> None:
     """Raises StoreError, with nothing done, if the plan needs the directory of a node that was not given."""
     needed = {action.node for action in journal.actions if isinstance(action, SetAside)}
     for action in journal.actions:
@@ -165,12 +165,12 @@ def check_directories(journal: Journal, places: Places) -> None:
     )
 
 
-def carry_out(journal: Journal, places: Places) -> Path:
+def carry_out(journal: Journal, places: ClusterPaths) -> Path:
     """Begin, or go on with, these actions; returns where the finished plan is kept. No node runs. Raises StoreError."""
     check_directories(journal, places)
     try:
         if not places.journal.exists():
-            journal = _noted(journal, Progress.PLANNED, places)
+            journal = _noted(journal, PlanProgress.PLANNED, places)
         crash_point("recover.plan-written")
         for action in journal.actions:
             journal = _do(action, journal, places)
@@ -180,7 +180,7 @@ def carry_out(journal: Journal, places: Places) -> Path:
         raise explain(error, Path(error.filename or places.record.notes)) from error
 
 
-def _do(action: Action, journal: Journal, places: Places) -> Journal:
+def _do(action: Action, journal: Journal, places: ClusterPaths) -> Journal:
     """Returns the plan with what is noted of it."""
     if isinstance(action, WriteRecord):
         return _write_record(action, journal, places)
@@ -193,7 +193,7 @@ def _do(action: Action, journal: Journal, places: Places) -> Journal:
     return journal
 
 
-def _write_record(action: WriteRecord, journal: Journal, places: Places) -> Journal:
+def _write_record(action: WriteRecord, journal: Journal, places: ClusterPaths) -> Journal:
     """By compare-and-set, unless it is there. One that is neither it nor the expected one has overtaken the plan.
 
     The stores that it names are made durable first: a node that was killed may have written what it had not synced,
@@ -206,19 +206,19 @@ def _write_record(action: WriteRecord, journal: Journal, places: Places) -> Jour
             for member in action.record.ready:
                 _check_whose(member, places)
                 make_durable(places.directories[member.node])
-            journal = _noted(journal, Progress.WRITING, places)
+            journal = _noted(journal, PlanProgress.WRITING, places)
             store.compare_and_set(action.expected, action.record)
-    return _noted(journal, Progress.WRITTEN, places)
+    return _noted(journal, PlanProgress.WRITTEN, places)
 
 
-def _take_out(action: TakeOut, places: Places) -> None:
+def _take_out(action: TakeOut, places: ClusterPaths) -> None:
     with _record_of(places) as store:
         if store.read() != action.record:
             store.compare_and_set(action.expected, action.record)
 
 
 @contextmanager
-def _record_of(places: Places) -> Iterator[Coordination]:
+def _record_of(places: ClusterPaths) -> Iterator[Coordination]:
     """To change it. Raises StoreError."""
     store = places.open_record()
     try:
@@ -234,7 +234,7 @@ def _record_of(places: Places) -> Iterator[Coordination]:
         store.close()
 
 
-def _check_whose(member: Member, places: Places) -> None:
+def _check_whose(member: Member, places: ClusterPaths) -> None:
     """Whether the store that is to count is there. Raises StoreError."""
     directory = places.directories[member.node]
     identity = read_identity(directory)
@@ -246,7 +246,7 @@ def _check_whose(member: Member, places: Places) -> None:
         )
 
 
-def _set_record_aside(places: Places) -> None:
+def _set_record_aside(places: ClusterPaths) -> None:
     """Unless it can be read: then it is the one that was written in its place."""
     store = places.open_record()
     try:
@@ -287,7 +287,7 @@ def _read(path: Path) -> Journal:
         raise StoreError(f"{path} cannot be read: {error}; move it away to make a new plan") from None
 
 
-def _noted(journal: Journal, progress: Progress, places: Places) -> Journal:
+def _noted(journal: Journal, progress: PlanProgress, places: ClusterPaths) -> Journal:
     """The unfinished plan, which says from then on that it is so far."""
     if journal.progress is progress and places.journal.exists():
         return journal

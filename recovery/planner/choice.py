@@ -26,13 +26,13 @@ from collections.abc import Sequence
 import msgspec
 
 from ha.membership.record import Record
-from recovery.planner.facts import Condition, RecordState, Site, Store, Told
+from recovery.planner.facts import RecordState, Site, StoreCondition, SurveyedStore, ToldClient
 from txobserver.ids import Position
 
 HEADROOM = 1000
 """By how much the generation is raised above every known one where a lost node may have known a higher one."""
 
-_LACKS_NOTHING = (Condition.WHOLE, Condition.RESYNCING)
+_LACKS_NOTHING = (StoreCondition.WHOLE, StoreCondition.RESYNCING)
 """A store is taken out of the ready set, durably, before it is marked as resyncing, and is not in it again before the
 mark is gone: its primary held all that was acknowledged, and either has its store or is itself among the lost."""
 
@@ -46,7 +46,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     other, if any do, the one with the greatest position first; ``picked``: an operator has said which of them counts.
     """
 
-    chosen: Store | None
+    chosen: SurveyedStore | None
     sure: bool
     by_itself: bool
     trusted: bool
@@ -62,7 +62,7 @@ def choose(site: Site) -> Choice:
     record = site.record
     contradiction = _contradiction(site)
     trusted, reasons = contradiction is None, [contradiction] if contradiction else []
-    whole = [store for store in site.stores if store.condition is Condition.WHOLE]
+    whole = [store for store in site.stores if store.condition is StoreCondition.WHOLE]
     ready = [store for store in whole if trusted and record is not None and store.member in record.ready]
     if not whole:
         return Choice(chosen=None, sure=False, by_itself=False, trusted=trusted, reasons=(*reasons, _why_none(site)))
@@ -81,7 +81,7 @@ def choose(site: Site) -> Choice:
         if not missing and not unknown:
             reasons.append("every node's store is there, so one of them is a member of the last ready set")
     reasons += [_lacks(chosen, store) for store in rivals]
-    missing |= {store.node for store in rivals if store.condition is not Condition.WHOLE}
+    missing |= {store.node for store in rivals if store.condition is not StoreCondition.WHOLE}
     if not (trusted and record is not None) and (missing or unknown):
         who = ", ".join(sorted(missing)) or "a node that was not given"
         reasons.append(f"whether only {who} held what was acknowledged last cannot be known")
@@ -109,27 +109,27 @@ def choose(site: Site) -> Choice:
     )
 
 
-def told(position: Position, choice: Choice, site: Site) -> Told:
+def told(position: Position, choice: Choice, site: Site) -> ToldClient:
     """Whether a client can have been told of an event that the chosen store does not hold."""
     chosen = choice.chosen if not choice.between else None
     passed = any(store.applied.sequence >= position.sequence and store.holds(position) for store in _ours(site))
     if passed and (choice.sure or (chosen is not None and _given_up(position, chosen, site.record))):
-        return Told.ACCEPTED
+        return ToldClient.ACCEPTED
     if passed:
-        return Told.ACKNOWLEDGED
+        return ToldClient.ACKNOWLEDGED
     later = chosen is not None and chosen.generation_at(position.sequence) > position.generation
     if _may_be_given_up(position, site.record):  # that promotion asked no node that held it whether it had passed
-        return Told.ACCEPTED if choice.sure or later else Told.UNKNOWN
+        return ToldClient.ACCEPTED if choice.sure or later else ToldClient.UNKNOWN
     if choice.sure or later:  # a later primary was promoted without it, as one that held all that was acknowledged
-        return Told.NEVER
+        return ToldClient.NEVER
     if choice.trusted and site.record is not None:
         for store in _ours(site):
             if store.complete and store.member in site.record.ready and not store.holds(position):
-                return Told.NEVER
-    return Told.UNKNOWN
+                return ToldClient.NEVER
+    return ToldClient.UNKNOWN
 
 
-def record_for(chosen: Store, choice: Choice, site: Site) -> Record:
+def record_for(chosen: SurveyedStore, choice: Choice, site: Site) -> Record:
     """The record with which the chosen node is promoted: alone in the ready set, above every known generation.
 
     If something acknowledged may be lost with it, that stands in it from then on: the operator who carries the plan out
@@ -159,11 +159,11 @@ def record_for(chosen: Store, choice: Choice, site: Site) -> Record:
     )
 
 
-def _ours(site: Site) -> Sequence[Store]:
-    return [store for store in site.stores if store.condition is not Condition.FOREIGN]
+def _ours(site: Site) -> Sequence[SurveyedStore]:
+    return [store for store in site.stores if store.condition is not StoreCondition.FOREIGN]
 
 
-def _given_up(position: Position, chosen: Store, record: Record | None) -> bool:
+def _given_up(position: Position, chosen: SurveyedStore, record: Record | None) -> bool:
     """Whether the chosen store goes on from a promotion for which an operator accepted that this is lost."""
     return record is not None and position.generation < record.loss_accepted <= chosen.tail.generation
 
@@ -173,10 +173,11 @@ def _may_be_given_up(position: Position, record: Record | None) -> bool:
     return record is not None and position.generation < max(record.loss_accepted, record.loss_unknown)
 
 
-def _between(chosen: Store, rivals: Sequence[Store]) -> list[Store]:
+def _between(chosen: SurveyedStore, rivals: Sequence[SurveyedStore]) -> list[SurveyedStore]:
     """The stores to choose between: a rival that another one contains would lose more, for nothing."""
     whole = sorted(
-        (store for store in rivals if store.condition is Condition.WHOLE), key=lambda store: (store.tail, store.node)
+        (store for store in rivals if store.condition is StoreCondition.WHOLE),
+        key=lambda store: (store.tail, store.node),
     )
     kept = [
         store for index, store in enumerate(whole) if not any(longer.contains(store) for longer in whole[index + 1 :])
@@ -184,7 +185,7 @@ def _between(chosen: Store, rivals: Sequence[Store]) -> list[Store]:
     return [chosen, *reversed(kept)] if kept else []
 
 
-def _lacks(chosen: Store, rival: Store) -> str:
+def _lacks(chosen: SurveyedStore, rival: SurveyedStore) -> str:
     return (
         f"{chosen.node}'s log lacks something that {rival.node}'s checkpoint holds, up to {rival.applied}: it had "
         "passed the commit point, so it may have been acknowledged"
@@ -213,11 +214,11 @@ def _contradiction(site: Site) -> str | None:
     if not record.cluster_id and site.cluster_id:
         return f"the stores know the identity of their cluster, and the coordination record does not: {copy}"
     for member in stores:
-        if member.condition is not Condition.WHOLE or member.member not in record.ready:
+        if member.condition is not StoreCondition.WHOLE or member.member not in record.ready:
             continue
         for store in stores:
             passed = store.applied
-            if store.condition is Condition.RESYNCING or passed.generation < record.loss_accepted:
+            if store.condition is StoreCondition.RESYNCING or passed.generation < record.loss_accepted:
                 continue
             if member.lacks(store):
                 return (
@@ -234,12 +235,12 @@ def _no_record(site: Site) -> str:
 
 
 def _why_none(site: Site) -> str:
-    if all(store.condition in (Condition.EMPTY, Condition.MISSING) for store in site.stores):
+    if all(store.condition in (StoreCondition.EMPTY, StoreCondition.MISSING) for store in site.stores):
         return "no node has a store with anything in it"
     return "no node has a store that it could start with"
 
 
-def _among_ready(chosen: Store, ready: Sequence[Store]) -> str:
+def _among_ready(chosen: SurveyedStore, ready: Sequence[SurveyedStore]) -> str:
     if len(ready) == 1:
         return f"{chosen.node} is a member of the last ready set, so it holds everything that was acknowledged"
     return _greatest(
@@ -247,7 +248,7 @@ def _among_ready(chosen: Store, ready: Sequence[Store]) -> str:
     )
 
 
-def _greatest(chosen: Store, among: Sequence[Store], of: str) -> str:
+def _greatest(chosen: SurveyedStore, among: Sequence[SurveyedStore], of: str) -> str:
     equal = sum(store.tail == chosen.tail for store in among) > 1
     how = "one of the greatest positions" if equal else "the greatest position"
     return f"{chosen.node} has {how}, {chosen.tail}, {of}"

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from ha.membership.record import CasConflict, Coordination, CoordinationError, Record
-from recovery.planner.facts import Condition, Store
+from recovery.planner.facts import StoreCondition, SurveyedStore
 from recovery.planner.survey import Surveyed, contents_of, survey
 from recovery.store.aside import PARTS, set_aside
 from recovery.store.crash_points import crash_point
@@ -33,7 +33,7 @@ class GivenUp(msgspec.Struct, frozen=True, kw_only=True):
     nodes that it lists beside it; ``generation``: of the record.
     """
 
-    store: Store
+    store: SurveyedStore
     queues: dict[str, int]
     ready: bool
     others: tuple[str, ...]
@@ -53,7 +53,7 @@ def look(directory: Path, cluster: str, node: str, coordination: Coordination) -
     if not any((directory / part).exists() for part in PARTS):
         raise StoreError(f"{directory} holds no store: there is nothing to discard")
     surveyed = survey(node, directory, cluster)
-    if surveyed.facts.condition is Condition.FOREIGN:
+    if surveyed.facts.condition is StoreCondition.FOREIGN:
         raise StoreError(f"{directory}: {surveyed.facts.why}")
     record = _record(coordination, cluster, node)
     _refuse_stranger(record, surveyed.facts, directory)
@@ -84,7 +84,7 @@ def discard(directory: Path, cluster: str, found: GivenUp, coordination: Coordin
     return aside
 
 
-def _leave(cluster: str, store: Store, coordination: Coordination) -> None:
+def _leave(cluster: str, store: SurveyedStore, coordination: Coordination) -> None:
     """Take the member out of the ready set; a primary that renews its lease meanwhile goes on from there.
 
     Also one that is not listed: a change of the primary's that adds it may be on its way, and would land behind the
@@ -112,9 +112,9 @@ def _leave(cluster: str, store: Store, coordination: Coordination) -> None:
     )
 
 
-def _refuse_stranger(record: Record, store: Store, directory: Path) -> None:
+def _refuse_stranger(record: Record, store: SurveyedStore, directory: Path) -> None:
     """Raises StoreError for a store that another cluster than the record's may need, of the same name."""
-    if store.condition is not Condition.EMPTY and store.cluster_id and store.cluster_id != record.cluster_id:
+    if store.condition is not StoreCondition.EMPTY and store.cluster_id and store.cluster_id != record.cluster_id:
         raise StoreError(
             f"{store.node}'s store belongs to the cluster of identity {store.cluster_id}, and the record to that of "
             f"{record.cluster_id or 'none'}, whose nodes may have nothing of it: name the right `coordination`; if the "
@@ -123,7 +123,7 @@ def _refuse_stranger(record: Record, store: Store, directory: Path) -> None:
         )
 
 
-def _listed(record: Record, store: Store, node: str) -> frozenset[Member]:
+def _listed(record: Record, store: SurveyedStore, node: str) -> frozenset[Member]:
     """As which members the record lists this store: as any of its node, if the store does not say which it is."""
     return frozenset(m for m in record.ready if m == store.member or (store.member is None and m.node == node))
 
@@ -165,7 +165,7 @@ def _record(coordination: Coordination, cluster: str, node: str) -> Record:
 
 def _queues(surveyed: Surveyed) -> dict[str, int]:
     """Of a whole store as of the end of its log, of another one as of its checkpoint, if that can be read."""
-    if surveyed.facts.condition is Condition.WHOLE:
+    if surveyed.facts.condition is StoreCondition.WHOLE:
         return {name: count for name, (count, _) in contents_of(surveyed).queues.items()}
     if surveyed.loaded is None:
         return {}

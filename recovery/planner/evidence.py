@@ -8,8 +8,8 @@ from typing import Any
 
 import psycopg
 
+from recovery.coordinator.decision_log import read_decisions
 from recovery.coordinator.decisions import Decision, DecisionRefused
-from recovery.coordinator.log import read_decisions
 from recovery.coordinator.names import branch_xid
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.resources import ResourceLost, ResourceRefused

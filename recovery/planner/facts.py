@@ -14,7 +14,7 @@ from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Global, Xid
 
 
-class Condition(StrEnum):
+class StoreCondition(StrEnum):
     """What can be done with a node's store."""
 
     WHOLE = "whole"
@@ -29,7 +29,7 @@ class Condition(StrEnum):
     """Of another cluster, or of another node."""
 
 
-class Store(msgspec.Struct, frozen=True, kw_only=True):
+class SurveyedStore(msgspec.Struct, frozen=True, kw_only=True):
     """One node's store.
 
     ``tail``: the last event that its log holds whole, from its checkpoint (``applied``) on. ``history``: for each
@@ -38,7 +38,7 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     node: str
-    condition: Condition
+    condition: StoreCondition
     why: str = ""
     member: Member | None = None
     tail: Position = Position(0, 0)
@@ -58,12 +58,12 @@ class Store(msgspec.Struct, frozen=True, kw_only=True):
         """
         return position.sequence <= self.tail.sequence and self.generation_at(position.sequence) == position.generation
 
-    def lacks(self, other: Store) -> bool:
+    def lacks(self, other: SurveyedStore) -> bool:
         """Whether the two logs part before the end of the other's checkpoint: a node refuses to be overwritten so."""
         common = common_sequence(self.history, self.tail.sequence, other.history, other.tail.sequence)
         return common < other.applied.sequence
 
-    def contains(self, other: Store) -> bool:
+    def contains(self, other: SurveyedStore) -> bool:
         """Whether the other's whole log is in what this store leads to."""
         return self.holds(other.tail) and not self.lacks(other)
 
@@ -88,7 +88,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     cluster: str
-    stores: tuple[Store, ...]
+    stores: tuple[SurveyedStore, ...]
     record: Record | None
     record_state: RecordState
     record_why: str = ""
@@ -96,12 +96,12 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str = ""
     picked: str = ""
 
-    def store(self, node: str) -> Store | None:
+    def store(self, node: str) -> SurveyedStore | None:
         """The store of the node with this name."""
         return next((store for store in self.stores if store.node == node), None)
 
 
-class Told(StrEnum):
+class ToldClient(StrEnum):
     """Whether a client can have been told of an event."""
 
     ACKNOWLEDGED = "acknowledged"
@@ -123,7 +123,7 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     position: Position
     nodes: tuple[str, ...]
     what: str = ""
-    told: Told = Told.UNKNOWN
+    told: ToldClient = ToldClient.UNKNOWN
     commit: bool | None = None
     """Of a lost decision: which"""
 
@@ -138,7 +138,7 @@ class Unnamed(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Branch(msgspec.Struct, frozen=True, kw_only=True):
+class BranchInDoubt(msgspec.Struct, frozen=True, kw_only=True):
     """A branch that the promoted node has prepared and undecided. ``puts``, ``takes``: messages by queue."""
 
     xid: Xid
@@ -147,13 +147,13 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True):
     takes: dict[str, int]
 
 
-class Contents(msgspec.Struct, frozen=True, kw_only=True):
+class PromotedContents(msgspec.Struct, frozen=True, kw_only=True):
     """What the promoted node leads to: branches in doubt, decisions in its stream, and its queues.
 
     ``queues``: (messages, digest) by name, as of the end of its log. ``heuristic``: what operators have decided.
     """
 
-    branches: tuple[Branch, ...] = ()
+    branches: tuple[BranchInDoubt, ...] = ()
     globally: dict[Global, bool] = {}
     heuristic: dict[Xid, bool] = {}
     queues: dict[str, tuple[int, int]] = {}

@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 
 from ha.membership.record import Record
-from recovery.planner.apply import Journal, Progress
-from recovery.planner.facts import Condition, RecordState, Site, Store
+from recovery.planner.apply import Journal, PlanProgress
+from recovery.planner.facts import RecordState, Site, StoreCondition, SurveyedStore
 from recovery.planner.plan import SetAside, SetRecordAside, TakeOut, WriteRecord
 from txobserver.ids import Member, Position
 
-_NOT_THERE = (Condition.EMPTY, Condition.MISSING)
+_NOT_THERE = (StoreCondition.EMPTY, StoreCondition.MISSING)
 """The same here: the run that carries a plan out makes the directories that are missing."""
 
 
@@ -44,16 +44,16 @@ def overtaken(journal: Journal, site: Site) -> str:
     return ""
 
 
-def progress_of(journal: Journal, site: Site) -> Progress:
+def progress_of(journal: Journal, site: Site) -> PlanProgress:
     """How far a plan came that was overtaken. If its record may have counted, its losses may be losses."""
     written = _writes(journal)
     if written is None:
-        return Progress.PLANNED
-    if site.record == written or journal.progress is Progress.WRITTEN:
-        return Progress.WRITTEN
-    if journal.progress is Progress.PLANNED or _never_written(journal, written, site):
-        return Progress.PLANNED
-    return Progress.WRITING
+        return PlanProgress.PLANNED
+    if site.record == written or journal.progress is PlanProgress.WRITTEN:
+        return PlanProgress.WRITTEN
+    if journal.progress is PlanProgress.PLANNED or _never_written(journal, written, site):
+        return PlanProgress.PLANNED
+    return PlanProgress.WRITING
 
 
 def _never_written(journal: Journal, written: Record, site: Site) -> bool:
@@ -97,7 +97,7 @@ def _counted_lost(written: Record, rows: Mapping[str, dict[str, Any]], site: Sit
         store, row = site.store(member.node), rows.get(member.node)
         if store is None:
             continue
-        whole = store.condition is Condition.WHOLE and store.member == member
+        whole = store.condition is StoreCondition.WHOLE and store.member == member
         if not whole or (row is not None and not store.holds(_position(row["position"]))):
             return f"the store of {member.node}, which is to be promoted, is not there any more: {_now(row, store)}"
     return ""
@@ -108,21 +108,21 @@ def _position(text: str) -> Position:
     return Position(int(generation), int(sequence))
 
 
-def _damaged_as_found(row: dict[str, Any] | None, store: Store) -> bool:
+def _damaged_as_found(row: dict[str, Any] | None, store: SurveyedStore) -> bool:
     """Or set aside already, or a part of it, also that which says whose it is."""
     if store.condition in _NOT_THERE:
         return True
-    return store.condition is Condition.DAMAGED and (store.member is None or _whose_as_found(row, store))
+    return store.condition is StoreCondition.DAMAGED and (store.member is None or _whose_as_found(row, store))
 
 
-def _store_as_found(row: dict[str, Any] | None, store: Store) -> bool:
+def _store_as_found(row: dict[str, Any] | None, store: SurveyedStore) -> bool:
     if row is None or row["condition"] in _NOT_THERE:
-        return store.condition in _NOT_THERE or (row is None and store.condition is Condition.FOREIGN)
+        return store.condition in _NOT_THERE or (row is None and store.condition is StoreCondition.FOREIGN)
     now = (store.condition.value, str(store.tail), str(store.applied))
     return (row["condition"], row["position"], row["checkpoint"]) == now and _whose_as_found(row, store)
 
 
-def _whose_as_found(row: dict[str, Any] | None, store: Store) -> bool:
+def _whose_as_found(row: dict[str, Any] | None, store: SurveyedStore) -> bool:
     """A report of an earlier version does not say it."""
     if row is None or "member" not in row:
         return True
@@ -133,6 +133,6 @@ def _member(member: Member | None) -> str | None:
     return str(member) if member is not None else None
 
 
-def _now(row: dict[str, Any] | None, store: Store) -> str:
+def _now(row: dict[str, Any] | None, store: SurveyedStore) -> str:
     another = "" if store.member is None or _whose_as_found(row, store) else f", and another one ({store.member})"
     return f"it is {store.condition.value}, at {store.tail}{another}"

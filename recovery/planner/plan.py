@@ -9,9 +9,19 @@ from types import MappingProxyType
 import msgspec
 
 from ha.membership.record import Record
-from recovery.planner.branches import Verdict, verdicts
 from recovery.planner.choice import Choice, choose, record_for, told
-from recovery.planner.facts import Condition, Contents, Evidence, Loss, RecordState, Site, Store, Told, Unnamed
+from recovery.planner.facts import (
+    Evidence,
+    Loss,
+    PromotedContents,
+    RecordState,
+    Site,
+    StoreCondition,
+    SurveyedStore,
+    ToldClient,
+    Unnamed,
+)
+from recovery.planner.verdicts import Verdict, verdicts
 from txobserver.ids import Member, Position
 from txobserver.outcomes import BranchOutcome
 
@@ -66,17 +76,17 @@ class TakeOut(msgspec.Struct, frozen=True, tag=True):
     left: Member
 
 
-_HOLDS_NOTHING = (Condition.EMPTY, Condition.MISSING, Condition.FOREIGN)
+_HOLDS_NOTHING = (StoreCondition.EMPTY, StoreCondition.MISSING, StoreCondition.FOREIGN)
 """Nothing of the cluster that the record names"""
 
 Action = SetAside | SetRecordAside | WriteRecord | TakeOut
 
 
-_GONE_BEFORE = (Told.NEVER, Told.ACCEPTED)
+_GONE_BEFORE = (ToldClient.NEVER, ToldClient.ACCEPTED)
 """What this plan takes away from no client"""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class RecoveryPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is there, what is to be done, and what becomes of what.
 
     ``lost``: what was acknowledged, or may have been, and would be gone. ``discarded``: what no client was ever told
@@ -86,7 +96,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     site: Site
     choice: Choice
-    contents: Contents
+    contents: PromotedContents
     lost: tuple[Loss, ...] = ()
     discarded: tuple[Loss, ...] = ()
     unnamed: tuple[Unnamed, ...] = ()
@@ -109,22 +119,22 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 def make_plan(
     site: Site,
-    contents: Contents,
+    contents: PromotedContents,
     missing: Iterable[Loss],
     unnamed: Sequence[Unnamed],
     evidence: Evidence,
     earlier: Mapping[str, Verdict] = MappingProxyType({}),
     alternatives: Iterable[Alternative] = (),
-) -> Plan:
+) -> RecoveryPlan:
     """``contents`` is that of the chosen store (``choose``), ``missing`` what the others have and it has not.
 
     ``earlier``: see ``branches.verdicts``.
     """
     choice = choose(site)
     if choice.chosen is None:
-        return Plan(site=site, choice=choice, contents=contents, doubts=_doubts(site, choice, evidence))
+        return RecoveryPlan(site=site, choice=choice, contents=contents, doubts=_doubts(site, choice, evidence))
     known = [msgspec.structs.replace(loss, told=told(loss.position, choice, site)) for loss in missing]
-    return Plan(
+    return RecoveryPlan(
         site=site,
         choice=choice,
         contents=contents,
@@ -148,7 +158,7 @@ def alternative(site: Site, node: str, missing: Iterable[Loss], unnamed: Sequenc
         node=node,
         position=choice.chosen.tail,
         loses=dict(sorted(Counter(kind for kind, said in known if said not in _GONE_BEFORE).items())),
-        acknowledged=sum(said is Told.ACKNOWLEDGED for _, said in known),
+        acknowledged=sum(said is ToldClient.ACKNOWLEDGED for _, said in known),
         unnamed=len(unnamed),
     )
 
@@ -160,14 +170,14 @@ def _actions(site: Site, choice: Choice) -> Iterable[Action]:
             yield SetRecordAside(site.record_why)
         assert choice.chosen is not None
         yield WriteRecord(site.record.version if site.record else 0, record_for(choice.chosen, choice, site))
-    damaged = [store for store in site.stores if store.condition is Condition.DAMAGED]
+    damaged = [store for store in site.stores if store.condition is StoreCondition.DAMAGED]
     if choice.by_itself and site.record is not None and choice.chosen is not None and choice.chosen.member is not None:
         yield from _taken_out(damaged, site.record, choice.chosen.member)
     for store in damaged:
         yield SetAside(store.node, store.why, store.member.incarnation if store.member else "")
 
 
-def _taken_out(damaged: Sequence[Store], record: Record, chosen: Member) -> Iterable[TakeOut]:
+def _taken_out(damaged: Sequence[SurveyedStore], record: Record, chosen: Member) -> Iterable[TakeOut]:
     """A record that went on listing a store that is set aside would say of the next one that another is left.
 
     A store that does not say whose it is may be that of any member of its node (``recover_then_discard``).
@@ -183,13 +193,13 @@ def _taken_out(damaged: Sequence[Store], record: Record, chosen: Member) -> Iter
 def _never_started(site: Site) -> bool:
     """Whether there is nothing to go on with because the cluster was founded, and none of its nodes ever started."""
     founded = site.record is not None and site.record.generation == 0
-    return founded and all(store.condition in (Condition.EMPTY, Condition.MISSING) for store in site.stores)
+    return founded and all(store.condition in (StoreCondition.EMPTY, StoreCondition.MISSING) for store in site.stores)
 
 
 def _nothing_there(site: Site) -> bool:
     """Whether nothing says that there has ever been anything: no record, and empty stores."""
     nothing = site.record is None and site.record_state is RecordState.GONE
-    return nothing and all(store.condition is Condition.EMPTY for store in site.stores)
+    return nothing and all(store.condition is StoreCondition.EMPTY for store in site.stores)
 
 
 def _founded_over(site: Site) -> list[str]:
@@ -199,7 +209,7 @@ def _founded_over(site: Site) -> list[str]:
     return [store.node for store in site.stores if store.has_data]
 
 
-def _way_out(store: Store) -> str:
+def _way_out(store: SurveyedStore) -> str:
     """For a store of another cluster."""
     if not store.cluster_id:
         return ", move it away"
@@ -230,7 +240,7 @@ def _doubts(site: Site, choice: Choice, evidence: Evidence) -> tuple[str, ...]:
     found += [
         f"{store.node}: {store.why}; this is not touched{_way_out(store)}"
         for store in site.stores
-        if store.condition is Condition.FOREIGN and store.node not in over
+        if store.condition is StoreCondition.FOREIGN and store.node not in over
     ]
     found += [log.fault for log in evidence.logs if log.fault]
     found += [f"{database.address}: {database.fault}" for database in evidence.databases if database.fault]

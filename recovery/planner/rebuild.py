@@ -59,7 +59,7 @@ class Rebuilt:
 
 
 @dataclass(frozen=True)
-class Outcomes:
+class OutcomeLimits:
     """How many outcomes the cluster remembers, and for how long: its ``outcomes_kept`` and ``outcome_seconds``."""
 
     kept: int = 100_000
@@ -72,7 +72,7 @@ def rebuild(
     archive: Iterable[Located],
     log: Path | None,
     commit: int,
-    outcomes: Outcomes = Outcomes(),
+    outcomes: OutcomeLimits = OutcomeLimits(),
     progress: Progress = lambda sequence: None,
     portion_events: int = PORTION_EVENTS,
     archive_name: str = "",
@@ -122,7 +122,7 @@ def _build(
     archive: Iterable[Located],
     log: Path | None,
     commit: int,
-    outcomes: Outcomes,
+    outcomes: OutcomeLimits,
     progress: Progress,
     portion_events: int,
 ) -> None:

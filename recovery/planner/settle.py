@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from recovery.coordinator.recover import Report
 from recovery.coordinator.resources import Resource, ResourceLost, ResourceRefused
-from recovery.planner.branches import BROKER, By, Verdict
+from recovery.planner.verdicts import BROKER, By, Verdict
 from recovery.store.crash_points import crash_point
 from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Global
@@ -30,7 +30,7 @@ LEFT = "another branch of its transaction is not for the recovery run to settle"
 
 
 @dataclass(frozen=True)
-class End:
+class BranchEnd:
     """What is known of a branch. ``why``: a sentence if it is not as was planned."""
 
     verdict: Verdict
@@ -56,7 +56,7 @@ class End:
         return "ended" if self.settled and self.fate is BranchOutcome.UNKNOWN else self.fate.word
 
 
-Note = Callable[[Sequence[End]], None]
+Note = Callable[[Sequence[BranchEnd]], None]
 """Told what is known of all branches of the plan, in its order, to make it durable."""
 Run = Callable[[Collection[Global]], Report]
 """Makes the recovery runs, which leave these global transactions alone."""
@@ -64,7 +64,7 @@ Run = Callable[[Collection[Global]], Report]
 
 def settle(
     plan: Sequence[Verdict], noted: Sequence[BranchOutcome], resources: Mapping[str, Resource], run: Run, note: Note
-) -> tuple[list[End], Report]:
+) -> tuple[list[BranchEnd], Report]:
     """What has become of each branch of the plan, and what the recovery runs have found and done.
 
     ``noted``: of each branch what an earlier call has noted, UNKNOWN for nothing. ``resources``: by the names that
@@ -86,7 +86,7 @@ class _Settling:
         self._refused: dict[Verdict, str] = {}
         self.report = Report()
 
-    def carry_out(self, run: Run) -> list[End]:
+    def carry_out(self, run: Run) -> list[BranchEnd]:
         by_hand = [end for end in self._look() if end.verdict.by is By.HAND]
         for end in by_hand:
             if end.fate is BranchOutcome.PREPARED:
@@ -105,7 +105,7 @@ class _Settling:
             self._refused[verdict] = str(error)
         crash_point("settle.branch-settled")
 
-    def _look(self) -> list[End]:
+    def _look(self) -> list[BranchEnd]:
         """Ask for every branch, and note what is known."""
         lost: dict[str, str] = {}
         ends = [self._end(verdict, noted, lost) for verdict, noted in zip(self._plan, self._noted, strict=True)]
@@ -116,7 +116,7 @@ class _Settling:
         crash_point("settle.noted")
         return ends
 
-    def _end(self, verdict: Verdict, noted: BranchOutcome, lost: dict[str, str]) -> End:
+    def _end(self, verdict: Verdict, noted: BranchOutcome, lost: dict[str, str]) -> BranchEnd:
         resource = self._resources[verdict.resource]
         if verdict.resource not in lost:
             try:
@@ -128,7 +128,9 @@ class _Settling:
                 if verdict.resource == BROKER:
                     raise
                 lost[verdict.resource] = str(error)
-        return End(verdict, BranchOutcome.PREPARED if noted is BranchOutcome.UNKNOWN else noted, lost[verdict.resource])
+        return BranchEnd(
+            verdict, BranchOutcome.PREPARED if noted is BranchOutcome.UNKNOWN else noted, lost[verdict.resource]
+        )
 
     def _told(self, resource: str, verdict: Verdict, noted: BranchOutcome) -> BranchOutcome:
         """What the recovery run or an earlier look says of a branch that its resource does not know any more."""
@@ -137,8 +139,8 @@ class _Settling:
                 return row.fate
         return BranchOutcome.UNKNOWN if noted is BranchOutcome.PREPARED else noted
 
-    def _explained(self, verdict: Verdict, fate: BranchOutcome) -> End:
-        end = End(verdict, fate)
+    def _explained(self, verdict: Verdict, fate: BranchOutcome) -> BranchEnd:
+        end = BranchEnd(verdict, fate)
         why = ""
         if end.contrary:
             why = OTHERWISE
@@ -146,7 +148,7 @@ class _Settling:
             why = NOT_REMEMBERED
         elif fate is BranchOutcome.PREPARED:
             why = self._why_prepared(verdict)
-        return End(verdict, fate, why)
+        return BranchEnd(verdict, fate, why)
 
     def _why_prepared(self, verdict: Verdict) -> str:
         if verdict.outcome is BranchOutcome.UNKNOWN:

@@ -9,12 +9,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ha.membership.record import Record
-from recovery.planner.branches import Verdict
 from recovery.planner.choice import choose
-from recovery.planner.facts import Condition, Contents, Evidence, RecordState, Site
-from recovery.planner.plan import Plan, alternative, make_plan
+from recovery.planner.facts import Evidence, PromotedContents, RecordState, Site, StoreCondition
+from recovery.planner.plan import RecoveryPlan, alternative, make_plan
 from recovery.planner.survey import Surveyed, contents_of, survey, whose
 from recovery.planner.unshared import unshared
+from recovery.planner.verdicts import Verdict
 from txobserver.ports.store import StoreError
 from txobserver.xid import Xid
 
@@ -64,7 +64,7 @@ def _identity_of(surveyed: Iterable[Surveyed]) -> str:
     """The one that all stores with anything in them agree on. Raises StoreError if they do not."""
     by_id: dict[str, list[str]] = {}
     for store in (each.facts for each in surveyed):
-        if store.cluster_id and store.condition not in (Condition.EMPTY, Condition.FOREIGN):
+        if store.cluster_id and store.condition not in (StoreCondition.EMPTY, StoreCondition.FOREIGN):
             by_id.setdefault(store.cluster_id, []).append(store.node)
     if len(by_id) > 1:
         sides = "; ".join(f"{', '.join(nodes)} to {identity}" for identity, nodes in sorted(by_id.items()))
@@ -80,7 +80,7 @@ def plan_for(
     surveyed: list[Surveyed],
     ask: Callable[[Iterable[Xid]], Evidence],
     earlier: Mapping[str, Verdict] = MappingProxyType({}),
-) -> Plan:
+) -> RecoveryPlan:
     """The plan. ``ask``: what coordinators and databases say, given the branches in doubt. Raises StoreError.
 
     ``earlier``: see ``branches.verdicts``.
@@ -88,7 +88,7 @@ def plan_for(
     choice = choose(site)
     chosen = choice.chosen
     if chosen is None:
-        return make_plan(site, Contents(), (), (), ask(()))
+        return make_plan(site, PromotedContents(), (), (), ask(()))
     store = next(each for each in surveyed if each.facts is chosen)
     contents = contents_of(store)
     missing, unnamed = unshared(chosen, surveyed)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ha.apply.replica import Replica, UnknownEvents
-from recovery.planner.facts import Branch, Condition, Contents, Store
+from recovery.planner.facts import BranchInDoubt, PromotedContents, StoreCondition, SurveyedStore
 from recovery.store.identity import Identity, read_identity
 from recovery.store.lmdb_state import LmdbState, check
 from recovery.store.log import Log
@@ -25,7 +25,7 @@ from txobserver.state.transaction_table import described
 class Surveyed:
     """A store, and what its last checkpoint holds beside the messages; None if that cannot be read."""
 
-    facts: Store
+    facts: SurveyedStore
     directory: Path
     loaded: Loaded | None = None
 
@@ -37,7 +37,7 @@ def survey(node: str, directory: Path, cluster: str, cluster_id: str = "") -> Su
     """
     try:
         if not directory.is_dir():
-            return _nothing(node, directory, Condition.MISSING, f"there is no {directory}")
+            return _nothing(node, directory, StoreCondition.MISSING, f"there is no {directory}")
         identity, fault = None, ""
         try:
             identity = read_identity(directory)
@@ -46,17 +46,17 @@ def survey(node: str, directory: Path, cluster: str, cluster_id: str = "") -> Su
         owner = identity or _newest_header(directory)
         if owner is None and not fault:
             if not segment_firsts(directory / "log") and not (directory / "state" / "data.mdb").exists():
-                return _nothing(node, directory, Condition.EMPTY, "it holds no store")
+                return _nothing(node, directory, StoreCondition.EMPTY, "it holds no store")
         elif owner is not None and (owner.cluster, owner.node) != (cluster, node):
             why = f"it belongs to node {owner.node} of cluster {owner.cluster}"
-            return _nothing(node, directory, Condition.FOREIGN, why)
+            return _nothing(node, directory, StoreCondition.FOREIGN, why)
         elif identity is not None and cluster_id and identity.cluster_id not in ("", cluster_id):
             held = _read(node, directory, identity.member, "")
             ours = f"(identity {identity.cluster_id}, not {cluster_id})"
             why = f"it belongs to another cluster that is also called {cluster} {ours}"
-            has_data = held.facts.condition is not Condition.EMPTY
-            facts = Store(
-                node=node, condition=Condition.FOREIGN, why=why, cluster_id=identity.cluster_id, has_data=has_data
+            has_data = held.facts.condition is not StoreCondition.EMPTY
+            facts = SurveyedStore(
+                node=node, condition=StoreCondition.FOREIGN, why=why, cluster_id=identity.cluster_id, has_data=has_data
             )
             return Surveyed(facts, directory)
         if identity is None and not fault:
@@ -67,7 +67,7 @@ def survey(node: str, directory: Path, cluster: str, cluster_id: str = "") -> Su
             facts = msgspec.structs.replace(
                 found.facts,
                 cluster_id=identity.cluster_id,
-                rebuilt=found.facts.condition is Condition.WHOLE and identity.is_as_rebuilt(found.facts.tail),
+                rebuilt=found.facts.condition is StoreCondition.WHOLE and identity.is_as_rebuilt(found.facts.tail),
             )
             return Surveyed(facts, directory, found.loaded)
         return found
@@ -78,7 +78,7 @@ def survey(node: str, directory: Path, cluster: str, cluster_id: str = "") -> Su
 def is_damaged(node: str, directory: Path) -> bool:
     """Whether there is a store of this node's that it would not start with, of whatever cluster. Raises StoreError."""
     owner = whose(directory)
-    return survey(node, directory, owner.cluster if owner else "").facts.condition is Condition.DAMAGED
+    return survey(node, directory, owner.cluster if owner else "").facts.condition is StoreCondition.DAMAGED
 
 
 def whose(directory: Path) -> Identity | SegmentInfo | None:
@@ -92,8 +92,8 @@ def whose(directory: Path) -> Identity | SegmentInfo | None:
     return identity or _newest_header(directory)
 
 
-def _nothing(node: str, directory: Path, condition: Condition, why: str) -> Surveyed:
-    return Surveyed(Store(node=node, condition=condition, why=why), directory)
+def _nothing(node: str, directory: Path, condition: StoreCondition, why: str) -> Surveyed:
+    return Surveyed(SurveyedStore(node=node, condition=condition, why=why), directory)
 
 
 def _newest_header(directory: Path) -> SegmentInfo | None:
@@ -114,9 +114,9 @@ def _read(node: str, directory: Path, member: Member | None, fault: str) -> Surv
     applied = loaded.meta.applied if loaded else Position(0, 0)
     history = list(loaded.meta.history) if loaded else []
     if loaded is not None and loaded.meta.resyncing and not fault:
-        facts = Store(
+        facts = SurveyedStore(
             node=node,
-            condition=Condition.RESYNCING,
+            condition=StoreCondition.RESYNCING,
             why="a primary was overwriting it; it can only be copied again",
             member=member,
             tail=applied,
@@ -132,9 +132,9 @@ def _read(node: str, directory: Path, member: Member | None, fault: str) -> Surv
             tail = frame.position
     except StoreDamaged as error:
         fault, complete = fault or str(error), False
-    facts = Store(
+    facts = SurveyedStore(
         node=node,
-        condition=Condition.DAMAGED if fault else Condition.WHOLE if tail.sequence else Condition.EMPTY,
+        condition=StoreCondition.DAMAGED if fault else StoreCondition.WHOLE if tail.sequence else StoreCondition.EMPTY,
         why=fault or ("" if tail.sequence else "nothing was ever written to it"),
         member=member,
         tail=tail,
@@ -180,7 +180,7 @@ def behind(directory: Path, applied: Position | None, begun: bool = False) -> It
     yield from Log(directory / "log", describe, 1, before).inspect(before, begun)
 
 
-def contents_of(surveyed: Surveyed) -> Contents:
+def contents_of(surveyed: Surveyed) -> PromotedContents:
     """What a whole store leads to when everything in its log counts, as it does when its node is promoted."""
     assert surveyed.loaded is not None
     with _opened(surveyed.directory / "state") as base:
@@ -198,10 +198,10 @@ def contents_of(surveyed: Surveyed) -> Contents:
             each = described(buffer)
             puts = {names.get(queue, str(queue)): count for queue, count in each.enqueues.items()}
             takes = {names.get(queue, str(queue)): len(entries) for queue, entries in each.locked.items()}
-            branches.append(Branch(xid=each.xid, prepared_ms=each.prepared_ms, puts=puts, takes=takes))
+            branches.append(BranchInDoubt(xid=each.xid, prepared_ms=each.prepared_ms, puts=puts, takes=takes))
         outcomes = contents.table.outcomes
         queues = {name: contents.queues.summary(number) for number, name in names.items()}
-        return Contents(
+        return PromotedContents(
             branches=tuple(branches),
             globally={name: each.commit for name, each in outcomes.globals.items()},
             heuristic={xid: each.commit for xid, each in outcomes.heuristics.items()},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from recovery.planner.facts import Condition, Loss, Store, Unnamed
+from recovery.planner.facts import Loss, StoreCondition, SurveyedStore, Unnamed
 from recovery.planner.losses import Located, losses
 from recovery.planner.survey import Surveyed
 from recovery.store.groups import behind_group_headers
@@ -40,10 +40,10 @@ def salvaged(directory: Path) -> Iterator[Frame | None]:
                     break
 
 
-def unshared(chosen: Store, stores: Sequence[Surveyed]) -> tuple[list[Loss], list[Unnamed]]:
+def unshared(chosen: SurveyedStore, stores: Sequence[Surveyed]) -> tuple[list[Loss], list[Unnamed]]:
     """What the chosen store lacks, by name, and what cannot be named; each told of the first node that has it."""
     others = [
-        each for each in stores if each.facts.node != chosen.node and each.facts.condition is not Condition.FOREIGN
+        each for each in stores if each.facts.node != chosen.node and each.facts.condition is not StoreCondition.FOREIGN
     ]
     others.sort(key=lambda each: each.facts.tail, reverse=True)
     holders: dict[Key, list[str]] = {}
@@ -57,7 +57,7 @@ def unshared(chosen: Store, stores: Sequence[Surveyed]) -> tuple[list[Loss], lis
     return sorted(found, key=lambda loss: loss.position), unnamed
 
 
-def _count(each: Surveyed, chosen: Store, holders: dict[Key, list[str]]) -> list[Unnamed]:
+def _count(each: Surveyed, chosen: SurveyedStore, holders: dict[Key, list[str]]) -> list[Unnamed]:
     """Note the frames that the chosen store lacks; returns the gaps between and around them."""
     store = each.facts
     at = _shared(store, chosen) + 1
@@ -80,19 +80,19 @@ def _count(each: Surveyed, chosen: Store, holders: dict[Key, list[str]]) -> list
         at = store.tail.sequence + 1
     if open_end:
         gaps.append((max(at, chosen.tail.sequence + 1), None))
-    damaged = store.condition is Condition.DAMAGED
+    damaged = store.condition is StoreCondition.DAMAGED
     why = "its log is damaged there" if damaged else "its log does not hold them any more"
     found = [Unnamed(node=store.node, first=first, last=last, why=why) for first, last in gaps]
     return [gap for gap in found if gap.last is None or gap.last > chosen.tail.sequence]
 
 
-def _shared(store: Store, chosen: Store) -> int:
+def _shared(store: SurveyedStore, chosen: SurveyedStore) -> int:
     """Up to which sequence the two are the same, as far as that is known."""
     ends = [start.sequence - 1 for start in store.history] + [store.tail.sequence, chosen.tail.sequence]
     return max((end for end in ends if end and _same_at(end, store, chosen)), default=0)
 
 
-def _same_at(sequence: int, store: Store, chosen: Store) -> bool:
+def _same_at(sequence: int, store: SurveyedStore, chosen: SurveyedStore) -> bool:
     generation = store.generation_at(sequence)
     return sequence <= store.tail.sequence and bool(generation) and chosen.holds(Position(generation, sequence))
 

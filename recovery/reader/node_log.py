@@ -14,9 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from recovery.reader.declarations import declared_in
+from recovery.reader.log_reading import LogCut, LogReading
 from recovery.reader.marked_segments import MarkedSegments
 from recovery.reader.marks import END, Mark, mark_of
-from recovery.reader.reading import LogCut, Reading
 from recovery.store.lmdb_state import read_meta
 from recovery.store.log import LogReclaimed
 from recovery.store.segment import SegmentInfo, read_header, scan, segment_path
@@ -137,14 +137,14 @@ class NodeLog:
         is not.
         """
         self._check_whose()
-        yield from Reading(self.segments).forwards(first, last, start)
+        yield from LogReading(self.segments).forwards(first, last, start)
 
     def backwards(self, before: int) -> Iterator[Frame]:
         """Every frame with events before sequence ``before``, the latest first, as far back as the log goes.
 
         Raises StoreDamaged where one cannot be read, LogCut as ``frames``.
         """
-        return Reading(self.segments).backwards(before)
+        return LogReading(self.segments).backwards(before)
 
     def names(self) -> dict[int, str]:
         """Queues that are there, as of the last checkpoint; none where the state cannot be read: the log may know."""

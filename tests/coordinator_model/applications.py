@@ -12,9 +12,9 @@ from unittest.mock import patch
 from psycopg.conninfo import make_conninfo
 
 import recovery.coordinator.log_file as log_file_module
-from recovery.coordinator.branches import HeuristicTransaction
-from recovery.coordinator.broker import Broker
-from recovery.coordinator.log import DecisionLog
+from recovery.coordinator.broker_resource import Broker
+from recovery.coordinator.coordinated_branches import HeuristicTransaction
+from recovery.coordinator.decision_log import DecisionLog
 from recovery.dtx.errors import OutcomeUnknown
 from tests.coordinator_model.disk import UserFiles
 from tests.coordinator_model.schedule import Killed, Process

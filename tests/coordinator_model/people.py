@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import psycopg
 
-from recovery.coordinator.log import read_decisions
+from recovery.coordinator.decision_log import read_decisions
 from recovery.coordinator.recover import Report
 from tests.coordinator_model.brokers import Cluster
 from tests.coordinator_model.disk import LOG_NAME, Disk

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-import recovery.coordinator.broker as broker_module
+import recovery.coordinator.broker_resource as broker_module
 import recovery.coordinator.data_manager as data_manager_module
 import recovery.coordinator.own_statements as own_statements
 import recovery.coordinator.postgresql as postgresql_module

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from recovery.coordinator.broker import Broker
+from recovery.coordinator.broker_resource import Broker
 from recovery.coordinator.coordinator import Coordinator
+from recovery.coordinator.decision_log import DecisionLog
 from recovery.coordinator.decisions import ENDED_KEPT
-from recovery.coordinator.log import DecisionLog
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.recover import recover
 from recovery.coordinator.resources import Resource

@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session, sessionmaker
 
-from recovery.coordinator.broker import Broker
+from recovery.coordinator.broker_resource import Broker
 from recovery.coordinator.data_manager import TransactionalBroker
 from recovery.coordinator.recover import recover
 from recovery.coordinator.table import TableDecisions

@@ -18,10 +18,10 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from zope.sqlalchemy.datamanager import SessionDataManager
 
-import recovery.coordinator.branches as branches_module
-import recovery.coordinator.broker as broker_module
+import recovery.coordinator.broker_resource as broker_module
+import recovery.coordinator.coordinated_branches as branches_module
 import recovery.coordinator.data_manager as data_manager_module
-import recovery.coordinator.log as log_module
+import recovery.coordinator.decision_log as log_module
 import recovery.coordinator.log_file as log_file_module
 import recovery.coordinator.log_lines as log_lines_module
 import recovery.coordinator.names as names_module

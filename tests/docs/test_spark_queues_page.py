@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic.alias_generators import to_camel
 
-from recovery.pipeline.queues.options import Options, SinkOptions, SourceOptions
+from recovery.pipeline.queues.options import Options, QueueSourceOptions, SinkOptions
 from recovery.pipeline.queues.rows import COLUMNS
 from recovery.pipeline.queues.source import SCHEMA
 from recovery.pipeline.queues.steps import STEPS
@@ -30,7 +30,7 @@ def shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value) or "(empty)"
 
 
-@pytest.mark.parametrize(("heading", "kind"), [("## The sink", SinkOptions), ("## The source", SourceOptions)])
+@pytest.mark.parametrize(("heading", "kind"), [("## The sink", SinkOptions), ("## The source", QueueSourceOptions)])
 def test_options_and_their_defaults(heading: str, kind: type[Options]) -> None:
     wanted = {
         to_camel(name): "(required)" if field.is_required() else shown(field.default)

@@ -22,7 +22,7 @@ from broker_plugin.cli.layout import cluster_id
 from python_tests.harness.cluster import LocalCluster
 from python_tests.harness.pika_clients import parameters
 from python_tests.harness.waiting import wait_until
-from recovery.coordinator.log import DecisionLog
+from recovery.coordinator.decision_log import DecisionLog
 from recovery.coordinator.names import GlobalName, branch_xid
 from recovery.coordinator.resources import Participant
 from tests.broker_plugin.amqp.dtx_client import DtxChannel

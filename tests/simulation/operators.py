@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ha.membership.record import Record
 from recovery.planner.choice import Choice, choose, record_for
-from recovery.planner.facts import Condition, RecordState, Site, Store
+from recovery.planner.facts import RecordState, Site, StoreCondition, SurveyedStore
 from recovery.store.durable import make_log_durable
 from recovery.store.log import Log
 from recovery.store.segment import SegmentInfo
@@ -21,7 +21,7 @@ AGAIN = 0.2
 """Seconds after which an operator looks again at what cannot be decided yet"""
 
 
-def surveyed(disk: Disk) -> Store:
+def surveyed(disk: Disk) -> SurveyedStore:
     """The facts of a simulated store, as ``recovery.planner.survey`` finds them on a real one."""
     meta, complete = disk.base.meta, True
     tail, history = meta.applied, list(meta.history)
@@ -34,13 +34,13 @@ def surveyed(disk: Disk) -> Store:
     except StoreDamaged:
         complete = False
     except StoreError:  # the disk fails just now
-        return Store(node=disk.member.node, condition=Condition.MISSING)
-    condition = Condition.WHOLE if tail.sequence else Condition.EMPTY
+        return SurveyedStore(node=disk.member.node, condition=StoreCondition.MISSING)
+    condition = StoreCondition.WHOLE if tail.sequence else StoreCondition.EMPTY
     if meta.resyncing:
-        condition = Condition.RESYNCING
+        condition = StoreCondition.RESYNCING
     elif not complete:
-        condition = Condition.DAMAGED
-    return Store(
+        condition = StoreCondition.DAMAGED
+    return SurveyedStore(
         node=disk.member.node,
         condition=condition,
         member=disk.member,
@@ -110,7 +110,7 @@ def recover(cluster: Cluster) -> None:
     if not can or choice.chosen is None or not _durable(cluster, choice.chosen):
         cluster.world.after(AGAIN, lambda: recover(cluster) if cluster.coordination.gone else None)
         return
-    _check_chosen(cluster, choice.chosen, [each for each in site.stores if each.condition is Condition.WHOLE])
+    _check_chosen(cluster, choice.chosen, [each for each in site.stores if each.condition is StoreCondition.WHOLE])
     record = record_for(choice.chosen, choice, site)
     cluster.world.say("operator", f"writes the record: {choice.chosen.node} from {choice.chosen.tail}")
     cluster.coordination.write(record)
@@ -130,7 +130,7 @@ def recover_accepting(cluster: Cluster, lost: bool = True) -> None:
         cluster.world.after(AGAIN, lambda: recover_accepting(cluster, lost))
         return
     assert choice.chosen.member is not None
-    _check_chosen(cluster, choice.chosen, [each for each in site.stores if each.condition is Condition.WHOLE])
+    _check_chosen(cluster, choice.chosen, [each for each in site.stores if each.condition is StoreCondition.WHOLE])
     record = record_for(choice.chosen, choice, site)
     cluster.world.say("operator", f"accepts what is missing: {choice.chosen.node} from {choice.chosen.tail}")
     cluster.truth.losses.granted = {choice.chosen.member} if lost else set()
@@ -142,11 +142,11 @@ def recover_accepting(cluster: Cluster, lost: bool = True) -> None:
 
 def _only_empty(site: Site, choice: Choice) -> bool:
     """Whether every store that could be the last one to have acknowledged is there and whole, but for empty ones."""
-    empty = {store.node for store in site.stores if store.condition is Condition.EMPTY}
+    empty = {store.node for store in site.stores if store.condition is StoreCondition.EMPTY}
     return not choice.between and set(choice.missing) <= empty
 
 
-def _durable(cluster: Cluster, chosen: Store) -> bool:
+def _durable(cluster: Cluster, chosen: SurveyedStore) -> bool:
     """As ``durable`` of the store: what the record is about to name is on its disk; False if that takes nothing now."""
     disk = cluster.disks[chosen.node]
     try:
@@ -157,11 +157,11 @@ def _durable(cluster: Cluster, chosen: Store) -> bool:
     return True
 
 
-def _check_chosen(cluster: Cluster, chosen: Store, whole: list[Store]) -> None:
+def _check_chosen(cluster: Cluster, chosen: SurveyedStore, whole: list[SurveyedStore]) -> None:
     """What an operator accepts is the loss of what is not there: the store that counts holds what any of them does."""
     truth = cluster.truth
 
-    def told(store: Store) -> int:
+    def told(store: SurveyedStore) -> int:
         at = truth.told
         while at and not store.holds(Position(truth.generation_at(at), at)):
             at -= 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from recovery.planner.facts import Condition
+from recovery.planner.facts import StoreCondition
 from tests.simulation.cluster import Cluster
 from tests.simulation.fault_kinds import Ending, may_lose_disk, restart, some_node
 from tests.simulation.operators import discard_store, recover, recover_accepting, start_all, stop_all, survey
@@ -150,7 +150,7 @@ def recoverable(cluster: Cluster) -> bool:
     stores = survey(cluster, None).stores
     if any(cluster.truth.is_lost(store.tail) for store in stores):
         return False
-    return all(store.condition in (Condition.WHOLE, Condition.RESYNCING) for store in stores)
+    return all(store.condition in (StoreCondition.WHOLE, StoreCondition.RESYNCING) for store in stores)
 
 
 def stop_and_start(cluster: Cluster, chance: random.Random) -> Ending | None:

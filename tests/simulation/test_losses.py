@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from ha.membership.record import Record
-from recovery.planner.facts import Condition, Store
+from recovery.planner.facts import StoreCondition, SurveyedStore
 from recovery.store import segment
 from tests.simulation import operators
 from tests.simulation.losses import Loss, Losses
@@ -94,7 +94,7 @@ def test_what_is_left_is_not_known_between_the_cut_and_the_new_generation() -> N
 
 def test_the_store_that_counts_holds_what_any_store_does() -> None:
     few, many = (
-        Store(node=node, condition=Condition.WHOLE, tail=Position(1, last), history=(Position(1, 1),))
+        SurveyedStore(node=node, condition=StoreCondition.WHOLE, tail=Position(1, last), history=(Position(1, 1),))
         for node, last in (("a", 2), ("b", 4))
     )
     cluster = told_up_to(3, by_force=False).cluster

@@ -15,7 +15,7 @@ import pytest
 
 from ha.membership.record import Record
 from recovery.planner.choice import choose, told
-from recovery.planner.facts import Condition, RecordState, Site, Store, Told
+from recovery.planner.facts import RecordState, Site, StoreCondition, SurveyedStore, ToldClient
 from tests.simulation.cluster import Cluster
 from tests.simulation.fault_kinds import may_lose_disk
 from tests.simulation.operators import discard_store, recover, surveyed
@@ -27,7 +27,7 @@ EVERY = 0.07
 SEEDS = range(500, 515)
 
 
-def sites(stores: list[Store], record: Record | None) -> Iterator[Site]:
+def sites(stores: list[SurveyedStore], record: Record | None) -> Iterator[Site]:
     """The same crash with every set of stores lost or unusable, and with and without its record."""
     nodes = frozenset(store.node for store in stores)
     for count in range(len(stores)):
@@ -38,13 +38,13 @@ def sites(stores: list[Store], record: Record | None) -> Iterator[Site]:
                 yield Site(cluster="c", stores=left, record=each, record_state=state, nodes=nodes)
 
 
-def gone(store: Store) -> Store:
-    return Store(node=store.node, condition=Condition.MISSING)
+def gone(store: SurveyedStore) -> SurveyedStore:
+    return SurveyedStore(node=store.node, condition=StoreCondition.MISSING)
 
 
-def unusable(store: Store) -> Store:
+def unusable(store: SurveyedStore) -> SurveyedStore:
     """Its node would not start with it, and all of it can be read."""
-    return msgspec.structs.replace(store, condition=Condition.DAMAGED)
+    return msgspec.structs.replace(store, condition=StoreCondition.DAMAGED)
 
 
 class Auditor:
@@ -77,7 +77,7 @@ class Auditor:
                 if position.generation and not choice.chosen.holds(position):
                     self._check_told(told(position, choice, site), position, site.record is not None)
 
-    def _check_told(self, said: Told, position: Position, by_record: bool) -> None:
+    def _check_told(self, said: ToldClient, position: Position, by_record: bool) -> None:
         """What was lost with an operator's consent had passed, too; without the record no plan knows of the consent."""
         truth = self.cluster.truth
         passed = position.sequence <= truth.reference.end
@@ -86,9 +86,11 @@ class Auditor:
         self.seen[said.value] += 1
         self.seen["given up"] += given_up
         never = passed or (given_up and by_record)
-        assert not (said is Told.NEVER and never), f"{position} was never told, it says, and has passed"
+        assert not (said is ToldClient.NEVER and never), f"{position} was never told, it says, and has passed"
         passed = passed or given_up
-        assert not (said is Told.ACKNOWLEDGED and not passed), f"{position} was acknowledged, it says, and was not"
+        assert not (said is ToldClient.ACKNOWLEDGED and not passed), (
+            f"{position} was acknowledged, it says, and was not"
+        )
 
 
 @pytest.fixture(scope="module")

@@ -52,7 +52,7 @@ def heuristic(status: XaStatus) -> Callable[..., None]:
     return provoke
 
 
-def committed(patch: Callable[[MemoryResource, resources.Branches], None]) -> None:
+def committed(patch: Callable[[MemoryResource, resources.CoordinatedBranches], None]) -> None:
     """A coordinator's transaction at two resources, of which one is changed behind the decision."""
     world = World()
     found: Mapping[str, Any] = {
@@ -63,13 +63,13 @@ def committed(patch: Callable[[MemoryResource, resources.Branches], None]) -> No
         if step == "database committed":
             patch(found["broker"], work)
 
-    work = resources.Branches(MemoryDecisions(world), found, patience=0.0, reached=reached)
+    work = resources.CoordinatedBranches(MemoryDecisions(world), found, patience=0.0, reached=reached)
     for name in found:
         work.begin(name)
     work.commit()
 
 
-def operator(broker: MemoryResource, work: resources.Branches) -> None:
+def operator(broker: MemoryResource, work: resources.CoordinatedBranches) -> None:
     broker.decide_heuristically(resources.branch_xid(work.name, "broker"), commit=False)
 
 
@@ -77,7 +77,7 @@ def refusing(*_: object) -> None:
     world = World()
     resource = MemoryResource(world, "broker:1", True)
     resource.refuses = True
-    work = resources.Branches(MemoryDecisions(world), {"broker": resource})
+    work = resources.CoordinatedBranches(MemoryDecisions(world), {"broker": resource})
     work.begin("broker")
     work.commit()
 
@@ -185,7 +185,7 @@ def test_an_unknown_outcome_of_a_coordinator_is_the_clients_class() -> None:
     """It was another class of the same name, which ``except txha.OutcomeUnknown`` let pass."""
     world = World()
     resource = MemoryResource(world, "broker:1", True)
-    work = resources.Branches(MemoryDecisions(world), {"broker": resource})
+    work = resources.CoordinatedBranches(MemoryDecisions(world), {"broker": resource})
     work.begin("broker")
 
     def lost(xid: txha.Xid) -> None:

@@ -17,7 +17,7 @@ from recovery.pipeline.session import check_installed, spark_session
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from recovery.pipeline.audit.report import Report
+    from recovery.pipeline.audit.report import AuditReport
 
 
 def audit(
@@ -63,7 +63,7 @@ def _run(
     html: Path | None,
     master: str | None,
     say: Callable[[str], None],
-) -> Report:
+) -> AuditReport:
     """Raises PipelineError, also for what Spark says of a log or of a place that cannot be written."""
     check_installed()
     from pyspark.errors import PySparkException

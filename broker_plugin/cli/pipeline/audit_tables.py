@@ -15,7 +15,7 @@ from recovery.pipeline.audit.names import BREACHES
 
 if TYPE_CHECKING:
     from recovery.pipeline.audit.findings import Finding
-    from recovery.pipeline.audit.report import Report
+    from recovery.pipeline.audit.report import AuditReport
 
 FINDINGS = 3
 """Findings of each name; ``--json`` has more, ``--parquet`` all"""
@@ -25,7 +25,7 @@ WIDTH = 160
 BRANCHES = 20
 
 
-def show(report: Report) -> None:
+def show(report: AuditReport) -> None:
     """All of it, the verdict last."""
     console = Console(emoji=False, markup=False, highlight=False)
     if not console.is_terminal:

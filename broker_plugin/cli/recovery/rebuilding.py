@@ -19,7 +19,7 @@ from rich.table import Table
 
 from broker_plugin.cli.asking import BadArgument
 from broker_plugin.node.config import check_outcomes
-from recovery.planner.rebuild import Located, Outcomes, Rebuilt, rebuild
+from recovery.planner.rebuild import Located, OutcomeLimits, Rebuilt, rebuild
 from recovery.planner.site import cluster_of
 from recovery.reader.node_admin import AdminError, ask
 from recovery.store.identity import FORMAT_VERSION, Identity, read_identity
@@ -81,7 +81,7 @@ def run(
     def progress(sequence: int) -> None:
         print(f"txha: up to event {sequence:,}", file=sys.stderr)
 
-    outcomes = Outcomes(outcomes_kept, outcome_seconds)
+    outcomes = OutcomeLimits(outcomes_kept, outcome_seconds)
     named = "" if archive is None else f"{archive.absolute()}" + (f" of {archived_node}" if archived_node else "")
     made = rebuild(into, identity, events, log, commit, outcomes, progress, archive_name=named)
     _tell(made, into, identity, as_json)

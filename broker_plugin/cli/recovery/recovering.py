@@ -16,9 +16,9 @@ from broker_plugin.cli.recovery.crashed import Crashed, Given, crashed_cluster
 from broker_plugin.cli.recovery.recovery_report import as_dict, show
 from ha.membership.record import CoordinationError, RecordStore, Snapshot
 from recovery.planner.apply import (
+    ClusterPaths,
     Journal,
-    Places,
-    Progress,
+    PlanProgress,
     carry_out,
     check_directories,
     finished,
@@ -27,14 +27,14 @@ from recovery.planner.apply import (
     no_node_runs,
     unfinished,
 )
-from recovery.planner.branches import Verdict, said_before, verdicts_of
 from recovery.planner.choice import Choice
 from recovery.planner.facts import Evidence, Site
 from recovery.planner.lease import WATCH_SECONDS, LeaseWatch
 from recovery.planner.overtaken import overtaken, progress_of
-from recovery.planner.plan import Plan
+from recovery.planner.plan import RecoveryPlan
 from recovery.planner.site import look, plan_for
 from recovery.planner.survey import Surveyed
+from recovery.planner.verdicts import Verdict, said_before, verdicts_of
 from txobserver.ports.store import StoreError
 from txobserver.xid import Xid
 
@@ -101,7 +101,7 @@ def run(given: Given, apply: bool, accepted: Accepted, as_json: bool) -> int:
             plans = finished(places)
             if left is not None:
                 left = msgspec.structs.replace(left, progress=progress_of(left, site))
-                plans += [left] if left.progress is not Progress.PLANNED else []
+                plans += [left] if left.progress is not PlanProgress.PLANNED else []
             plan = _plan(site, surveyed, given, _said(plans))
             accepted.check(plan.choice)
             journal = Journal(plan.actions, as_dict(plan, crashed, given))
@@ -123,19 +123,19 @@ def run(given: Given, apply: bool, accepted: Accepted, as_json: bool) -> int:
     return 1 if report["for_people"] else 0
 
 
-def places_of(crashed: Crashed) -> Places:
+def places_of(crashed: Crashed) -> ClusterPaths:
     """Where the plans for this cluster are kept, and what they change."""
-    return Places(crashed.directories, crashed.cluster, crashed.record)
+    return ClusterPaths(crashed.directories, crashed.cluster, crashed.record)
 
 
-def _settles(journal: Journal, places: Places) -> bool:
+def _settles(journal: Journal, places: ClusterPaths) -> bool:
     """Whether this plan has something to say on branches that the last one has not said."""
     before = last(places)
     found = verdicts_of(journal.report)
     return bool(found) and (before is None or not before[1].counts or verdicts_of(before[1].report) != found)
 
 
-def _check_unchanged(journal: Journal, places: Places, accepted: Accepted) -> None:
+def _check_unchanged(journal: Journal, places: ClusterPaths, accepted: Accepted) -> None:
     """Whether the plan in the middle is the one that is meant. Raises BadArgument, StoreError."""
     if accepted.chosen not in ("", journal.report["promote"]):
         raise BadArgument(
@@ -150,7 +150,7 @@ def _said(plans: Iterable[Journal]) -> dict[str, Verdict]:
     return {xid: each for done in plans for xid, each in said_before(done.report).items()}
 
 
-def _plan(site: Site, surveyed: list[Surveyed], given: Given, earlier: Mapping[str, Verdict]) -> Plan:
+def _plan(site: Site, surveyed: list[Surveyed], given: Given, earlier: Mapping[str, Verdict]) -> RecoveryPlan:
     given.check()
 
     def ask(branches: Iterable[Xid]) -> Evidence:

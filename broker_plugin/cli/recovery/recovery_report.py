@@ -16,9 +16,9 @@ from broker_plugin.cli.addresses import shown
 from broker_plugin.cli.layout import CONFIG_FILE
 from broker_plugin.cli.recovery.crashed import Crashed, Given
 from broker_plugin.cli.transactions.dtx_recover import complain
-from recovery.planner.branches import TO_BECOME, By
 from recovery.planner.facts import Loss, Unnamed
-from recovery.planner.plan import Action, Alternative, Plan, SetAside, TakeOut, WriteRecord
+from recovery.planner.plan import Action, Alternative, RecoveryPlan, SetAside, TakeOut, WriteRecord
+from recovery.planner.verdicts import TO_BECOME, By
 
 SHOWN = 20
 """So many lost things a table shows; JSON has all that are named."""
@@ -29,7 +29,7 @@ PLANNED = {"at": "resource", "should become": "outcome", "by": "by"}
 """Headings and keys of what a plan says of a branch."""
 
 
-def as_dict(plan: Plan, crashed: Crashed, given: Given) -> dict[str, Any]:
+def as_dict(plan: RecoveryPlan, crashed: Crashed, given: Given) -> dict[str, Any]:
     """Everything of a plan, ready for JSON."""
     choice, site = plan.choice, plan.site
     ready = {member.node for member in site.record.ready} if site.record else set()
@@ -126,7 +126,7 @@ def _sentence(action: Action, crashed: Crashed) -> str:
     return f"set {crashed.record} aside: {action.why}"
 
 
-def _next(plan: Plan, crashed: Crashed, given: Given) -> list[dict[str, str]]:
+def _next(plan: RecoveryPlan, crashed: Crashed, given: Given) -> list[dict[str, str]]:
     """The commands that come behind ``--apply``, in order."""
     if plan.choice.chosen is None:
         return []

@@ -24,14 +24,14 @@ from recovery.coordinator.decisions import Decisions
 from recovery.coordinator.names import broker_name, may_be
 from recovery.coordinator.recover import Report, recover_with_each
 from recovery.coordinator.resources import Resource, ResourceLost, ResourceRefused
-from recovery.planner.apply import Journal, Places, last, note, unfinished
-from recovery.planner.branches import BROKER, TO_BECOME, By, Verdict, verdicts_of
-from recovery.planner.settle import End, settle
+from recovery.planner.apply import ClusterPaths, Journal, last, note, unfinished
+from recovery.planner.settle import BranchEnd, settle
+from recovery.planner.verdicts import BROKER, TO_BECOME, By, Verdict, verdicts_of
 from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Global
 
 if TYPE_CHECKING:
-    from recovery.coordinator.broker import Broker
+    from recovery.coordinator.broker_resource import Broker
 
 
 @dataclass
@@ -59,7 +59,7 @@ def run(given: Given, grace: float, as_json: bool) -> int:
     _check_all_given(plan, given)
     rows: list[dict[str, Any]] = journal.report["branches"]
 
-    def noted(ends: Sequence[End]) -> None:
+    def noted(ends: Sequence[BranchEnd]) -> None:
         for row, end in zip(rows, ends, strict=True):
             row["state"] = end.fate.word
         note(path, journal)
@@ -78,7 +78,7 @@ def run(given: Given, grace: float, as_json: bool) -> int:
     return 0 if found["settled"] else 1
 
 
-def _applied(places: Places) -> tuple[Path, Journal]:
+def _applied(places: ClusterPaths) -> tuple[Path, Journal]:
     if unfinished(places) is not None:
         raise BadArgument("a plan is in the middle of being carried out: stop the nodes, and finish it with --apply")
     found = last(places)
@@ -110,8 +110,8 @@ def _site(plan: Sequence[Verdict], crashed: Crashed, cluster_id: str, given: Giv
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise BadArgument(f"recover --settle needs {' and '.join(missing)}: pip install 'txha[dtx]'")
-    from recovery.coordinator.broker import Broker
-    from recovery.coordinator.log import DecisionLog
+    from recovery.coordinator.broker_resource import Broker
+    from recovery.coordinator.decision_log import DecisionLog
     from recovery.coordinator.postgresql import Postgresql
     from recovery.coordinator.table import TableDecisions
     from recovery.dtx.hosts import urls_in
@@ -159,7 +159,7 @@ def _ours(brokers: dict[str, Broker], name: str) -> Broker:
     raise BadArgument(f"no node of {name} is at hand: {said}")
 
 
-def _as_dict(path: Path, ends: Sequence[End], report: Report) -> dict[str, Any]:
+def _as_dict(path: Path, ends: Sequence[BranchEnd], report: Report) -> dict[str, Any]:
     planned = {str(end.verdict.xid) for end in ends}
     missing = report.unreachable or report.waiting or report.contradicted or report.not_known
     done = all(end.settled for end in ends) and not missing

@@ -69,9 +69,9 @@ def dtx_recover(
 
 
 def _run(log: Path | None, databases: list[str], brokers: list[str], grace: float, forget: bool) -> Report:
-    from recovery.coordinator.broker import Broker
+    from recovery.coordinator.broker_resource import Broker
+    from recovery.coordinator.decision_log import DecisionLog
     from recovery.coordinator.decisions import Decisions
-    from recovery.coordinator.log import DecisionLog
     from recovery.coordinator.postgresql import Postgresql
     from recovery.coordinator.recover import recover_with_each
     from recovery.coordinator.table import TableDecisions

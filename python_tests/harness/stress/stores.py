@@ -23,7 +23,7 @@ from python_tests.harness.stress.cluster import StressCluster
 from python_tests.harness.stress.results import Result
 from python_tests.harness.waiting import wait_until
 from recovery.reader.log_reader import LogReader
-from recovery.reader.reading import LogCut
+from recovery.reader.log_reading import LogCut
 from recovery.store.log import LogReclaimed
 from txobserver.events import DtxDecision, Event, TxDecision, TxEnqueue
 from txobserver.ports.store import StoreDamaged

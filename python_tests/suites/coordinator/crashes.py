@@ -44,8 +44,8 @@ from python_tests.suites.coordinator.transfer import (
     START_BALANCE,
     UNKNOWN,
 )
-from recovery.coordinator.broker import Broker
-from recovery.coordinator.log import DecisionLog
+from recovery.coordinator.broker_resource import Broker
+from recovery.coordinator.decision_log import DecisionLog
 from recovery.coordinator.postgresql import Postgresql
 
 COORDINATOR, PRIMARY, BETWEEN, OTHER, CLUSTER, DATABASE = (

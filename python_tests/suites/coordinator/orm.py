@@ -17,7 +17,7 @@ from sqlalchemy import create_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
 from python_tests.harness.pika_clients import PERSISTENT, parameters
-from recovery.coordinator.broker import Broker
+from recovery.coordinator.broker_resource import Broker
 from recovery.coordinator.data_manager import TransactionalBroker
 from recovery.coordinator.steps import Reached
 from recovery.coordinator.table import create_table

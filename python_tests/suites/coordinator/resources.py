@@ -10,7 +10,7 @@ import pika
 import psycopg
 
 from python_tests.harness.pika_clients import PERSISTENT, parameters
-from recovery.coordinator.broker import Broker
+from recovery.coordinator.broker_resource import Broker
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.resources import Resource
 

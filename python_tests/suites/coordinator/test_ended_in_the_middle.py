@@ -13,7 +13,7 @@ from python_tests.harness.servers.postgresql import PostgreSQL
 from python_tests.suites.coordinator import orm
 from python_tests.suites.coordinator.resources import Table
 from python_tests.suites.coordinator.shop import Shop
-from recovery.coordinator.branches import TransactionRolledBack
+from recovery.coordinator.coordinated_branches import TransactionRolledBack
 from recovery.coordinator.names import branch_xid, new_global_name
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.resources import BranchRolledBack
@@ -88,12 +88,14 @@ def test_savepoints_and_settings_are_not_the_end(table: Table, ask: Ask) -> None
 def test_a_commit_that_fails_says_why(postgresql: PostgreSQL, table: Table) -> None:
     """A deferred trigger that divides by zero is not taken for an end by SQL."""
     with psycopg.connect(postgresql.dsn) as connection:
-        connection.execute(f"""
+        connection.execute(
+            f"""
             CREATE OR REPLACE FUNCTION divide() RETURNS trigger LANGUAGE plpgsql
                 AS $$ BEGIN PERFORM 1 / (SELECT count(*) * 0 FROM {table.own}); RETURN NULL; END $$;
             CREATE CONSTRAINT TRIGGER divides AFTER INSERT ON {table.own} DEFERRABLE INITIALLY DEFERRED
                 FOR EACH ROW EXECUTE FUNCTION divide()
-        """.encode())
+        """.encode()
+        )
     worker, xid = Postgresql(table.dsn), new_xid()
     worker.begin(xid)
     table.work(worker)

@@ -12,11 +12,11 @@ import pytest
 
 from python_tests.harness.servers.postgresql import PostgreSQL
 from python_tests.suites.coordinator.resources import Queue, Table
-from recovery.coordinator.branches import TransactionRolledBack
-from recovery.coordinator.broker import Broker
+from recovery.coordinator.broker_resource import Broker
+from recovery.coordinator.coordinated_branches import TransactionRolledBack
 from recovery.coordinator.coordinator import Coordinator
+from recovery.coordinator.decision_log import DecisionLog
 from recovery.coordinator.decisions import DecisionUnknown
-from recovery.coordinator.log import DecisionLog
 from recovery.coordinator.postgresql import Postgresql
 from recovery.dtx import with_pika
 from recovery.dtx.errors import OutcomeUnknown

@@ -13,10 +13,10 @@ from python_tests.harness.servers.postgresql import PostgreSQL
 from python_tests.suites.coordinator import orm
 from python_tests.suites.coordinator.resources import Queue, Table
 from python_tests.suites.coordinator.shop import Shop
-from recovery.coordinator.branches import TransactionRolledBack
-from recovery.coordinator.broker import Broker
+from recovery.coordinator.broker_resource import Broker
+from recovery.coordinator.coordinated_branches import TransactionRolledBack
 from recovery.coordinator.coordinator import Coordinator, Transaction
-from recovery.coordinator.log import DecisionLog
+from recovery.coordinator.decision_log import DecisionLog
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.resources import ResourceLost
 

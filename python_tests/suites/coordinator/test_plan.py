@@ -19,7 +19,7 @@ from python_tests.harness.cluster import LocalCluster
 from python_tests.harness.servers.postgresql import PostgreSQL
 from python_tests.suites.coordinator.resources import Table
 from python_tests.suites.coordinator.test_recover_command import Site
-from recovery.coordinator.log import DecisionLog
+from recovery.coordinator.decision_log import DecisionLog
 from recovery.coordinator.names import GlobalName, branch_xid
 from recovery.coordinator.resources import Participant
 from recovery.coordinator.table import create_table, find_table, insert_commit

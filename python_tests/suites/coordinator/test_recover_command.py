@@ -17,8 +17,8 @@ from broker_plugin.cli.asking import best_node
 from python_tests.harness.cluster import LocalCluster
 from python_tests.harness.servers.postgresql import PostgreSQL
 from python_tests.suites.coordinator.resources import Queue, Table
-from recovery.coordinator.branches import Branches
-from recovery.coordinator.log import DecisionLog
+from recovery.coordinator.coordinated_branches import CoordinatedBranches
+from recovery.coordinator.decision_log import DecisionLog
 from recovery.coordinator.names import branch_xid
 from recovery.coordinator.recover import BEGAN_A_MOMENT_AGO
 from recovery.coordinator.resources import Resource
@@ -46,7 +46,7 @@ class Site:
                 raise Killed
 
         resources: dict[str, Resource] = {part: place.open() for part, place in self.places.items()}
-        work = Branches(DecisionLog(self.log, reached=reached), resources, reached=reached)
+        work = CoordinatedBranches(DecisionLog(self.log, reached=reached), resources, reached=reached)
         for part, place in self.places.items():
             work.begin(part)
             place.work(resources[part])

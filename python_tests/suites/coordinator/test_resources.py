@@ -12,8 +12,8 @@ import pytest
 from python_tests.harness.servers.postgresql import PostgreSQL
 from python_tests.suites.coordinator.pooler import Pooler
 from python_tests.suites.coordinator.resources import Place, Queue, Table
-from recovery.coordinator.broker import Broker
-from recovery.coordinator.log import DecisionLog
+from recovery.coordinator.broker_resource import Broker
+from recovery.coordinator.decision_log import DecisionLog
 from recovery.coordinator.names import branch_xid, is_unique, new_global_name
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.recover import Report, recover

@@ -11,9 +11,9 @@ import pytest
 
 from python_tests.harness.servers.postgresql import PostgreSQL
 from python_tests.suites.coordinator.resources import Queue, Table
-from recovery.coordinator.broker import Broker
+from recovery.coordinator.broker_resource import Broker
 from recovery.coordinator.coordinator import Coordinator
-from recovery.coordinator.log import DecisionLog
+from recovery.coordinator.decision_log import DecisionLog
 from recovery.coordinator.names import branch_xid, new_global_name
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.resources import BranchRolledBack

@@ -16,7 +16,7 @@ from transaction.interfaces import TransientError
 from python_tests.suites.coordinator import orm
 from python_tests.suites.coordinator.orm import Order
 from python_tests.suites.coordinator.shop import Shop
-from recovery.coordinator.branches import TransactionRolledBack
+from recovery.coordinator.coordinated_branches import TransactionRolledBack
 from recovery.coordinator.table import TableDecisions
 
 

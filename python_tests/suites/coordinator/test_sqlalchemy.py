@@ -20,7 +20,7 @@ from python_tests.suites.coordinator import orm
 from python_tests.suites.coordinator.orm import STEPS_OF_ORM, Order
 from python_tests.suites.coordinator.shop import Shop
 from recovery.coordinator import table
-from recovery.coordinator.branches import TransactionRolledBack
+from recovery.coordinator.coordinated_branches import TransactionRolledBack
 from recovery.coordinator.data_manager import TransactionalBroker
 from recovery.coordinator.recover import NOT_KNOWN, Report, recover
 from recovery.coordinator.table import TableDecisions

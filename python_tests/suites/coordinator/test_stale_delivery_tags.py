@@ -14,10 +14,10 @@ from python_tests.harness.servers.postgresql import PostgreSQL
 from python_tests.harness.waiting import wait_until
 from python_tests.suites.coordinator.resources import Queue, Table
 from python_tests.suites.dtx.cut import CuttingDoor
-from recovery.coordinator.branches import TransactionRolledBack
-from recovery.coordinator.broker import Broker
+from recovery.coordinator.broker_resource import Broker
+from recovery.coordinator.coordinated_branches import TransactionRolledBack
 from recovery.coordinator.coordinator import Coordinator
-from recovery.coordinator.log import DecisionLog
+from recovery.coordinator.decision_log import DecisionLog
 from recovery.coordinator.names import branch_xid, new_global_name
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.resources import ResourceLost

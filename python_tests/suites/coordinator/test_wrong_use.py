@@ -16,10 +16,10 @@ from python_tests.harness.servers.postgresql import PostgreSQL
 from python_tests.suites.coordinator import orm
 from python_tests.suites.coordinator.resources import Queue, Table
 from python_tests.suites.coordinator.shop import Shop
-from recovery.coordinator.branches import TransactionRolledBack
-from recovery.coordinator.broker import Broker
+from recovery.coordinator.broker_resource import Broker
+from recovery.coordinator.coordinated_branches import TransactionRolledBack
 from recovery.coordinator.coordinator import Coordinator, Transaction
-from recovery.coordinator.log import DecisionLog
+from recovery.coordinator.decision_log import DecisionLog
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.table import TableDecisions
 
@@ -183,5 +183,3 @@ def test_a_dsn_that_cannot_be(dsn: Any, make: Callable[[str], object]) -> None:
         make(dsn)
     assert "hun" not in str(told.value) and "ter" not in str(told.value).replace("written", "")
     assert told.value.__cause__ is None
-
-

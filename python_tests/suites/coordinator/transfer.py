@@ -19,10 +19,10 @@ import psycopg
 from pika.adapters.blocking_connection import BlockingChannel
 
 from python_tests.harness.pika_clients import PERSISTENT, parameters
-from recovery.coordinator.branches import TransactionRolledBack
-from recovery.coordinator.broker import Broker
+from recovery.coordinator.broker_resource import Broker
+from recovery.coordinator.coordinated_branches import TransactionRolledBack
 from recovery.coordinator.coordinator import Coordinator
-from recovery.coordinator.log import DecisionLog
+from recovery.coordinator.decision_log import DecisionLog
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.resources import ResourceLost, ResourceRefused
 from recovery.dtx.errors import OutcomeUnknown

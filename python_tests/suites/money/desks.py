@@ -19,10 +19,10 @@ from python_tests.suites.coordinator.transfer import PATIENCE
 from python_tests.suites.money.case import CONSUME, LOG
 from python_tests.suites.money.orders import Orders
 from recovery.coordinator import log_lines
-from recovery.coordinator.broker import Broker
+from recovery.coordinator.broker_resource import Broker
 from recovery.coordinator.coordinator import Coordinator
 from recovery.coordinator.data_manager import TransactionalBroker
-from recovery.coordinator.log import DecisionLog
+from recovery.coordinator.decision_log import DecisionLog
 from recovery.coordinator.postgresql import Postgresql
 
 PREFETCH = 2

@@ -25,8 +25,8 @@ from python_tests.suites.coordinator.crashes import Cluster
 from python_tests.suites.money import case as of
 from python_tests.suites.money.books import Books, Entry, open_accounts, read_book, read_journals
 from python_tests.suites.money.case import APART, APPLICATIONS, LOG, Round
-from recovery.coordinator.broker import Broker
-from recovery.coordinator.log import DecisionLog
+from recovery.coordinator.broker_resource import Broker
+from recovery.coordinator.decision_log import DecisionLog
 from txobserver.ports.store import StoreError
 
 ROLES = ("alice", "bob")
@@ -104,7 +104,7 @@ class Site:
             return not any(self.cluster.processes.runs_as(name, pid) for name, pid in pids.items())
 
         wait_until(gone, READY_SECONDS, "the end of nodes that were killed")
-        
+
         def start() -> None:
             for name in names:
                 self._start_node(name)

@@ -25,7 +25,7 @@ from python_tests.suites.money.case import BOOK, NOTHING, SEND
 from python_tests.suites.money.desks import Desk, Nothing, OnPurpose, desk
 from python_tests.suites.money.orders import Orders
 from python_tests.suites.money.planted import put_back
-from recovery.coordinator.branches import TransactionRolledBack
+from recovery.coordinator.coordinated_branches import TransactionRolledBack
 from recovery.dtx.errors import OutcomeUnknown
 
 IDLE_ROUNDS = 10

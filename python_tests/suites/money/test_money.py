@@ -36,7 +36,7 @@ from python_tests.suites.money.judge import CHECKS, judge
 from python_tests.suites.money.planted import FAULTS
 from python_tests.suites.money.run import Found, Run
 from python_tests.suites.money.site import Ground, Site
-from recovery.coordinator.broker import Broker
+from recovery.coordinator.broker_resource import Broker
 from recovery.coordinator.names import branch_xid
 from recovery.coordinator.postgresql import Postgresql
 from recovery.coordinator.steps import STEPS

@@ -1,7 +1,7 @@
 """Two of the cases of ``make spark-crash-table``, in which most is at stake; docs/spark_crashes.md shows all.
 
-What a driver's death leaves at each point is also in ``tests/recovery/pipeline/queues/test_decisions.py``, without
-Spark.
+What a driver's death leaves at each point is also in ``tests/recovery/pipeline/queues/test_batch_decisions.py``,
+without Spark.
 """
 
 from __future__ import annotations

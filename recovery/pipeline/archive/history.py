@@ -28,7 +28,7 @@ from txobserver.ids import Position
 from txobserver.ports.store import StoreError
 
 if TYPE_CHECKING:
-    from recovery.pipeline.source.places import Place
+    from recovery.pipeline.source.log_sites import LogSite
 
 BEGINNING = "generation"
 """The kind of a generation's first event."""
@@ -84,7 +84,7 @@ def completed(archive: Path, entry: FileEntry) -> FileEntry:
     return msgspec.structs.replace(entry, begins=tuple(found), begun=begun)
 
 
-def given_up(places: Iterable[Place], manifest: Manifest) -> dict[str, int]:
+def given_up(places: Iterable[LogSite], manifest: Manifest) -> dict[str, int]:
     """Node -> the first archived event that its log has another one for, if there is one. A node that cannot be read
     is left out. Where the log does not go back so far that it has an archived event, the first of all is named."""
     found = {}
@@ -101,7 +101,7 @@ def given_up(places: Iterable[Place], manifest: Manifest) -> dict[str, int]:
     return found
 
 
-def _parting(place: Place, manifest: Manifest, end: int) -> int:
+def _parting(place: LogSite, manifest: Manifest, end: int) -> int:
     archived = sorted(
         (begin.sequence, begin.generation)
         for each in manifest.files

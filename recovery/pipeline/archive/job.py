@@ -22,9 +22,9 @@ from recovery.pipeline.archive.files import write_rows
 from recovery.pipeline.archive.history import breaks, given_up
 from recovery.pipeline.archive.lake import FileEntry, Gap, Lake, Manifest
 from recovery.pipeline.errors import PipelineError, reason
+from recovery.pipeline.source.log_sites import places_of
 from recovery.pipeline.source.offsets import Cluster, Offset, offset_at
 from recovery.pipeline.source.options import parse_options
-from recovery.pipeline.source.places import places_of
 from recovery.store.crash_points import crash_point
 from txobserver.ids import Position
 

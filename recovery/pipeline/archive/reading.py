@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 from recovery.pipeline.archive.files import rows_of_files
 from recovery.pipeline.archive.lake import FileEntry, Lake
 from recovery.pipeline.node import EVERYTHING
-from recovery.pipeline.selection import Condition, Selection
+from recovery.pipeline.selection import ColumnCondition, Selection
 from recovery.reader.marks import END
 
 CHECKED = ds.ParquetFileFormat(
@@ -26,7 +26,11 @@ _PRUNED = ("transaction", "queue", "kind", "xid")
 def archive_rows(archive: Path, node: str, first: int = 1, last: int = END) -> Iterator[pa.RecordBatch]:
     """Rows of one node's events from ``first`` to ``last``, by position and part. Raises PipelineError."""
     wanted = Selection(
-        (Condition("node", "=", node), Condition("position", ">=", first), Condition("position", "<=", last))
+        (
+            ColumnCondition("node", "=", node),
+            ColumnCondition("position", ">=", first),
+            ColumnCondition("position", "<=", last),
+        )
     )
     for batch in rows_of_files(archive, wanted_files(archive, wanted)):
         if (chosen := wanted.apply(batch)).num_rows:

@@ -12,13 +12,21 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from recovery.pipeline.audit import clients as told_by
-from recovery.pipeline.audit.branches import Branches, Word, branches_of, disobeyed, in_doubt, operated, split
+from recovery.pipeline.audit.audited_branches import (
+    AuditedBranches,
+    Word,
+    branches_of,
+    disobeyed,
+    in_doubt,
+    operated,
+    split,
+)
 from recovery.pipeline.audit.course import course_of
 from recovery.pipeline.audit.differences import Comparison, compare, differing, holes, stream_rows
 from recovery.pipeline.audit.facts import behind, chapters_of, facts_of, moment
 from recovery.pipeline.audit.findings import all_of, evidence_of, some_of, with_evidence
 from recovery.pipeline.audit.messages import flow_of, messages_of, misled, moves_of
-from recovery.pipeline.audit.report import Doubt, Operated, QueueView, Report, node_views, notes_on
+from recovery.pipeline.audit.report import AuditReport, Doubt, Operated, QueueView, node_views, notes_on
 from recovery.pipeline.audit.stream import Stream, stream_of
 from recovery.pipeline.audit.transactions import broken, transactions_of, undone
 from recovery.pipeline.errors import PipelineError
@@ -36,7 +44,7 @@ class _Tables:
     facts: DataFrame
     stream: DataFrame
     transactions: DataFrame
-    branches: Branches
+    branches: AuditedBranches
     moves: DataFrame
     messages: DataFrame
 
@@ -48,7 +56,7 @@ def audit(
     parquet: Path | None = None,
     costly: bool = False,
     say: Say = lambda text: None,
-) -> Report:
+) -> AuditReport:
     """The verdict on logs, as rows of ``schema.ARROW`` of any number of nodes.
 
     ``history``: the clients' own (docs/stress.md). ``decisions``: what coordinators' logs say. ``parquet``: a directory
@@ -71,7 +79,7 @@ def audit(
     say("putting transactions together")
     tables = _tables(facts, stream, comparison, decisions)
     views = node_views(chapters, stream)
-    report = Report(nodes=views, notes=notes_on(views, stream, history is not None))
+    report = AuditReport(nodes=views, notes=notes_on(views, stream, history is not None))
     report.totals = _totals(tables, stream)
     say("following every message")
     findings = _findings(tables, stream, comparison, history).localCheckpoint()
@@ -137,14 +145,14 @@ def _totals(tables: _Tables, stream: Stream) -> dict[str, int]:
     return {"events": stream.last - stream.first + 1, **{name: int(count) for name, count in row.asDict().items()}}
 
 
-def _doubts(branches: Branches) -> list[Doubt]:
+def _doubts(branches: AuditedBranches) -> list[Doubt]:
     return [
         Doubt(row["transaction"], row["xid"], row["events"], row["prepared"], moment(row["prepared_at"]), row["word"])
         for row in in_doubt(branches).limit(LISTED).collect()
     ]
 
 
-def _operated(branches: Branches) -> list[Operated]:
+def _operated(branches: AuditedBranches) -> list[Operated]:
     return [
         Operated(
             row["transaction"], row["xid"], row["committed"], row["decided"], moment(row["decided_at"]), row["against"]

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from recovery.coordinator.log import read_decisions
+from recovery.coordinator.decision_log import read_decisions
 from recovery.coordinator.names import FORMAT_ID
-from recovery.pipeline.audit.branches import Word
+from recovery.pipeline.audit.audited_branches import Word
 from recovery.pipeline.audit.clients import COLUMNS
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.schema import ARROW

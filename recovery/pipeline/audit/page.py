@@ -16,7 +16,7 @@ from recovery.pages import render, svg
 from recovery.pipeline.audit.course import Course
 from recovery.pipeline.audit.findings import SHOWN
 from recovery.pipeline.audit.names import BREACHES
-from recovery.pipeline.audit.report import Report
+from recovery.pipeline.audit.report import AuditReport
 
 matplotlib.use("svg")
 
@@ -24,13 +24,13 @@ WIDTH = 11.0
 GOOD, BAD, CALM, WARM = "#17692c", "#b00020", "#1f5fa8", "#c46a00"
 
 
-def write_page(path: Path, report: Report) -> None:
+def write_page(path: Path, report: AuditReport) -> None:
     """Write the page. Raises OSError."""
     values = {"report": report, "course": report.course, "evidence": SHOWN}
     path.write_text(render("audit.html", **values, **_broken(report), **_tables(report), plots=_plots(report.course)))
 
 
-def _broken(report: Report) -> dict[str, object]:
+def _broken(report: AuditReport) -> dict[str, object]:
     breaches = [
         {
             "name": name,
@@ -44,7 +44,7 @@ def _broken(report: Report) -> dict[str, object]:
     return {"promises": sorted({BREACHES[name].promise for name in report.found}), "breaches": breaches}
 
 
-def _tables(report: Report) -> dict[str, object]:
+def _tables(report: AuditReport) -> dict[str, object]:
     return {
         "nodes": [(v.name, v.generation, v.first, v.last, v.lag_events, v.lag_seconds, v.tail) for v in report.nodes],
         "totals": [(name.replace("_", " "), f"{count:,}") for name, count in report.totals.items()],

@@ -66,7 +66,7 @@ class Operated:
 
 
 @dataclass
-class Report:
+class AuditReport:
     """``found``: how many breaches of each name; ``findings``: some of each, with evidence. ``notes``: what was left
     out, and why."""
 

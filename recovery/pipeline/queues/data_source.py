@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from recovery.pipeline.queues.options import SinkOptions, SourceOptions, check_batch, options_of
+from recovery.pipeline.queues.options import QueueSourceOptions, SinkOptions, check_batch, options_of
 from recovery.pipeline.queues.rows import check_columns
 from recovery.pipeline.queues.sink import BatchSink, StreamSink, check_append
 from recovery.pipeline.queues.source import SCHEMA, QueueReader
@@ -24,12 +24,12 @@ class QueueSource(DataSource):
 
         PySpark 4.3 hides what ``streamReader`` raises behind an error of its own.
         """
-        options_of(SourceOptions, self.options)
+        options_of(QueueSourceOptions, self.options)
         return SCHEMA
 
     def streamReader(self, schema: StructType) -> QueueReader:
         """Raises PipelineError for options that cannot be."""
-        return QueueReader(options_of(SourceOptions, self.options))
+        return QueueReader(options_of(QueueSourceOptions, self.options))
 
     def _sink(self, schema: StructType, overwrite: bool) -> SinkOptions:
         options = options_of(SinkOptions, self.options)

@@ -43,7 +43,7 @@ class Taken(NamedTuple):
                 self.channel.basic_nack(self.tag)
 
 
-class Kept:
+class KeptRecord:
     """The record in the queue ``name``."""
 
     def __init__(self, name: str) -> None:

@@ -79,7 +79,7 @@ class SinkOptions(Options):
             return None
 
 
-class SourceOptions(Options):
+class QueueSourceOptions(Options):
     """``queue``                   what is consumed
     ``max_messages_per_batch``  at most so many messages make a micro-batch
     ``partitions``              of a micro-batch

@@ -7,9 +7,9 @@ from functools import partial
 from typing import NamedTuple
 
 from recovery.dtx.with_pika import DtxConnection
-from recovery.pipeline.queues.decisions import Decisions, RecordElsewhere
+from recovery.pipeline.queues.batch_decisions import BatchDecisions, RecordElsewhere
+from recovery.pipeline.queues.batch_record import BatchRecord
 from recovery.pipeline.queues.names import JOB, batch_of
-from recovery.pipeline.queues.record import Record
 from txobserver.xid import Xid
 
 COMMITTED, ROLLED_BACK, UNDECIDED = "committed", "rolled back", "undecided"
@@ -38,12 +38,12 @@ def settle(hosts: Sequence[str], give_up: Collection[str], patience: float) -> l
     left: list[Left] = []
     for query in sorted({batch.query for _, batch in found}):
         ours = [(xid, batch.number) for xid, batch in found if batch.query == query]
-        with Decisions(hosts, query, patience) as decisions:
+        with BatchDecisions(hosts, query, patience) as decisions:
             left += decisions.under_one_lock(partial(_settle, decisions, ours, query in give_up))
     return left
 
 
-def _settle(decisions: Decisions, found: Sequence[tuple[Xid, int]], given_up: bool) -> list[Left]:
+def _settle(decisions: BatchDecisions, found: Sequence[tuple[Xid, int]], given_up: bool) -> list[Left]:
     """Of one query."""
     query = decisions.query
     try:
@@ -63,7 +63,7 @@ def _settle(decisions: Decisions, found: Sequence[tuple[Xid, int]], given_up: bo
     return left
 
 
-def _state(xid: Xid, batch: int, record: Record | None, given_up: bool) -> str:
+def _state(xid: Xid, batch: int, record: BatchRecord | None, given_up: bool) -> str:
     if record is None or batch > record.batch:
         return ROLLED_BACK if given_up else UNDECIDED
     named = batch == record.batch and xid.bqual.decode() in record.branches

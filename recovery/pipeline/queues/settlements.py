@@ -19,7 +19,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from recovery.dtx.errors import OperationalError, OutcomeUnknown, ProgrammingError, RolledBack, UnknownXid
 from recovery.dtx.lost import LOST
 from recovery.dtx.with_pika import DtxConnection
-from recovery.pipeline.queues.kept import Kept, Taken
+from recovery.pipeline.queues.kept import KeptRecord, Taken
 from recovery.pipeline.queues.names import FORMAT, settled_queue
 from recovery.pipeline.queues.places import settled_by, settled_record
 from recovery.pipeline.queues.prefetched import Prefetched
@@ -32,7 +32,7 @@ class Settlements:
     def __init__(self, queue: str, done: Iterable[int]) -> None:
         self.done = set(done)
         self._queue = queue
-        self._kept = Kept(settled_queue(queue))
+        self._kept = KeptRecord(settled_queue(queue))
         self._learnt = False
 
     @property

@@ -17,10 +17,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from recovery.dtx.errors import RolledBack
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
-from recovery.pipeline.queues.decisions import Decisions
+from recovery.pipeline.queues.batch_decisions import BatchDecisions
 from recovery.pipeline.queues.names import JOB, Batch, new_branch
 from recovery.pipeline.queues.options import SinkOptions
-from recovery.pipeline.queues.rows import Publish, publishes
+from recovery.pipeline.queues.rows import PublishArguments, publishes
 from recovery.pipeline.queues.steps import reached
 from txobserver.outcomes import BranchOutcome
 
@@ -28,7 +28,7 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties that Spark gives to the tasks of a micro-batch."""
 
 DECIDED = (BranchOutcome.COMMITTED, BranchOutcome.ROLLED_BACK, BranchOutcome.PENDING)
-"""What is known of a batch's global transaction once the batch is done: see ``Decisions.clean``."""
+"""What is known of a batch's global transaction once the batch is done: see ``BatchDecisions.clean``."""
 
 BRANCH_BYTES = 64 << 20
 """Of bodies and properties: a branch that has so many is prepared, and the next row is in another one."""
@@ -74,7 +74,7 @@ def write(rows: Iterator[pa.RecordBatch], batch: Batch, partition: int, attempt:
 
 
 def _publish_and_prepare(
-    broker: DtxConnection, first: Publish, others: Iterator[Publish], options: SinkOptions
+    broker: DtxConnection, first: PublishArguments, others: Iterator[PublishArguments], options: SinkOptions
 ) -> bool:
     """Whether there is anything to commit: not if no durable queue has taken a row."""
     returned: list[object] = []
@@ -112,14 +112,14 @@ def _hear_of_returns(broker: DtxConnection) -> None:
 def commit(messages: Messages, options: SinkOptions, first: bool, last: bool) -> None:
     """Decide on the batch that the messages tell of, and carry the decision out, whichever driver took it.
 
-    ``first``, ``last``: whether it may be the first of its query, and is the last. Raises as ``Decisions.decide`` and
-    ``branches.finish``.
+    ``first``, ``last``: whether it may be the first of its query, and is the last. Raises as ``BatchDecisions.decide``
+    and ``branches.finish``.
     """
     written = _told(messages)
     if not written:
         return
     reached("commit called")
-    with Decisions(options.hosts, written[0].query, options.patience) as decisions:
+    with BatchDecisions(options.hosts, written[0].query, options.patience) as decisions:
         names = [name for each in written for name in each.branches]
         whole = options.new_record or not any(each.left for each in written)
         record = decisions.decide(written[0].batch, names, first, whole)
@@ -135,12 +135,12 @@ def abort(messages: Messages, options: SinkOptions, number: int) -> None:
 
     Spark does not say what succeeded when something failed: branches are found by their global id. Without messages the
     query is known from its checkpoint; where that cannot be read, the next writing of the batch rolls them back.
-    Raises as ``Decisions``.
+    Raises as ``BatchDecisions``.
     """
     written = _told(messages)
     query = written[0].query if written else options.query()
     if query is not None:
-        with Decisions(options.hosts, query, options.patience) as decisions:
+        with BatchDecisions(options.hosts, query, options.patience) as decisions:
             decisions.abandon(Batch(query, number))
 
 
@@ -192,7 +192,7 @@ class BatchSink(DataSourceArrowWriter):
 
     def abort(self, messages: Messages) -> None:
         """Something failed, maybe in ``commit``: then what was decided is carried out by ``txha dtx settle-spark``."""
-        with Decisions(self._options.hosts, self._batch.query, self._options.patience) as decisions:
+        with BatchDecisions(self._options.hosts, self._batch.query, self._options.patience) as decisions:
             decisions.refuse(self._batch)
 
 

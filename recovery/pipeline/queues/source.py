@@ -14,10 +14,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from recovery.pipeline.errors import PipelineError
-from recovery.pipeline.queues.intake import Intake
-from recovery.pipeline.queues.options import SourceOptions
+from recovery.pipeline.queues.options import QueueSourceOptions
 from recovery.pipeline.queues.places import Offset, goes_on, offset_of
 from recovery.pipeline.queues.prefetched import Delivery
+from recovery.pipeline.queues.queue_intake import QueueIntake
 from recovery.pipeline.queues.steps import reached
 from txobserver.octets import text_of
 
@@ -43,9 +43,9 @@ ARROW = pa.schema(
 class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Of one streaming query. Spark pickles it, so the queue is consumed from the first question on only."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: QueueSourceOptions) -> None:
         self._options = options
-        self._intake: Intake | None = None
+        self._intake: QueueIntake | None = None
         self._available_now = False
         self._left: int | None = None
 
@@ -118,7 +118,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._intake.close()
             self._intake = None
 
-    def _open(self, committed: Offset) -> Intake:
+    def _open(self, committed: Offset) -> QueueIntake:
         """Begin where the query stands: what it has committed leaves the queue unseen."""
         if committed.queue != self._options.queue:
             raise PipelineError(
@@ -126,7 +126,7 @@ class QueueReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         if self._intake is None:
             room = 2 * self._options.max_messages_per_batch
-            self._intake = Intake(self._options, committed.done, room, committed.history)
+            self._intake = QueueIntake(self._options, committed.done, room, committed.history)
         return self._intake
 
 

@@ -11,9 +11,9 @@ from pyspark.sql import datasource as spark
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from recovery.pipeline.archive.lake import Lake
-from recovery.pipeline.selection import Condition, Operation
-from recovery.pipeline.source.options import SourceOptions
-from recovery.pipeline.source.places import places_of
+from recovery.pipeline.selection import ColumnCondition, Operation
+from recovery.pipeline.source.log_sites import places_of
+from recovery.pipeline.source.options import LogSourceOptions
 from recovery.pipeline.source.ranges import ArchivedFiles, LogRange, archived_files, log_ranges
 
 _COMPARED: dict[type[Filter], Operation] = {
@@ -37,7 +37,7 @@ class BatchReader(DataSourceReader):
     next ones of the same data frame, and for other parts of the query (docs/pipeline.md).
     """
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: LogSourceOptions) -> None:
         self._options = options
         self._selection = options.selection
         if options.push_filters:
@@ -87,7 +87,7 @@ class _Pushed:
         return self._push(filters)
 
 
-def condition_of(pushed: Filter) -> Condition | None:
+def condition_of(pushed: Filter) -> ColumnCondition | None:
     """What a filter of Spark says, if it can be applied exactly."""
     negated = isinstance(pushed, spark.Not)
     inner: Any = pushed.child if isinstance(pushed, spark.Not) else pushed
@@ -95,9 +95,9 @@ def condition_of(pushed: Filter) -> Condition | None:
         return None
     (column,) = inner.attribute
     if isinstance(inner, spark.IsNull | spark.IsNotNull):
-        found = Condition(column, "null", negated=negated != isinstance(inner, spark.IsNotNull))
+        found = ColumnCondition(column, "null", negated=negated != isinstance(inner, spark.IsNotNull))
     elif type(inner) in _COMPARED:
-        found = Condition(column, _COMPARED[type(inner)], inner.value, negated)
+        found = ColumnCondition(column, _COMPARED[type(inner)], inner.value, negated)
     else:
         return None
     return found if found.possible else None

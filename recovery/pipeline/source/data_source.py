@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.schema import ARROW, columns_of
 from recovery.pipeline.source.batch import BatchReader
-from recovery.pipeline.source.options import SourceOptions, parse_options
+from recovery.pipeline.source.options import LogSourceOptions, parse_options
 from recovery.pipeline.source.stream import StreamReader
 
 
@@ -36,7 +36,7 @@ class TxhaSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return StreamReader(self._with(schema))
 
-    def _with(self, schema: StructType) -> SourceOptions:
+    def _with(self, schema: StructType) -> LogSourceOptions:
         """The options, with the columns that the query has given a schema of. Raises PipelineError."""
         for field, kind in zip(schema.fields, to_arrow_schema(schema, timezone="UTC"), strict=True):
             if field.name not in ARROW.names or ARROW.field(field.name).type != kind.type:

@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.node import Until
 from recovery.pipeline.schema import ARROW
-from recovery.pipeline.selection import Condition, Selection
+from recovery.pipeline.selection import ColumnCondition, Selection
 from txobserver.ids import COUNTER_BITS, generated_id
 
 PARTITION_BYTES = 32 << 20
@@ -36,7 +36,7 @@ KNOWN = {
 
 
 @dataclass(frozen=True)
-class SourceOptions:
+class LogSourceOptions:
     """``paths``: directories of nodes, or of clusters of them. ``nodes``: host:port of running nodes' peer ports."""
 
     paths: tuple[str, ...]
@@ -51,7 +51,7 @@ class SourceOptions:
     push_filters: bool
 
 
-def parse_options(given: Mapping[str, str]) -> SourceOptions:
+def parse_options(given: Mapping[str, str]) -> LogSourceOptions:
     """Raises PipelineError with a sentence for people."""
     options = {key.lower(): value for key, value in given.items()}
     if unknown := sorted(set(options) - KNOWN):
@@ -66,7 +66,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     until = options.get("until")
     if until not in ("log", "commit", None):
         raise PipelineError(f"until is log or commit, not {until!r}")
-    return SourceOptions(
+    return LogSourceOptions(
         paths,
         nodes,
         options.get("cluster"),
@@ -130,8 +130,8 @@ def _starting(text: str) -> Literal["earliest", "latest"] | dict[str, Any]:
     return offsets
 
 
-def _conditions(options: Mapping[str, str]) -> list[Condition]:
-    found = [Condition(name, "in", _values(name, options[name])) for name in LISTED if name in options]
+def _conditions(options: Mapping[str, str]) -> list[ColumnCondition]:
+    found = [ColumnCondition(name, "in", _values(name, options[name])) for name in LISTED if name in options]
     if "from" in options:
         found.append(_edge(options["from"], ">="))
     if "to" in options:
@@ -157,12 +157,12 @@ def transaction_number(text: str) -> int:
     )
 
 
-def _edge(text: str, operation: Literal["<=", ">="]) -> Condition:
+def _edge(text: str, operation: Literal["<=", ">="]) -> ColumnCondition:
     """A position or a time; both ends are inclusive. A time without a zone is UTC."""
     if text.isascii() and text.isdigit():
-        return Condition("position", operation, int(text))
+        return ColumnCondition("position", operation, int(text))
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise PipelineError(f"{text!r} is neither a position nor a time such as 2026-01-31T03:00") from None
-    return Condition("time", operation, time if time.tzinfo else time.replace(tzinfo=UTC))
+    return ColumnCondition("time", operation, time if time.tzinfo else time.replace(tzinfo=UTC))

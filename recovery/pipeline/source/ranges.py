@@ -14,9 +14,9 @@ from recovery.pipeline.archive.lake import FileEntry
 from recovery.pipeline.archive.reading import file_rows, wanted_files
 from recovery.pipeline.node import ReadableLog, rows_of
 from recovery.pipeline.selection import Selection
-from recovery.pipeline.source.places import Place
+from recovery.pipeline.source.log_sites import LogSite
+from recovery.reader.log_reading import LogCut
 from recovery.reader.marks import Mark
-from recovery.reader.reading import LogCut
 from recovery.store.log import LogReclaimed
 from txobserver.frames import Frame
 from txobserver.ids import Position
@@ -32,7 +32,7 @@ class LogRange(InputPartition):
     """
 
     def __init__(
-        self, place: Place, first: int, last: int, start: Mark | None = None, planned: Position | None = None
+        self, place: LogSite, first: int, last: int, start: Mark | None = None, planned: Position | None = None
     ) -> None:
         super().__init__((place.node, first, last))
         self.place = place
@@ -127,7 +127,7 @@ def archived_files(archive: str, size: int, selection: Selection) -> list[InputP
     return [ArchivedFiles(archive, [entry.path for entry in group]) for group in groups]
 
 
-def log_ranges(place: Place, first: int, last: int, size: int, selection: Selection) -> list[InputPartition]:
+def log_ranges(place: LogSite, first: int, last: int, size: int, selection: Selection) -> list[InputPartition]:
     """Partitions of about ``size`` bytes of a node's log, without what need not be read.
 
     Raises LogReclaimed, and LogCut where the log has changed while it was looked at.

@@ -17,11 +17,11 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from recovery.pipeline.errors import PipelineError
+from recovery.pipeline.source.log_sites import Extent, LogSite, places_of
 from recovery.pipeline.source.offsets import Cluster, Offset, cluster_in, offset_at, position_of
-from recovery.pipeline.source.options import SourceOptions
-from recovery.pipeline.source.places import Extent, Place, places_of
+from recovery.pipeline.source.options import LogSourceOptions
 from recovery.pipeline.source.ranges import LogRange, log_ranges
-from recovery.reader.reading import READINGS, LogCut
+from recovery.reader.log_reading import READINGS, LogCut
 from recovery.store.log import LogReclaimed
 from txobserver.ids import Position
 from txobserver.ports.store import StoreError
@@ -32,11 +32,11 @@ log = logging.getLogger("txha.pipeline")
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """One query's. Spark keeps it in one process as long as the query runs."""
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: LogSourceOptions) -> None:
         if options.until == "log":
             raise PipelineError("a stream reads up to the commit point only; until=log is for batches")
         self._options = options
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, LogSite] = {}
         self._target: dict[str, int] | None = None
         self._seen: Offset | None = None
 
@@ -152,7 +152,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         nodes = self._options.selection.values("node")
         return nodes is None or node in nodes
 
-    def _place(self, node: str) -> Place:
+    def _place(self, node: str) -> LogSite:
         if node not in self._places:
             self._look()
         if node not in self._places:
@@ -171,7 +171,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 found[node] = offset_at(extent.cluster, position or Position(0, sequence))
         return found
 
-    def _parts(self, place: Place, cluster: Cluster, read: Position, last: int) -> list[InputPartition]:
+    def _parts(self, place: LogSite, cluster: Cluster, read: Position, last: int) -> list[InputPartition]:
         """What is to be read of a node. Where its log changes between two looks at it, it is looked at again."""
 
         def looked() -> list[InputPartition]:
@@ -183,7 +183,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return looked()
         return looked()
 
-    def _checked(self, place: Place, cluster: Cluster, read: Position, last: int) -> tuple[int, int]:
+    def _checked(self, place: LogSite, cluster: Cluster, read: Position, last: int) -> tuple[int, int]:
         """The first and the last event that are to be read; after a loss, those that there are.
 
         Raises StoreError where a node does not know yet that they have passed the commit point.

@@ -13,7 +13,7 @@ from broker_plugin.cli.asking import BadArgument
 from broker_plugin.cli.commands import app
 from broker_plugin.cli.transactions.dtx_recover import dtx_recover
 from broker_plugin.cli.transactions.settle_spark import settle_spark
-from recovery.coordinator.log import DecisionLog
+from recovery.coordinator.decision_log import DecisionLog
 from recovery.pipeline.errors import PipelineError
 
 

@@ -18,9 +18,9 @@ from broker_plugin.coordination.address import in_file
 from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from ha.membership.record import Record
 from recovery.planner import apply, discarding
-from recovery.planner.branches import BROKER, By, Verdict
-from recovery.planner.plan import Plan
+from recovery.planner.plan import RecoveryPlan
 from recovery.planner.site import plan_for
+from recovery.planner.verdicts import BROKER, By, Verdict
 from recovery.store.segment import segment_firsts, segment_path
 from tests.recovery.planner.stores import beginning, make_store
 from txobserver.ids import Member
@@ -239,7 +239,7 @@ def test_what_was_said_of_branches_is_remembered_if_the_record_counted(
         becomes(directory)
     earlier: list[Mapping[str, Verdict]] = []
 
-    def noted(site: Any, surveyed: Any, ask: Any, said: Mapping[str, Verdict]) -> Plan:
+    def noted(site: Any, surveyed: Any, ask: Any, said: Mapping[str, Verdict]) -> RecoveryPlan:
         earlier.append(said)
         return plan_for(site, surveyed, ask, said)
 

@@ -18,10 +18,10 @@ from broker_plugin.cli.recovery.recovering import places_of, run
 from broker_plugin.cli.recovery.settling import _applied
 from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from ha.membership.record import Record
-from recovery.planner.apply import Journal, Progress
-from recovery.planner.branches import BROKER, By, Verdict
-from recovery.planner.plan import Plan
+from recovery.planner.apply import Journal, PlanProgress
+from recovery.planner.plan import RecoveryPlan
 from recovery.planner.site import plan_for
+from recovery.planner.verdicts import BROKER, By, Verdict
 from recovery.store.segment import segment_firsts, segment_path
 from tests.broker_plugin.cli.test_recover_again import (
     DONE,
@@ -84,7 +84,7 @@ def remembered(monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
     """The branches of which each plan that is made from now on is told that an earlier one spoke of them."""
     found: list[set[str]] = []
 
-    def noted(site: Any, surveyed: Any, ask: Any, said: Mapping[str, Verdict]) -> Plan:
+    def noted(site: Any, surveyed: Any, ask: Any, said: Mapping[str, Verdict]) -> RecoveryPlan:
         found.append(set(said))
         return plan_for(site, surveyed, ask, said)
 
@@ -120,7 +120,7 @@ def test_a_plan_whose_record_was_written_counts_though_it_was_overtaken(
     earlier = remembered(monkeypatch)
     assert recover(directory, capsys)["given_up"] == str(directory / DONE) and earlier == [{"1:g:b"}]
     path, journal = applied(directory)
-    assert path == directory / DONE and journal.progress is Progress.WRITTEN and "overtaken" in journal.report
+    assert path == directory / DONE and journal.progress is PlanProgress.WRITTEN and "overtaken" in journal.report
 
 
 def test_killed_between_the_record_and_the_note_of_it(
@@ -131,7 +131,7 @@ def test_killed_between_the_record_and_the_note_of_it(
     killed_at_the_record(directory, monkeypatch, written=True)
     assert json.loads((directory / JOURNAL).read_bytes())["progress"] == "writing"
     assert recover(directory, capsys)["applied"] == str(directory / DONE)
-    assert applied(directory)[1].progress is Progress.WRITTEN and "set-aside-1" in parts(directory, "a")
+    assert applied(directory)[1].progress is PlanProgress.WRITTEN and "set-aside-1" in parts(directory, "a")
 
 
 def test_killed_between_the_record_and_the_note_and_the_nodes_go_on(
@@ -168,7 +168,7 @@ def test_a_plan_like_an_overtaken_one_that_may_not_have_counted_is_written_down(
     places = places_of(crashed_cluster(Given([directory])))
     report: dict[str, Any] = {"branches": [{"xid": "1:g:b", **HELD}], "nothing_acknowledged_is_lost": False}
     plan = Journal((), report)
-    for progress, needed in ((Progress.WRITTEN, False), (Progress.WRITING, True)):
+    for progress, needed in ((PlanProgress.WRITTEN, False), (PlanProgress.WRITING, True)):
         kept = Journal((), {**report, "overtaken": "so"}, progress)
         (directory / DONE).write_bytes(msgspec.json.encode(kept))
         assert recovering._settles(plan, places) is needed

@@ -12,8 +12,8 @@ from broker_plugin.cli.recovery.recovery_report import show_settled
 from broker_plugin.cli.recovery.settling import _as_dict, _ours
 from recovery.coordinator.recover import NOT_KNOWN, Report, Row
 from recovery.coordinator.resources import ResourceLost
-from recovery.planner.branches import BROKER, By, Verdict
-from recovery.planner.settle import OTHERWISE, End
+from recovery.planner.settle import OTHERWISE, BranchEnd
+from recovery.planner.verdicts import BROKER, By, Verdict
 from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
@@ -48,9 +48,11 @@ def test_a_cluster_that_had_no_identity_or_tells_none_is_known_by_its_name() -> 
     assert _ours({"c": earlier}, "amqp:c/" + "1" * 32) is earlier
 
 
-def end(which: str, fate: BranchOutcome, at: str = BROKER, why: str = "") -> End:
+def end(which: str, fate: BranchOutcome, at: str = BROKER, why: str = "") -> BranchEnd:
     xid = Xid(1, which.encode(), b"b")
-    return End(Verdict(xid=xid, resource=at, outcome=BranchOutcome.COMMITTED, by=By.RECOVERY, reason=""), fate, why)
+    return BranchEnd(
+        Verdict(xid=xid, resource=at, outcome=BranchOutcome.COMMITTED, by=By.RECOVERY, reason=""), fate, why
+    )
 
 
 def test_everything_has_ended_as_was_planned(capsys: pytest.CaptureFixture[str]) -> None:

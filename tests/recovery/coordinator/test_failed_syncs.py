@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from recovery.coordinator.decision_log import DecisionLog, read_decisions
 from recovery.coordinator.decisions import DecisionRefused, DecisionUnknown
-from recovery.coordinator.log import DecisionLog, read_decisions
 from recovery.store.files import Files, renew_directory
 from tests.support.linux_files import LinuxFiles
 

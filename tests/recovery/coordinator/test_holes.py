@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from recovery.coordinator import log as log_module
+from recovery.coordinator import decision_log as log_module
+from recovery.coordinator.decision_log import DecisionLog, read_decisions
 from recovery.coordinator.decisions import DecisionUnknown
-from recovery.coordinator.log import DecisionLog, read_decisions
 from recovery.coordinator.log_file import LogFile
 from recovery.coordinator.log_lines import encode_lines
 from recovery.coordinator.resources import Participant

@@ -14,8 +14,8 @@ import pytest
 
 from recovery.coordinator import log_file as log_file_module
 from recovery.coordinator import log_lines
+from recovery.coordinator.decision_log import DecisionLog, read_decisions
 from recovery.coordinator.decisions import DecisionRefused
-from recovery.coordinator.log import DecisionLog, read_decisions
 from recovery.coordinator.resources import Participant
 from recovery.store.files import Files
 from txobserver.ports.store import StoreError

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from recovery.coordinator.branches import Branches, HeuristicTransaction, TransactionRolledBack
+from recovery.coordinator.coordinated_branches import CoordinatedBranches, HeuristicTransaction, TransactionRolledBack
 from recovery.coordinator.decisions import DecisionRefused, DecisionUnknown
 from recovery.coordinator.names import branch_xid, new_global_name, our_name
 from recovery.coordinator.recover import BEGAN_A_MOMENT_AGO, Report, recover
@@ -37,7 +37,7 @@ class Site:
 
     def transact(self, *parts: str) -> str:
         """One transaction; what its coordinator was told."""
-        work = Branches(self.decisions, self.resources, patience=0.0)
+        work = CoordinatedBranches(self.decisions, self.resources, patience=0.0)
         self.name = work.name
         try:
             for part in parts or self.resources:
@@ -193,7 +193,7 @@ def prepared(site: Site) -> tuple[Xid, Xid]:
         if step == "broker prepared":
             site.world.kill()
 
-    work = Branches(site.decisions, site.resources, reached=reached)
+    work = CoordinatedBranches(site.decisions, site.resources, reached=reached)
     site.name = work.name
     for part in site.resources:
         work.begin(part)
@@ -273,7 +273,7 @@ def test_an_operator_s_commit_against_an_abort_is_reported_until_it_is_forgotten
 
 def test_the_coordinator_is_told_of_an_operator_s_decision() -> None:
     site = Site()
-    work = Branches(site.decisions, site.resources, patience=0.0, reached=lambda step: reached(step))
+    work = CoordinatedBranches(site.decisions, site.resources, patience=0.0, reached=lambda step: reached(step))
 
     def reached(step: str) -> None:
         if step == "broker prepared":
@@ -320,7 +320,7 @@ def test_who_finds_his_transaction_aborted_rolls_back_at_once(monkeypatch: pytes
     """A run had recorded that before a branch was there for it to settle."""
     site = Site()
     monkeypatch.setattr(site.decisions, "decide", lambda name, commit, participants=(): False)
-    work = Branches(site.decisions, site.resources, patience=0.0)
+    work = CoordinatedBranches(site.decisions, site.resources, patience=0.0)
     for part in site.resources:
         work.begin(part)
     with pytest.raises(TransactionRolledBack, match="recovery run"):

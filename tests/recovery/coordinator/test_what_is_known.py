@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from recovery.coordinator.branches import Branches, HeuristicTransaction, TransactionRolledBack
+from recovery.coordinator.coordinated_branches import CoordinatedBranches, HeuristicTransaction, TransactionRolledBack
+from recovery.coordinator.decision_log import DecisionLog
 from recovery.coordinator.decisions import LONGEST_TRANSACTION, Decisions
-from recovery.coordinator.log import DecisionLog
 from recovery.coordinator.names import (
     GlobalName,
     branch_xid,
@@ -88,7 +88,7 @@ def test_unknown_is_not_success() -> None:
             site.broker.decide_heuristically(xid, commit=False)
             site.broker.forget(xid)
 
-    work = Branches(site.decisions, site.resources, patience=0.0, reached=reached)
+    work = CoordinatedBranches(site.decisions, site.resources, patience=0.0, reached=reached)
     for part in site.resources:
         work.begin(part)
     with pytest.raises(HeuristicTransaction) as raised:
@@ -187,7 +187,7 @@ def test_a_coordinator_s_clock_far_ahead_keeps_no_branch() -> None:
 def test_a_transaction_that_is_too_old_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A recovery run may have recorded its abort, which is forgotten by then."""
     site = Site()
-    work = Branches(site.decisions, site.resources, patience=0.0)
+    work = CoordinatedBranches(site.decisions, site.resources, patience=0.0)
     for part in site.resources:
         work.begin(part)
     late = time.clock_gettime(time.CLOCK_BOOTTIME) + LONGEST_TRANSACTION + 1

@@ -8,7 +8,7 @@ from typing import Any
 import pika
 import pytest
 
-from recovery.coordinator.broker import Broker
+from recovery.coordinator.broker_resource import Broker
 from recovery.dtx.errors import ProgrammingError
 from recovery.dtx.hosts import urls_in, without_password
 from recovery.dtx.with_aio_pika import AioDtxConnection

@@ -15,8 +15,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from broker_plugin.node.links import Links, PeerAddress
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.source.batch import BatchReader
+from recovery.pipeline.source.log_sites import RunningNode
 from recovery.pipeline.source.options import parse_options
-from recovery.pipeline.source.places import RunningNode
 from recovery.pipeline.source.stream import StreamReader
 from tests.broker_plugin.node.test_log_server import OURS, Node
 from tests.recovery.pipeline.events import write_node

@@ -17,7 +17,7 @@ from recovery.pipeline.archive.stream import archived_events, furthest
 from recovery.pipeline.archive.upkeep import compact
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.node import node_table
-from recovery.pipeline.source.places import Directory
+from recovery.pipeline.source.log_sites import Directory
 from tests.recovery.pipeline.events import write_node
 from txobserver.events import Delivered, Event, GenerationStart
 from txobserver.ids import Position

@@ -20,7 +20,7 @@ from recovery.pipeline.rows.events import events_of
 from recovery.pipeline.rows.message_ids import message_ids
 from recovery.pipeline.rows.numbering import UNKNOWN
 from recovery.pipeline.schema import ARROW, KINDS
-from recovery.pipeline.selection import Condition, Selection
+from recovery.pipeline.selection import ColumnCondition, Selection
 from recovery.reader.node_log import NodeLog
 from recovery.store.lmdb_state import LmdbState
 from tests.recovery.pipeline.events import BRANCH, EACH, EVENT, NAMED, PLAIN, STORY, message, write_node
@@ -104,7 +104,7 @@ def test_what_is_left_out_by_its_time_still_counts(tmp_path: Path) -> None:
     write_node(tmp_path, STORY)
     whole = node_table(tmp_path).to_pylist()
     for moment in {row["time"] for row in whole}:
-        later = Selection((Condition("time", ">=", moment),))
+        later = Selection((ColumnCondition("time", ">=", moment),))
         rows = [row for b in rows_of(NodeLog(tmp_path), "n1", 1, node.END, None, later) for row in b.to_pylist()]
         assert rows == [row for row in whole if row["time"] >= moment]
 

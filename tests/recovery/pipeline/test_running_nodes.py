@@ -15,13 +15,13 @@ from broker_plugin.node.log_server import LogReaderProtocol
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.remote import RemoteLog
 from recovery.pipeline.selection import Selection
+from recovery.pipeline.source.log_sites import Directory, RunningNode
 from recovery.pipeline.source.options import parse_options
-from recovery.pipeline.source.places import Directory, RunningNode
 from recovery.pipeline.source.ranges import LogRange, log_ranges
 from recovery.pipeline.source.stream import StreamReader
+from recovery.reader.log_reading import LogCut
 from recovery.reader.marks import Mark
 from recovery.reader.node_log import NodeLog
-from recovery.reader.reading import LogCut
 from recovery.store.groups import encode_group_header
 from recovery.store.log import LogReclaimed
 from recovery.store.segment import segment_firsts, segment_path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from recovery.pipeline.queues.options import SinkOptions, SourceOptions
+from recovery.pipeline.queues.options import QueueSourceOptions, SinkOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,4 +17,4 @@ def test_a_query_whose_python_does_not_answer_is_not_waited_for_for_ever(spark: 
     seconds = jvm.org.apache.spark.network.util.JavaUtils.timeStringAsSec(
         spark.conf.get("spark.sql.streaming.stopTimeout")
     )
-    assert seconds > SourceOptions(queue="q").patience + SinkOptions().patience
+    assert seconds > QueueSourceOptions(queue="q").patience + SinkOptions().patience

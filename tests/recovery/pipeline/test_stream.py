@@ -13,8 +13,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.node import node_table
 from recovery.pipeline.selection import Selection
+from recovery.pipeline.source.log_sites import Directory
 from recovery.pipeline.source.options import parse_options
-from recovery.pipeline.source.places import Directory
 from recovery.pipeline.source.ranges import LogRange
 from recovery.pipeline.source.stream import StreamReader
 from recovery.store.log import LogReclaimed

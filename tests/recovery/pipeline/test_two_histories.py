@@ -11,12 +11,12 @@ from pyspark.sql.datasource import InputPartition
 
 from recovery.pipeline.selection import Selection
 from recovery.pipeline.source.batch import BatchReader
+from recovery.pipeline.source.log_sites import Directory
 from recovery.pipeline.source.options import parse_options
-from recovery.pipeline.source.places import Directory
 from recovery.pipeline.source.ranges import LogRange, log_ranges
+from recovery.reader.log_reading import LogCut
 from recovery.reader.marks import Mark
 from recovery.reader.node_log import NodeLog
-from recovery.reader.reading import LogCut
 from recovery.store.log import Log, LogReclaimed
 from recovery.store.segment import SegmentInfo, segment_firsts, segment_path
 from tests.recovery.pipeline.events import write_node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ha.membership.record import Record
-from recovery.planner.facts import Condition, RecordState, Site, Store
+from recovery.planner.facts import RecordState, Site, StoreCondition, SurveyedStore
 from txobserver.ids import Member, Position
 
 NODES = frozenset({"a", "b", "c"})
@@ -17,12 +17,12 @@ def position(text: str) -> Position:
     return Position(int(generation), int(sequence))
 
 
-def store(node: str, tail: str = "1.10", history: str = "1.1", condition: str = "whole", **more: Any) -> Store:
+def store(node: str, tail: str = "1.10", history: str = "1.1", condition: str = "whole", **more: Any) -> SurveyedStore:
     """Of ``a1`` for instance: node a, with its first store; the tail is behind its checkpoint."""
     applied = more.pop("applied", "1.3")
-    return Store(
+    return SurveyedStore(
         node=node[0],
-        condition=Condition(condition),
+        condition=StoreCondition(condition),
         member=Member(node[0], node[1:]),
         tail=position(tail),
         applied=position(applied),
@@ -31,9 +31,9 @@ def store(node: str, tail: str = "1.10", history: str = "1.1", condition: str = 
     )
 
 
-def gone(node: str, condition: str = "missing") -> Store:
+def gone(node: str, condition: str = "missing") -> SurveyedStore:
     """A node of which nothing is left."""
-    return Store(node=node, condition=Condition(condition), why="it is gone", tail=Position(0, 0))
+    return SurveyedStore(node=node, condition=StoreCondition(condition), why="it is gone", tail=Position(0, 0))
 
 
 def record(generation: int, *ready: str) -> Record:
@@ -42,7 +42,7 @@ def record(generation: int, *ready: str) -> Record:
     return Record("c", 7, generation, members[0], members)
 
 
-def site(*stores: Store, by: Record | None, state: str = "", nodes: frozenset[str] | None = NODES) -> Site:
+def site(*stores: SurveyedStore, by: Record | None, state: str = "", nodes: frozenset[str] | None = NODES) -> Site:
     """The cluster ``c`` of nodes a, b and c."""
     found = RecordState(state or ("intact" if by else "gone"))
     return Site(cluster="c", stores=stores, record=by, record_state=found, nodes=nodes)

@@ -17,8 +17,17 @@ from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from broker_plugin.coordination.sqlite_file import SqliteFile
 from ha.membership.record import CoordinationError, MemoryCoordination, Record
 from recovery.planner import apply
-from recovery.planner.apply import JOURNAL, Journal, Places, Progress, carry_out, finished, no_node_runs, unfinished
-from recovery.planner.facts import Condition, Contents, Evidence, RecordState
+from recovery.planner.apply import (
+    JOURNAL,
+    ClusterPaths,
+    Journal,
+    PlanProgress,
+    carry_out,
+    finished,
+    no_node_runs,
+    unfinished,
+)
+from recovery.planner.facts import Evidence, PromotedContents, RecordState, StoreCondition
 from recovery.planner.lease import found_in
 from recovery.planner.plan import SetAside, SetRecordAside, make_plan
 from recovery.planner.site import look
@@ -41,7 +50,7 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> ClusterPaths:
     """Of a cluster whose node a is damaged in the middle of its log, and whose record is damaged, too."""
     for node in "ab":
         make_store(tmp_path / node, [(1, beginning(8))], 3)
@@ -51,24 +60,24 @@ def places(tmp_path: Path) -> Places:
     data[data.index(b"TXHA") + 60] ^= 1
     path.write_bytes(data)
     (tmp_path / "coordination.sqlite").write_bytes(b"SQLite, once")
-    return Places(
+    return ClusterPaths(
         {node: tmp_path / node for node in NODES},
         "cluster",
         in_file(tmp_path / "coordination.sqlite"),
     )
 
 
-def record_of(places: Places) -> Path:
+def record_of(places: ClusterPaths) -> Path:
     """Its file."""
     assert isinstance(places.record, SqliteFile)
     return places.record.path
 
 
-def journal(places: Places) -> Journal:
+def journal(places: ClusterPaths) -> Journal:
     """The plan for what is there now."""
     found = found_in(read_record(places.record, "cluster"))
     site, _ = look("cluster", places.directories, found, NODES)
-    plan = make_plan(site, Contents(), (), (), Evidence())
+    plan = make_plan(site, PromotedContents(), (), (), Evidence())
     return Journal(plan.actions, {"nothing_acknowledged_is_lost": plan.choice.sure, "branches": []})
 
 
@@ -104,10 +113,12 @@ def passings() -> Iterator[tuple[str, int]]:
 
 @pytest.mark.parametrize(("point", "passing"), list(passings()))
 def test_killed_there_and_run_again(
-    places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, point: str, passing: int
+    places: ClusterPaths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, point: str, passing: int
 ) -> None:
     whole = Path(shutil.copytree(tmp_path, tmp_path.with_name(tmp_path.name + "-whole")))
-    undisturbed = Places({node: whole / node for node in NODES}, "cluster", in_file(whole / record_of(places).name))
+    undisturbed = ClusterPaths(
+        {node: whole / node for node in NODES}, "cluster", in_file(whole / record_of(places).name)
+    )
     planned = journal(places)
     carry_out(journal(undisturbed), undisturbed)
     ended(monkeypatch, point, passing)
@@ -125,11 +136,11 @@ def test_killed_there_and_run_again(
     assert there == {name: data for name, data in tree(whole).items() if not name.startswith("recovery-")}
     assert places.open_record().read() == undisturbed.open_record().read()
     assert not journal(places).actions, "there is nothing left to do"
-    assert finished(places) == [msgspec.structs.replace(planned, progress=Progress.WRITTEN)]
+    assert finished(places) == [msgspec.structs.replace(planned, progress=PlanProgress.WRITTEN)]
 
 
 def test_the_plan_is_on_the_disk_before_its_first_action(
-    places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    places: ClusterPaths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Whole under its name, or not there: half of one would be in the way of every other."""
     steps: list[object] = []
@@ -151,7 +162,7 @@ def test_the_plan_is_on_the_disk_before_its_first_action(
     assert steps[-1] == (tmp_path.name, 0, False), "and what is told to be done is not found undone"
 
 
-def test_what_was_set_aside_is_the_store_as_it_was(places: Places, tmp_path: Path) -> None:
+def test_what_was_set_aside_is_the_store_as_it_was(places: ClusterPaths, tmp_path: Path) -> None:
     before = {name: data for name, data in tree(tmp_path / "a").items() if name != "lock"}
     carry_out(journal(places), places)
     assert tree(tmp_path / "a" / "set-aside-1") == before
@@ -161,7 +172,7 @@ def test_what_was_set_aside_is_the_store_as_it_was(places: Places, tmp_path: Pat
     store.close()
 
 
-def test_a_second_damage_gets_a_place_of_its_own(places: Places, tmp_path: Path) -> None:
+def test_a_second_damage_gets_a_place_of_its_own(places: ClusterPaths, tmp_path: Path) -> None:
     carry_out(journal(places), places)
     make_store(tmp_path / "a", [(1, beginning(3))], 2)
     shutil.rmtree(tmp_path / "a" / "state")
@@ -170,7 +181,7 @@ def test_a_second_damage_gets_a_place_of_its_own(places: Places, tmp_path: Path)
     assert sorted(path.name for path in tmp_path.glob("recovery-*")) == ["recovery-1.json", "recovery-2.json"]
 
 
-def test_a_store_that_has_been_replaced_is_left_alone(places: Places, tmp_path: Path) -> None:
+def test_a_store_that_has_been_replaced_is_left_alone(places: ClusterPaths, tmp_path: Path) -> None:
     planned = journal(places)
     for part in ("log", "state"):
         shutil.rmtree(tmp_path / "a" / part)
@@ -178,11 +189,11 @@ def test_a_store_that_has_been_replaced_is_left_alone(places: Places, tmp_path: 
     make_store(tmp_path / "a", [(1, beginning(3))], 2, incarnation="another")
     carry_out(planned, places)
     found, _ = look("cluster", places.directories, found_in(read_record(places.record, "cluster")), NODES)
-    assert {store.condition for store in found.stores} == {Condition.WHOLE}
+    assert {store.condition for store in found.stores} == {StoreCondition.WHOLE}
 
 
 def test_a_store_that_replaces_one_of_which_nothing_could_be_read_is_left_alone(
-    places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    places: ClusterPaths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The run that carried the plan out was killed behind its last action, and the node was started before another went
     on: by then its new store may alone hold what was acknowledged."""
@@ -214,7 +225,7 @@ class Damaged(MemoryCoordination):
 
 
 def test_the_journal_of_a_damaged_record_goes_before_it(
-    places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    places: ClusterPaths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """SQLite would roll it back into the record that is written in that place, also if we are killed in between."""
     monkeypatch.setattr(SqliteFile, "open", lambda *words, **options: Damaged())
@@ -238,7 +249,7 @@ def test_the_journal_of_a_damaged_record_goes_before_it(
     assert aside.with_name(aside.name + "-journal").read_bytes() == b"pages of a file that is gone"
 
 
-def test_a_record_that_has_gone_on_is_left_alone(places: Places) -> None:
+def test_a_record_that_has_gone_on_is_left_alone(places: ClusterPaths) -> None:
     planned = journal(places)
     record_of(places).unlink()
     store = places.open_record()
@@ -252,7 +263,7 @@ def test_a_record_that_has_gone_on_is_left_alone(places: Places) -> None:
 
 
 def test_a_store_that_was_restored_is_left_alone(
-    places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    places: ClusterPaths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The run that carried the plan out was killed, and the damaged file was put back; the store is as good as any."""
     log = tmp_path / "a" / "log"
@@ -271,7 +282,7 @@ def test_a_store_that_was_restored_is_left_alone(
     assert tree(tmp_path / "a") == before
 
 
-def test_a_record_that_somebody_else_writes_meanwhile_is_not_overwritten(places: Places) -> None:
+def test_a_record_that_somebody_else_writes_meanwhile_is_not_overwritten(places: ClusterPaths) -> None:
     planned = journal(places)
     record_of(places).unlink()
     store = places.open_record()
@@ -282,7 +293,7 @@ def test_a_record_that_somebody_else_writes_meanwhile_is_not_overwritten(places:
     store.close()
 
 
-def test_reading_the_record_leaves_its_file_as_it_is(places: Places) -> None:
+def test_reading_the_record_leaves_its_file_as_it_is(places: ClusterPaths) -> None:
     snapshot = read_record(places.record, "cluster")
     record, state, why = found_in(snapshot)
     assert record is None and state is RecordState.DAMAGED and str(places.record) in why
@@ -292,14 +303,14 @@ def test_reading_the_record_leaves_its_file_as_it_is(places: Places) -> None:
     assert not none.exists()
 
 
-def test_a_plan_that_cannot_be_read_is_said(places: Places, tmp_path: Path) -> None:
+def test_a_plan_that_cannot_be_read_is_said(places: ClusterPaths, tmp_path: Path) -> None:
     (tmp_path / JOURNAL).write_text("{")
     with pytest.raises(StoreError, match="move it away to make a new plan"):
         unfinished(places)
 
 
 @pytest.mark.parametrize("change", [False, True])
-def test_whoever_runs_is_named_and_nobody_starts_meanwhile(places: Places, tmp_path: Path, change: bool) -> None:
+def test_whoever_runs_is_named_and_nobody_starts_meanwhile(places: ClusterPaths, tmp_path: Path, change: bool) -> None:
     store = open_store(tmp_path / "b", Posts(), node="b")
     with pytest.raises(StoreError, match="b is running"), no_node_runs(places.directories, change):
         raise AssertionError
@@ -310,7 +321,7 @@ def test_whoever_runs_is_named_and_nobody_starts_meanwhile(places: Places, tmp_p
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_a_node_that_has_no_store_does_not_get_one_meanwhile(places: Places, tmp_path: Path, there: bool) -> None:
+def test_a_node_that_has_no_store_does_not_get_one_meanwhile(places: ClusterPaths, tmp_path: Path, there: bool) -> None:
     """And a run that only looks makes nothing."""
     directories = {**places.directories, "c": tmp_path / "c"}
     if there:
@@ -322,7 +333,7 @@ def test_a_node_that_has_no_store_does_not_get_one_meanwhile(places: Places, tmp
     open_store(tmp_path / "c", Posts(), node="c").close()
 
 
-def test_record_written_from_what_is_not_on_the_disk(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_written_from_what_is_not_on_the_disk(places: ClusterPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a killed node had written and not synced was counted; a power cut took it from the only one that counted."""
     plan, done = journal(places), list[str]()
     rewrite, sync, confirm, store = Files.rewrite, Files.sync, LmdbState.confirm, SqliteCoordination.compare_and_set

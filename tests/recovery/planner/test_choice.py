@@ -7,8 +7,8 @@ import pytest
 
 from ha.membership.record import Record, first_record
 from recovery.planner.choice import HEADROOM, choose, record_for, told
-from recovery.planner.facts import Contents, Evidence, Site, Store
-from recovery.planner.plan import Plan, WriteRecord, make_plan
+from recovery.planner.facts import Evidence, PromotedContents, Site, SurveyedStore
+from recovery.planner.plan import RecoveryPlan, WriteRecord, make_plan
 from tests.recovery.planner.facts import gone, position, record, site, store
 from txobserver.ids import Member
 
@@ -271,7 +271,7 @@ def test_nothing_is_written_where_nodes_would_do_the_same_by_themselves(name: st
         assert each.generation > max(generations) and each.released and each.preferred == chosen
 
 
-def excluding(*more: Store, by: Record | None = None) -> Site:
+def excluding(*more: SurveyedStore, by: Record | None = None) -> Site:
     """b was promoted from an old copy, without what a had acknowledged."""
     a, b = store("a1", "1.50", applied="1.50"), store("b1", "2.60", "1.1 2.41", applied="2.60")
     return site(a, b, *more, by=by)

@@ -10,15 +10,15 @@ import pytest
 from recovery.coordinator.names import GlobalName, branch_xid
 from recovery.coordinator.recover import BEGAN_A_MOMENT_AGO, Report, recover_with_each
 from recovery.coordinator.resources import Participant, ResourceLost, ResourceRefused
-from recovery.planner.branches import BROKER, By, Verdict
-from recovery.planner.settle import LEFT, NOT_REMEMBERED, NOT_YET, OTHERWISE, End, settle
+from recovery.planner.settle import LEFT, NOT_REMEMBERED, NOT_YET, OTHERWISE, BranchEnd, settle
+from recovery.planner.verdicts import BROKER, By, Verdict
 from tests.recovery.coordinator.fakes import Killed, MemoryDecisions, MemoryResource, World
 from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
 
 BANK = "dbname=bank"
 LONG_AGO = 1
-Ends = dict[tuple[str, str], End]
+Ends = dict[tuple[str, str], BranchEnd]
 
 
 class Site:
@@ -72,7 +72,7 @@ class Site:
         resources = {"broker": self.broker, "database": self.database}
         return recover_with_each({"log": lambda: self.decisions}, resources, grace, leave=leave)  # type: ignore[arg-type]
 
-    def note(self, ends: Sequence[End]) -> None:
+    def note(self, ends: Sequence[BranchEnd]) -> None:
         self.world.step()
         self.noted = [end.fate for end in ends]
         self.world.step()

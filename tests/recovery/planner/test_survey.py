@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.planner.facts import Condition, RecordState, Store
+from recovery.planner.facts import RecordState, StoreCondition, SurveyedStore
 from recovery.planner.founding import make_empty
 from recovery.planner.site import cluster_of, look
 from recovery.planner.survey import contents_of, survey
@@ -40,7 +40,7 @@ def a(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "a"))
 
 
-def surveyed(directory: Path, node: str = "a") -> Store:
+def surveyed(directory: Path, node: str = "a") -> SurveyedStore:
     """What is found, while nothing is changed."""
     before = contents(directory)
     found = survey(node, directory, "cluster").facts
@@ -65,7 +65,7 @@ def segment(directory: Path, which: int) -> Path:
 
 def test_a_whole_store(a: Path) -> None:
     found = surveyed(a)
-    assert (found.condition, found.tail, found.applied) == (Condition.WHOLE, TAIL, Position(1, CHECKPOINT))
+    assert (found.condition, found.tail, found.applied) == (StoreCondition.WHOLE, TAIL, Position(1, CHECKPOINT))
     assert found.history == (Position(1, 1),) and found.complete and found.why == ""
     leads_to = contents_of(survey("a", a, "cluster"))
     assert leads_to.queues["q"][0] == 14 and leads_to.branches == () and leads_to.open_transactions == 0
@@ -75,41 +75,41 @@ def test_a_torn_tail_is_no_damage(a: Path) -> None:
     last = segment(a, -1)
     last.write_bytes(last.read_bytes()[:-1])
     found = surveyed(a)
-    assert (found.condition, found.tail, found.complete) == (Condition.WHOLE, Position(1, TAIL.sequence - 1), True)
+    assert (found.condition, found.tail, found.complete) == (StoreCondition.WHOLE, Position(1, TAIL.sequence - 1), True)
     assert contents_of(survey("a", a, "cluster")).open_transactions == 1
 
 
 def test_nothing_there(tmp_path: Path) -> None:
-    assert surveyed(tmp_path / "none").condition is Condition.MISSING
+    assert surveyed(tmp_path / "none").condition is StoreCondition.MISSING
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "node.toml").touch()
-    assert surveyed(tmp_path / "a").condition is Condition.EMPTY
+    assert surveyed(tmp_path / "a").condition is StoreCondition.EMPTY
     open_store(tmp_path / "b", Posts(), node="b").close()
     found = surveyed(tmp_path / "b", "b")
-    assert (found.condition, found.tail) == (Condition.EMPTY, Position(0, 0)) and found.member is not None
+    assert (found.condition, found.tail) == (StoreCondition.EMPTY, Position(0, 0)) and found.member is not None
 
 
 def test_of_another_cluster_or_node(a: Path) -> None:
-    assert survey("a", a, "other").facts.condition is Condition.FOREIGN
+    assert survey("a", a, "other").facts.condition is StoreCondition.FOREIGN
     found = survey("b", a, "cluster").facts
-    assert found.condition is Condition.FOREIGN and "node a of cluster cluster" in found.why
+    assert found.condition is StoreCondition.FOREIGN and "node a of cluster cluster" in found.why
     (a / FILE).unlink()
-    assert survey("a", a, "other").facts.condition is Condition.FOREIGN, "its log says so, too"
+    assert survey("a", a, "other").facts.condition is StoreCondition.FOREIGN, "its log says so, too"
 
 
 def test_of_another_cluster_of_the_same_name(a: Path, tmp_path: Path) -> None:
     """Its store is left alone, and whether it holds anything is said; one of before identities is ours."""
     ours, other = "1" * 32, "2" * 32
-    assert survey("a", a, "cluster", ours).facts.condition is Condition.WHOLE
+    assert survey("a", a, "cluster", ours).facts.condition is StoreCondition.WHOLE
     identity = read_identity(a)
     assert identity is not None
     adopt(a, identity, other)
     make_empty(tmp_path / "b", "cluster", "b", other)
     for node, has_data in (("a", True), ("b", False)):
         found = survey(node, tmp_path / node, "cluster", ours).facts
-        assert (found.condition, found.cluster_id, found.has_data) == (Condition.FOREIGN, other, has_data)
+        assert (found.condition, found.cluster_id, found.has_data) == (StoreCondition.FOREIGN, other, has_data)
         assert survey(node, tmp_path / node, "cluster", other).facts.cluster_id == other
-    assert survey("a", a, "cluster").facts.condition is Condition.WHOLE, "where it is not known which is ours"
+    assert survey("a", a, "cluster").facts.condition is StoreCondition.WHOLE, "where it is not known which is ours"
 
 
 @pytest.mark.usefixtures("without_invariants")
@@ -119,9 +119,9 @@ def test_being_overwritten(a: Path) -> None:
     store.checkpoint(checkpoint_of(Meta(applied=Position(1, 3), resyncing=True)), posts.done)
     assert posts.wait() == [None]
     store.close()
-    assert surveyed(a).condition is Condition.RESYNCING
+    assert surveyed(a).condition is StoreCondition.RESYNCING
     (a / FILE).write_text("{")
-    assert surveyed(a).condition is Condition.DAMAGED, "no node starts with it, so it has to go"
+    assert surveyed(a).condition is StoreCondition.DAMAGED, "no node starts with it, so it has to go"
 
 
 def checkpoint_of(meta: Meta) -> object:
@@ -164,7 +164,7 @@ def test_damage(a: Path, name: str) -> None:
         tail = Position(1, segment_firsts(a / "log")[-2] - 1)
     damage(a)
     found = surveyed(a)
-    assert (found.condition, found.tail, found.complete) == (Condition.DAMAGED, tail, complete)
+    assert (found.condition, found.tail, found.complete) == (StoreCondition.DAMAGED, tail, complete)
     assert found.why and found.member is not None and found.member.incarnation == "incarnation"
     with pytest.raises(StoreError):
         list(open_store(a, Posts(), node="a").suffix())  # the node itself would find it, too
@@ -172,7 +172,7 @@ def test_damage(a: Path, name: str) -> None:
 
 def test_damage_before_the_checkpoint_is_not_what_a_node_looks_at(a: Path) -> None:
     flip(segment(a, 0), b"TXHA")
-    assert surveyed(a).condition is Condition.WHOLE
+    assert surveyed(a).condition is StoreCondition.WHOLE
 
 
 def test_what_a_lagging_store_lacks(a: Path, tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_which_cluster(a: Path, tmp_path: Path) -> None:
     make_store(tmp_path / "b", [(1, EVENTS[:4])], 3)
     assert cluster_of([a, tmp_path / "b", tmp_path / "x"]) == "cluster"
     site, _ = look("cluster", {"a": a, "x": tmp_path / "x"}, (None, RecordState.GONE, ""), None)
-    assert [store.condition for store in site.stores] == [Condition.WHOLE, Condition.FOREIGN]
+    assert [store.condition for store in site.stores] == [StoreCondition.WHOLE, StoreCondition.FOREIGN]
 
 
 def test_which_identity(a: Path, tmp_path: Path) -> None:

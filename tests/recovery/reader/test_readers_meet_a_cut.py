@@ -16,8 +16,8 @@ import pytest
 from recovery.reader import declarations
 from recovery.reader.landmarks import Landmarks
 from recovery.reader.log_reader import LogReader
+from recovery.reader.log_reading import LogCut
 from recovery.reader.node_log import NodeLog
-from recovery.reader.reading import LogCut
 from recovery.store.log import Log, LogReclaimed
 from recovery.store.segment import SegmentInfo, encode_header, scan, segment_path
 from tests.recovery.reader.test_read_while_written import ALL, Watched, nothing, opened

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recovery.planner.facts import Condition
+from recovery.planner.facts import StoreCondition
 from recovery.planner.rebuild import rebuild
 from recovery.planner.survey import survey
 from recovery.store.identity import FORMAT_VERSION, Identity
@@ -94,7 +94,7 @@ def test_an_emptied_log_is_noticed(tmp_path: Path, make: Callable[[Path], None])
         with pytest.raises(StoreDamaged, match=SENTENCE):
             Opened(directory)
     facts = survey("node", directory, "cluster").facts
-    assert facts.condition is Condition.DAMAGED and "holds no log, and there was one" in facts.why
+    assert facts.condition is StoreCondition.DAMAGED and "holds no log, and there was one" in facts.why
 
 
 def test_a_last_segment_without_its_header_is_noticed_too(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_the_log_is_kept_at_its_beginning_by_a_cut(tmp_path: Path) -> None:
 def test_a_planner_s_store_is_made_as_a_node_s(tmp_path: Path) -> None:
     """What is read of a whole store is not changed by the notice that its log has begun."""
     make_store(tmp_path / "a", [(1, beginning(4))], 3)
-    assert survey("a", tmp_path / "a", "cluster").facts.condition is Condition.WHOLE
+    assert survey("a", tmp_path / "a", "cluster").facts.condition is StoreCondition.WHOLE
 
 
 def test_a_start_that_is_ended_before_its_first_segment_has_a_header_is_done_again(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from recovery.pipeline.source.places import Directory
+from recovery.pipeline.source.log_sites import Directory
 from recovery.reader.log_reader import LogReader
 from recovery.reader.node_log import NodeLog
 from recovery.store.files import REAL_FILES

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from python_tests.suites.spark_queues.drawn.points import FAILED, RAN, Points
 from recovery.pipeline.queues.names import Batch
-from recovery.pipeline.queues.options import SinkOptions, SourceOptions
+from recovery.pipeline.queues.options import QueueSourceOptions, SinkOptions
 from recovery.pipeline.queues.sink import StreamSink, Written, write
 from recovery.pipeline.queues.source import QueueReader
 
@@ -113,7 +113,7 @@ class Query:
         options = {"url": job.urls, "patience": job.patience, "checkpointLocation": str(job.checkpoint)}
         source = {"queue": job.source, "maxMessagesPerBatch": job.per_batch, "partitions": job.partitions}
         source["failOnDataLoss"] = not job.tolerant
-        self._reader = QueueReader(SourceOptions.model_validate({**options, **source}))
+        self._reader = QueueReader(QueueSourceOptions.model_validate({**options, **source}))
         self._sink_options = SinkOptions.model_validate({**options, "queue": job.target, "newRecord": job.tolerant})
         self._sink = StreamSink(self._sink_options)
 

@@ -16,32 +16,32 @@ from recovery.dtx.errors import OperationalError, RolledBack
 from recovery.dtx.lost import LOST
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
-from recovery.pipeline.queues import intake, settle, sink
-from recovery.pipeline.queues.decisions import Decisions, RecordElsewhere, decided_by
-from recovery.pipeline.queues.intake import Intake
+from recovery.pipeline.queues import queue_intake, settle, sink
+from recovery.pipeline.queues.batch_decisions import BatchDecisions, RecordElsewhere, decided_by
+from recovery.pipeline.queues.batch_record import BatchRecord
 from recovery.pipeline.queues.kept import Taken
 from recovery.pipeline.queues.options import SinkOptions
-from recovery.pipeline.queues.record import Record
-from recovery.pipeline.queues.rows import Publish
+from recovery.pipeline.queues.queue_intake import QueueIntake
+from recovery.pipeline.queues.rows import PublishArguments
 
 
 def _undelivered_is_gone() -> Any:
     """What is committed, and is not delivered while something later is, is taken for gone."""
-    settled = Intake.settle
+    settled = QueueIntake.settle
 
-    def settle_and_drop(intake: Intake, *arguments: Any) -> None:
+    def settle_and_drop(intake: QueueIntake, *arguments: Any) -> None:
         settled(intake, *arguments)
         with intake._lock:
             here, settlements = intake._here, intake.settlements
             settlements.done = {each for each in settlements.done if each in here.places or each > here.highest}
 
-    return mock.patch.object(Intake, "settle", settle_and_drop)
+    return mock.patch.object(QueueIntake, "settle", settle_and_drop)
 
 
 def _returns_behind_prepare() -> Any:
     """Rows that no queue took are looked for when the branch is prepared."""
 
-    def publish_and_prepare(broker: DtxConnection, first: Publish, others: Any, options: SinkOptions) -> bool:
+    def publish_and_prepare(broker: DtxConnection, first: PublishArguments, others: Any, options: SinkOptions) -> bool:
         returned: list[object] = []
         channel = broker.channel
         channel.add_on_return_callback(lambda channel, method, properties, body: returned.append(method))
@@ -64,8 +64,8 @@ def _returns_behind_prepare() -> Any:
 def _elsewhere_is_none() -> Any:
     """``settle-spark`` takes a record that an operator holds for none, and deletes its queue."""
 
-    class Careless(Decisions):
-        def record(self) -> Record | None:
+    class Careless(BatchDecisions):
+        def record(self) -> BatchRecord | None:
             try:
                 return super().record()
             except RecordElsewhere:
@@ -77,7 +77,7 @@ def _elsewhere_is_none() -> Any:
 def _empty_is_none() -> Any:
     """A driver takes an empty queue for no record as soon as no change of it is on its way."""
 
-    def take(decisions: Decisions, patience: Patience) -> Taken:
+    def take(decisions: BatchDecisions, patience: Patience) -> Taken:
         while True:
             try:
                 held = decisions._kept.take(decisions._broker.channel)
@@ -90,28 +90,28 @@ def _empty_is_none() -> Any:
                     raise
                 decisions._broker.reconnect()
 
-    return mock.patch.object(Decisions, "_take", take)
+    return mock.patch.object(BatchDecisions, "_take", take)
 
 
 def _anothers_is_ones_own() -> Any:
     """A driver whose answer was lost takes the decision that has the one xid for its own, whichever driver made it."""
-    change = Decisions._change
+    change = BatchDecisions._change
 
-    def change_and_believe(decisions: Decisions, held: Taken, wanted: Record, first: bool) -> Record:
+    def change_and_believe(decisions: BatchDecisions, held: Taken, wanted: BatchRecord, first: bool) -> BatchRecord:
         before = decided_by(held)
         try:
             return change(decisions, held, wanted, first)
         except OperationalError as error:
             if "the answer to a change of the record was lost" not in str(error):
                 raise
-            return wanted if before is None else Record(wanted.query, wanted.batch, wanted.branches, before.batch)
+            return wanted if before is None else BatchRecord(wanted.query, wanted.batch, wanted.branches, before.batch)
 
-    return mock.patch.object(Decisions, "_change", change_and_believe)
+    return mock.patch.object(BatchDecisions, "_change", change_and_believe)
 
 
 def _any_history_is_ones_own() -> Any:
     """Places are taken for those of the same messages, though a loss of data was accepted since."""
-    return mock.patch.object(intake, "history_of", lambda told: "")
+    return mock.patch.object(queue_intake, "history_of", lambda told: "")
 
 
 FAULTS: dict[str, Callable[[], Any]] = {

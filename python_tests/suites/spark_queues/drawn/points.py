@@ -22,7 +22,7 @@ from python_tests.suites.spark_queues.drawn.case import (
 )
 from recovery.dtx import with_pika
 from recovery.dtx.with_pika import DtxConnection
-from recovery.pipeline.queues import decisions, names, sink, source
+from recovery.pipeline.queues import batch_decisions, names, sink, source
 from txobserver import dtx_wire as dtx
 from txobserver.xid import Xid
 
@@ -53,7 +53,7 @@ class Points:
 
     def install(self) -> None:
         """In this process, for good."""
-        for module in (sink, source, decisions):
+        for module in (sink, source, batch_decisions):
             module.reached = self.at  # type: ignore[attr-defined]
         asked = DtxConnection._ask
 

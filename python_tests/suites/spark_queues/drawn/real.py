@@ -130,11 +130,11 @@ class RealRun:
     def _settle_the_last(self, planned: int, names: Names) -> None:
         from pyspark.sql.streaming.datasource import ReadMaxRows
 
-        from recovery.pipeline.queues.options import SourceOptions
+        from recovery.pipeline.queues.options import QueueSourceOptions
         from recovery.pipeline.queues.source import QueueReader
 
         offset = json.loads((self._checkpoint / "offsets" / str(planned)).read_text().splitlines()[-1])
-        reader = QueueReader(SourceOptions(url=",".join(self._brokers.urls), queue=names.source))
+        reader = QueueReader(QueueSourceOptions(url=",".join(self._brokers.urls), queue=names.source))
         try:
             reader.prepareForTriggerAvailableNow()
             if reader.latestOffset(offset, ReadMaxRows(PER_BATCH)) != offset:

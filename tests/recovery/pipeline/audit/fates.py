@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from recovery.coordinator.log import DecisionLog
+from recovery.coordinator.decision_log import DecisionLog
 from recovery.coordinator.names import FORMAT_ID
 from recovery.coordinator.resources import Participant
 from recovery.pipeline.queues.names import Batch

@@ -12,7 +12,7 @@ from matplotlib.patches import StepPatch
 from recovery.pipeline.audit import page
 from recovery.pipeline.audit.course import Course, Flow, Interval
 from recovery.pipeline.audit.findings import Finding
-from recovery.pipeline.audit.report import Doubt, NodeView, Operated, QueueView, Report
+from recovery.pipeline.audit.report import AuditReport, Doubt, NodeView, Operated, QueueView
 
 BEGAN = datetime(2026, 1, 31, 23, 59, 57, tzinfo=UTC)
 
@@ -52,7 +52,7 @@ def test_names_are_no_markup(tmp_path: Path) -> None:
     same = {"time": BEGAN, "generation": 2, "position": 7, "kind": "decide", "transaction": 1, "commit": True}
     row = {**same, **dict.fromkeys(("reason", "replication_id", "detail", "xid")), "node": "a", "queue": HOSTILE}
     finding = Finding("two-decisions", "P6", 1, None, ["a"], 1, HOSTILE, None, 7, None, HOSTILE, HOSTILE, [row])
-    report = Report(
+    report = AuditReport(
         [NodeView(HOSTILE, 2, 1, 9, 9, 0, 0, 0.5)],
         {"committed": 1234},
         {"two-decisions": 1},
@@ -71,6 +71,6 @@ def test_names_are_no_markup(tmp_path: Path) -> None:
 
 
 def test_the_page_of_an_audit_that_found_nothing(tmp_path: Path) -> None:
-    page.write_page(tmp_path / "page.html", Report())
+    page.write_page(tmp_path / "page.html", AuditReport())
     text = (tmp_path / "page.html").read_text()
     assert "No promise was seen broken." in text and "Branches in doubt" not in text and " UTC." not in text

@@ -17,11 +17,11 @@ from python_tests.harness.cluster import LocalCluster
 from python_tests.harness.pika_clients import parameters
 from python_tests.harness.waiting import wait_until
 from recovery.pipeline.errors import PipelineError
-from recovery.pipeline.queues import intake, source
-from recovery.pipeline.queues.intake import Intake
-from recovery.pipeline.queues.options import SourceOptions
+from recovery.pipeline.queues import queue_intake, source
+from recovery.pipeline.queues.options import QueueSourceOptions
 from recovery.pipeline.queues.places import Offset, goes_on, history_of
 from recovery.pipeline.queues.prefetched import Delivery, Prefetched
+from recovery.pipeline.queues.queue_intake import QueueIntake
 from recovery.pipeline.queues.source import QueueReader
 from tests.processes.crashed import status_of, txha
 
@@ -33,7 +33,7 @@ class Reader:
     """A driver that reads what is in the queue. A context manager."""
 
     def __init__(self, url: str, queue: str, tolerant: bool = False, now: bool = True) -> None:
-        options = SourceOptions(url=url, queue=queue, patience=20, fail_on_data_loss=not tolerant)
+        options = QueueSourceOptions(url=url, queue=queue, patience=20, fail_on_data_loss=not tolerant)
         self.reader = QueueReader(options)
         if now:
             self.reader.prepareForTriggerAvailableNow()
@@ -174,17 +174,17 @@ def test_which_history_goes_on_in_which() -> None:
 @pytest.mark.parametrize("now", ["c/0@4", "c/4@4"])
 def test_a_take_over_while_a_batch_is_brought(monkeypatch: pytest.MonkeyPatch, now: str) -> None:
     """Its messages come again from the next primary, and are gone only if an operator has accepted that."""
-    driver, message = Intake.__new__(Intake), Delivery(7, False, "", "q", pika.BasicProperties(), b"")
-    driver._lock, driver._options = threading.RLock(), SourceOptions(queue="q")
+    driver, message = QueueIntake.__new__(QueueIntake), Delivery(7, False, "", "q", pika.BasicProperties(), b"")
+    driver._lock, driver._options = threading.RLock(), QueueSourceOptions(queue="q")
     driver._here, driver.history = Prefetched(), "c/0@3"
 
-    def is_dry(itself: Intake, patience: object) -> bool:
+    def is_dry(itself: QueueIntake, patience: object) -> bool:
         if driver.history == now:
             driver._here.delivered(1, message, unseen=False)
         driver.history = now
         return False
 
-    monkeypatch.setattr(Intake, "_is_dry", is_dry)
+    monkeypatch.setattr(QueueIntake, "_is_dry", is_dry)
     assert driver.bring([7]) == ([message] if now == "c/0@4" else [])
 
 
@@ -193,15 +193,15 @@ def test_what_was_read_before_a_take_over_is_settled_behind_it(monkeypatch: pyte
     """Else it would come again in the next batch; behind an accepted loss its places are those of other messages."""
     settled: list[tuple[frozenset[int], frozenset[int]]] = []
 
-    class Anew(Intake):
-        def __init__(self, options: SourceOptions, *committed: object) -> None:
+    class Anew(QueueIntake):
+        def __init__(self, options: QueueSourceOptions, *committed: object) -> None:
             self.history = now
 
         def settle(self, places: Any, named: Any = None) -> None:
             settled.append((places, named))
 
     monkeypatch.setattr(source, "Intake", Anew)
-    QueueReader(SourceOptions(queue="q")).commit(Offset("q", frozenset({7}), frozenset({5}), "c/0@3").as_json())
+    QueueReader(QueueSourceOptions(queue="q")).commit(Offset("q", frozenset({7}), frozenset({5}), "c/0@3").as_json())
     goes = now == "c/0@4"
     assert settled == [(frozenset({7} if goes else ()), frozenset({5, 7} if goes else ()))]
 
@@ -279,16 +279,16 @@ def test_a_loss_is_accepted_while_a_batch_is_looked_for(
     with Reader(cluster.urls[0], queue) as driver:
         begin = driver.reader.initialOffset()
         first = driver.plan(begin)
-    bring = Intake.bring
+    bring = QueueIntake.bring
 
-    def lose_and_bring(source: Intake, places: Iterable[int]) -> list[Delivery]:
-        monkeypatch.setattr(intake, "history_of", lambda told: "another history/0")
+    def lose_and_bring(source: QueueIntake, places: Iterable[int]) -> list[Delivery]:
+        monkeypatch.setattr(queue_intake, "history_of", lambda told: "another history/0")
         source._broker.connection._impl._transport._sock.shutdown(socket.SHUT_RDWR)
         return bring(source, places)
 
-    monkeypatch.setattr(Intake, "bring", lose_and_bring)
+    monkeypatch.setattr(QueueIntake, "bring", lose_and_bring)
     with Reader(cluster.urls[0], queue, tolerant=True) as driver:
         assert driver.rows(begin, first) == []
-        monkeypatch.setattr(Intake, "bring", bring)
+        monkeypatch.setattr(QueueIntake, "bring", bring)
         second = driver.plan(first)
         assert driver.rows(first, second) == ["one", "two"]

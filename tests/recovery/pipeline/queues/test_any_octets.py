@@ -7,7 +7,7 @@ from typing import Any
 import pika
 from pika import BasicProperties
 
-from recovery.pipeline.queues.intake import Delivery
+from recovery.pipeline.queues.queue_intake import Delivery
 from recovery.pipeline.queues.source import _rows
 from txobserver.octets import octets_of
 

@@ -10,8 +10,8 @@ from python_tests.harness.cluster import LocalCluster
 from recovery.dtx.errors import OperationalError
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
-from recovery.pipeline.queues.decisions import Decisions, RecordElsewhere
-from recovery.pipeline.queues.kept import MAKING, Kept
+from recovery.pipeline.queues.batch_decisions import BatchDecisions, RecordElsewhere
+from recovery.pipeline.queues.kept import MAKING, KeptRecord
 from recovery.pipeline.queues.names import LONGEST, Batch, record_queue, settled_queue
 from recovery.pipeline.queues.settle import COMMITTED, ELSEWHERE, settle
 from tests.recovery.pipeline.queues.conftest import Query, drained
@@ -26,7 +26,7 @@ def looked_at(channel: BlockingChannel, queue: str) -> int:
 
 def decided(query: Query, batch: int, *names: str) -> None:
     """By a driver that is killed then."""
-    with Decisions(query.options.hosts, query.id, 20) as driver:
+    with BatchDecisions(query.options.hosts, query.id, 20) as driver:
         driver.decide(batch, names, first=batch == 0)
 
 
@@ -36,7 +36,10 @@ def test_batch_0_is_not_decided_twice_while_its_record_is_looked_at(
     """Its queue is empty then, as it was before the decision."""
     decided(query, 0, *query.write(0, "a").branches)
     record = looked_at(channel, record_queue(query.id))
-    with Decisions(query.options.hosts, query.id, 0.3) as driver, pytest.raises(RecordElsewhere, match="put it back"):
+    with (
+        BatchDecisions(query.options.hosts, query.id, 0.3) as driver,
+        pytest.raises(RecordElsewhere, match="put it back"),
+    ):
         driver.decide(0, query.write(0, "a").branches, first=True)
     channel.basic_nack(record)
     query.commit(query.write(0, "a"))
@@ -65,7 +68,7 @@ def test_settle_spark_leaves_a_record_that_is_looked_at(query: Query, channel: B
 
 
 def test_looking_makes_no_queue(query: Query, channel: BlockingChannel, queue: str, cluster: LocalCluster) -> None:
-    with Decisions(query.options.hosts, query.id, 20) as driver:
+    with BatchDecisions(query.options.hosts, query.id, 20) as driver:
         assert driver.record() is None
     connection = pika.BlockingConnection(pika.URLParameters(cluster.urls[0]))
     with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="404"):
@@ -111,10 +114,10 @@ def test_a_driver_dies_before_the_record_is_in_its_queue(
     written = query.write(0, "a")
     with monkeypatch.context() as patched:
         patched.setattr(BlockingChannel, "basic_publish", dies)
-        with Decisions(query.options.hosts, query.id, 20) as driver, pytest.raises(Died):
+        with BatchDecisions(query.options.hosts, query.id, 20) as driver, pytest.raises(Died):
             driver.decide(0, written.branches, first=True)
     assert channel.queue_declare(name, passive=True).method.message_count == 0
-    with Decisions(query.options.hosts, query.id, 1) as driver:
+    with BatchDecisions(query.options.hosts, query.id, 1) as driver:
         driver.decide(0, written.branches, first=True)
     query.commit(query.write(0, "a"))
     assert drained(channel, queue) == ["a"]
@@ -125,7 +128,10 @@ def test_a_record_that_was_taken_out_for_good(query: Query, channel: BlockingCha
     query.commit(query.write(0, "a"))
     channel.basic_get(record_queue(query.id), auto_ack=True)
     written = query.write(1, "b")
-    with Decisions(query.options.hosts, query.id, 0.3) as driver, pytest.raises(OperationalError, match="delete the q"):
+    with (
+        BatchDecisions(query.options.hosts, query.id, 0.3) as driver,
+        pytest.raises(OperationalError, match="delete the q"),
+    ):
         driver.decide(1, written.branches, first=False)
     channel.queue_delete(record_queue(query.id))
     with pytest.raises(PipelineError, match="has no record"):
@@ -139,4 +145,4 @@ def test_names_that_a_queue_can_have() -> None:
     for queue in ("q", "q" * LONGEST, "ü" * (LONGEST // 2)):
         assert len((MAKING + settled_queue(queue)).encode()) <= LONGEST
     assert settled_queue("q" * LONGEST) != settled_queue("q" * (LONGEST - 1) + "r")
-    assert Kept(settled_queue("q.new")).name != MAKING + settled_queue("q")
+    assert KeptRecord(settled_queue("q.new")).name != MAKING + settled_queue("q")

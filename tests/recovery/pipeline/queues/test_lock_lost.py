@@ -13,9 +13,9 @@ from python_tests.suites.spark_queues.drawn.planted import put_back
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues import settle
-from recovery.pipeline.queues.decisions import Decisions
+from recovery.pipeline.queues.batch_decisions import BatchDecisions
+from recovery.pipeline.queues.batch_record import BatchRecord
 from recovery.pipeline.queues.names import JOB, Batch
-from recovery.pipeline.queues.record import Record
 from recovery.pipeline.queues.sink import Written
 from tests.recovery.pipeline.queues.conftest import Query, drained
 from txobserver.xid import Xid
@@ -24,7 +24,7 @@ from txobserver.xid import Xid
 def decide_and_die(query: Query, *written: Written) -> None:
     """Another driver, which is killed when it has committed the first branch of its decision."""
     branches = [name for each in written for name in each.branches]
-    with Decisions(query.options.hosts, query.id, 20) as driver:
+    with BatchDecisions(query.options.hosts, query.id, 20) as driver:
         driver.decide(0, branches, first=True)
         driver.branches._commit(Batch(query.id, 0).branch(branches[0]))
 
@@ -34,7 +34,7 @@ def written(query: Query) -> list[Written]:
     return [query.write(0, "a"), query.write(0, "b", partition=1)]
 
 
-def once(driver: Decisions, query: Query, tasks: Callable[[], list[Written]]) -> Callable[[], None]:
+def once(driver: BatchDecisions, query: Query, tasks: Callable[[], list[Written]]) -> Callable[[], None]:
     """When it is called first, the driver's connection goes, and another driver does as above."""
     left = [tasks]
 
@@ -51,7 +51,7 @@ def test_an_abort_that_has_lost_its_lock(
     query: Query, channel: BlockingChannel, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A driver wakes up and aborts; its connection goes, and the next driver decides what it is about to roll back."""
-    with Decisions(query.options.hosts, query.id, 20) as asleep:
+    with BatchDecisions(query.options.hosts, query.id, 20) as asleep:
         lose, prepared = once(asleep, query, partial(written, query)), asleep.branches.prepared
 
         def then() -> list[object]:
@@ -75,7 +75,7 @@ def test_the_decision_of_another_driver_is_not_ones_own(
 ) -> None:
     """All changes of a record have one xid. A driver sleeps in front of its own, and another one decides."""
     mine = written(query)
-    with put_back(fault), Decisions(query.options.hosts, query.id, 20) as asleep:
+    with put_back(fault), BatchDecisions(query.options.hosts, query.id, 20) as asleep:
         lose, commit = once(asleep, query, partial(written, query)), asleep._broker.tpc_commit
 
         def then(*xid: Xid) -> None:
@@ -95,9 +95,9 @@ def test_settle_spark_that_has_lost_its_lock(
 ) -> None:
     """It found no decision. The driver comes again, against the word of who gave it up, and decides."""
     prepared = written(query)
-    record, steps = Decisions.record, []
+    record, steps = BatchDecisions.record, []
 
-    def then(self: Decisions) -> Record | None:
+    def then(self: BatchDecisions) -> BatchRecord | None:
         found = record(self)
         if not steps:
             steps.append(once(self, query, lambda: prepared))
@@ -105,13 +105,13 @@ def test_settle_spark_that_has_lost_its_lock(
                 steps[0]()
         return found
 
-    def drop(self: Decisions) -> None:
+    def drop(self: BatchDecisions) -> None:
         steps[0]()
         dropped(self)
 
-    dropped = Decisions.drop
-    monkeypatch.setattr(Decisions, "record", then)
-    monkeypatch.setattr(Decisions, "drop", drop)
+    dropped = BatchDecisions.drop
+    monkeypatch.setattr(BatchDecisions, "record", then)
+    monkeypatch.setattr(BatchDecisions, "drop", drop)
     give_up = [query.id] if before == "rolled back" else []
     settle.settle(query.options.hosts, give_up, 20)
     monkeypatch.undo()
@@ -125,7 +125,7 @@ def test_a_job_that_settle_spark_has_carried_out(
     """The answer to its decision is lost, and with it the lock: no query may be told that nothing is committed."""
     query.id = f"{JOB}{query.id}"
     names = [name for each in written(query) for name in each.branches]
-    with Decisions(query.options.hosts, query.id, 20) as driver:
+    with BatchDecisions(query.options.hosts, query.id, 20) as driver:
         broker = driver._broker
         commit = broker.tpc_commit
 
@@ -146,7 +146,7 @@ def test_a_job_that_settle_spark_has_carried_out(
 def test_a_branch_that_an_operator_has_settled(query: Query, commit: bool, said: str) -> None:
     """Before the batch was decided, though he must not."""
     (name,) = query.write(0, "a").branches
-    with DtxConnection(*query.options.hosts) as operator, Decisions(query.options.hosts, query.id, 20) as driver:
+    with DtxConnection(*query.options.hosts) as operator, BatchDecisions(query.options.hosts, query.id, 20) as driver:
         (operator.tpc_commit if commit else operator.tpc_rollback)(Batch(query.id, 0).branch(name))
         with pytest.raises(PipelineError, match=said):
             driver.decide(0, [name], first=True)

@@ -7,14 +7,14 @@ import pyarrow as pa
 import pytest
 
 from recovery.pipeline.errors import PipelineError
+from recovery.pipeline.queues.batch_record import BatchRecord, decoded
 from recovery.pipeline.queues.names import Batch, batch_of, new_branch, record_xid
-from recovery.pipeline.queues.options import SinkOptions, SourceOptions, check_batch, options_of
-from recovery.pipeline.queues.record import Record, decoded
-from recovery.pipeline.queues.rows import Publish, check_columns, publishes
+from recovery.pipeline.queues.options import QueueSourceOptions, SinkOptions, check_batch, options_of
+from recovery.pipeline.queues.rows import PublishArguments, check_columns, publishes
 from txobserver.xid import Xid
 
 
-def published(options: SinkOptions | None = None, **columns: object) -> list[Publish]:
+def published(options: SinkOptions | None = None, **columns: object) -> list[PublishArguments]:
     return list(publishes(pa.record_batch(columns), options or SinkOptions(queue="q")))
 
 
@@ -49,7 +49,7 @@ def test_a_row_without_a_body() -> None:
 
 
 def test_options_are_found_in_any_case() -> None:
-    options = options_of(SourceOptions, {"QUEUE": "q", "maxmessagesperbatch": "7"})
+    options = options_of(QueueSourceOptions, {"QUEUE": "q", "maxmessagesperbatch": "7"})
     assert (options.queue, options.max_messages_per_batch) == ("q", 7)
     assert options_of(SinkOptions, {"url": "amqp://a/, amqp://b/"}).hosts == ["amqp://a/", "amqp://b/"]
 
@@ -65,14 +65,14 @@ def test_options_are_found_in_any_case() -> None:
 )
 def test_options_that_cannot_be(given: dict[str, str], said: str) -> None:
     with pytest.raises(PipelineError, match=said):
-        options_of(SourceOptions, given)
+        options_of(QueueSourceOptions, given)
 
 
 @pytest.mark.parametrize("name", ["maxMessagePerBatch", "path", "timeout"])
 def test_an_option_without_effect_is_refused(name: str) -> None:
     """Misspelt, or of something else: Spark hands over whatever it is given."""
     with pytest.raises(PipelineError, match=f"no option {name} here; there are failOnDataLoss, maxMessagesPerBatch"):
-        options_of(SourceOptions, {"queue": "q", name: "1"})
+        options_of(QueueSourceOptions, {"queue": "q", name: "1"})
     assert options_of(SinkOptions, {"queryName": "Spark's own"}) == SinkOptions()
 
 
@@ -98,7 +98,7 @@ def test_names_lead_back_to_their_batch() -> None:
 
 
 def test_a_record_is_read_back_and_anything_else_is_refused() -> None:
-    record = Record("q", 3, ("a", "b"), 2)
+    record = BatchRecord("q", 3, ("a", "b"), 2)
     assert decoded(record.encoded()) == record
     with pytest.raises(PipelineError, match="is none"):
         decoded(b"{}")

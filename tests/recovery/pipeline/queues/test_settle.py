@@ -9,7 +9,7 @@ import sys
 from pika.adapters.blocking_connection import BlockingChannel
 
 from python_tests.harness.cluster import LocalCluster
-from recovery.pipeline.queues.decisions import Decisions
+from recovery.pipeline.queues.batch_decisions import BatchDecisions
 from recovery.pipeline.queues.names import record_queue
 from tests.recovery.pipeline.queues.conftest import Query, drained
 
@@ -26,7 +26,7 @@ def run(cluster: LocalCluster, *query: Query, options: tuple[str, ...] = ()) -> 
 
 def test_decided_lost_and_undecided(query: Query, cluster: LocalCluster, channel: BlockingChannel, queue: str) -> None:
     [lost], [won] = query.write(0, "a").branches, query.write(0, "a").branches
-    with Decisions(query.options.hosts, query.id, 20) as driver:
+    with BatchDecisions(query.options.hosts, query.id, 20) as driver:
         driver.decide(0, [won], first=True)
     [next_one] = query.write(1, "b").branches
     expected = {lost: "rolled back", won: "committed", next_one: "undecided"}

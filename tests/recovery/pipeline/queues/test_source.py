@@ -19,10 +19,10 @@ from python_tests.harness.cluster import LocalCluster
 from python_tests.harness.waiting import wait_until
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
-from recovery.pipeline.queues.intake import Intake
 from recovery.pipeline.queues.names import settled_queue
-from recovery.pipeline.queues.options import SourceOptions
+from recovery.pipeline.queues.options import QueueSourceOptions
 from recovery.pipeline.queues.places import Offset, offset_of, packed, settled_by, settled_record, unpacked
+from recovery.pipeline.queues.queue_intake import QueueIntake
 from recovery.pipeline.queues.source import QueueReader
 from txobserver.xid import Xid
 
@@ -39,7 +39,7 @@ def opened(cluster: LocalCluster, queue: str) -> Iterator[Open]:
         for each in readers:
             each.stop()
         given = {"url": ",".join(cluster.urls), "queue": queue, "patience": 10, **options}
-        readers.append(QueueReader(SourceOptions.model_validate(given)))
+        readers.append(QueueReader(QueueSourceOptions.model_validate(given)))
         return readers[-1]
 
     yield start
@@ -316,7 +316,7 @@ def test_a_connection_that_is_lost_between_plan_and_commit(opened: Open, channel
     start = reader.initialOffset()
     end = plan(reader, start, 2)
     intake = reader._intake
-    assert isinstance(intake, Intake)
+    assert isinstance(intake, QueueIntake)
     intake._broker.connection._impl._transport._sock.shutdown(socket.SHUT_RDWR)
     assert bodies(reader, start, end) == [["a"], ["b"]]
     after = plan(reader, end)
@@ -331,12 +331,12 @@ def test_heartbeats_go_on_behind_a_lost_connection(
     opened: Open, channel: BlockingChannel, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each look at the connection meanwhile finds it closed, again and again, until a call needs another."""
-    monkeypatch.setattr("recovery.pipeline.queues.intake.BEAT", 0.01)
+    monkeypatch.setattr("recovery.pipeline.queues.queue_intake.BEAT", 0.01)
     reader = opened()
     start = reader.initialOffset()
     assert reader.latestOffset(start, ReadMaxRows(1)) == start
     intake = reader._intake
-    assert isinstance(intake, Intake)
+    assert isinstance(intake, QueueIntake)
     beats: list[bool] = []
 
     class Beats(threading.Event):

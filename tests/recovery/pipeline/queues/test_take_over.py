@@ -16,9 +16,9 @@ import pytest
 from python_tests.harness.cluster import LocalCluster
 from python_tests.harness.waiting import wait_until
 from recovery.dtx.with_pika import DtxConnection
-from recovery.pipeline.queues.intake import Intake
 from recovery.pipeline.queues.names import FORMAT
-from recovery.pipeline.queues.options import SourceOptions
+from recovery.pipeline.queues.options import QueueSourceOptions
+from recovery.pipeline.queues.queue_intake import QueueIntake
 from tests.recovery.pipeline.queues.conftest import SETTINGS
 from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
@@ -27,17 +27,17 @@ QUEUE, TOKEN, PATIENCE, ROOM = "orders", "settlement", 60.0, 10
 SETTLEMENT = Xid(FORMAT, f"settle.{TOKEN}".encode(), b"")
 
 
-def options(*hosts: str) -> SourceOptions:
-    return SourceOptions(url=",".join(hosts), queue=QUEUE, patience=PATIENCE)
+def options(*hosts: str) -> QueueSourceOptions:
+    return QueueSourceOptions(url=",".join(hosts), queue=QUEUE, patience=PATIENCE)
 
 
-def bodies(intake: Intake, places: list[int]) -> list[bytes]:
+def bodies(intake: QueueIntake, places: list[int]) -> list[bytes]:
     return [each.body for each in intake.bring(places)]
 
 
 def settle_when_told(url: str, place: int, to: Any) -> None:
     """A driver whose query has committed a batch; it stops in front of the settlement, whose xid is known."""
-    driver = Intake(options(url), [place], ROOM)
+    driver = QueueIntake(options(url), [place], ROOM)
     settlement = driver.settlements._exchange
 
     def told(*arguments: Any) -> None:
@@ -87,7 +87,7 @@ def killed_while_settling(cluster: LocalCluster, primary: str, place: int) -> It
         yield
 
 
-def taken_in_the_end(intake: Intake, place: int) -> list[int]:
+def taken_in_the_end(intake: QueueIntake, place: int) -> list[int]:
     """What is taken for new until a message has come again."""
     found: list[int] = []
 
@@ -111,14 +111,14 @@ def test_a_settlement_that_is_aborted_by_a_take_over(tmp_path: Path) -> None:
             for body in (b"0", b"1", b"2"):
                 channel.basic_publish("", QUEUE, body)
         hosts = [cluster.url(primary), *(url for url in cluster.urls if url != cluster.url(primary))]
-        intake = Intake(options(*hosts), (), ROOM)
+        intake = QueueIntake(options(*hosts), (), ROOM)
         intake.settle(intake.take(1, wait=True))
         first = intake.take(1, wait=True)
         assert bodies(intake, first) == [b"1"]
         intake.close()
         second: list[int] = []
         for _ in killed_while_settling(cluster, primary, first[0]):
-            intake = Intake(options(*hosts), first, ROOM)
+            intake = QueueIntake(options(*hosts), first, ROOM)
             while not second:
                 second = intake.take(ROOM, wait=False)
             intake.settle((), first)

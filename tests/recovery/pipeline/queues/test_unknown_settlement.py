@@ -8,8 +8,8 @@ from pika.adapters.blocking_connection import BlockingChannel
 from python_tests.harness.cluster import LocalCluster
 from recovery.dtx.errors import OutcomeUnknown
 from recovery.dtx.with_pika import DtxConnection
-from recovery.pipeline.queues.intake import Intake
-from recovery.pipeline.queues.options import SourceOptions
+from recovery.pipeline.queues.options import QueueSourceOptions
+from recovery.pipeline.queues.queue_intake import QueueIntake
 from txobserver.xid import Xid
 
 
@@ -18,7 +18,7 @@ def test_a_settlement_whose_outcome_is_unknown_ends_the_query(
 ) -> None:
     channel.confirm_delivery()
     channel.basic_publish("", queue, b"a")
-    intake = Intake(SourceOptions(url=",".join(cluster.urls), queue=queue, patience=10), (), 10)
+    intake = QueueIntake(QueueSourceOptions(url=",".join(cluster.urls), queue=queue, patience=10), (), 10)
     places = intake.take(1, wait=True)
 
     def unheard(broker: DtxConnection, xid: Xid | None = None) -> None:

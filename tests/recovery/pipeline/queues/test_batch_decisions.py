@@ -16,7 +16,7 @@ from recovery.dtx.errors import OperationalError, RolledBack
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues import sink
-from recovery.pipeline.queues.decisions import Decisions
+from recovery.pipeline.queues.batch_decisions import BatchDecisions
 from recovery.pipeline.queues.names import Batch, record_queue, record_xid
 from recovery.pipeline.queues.options import SinkOptions
 from recovery.pipeline.queues.sink import Written
@@ -30,8 +30,8 @@ def in_doubt(query: Query) -> int:
         return sum(query.id.encode() in xid.gtrid for xid in broker.tpc_recover())
 
 
-def decisions(query: Query, patience: float = 20) -> Decisions:
-    return Decisions(query.options.hosts, query.id, patience)
+def decisions(query: Query, patience: float = 20) -> BatchDecisions:
+    return BatchDecisions(query.options.hosts, query.id, patience)
 
 
 def test_what_no_message_names_is_not_committed(query: Query, channel: BlockingChannel, queue: str) -> None:
@@ -165,11 +165,11 @@ def test_one_task_that_found_the_batch_decided_is_enough(
     class Asked(Exception):
         """So far, and no further."""
 
-    def asked(decisions: Decisions, *given: object) -> None:
+    def asked(decisions: BatchDecisions, *given: object) -> None:
         raise Asked(*given)
 
     for name, does in (("__init__", lambda *_: None), ("__exit__", lambda *_: None), ("decide", asked)):
-        monkeypatch.setattr(Decisions, name, does)
+        monkeypatch.setattr(BatchDecisions, name, does)
     messages = [Written("q", 3, () if each else ("b",), each) for each in left]
     with pytest.raises(Asked) as told:
         sink.commit(messages, SinkOptions(queue="q"), first=False, last=False)

@@ -60,7 +60,7 @@ class HeuristicTransaction(HeuristicOutcome):
         self.fates = dict(fates)
 
 
-class Branches:
+class CoordinatedBranches:
     """The branches of one global transaction; ``resources`` in turn, each under the name of its part in the work.
 
     ``patience``: seconds for which a commit waits for a resource that was lost behind the decision.

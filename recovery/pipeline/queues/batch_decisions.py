@@ -38,10 +38,10 @@ from recovery.dtx.errors import OperationalError, ProgrammingError, UnknownXid
 from recovery.dtx.lost import LOST
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
-from recovery.pipeline.queues.branches import LEFT, QueryBranches
-from recovery.pipeline.queues.kept import Kept, Taken
+from recovery.pipeline.queues.batch_record import BatchRecord, decoded
+from recovery.pipeline.queues.kept import KeptRecord, Taken
 from recovery.pipeline.queues.names import Batch, batch_of, lock_queue, record_queue, record_xid
-from recovery.pipeline.queues.record import Record, decoded
+from recovery.pipeline.queues.query_branches import LEFT, QueryBranches
 from recovery.pipeline.queues.steps import reached
 from txobserver.outcomes import BranchOutcome
 
@@ -56,7 +56,7 @@ class RecordElsewhere(OperationalError):
     """A client holds the record of a query, and it cannot be known what it says."""
 
 
-class Decisions:
+class BatchDecisions:
     """The decisions of one query at the broker. A context manager; while it is open it holds the query's lock.
 
     ``patience``: seconds for which a lost connection is made anew, or another driver's lock is waited for. Raises
@@ -67,7 +67,7 @@ class Decisions:
     def __init__(self, hosts: Sequence[str], query: str, patience: float) -> None:
         self.query = query
         self._patience = patience
-        self._kept = Kept(record_queue(query))
+        self._kept = KeptRecord(record_queue(query))
         self._bound: BlockingConnection | None = None
         try:
             self._broker = DtxConnection(*hosts, patience=patience, on_channel=self._lock)
@@ -115,7 +115,7 @@ class Decisions:
 
     # -- the record
 
-    def record(self) -> Record | None:
+    def record(self) -> BatchRecord | None:
         """The last decision; None if there was none. Raises RecordElsewhere, OperationalError."""
         held = self._take(Patience(self._patience))
         held.put_back()
@@ -162,7 +162,7 @@ class Decisions:
 
     # -- a decision
 
-    def decide(self, batch: int, branches: Sequence[str], first: bool, whole: bool = True) -> Record:
+    def decide(self, batch: int, branches: Sequence[str], first: bool, whole: bool = True) -> BatchRecord:
         """The decision on a batch: this one, or the one that was taken before. It is durable when this returns.
 
         ``first``: whether it may be the query's first. ``whole``: whether the branches are all of the batch; else some
@@ -176,7 +176,7 @@ class Decisions:
             try:
                 if not whole:
                     self._check_decided(held, Batch(self.query, batch))
-                found = self._change(held, Record(self.query, batch, tuple(branches)), first)
+                found = self._change(held, BatchRecord(self.query, batch, tuple(branches)), first)
             except (*LOST, OperationalError) as error:
                 self._leave()
                 if patience.over:
@@ -196,7 +196,7 @@ class Decisions:
                 "forgotten (DtxConnection.forget), and start the query again"
             )
 
-    def _change(self, held: Taken, wanted: Record, first: bool) -> Record:
+    def _change(self, held: Taken, wanted: BatchRecord, first: bool) -> BatchRecord:
         before = decided_by(held)
         if before is not None and before.batch >= wanted.batch:
             held.put_back()
@@ -220,7 +220,7 @@ class Decisions:
                     "option newRecord to true for one start"
                 )
             self.branches.finish(before)
-            wanted = Record(wanted.query, wanted.batch, wanted.branches, before.batch)
+            wanted = BatchRecord(wanted.query, wanted.batch, wanted.branches, before.batch)
         self.branches.check_prepared(wanted)
         self._wait_for_changes(Patience(self._patience))
         if held.tag is None:
@@ -244,7 +244,7 @@ class Decisions:
 
     # -- what follows from a decision
 
-    def clean(self, record: Record) -> None:
+    def clean(self, record: BatchRecord) -> None:
         """Roll back what attempts that did not win have prepared, and refuse what they prepare from now on.
 
         The record's own branches must have been committed (``branches.finish``).
@@ -289,6 +289,6 @@ class Decisions:
         self._kept.remove(self._broker.channel)
 
 
-def decided_by(held: Taken) -> Record | None:
+def decided_by(held: Taken) -> BatchRecord | None:
     """What the record says; None if nothing has been decided."""
     return decoded(held.body) if held.body else None

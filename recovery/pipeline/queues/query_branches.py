@@ -7,8 +7,8 @@ import contextlib
 from recovery.dtx.errors import Conflict, HeuristicCommit, HeuristicOutcome, RolledBack, UnknownXid
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
+from recovery.pipeline.queues.batch_record import BatchRecord
 from recovery.pipeline.queues.names import JOB, batch_of
-from recovery.pipeline.queues.record import Record
 from recovery.pipeline.queues.steps import reached
 from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Global, Xid
@@ -27,7 +27,7 @@ class QueryBranches:
         self._broker = broker
         self._query = query
 
-    def check_prepared(self, wanted: Record) -> None:
+    def check_prepared(self, wanted: BatchRecord) -> None:
         """Raises PipelineError if one that a decision would name is not prepared any more."""
         known = self._broker.branches(wanted.decided.globally).branches
         for name in wanted.branches:
@@ -42,7 +42,7 @@ class QueryBranches:
         gone = outcome in (BranchOutcome.UNKNOWN, BranchOutcome.EXPIRED) and not self._query.startswith(JOB)
         return gone or outcome in GONE_WRONG
 
-    def finish(self, record: Record) -> None:
+    def finish(self, record: BatchRecord) -> None:
         """Commit its branches, and forget how they ended. Done before, it does nothing.
 
         Raises PipelineError if an operator rolled one back, OperationalError.

@@ -22,7 +22,7 @@ from recovery.dtx.errors import OperationalError
 from recovery.dtx.lost import LOST
 from recovery.dtx.with_pika import DtxConnection
 from recovery.pipeline.errors import PipelineError
-from recovery.pipeline.queues.options import SourceOptions
+from recovery.pipeline.queues.options import QueueSourceOptions
 from recovery.pipeline.queues.places import goes_on, history_of
 from recovery.pipeline.queues.prefetched import Delivery, Prefetched
 from recovery.pipeline.queues.settlements import Settlements
@@ -39,7 +39,7 @@ BEAT = 1.0
 HIGHEST_PREFETCH = 65_535
 
 
-class Intake:
+class QueueIntake:
     """``done``: places that Spark has committed; see ``settlements``. ``room``: how many others may be here at a time.
 
     ``history``: that in which they are places; empty for whichever it is. Behind a loss of data that was accepted, or
@@ -49,7 +49,7 @@ class Intake:
     Raises PipelineError if there is no such queue, if another client consumes it, or for another history.
     """
 
-    def __init__(self, options: SourceOptions, done: Iterable[int], room: int, history: str = "") -> None:
+    def __init__(self, options: QueueSourceOptions, done: Iterable[int], room: int, history: str = "") -> None:
         self.history = history
         self._options = options
         self._here = Prefetched()

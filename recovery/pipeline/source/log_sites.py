@@ -15,7 +15,7 @@ from recovery.pipeline.node import ReadableLog, Until, commit_point, node_name
 from recovery.pipeline.remote import RemoteLog
 from recovery.pipeline.selection import Selection
 from recovery.pipeline.source.offsets import Cluster
-from recovery.pipeline.source.options import SourceOptions
+from recovery.pipeline.source.options import LogSourceOptions
 from recovery.reader.marks import Mark
 from recovery.reader.node_log import NodeLog
 from recovery.store.identity import FILE as IDENTITY
@@ -37,7 +37,7 @@ class Extent(NamedTuple):
     tail: int | None
 
 
-class Place(Protocol):
+class LogSite(Protocol):
     """A node, and where its log is; it is sent to the processes that read."""
 
     node: str
@@ -147,13 +147,13 @@ def raised(problem: Exception) -> None:
     raise problem
 
 
-def places_of(options: SourceOptions, on_problem: Callable[[Exception], None] = raised) -> list[Place]:
+def places_of(options: LogSourceOptions, on_problem: Callable[[Exception], None] = raised) -> list[LogSite]:
     """The nodes that are there now. Raises PipelineError for a node named twice.
 
     ``on_problem`` is called for a path that holds none or cannot be read.
     """
-    found: dict[str, tuple[str, Place]] = {}
-    finders: list[Callable[[], list[tuple[str, Place]]]] = [
+    found: dict[str, tuple[str, LogSite]] = {}
+    finders: list[Callable[[], list[tuple[str, LogSite]]]] = [
         *(partial(_below, Path(path)) for path in options.paths),
         *(partial(_at, address, options.cluster) for address in options.nodes),
     ]
@@ -172,11 +172,11 @@ def places_of(options: SourceOptions, on_problem: Callable[[Exception], None] = 
     return [place for _, (_, place) in sorted(found.items())]
 
 
-def _below(path: Path) -> list[tuple[str, Place]]:
+def _below(path: Path) -> list[tuple[str, LogSite]]:
     return [(str(each), Directory(node_name(each), str(each))) for each in _directories(path)]
 
 
-def _at(address: str, cluster: str | None) -> list[tuple[str, Place]]:
+def _at(address: str, cluster: str | None) -> list[tuple[str, LogSite]]:
     with closing(RemoteLog(address, cluster)) as log:
         return [(address, RunningNode(log.hello.node, address, log.hello.cluster, log.hello.cluster_id))]
 

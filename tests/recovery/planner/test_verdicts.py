@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from recovery.coordinator.names import branch_xid
-from recovery.planner.branches import TO_BECOME, By, Verdict, said_before, verdicts
-from recovery.planner.facts import Branch, Contents, DatabaseFacts, Evidence, LogFacts, Loss, Told
+from recovery.planner.facts import BranchInDoubt, DatabaseFacts, Evidence, LogFacts, Loss, PromotedContents, ToldClient
 from recovery.planner.losses import DECISION, GLOBAL
+from recovery.planner.verdicts import TO_BECOME, By, Verdict, said_before, verdicts
 from txobserver.ids import Position
 from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid
@@ -26,7 +26,7 @@ DAMAGED = LogFacts(path="log", fault="log is damaged")
 OTHER = LogFacts(path="other", whose="another")
 
 
-def lost(kind: str, name: object, commit: bool, told: Told = Told.UNKNOWN) -> Loss:
+def lost(kind: str, name: object, commit: bool, told: ToldClient = ToldClient.UNKNOWN) -> Loss:
     at = Position(2, 70)
     return Loss(kind=kind, name=str(name), position=at, nodes=("c",), commit=commit, told=told)
 
@@ -34,8 +34,8 @@ def lost(kind: str, name: object, commit: bool, told: Told = Told.UNKNOWN) -> Lo
 def verdict(xid: Xid = X, *logs: LogFacts, sure: bool = True, loss: Loss | None = None, **more: Any) -> Verdict:
     """On one branch in doubt."""
     globally, databases, earlier = more.get("globally"), more.get("databases", ()), more.get("earlier", {})
-    branch = Branch(xid=xid, prepared_ms=0, puts={}, takes={})
-    contents = Contents(branches=(branch,), globally={} if globally is None else {xid.globally: globally})
+    branch = BranchInDoubt(xid=xid, prepared_ms=0, puts={}, takes={})
+    contents = PromotedContents(branches=(branch,), globally={} if globally is None else {xid.globally: globally})
     found = verdicts(contents, [loss] if loss else [], sure, Evidence(logs=logs, databases=databases), earlier)
     return found[0]
 
@@ -111,7 +111,7 @@ CASES: dict[str, tuple[Verdict, str, str, str]] = {
         "may have been told",
     ),
     "one that no client can have been told of": (
-        verdict(X, ABORT, loss=lost(DECISION, X, True, Told.NEVER)),
+        verdict(X, ABORT, loss=lost(DECISION, X, True, ToldClient.NEVER)),
         "roll back",
         "dtx recover",
         "says abort",
@@ -191,7 +191,7 @@ def test_by_hand_against_the_log() -> None:
 
 
 def test_what_an_operator_decided_otherwise_is_told() -> None:
-    contents = Contents(heuristic={X: False, FOREIGN: True})
+    contents = PromotedContents(heuristic={X: False, FOREIGN: True})
     [found] = verdicts(contents, [], True, Evidence(logs=[COMMIT]), {})
     assert found.xid == X and found.outcome is BranchOutcome.UNKNOWN and "it is mixed" in found.reason
     assert verdicts(contents, [], True, Evidence(logs=[ABORT]), {}) == []
@@ -204,10 +204,10 @@ def test_branches_of_databases() -> None:
         (ABORT, BranchOutcome.ROLLED_BACK),
         (SILENT, BranchOutcome.ROLLED_BACK),
     ):
-        [found] = verdicts(Contents(), [], True, Evidence(logs=[log], databases=[database]), {})
+        [found] = verdicts(PromotedContents(), [], True, Evidence(logs=[log], databases=[database]), {})
         assert (found.resource, found.xid, found.outcome) == ("db", AT_DATABASE, outcome)
-    assert verdicts(Contents(), [], True, Evidence(databases=[database]), {}) == [], "no run settles it"
-    contents = Contents(globally={AT_DATABASE.globally: True})
+    assert verdicts(PromotedContents(), [], True, Evidence(databases=[database]), {}) == [], "no run settles it"
+    contents = PromotedContents(globally={AT_DATABASE.globally: True})
     [found] = verdicts(contents, [], True, Evidence(logs=[SILENT], databases=[database]), {})
     assert found.outcome is BranchOutcome.UNKNOWN, "the broker's stream says commit, and no log does"
 

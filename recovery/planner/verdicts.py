@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from recovery.coordinator.names import FORMAT_ID, our_name
-from recovery.planner.facts import Branch, Contents, DatabaseFacts, Evidence, LogFacts, Loss, Told
+from recovery.planner.facts import BranchInDoubt, DatabaseFacts, Evidence, LogFacts, Loss, PromotedContents, ToldClient
 from recovery.planner.losses import DECISION, GLOBAL
 from txobserver.outcomes import BranchOutcome
 from txobserver.xid import Xid, parse_xid
@@ -71,7 +71,7 @@ class _Word(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verdicts(
-    contents: Contents, lost: Iterable[Loss], sure: bool, evidence: Evidence, earlier: Mapping[str, Verdict]
+    contents: PromotedContents, lost: Iterable[Loss], sure: bool, evidence: Evidence, earlier: Mapping[str, Verdict]
 ) -> list[Verdict]:
     """One for each branch in doubt, at the broker and at databases, and for each that an operator decided otherwise.
 
@@ -89,7 +89,7 @@ def verdicts(
 class _Court:
     def __init__(
         self,
-        contents: Contents,
+        contents: PromotedContents,
         lost: Iterable[Loss],
         sure: bool,
         evidence: Evidence,
@@ -99,11 +99,11 @@ class _Court:
         self._evidence = evidence
         self._sure = sure
         self._earlier = earlier
-        told = [loss for loss in lost if loss.told is not Told.NEVER]
+        told = [loss for loss in lost if loss.told is not ToldClient.NEVER]
         self._lost: Mapping[str, Loss] = {loss.name: loss for loss in told if loss.kind == DECISION}
         self._lost_globally: Mapping[str, Loss] = {loss.name: loss for loss in told if loss.kind == GLOBAL}
 
-    def of_branch(self, branch: Branch) -> Verdict:
+    def of_branch(self, branch: BranchInDoubt) -> Verdict:
         """A branch that the promoted node has prepared."""
         xid, word = branch.xid, self._word(branch.xid)
         decided = self._contents.globally.get(xid.globally)

@@ -26,7 +26,7 @@ class LogCut(StoreError):
     """Raised when a log was cut, or begun anew, behind what its reader has been given already: to be read again."""
 
 
-class Reading:
+class LogReading:
     """One, in one direction, of these segments; it remembers the frame that it has given last."""
 
     def __init__(self, segments: MarkedSegments) -> None:

@@ -8,7 +8,7 @@ from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.names import Batch
 
 
-class Record(msgspec.Struct, frozen=True):
+class BatchRecord(msgspec.Struct, frozen=True):
     """``branches`` are committed, whatever crashes, and nothing else of this or an earlier batch ever is.
 
     ``before``: the batch that was decided before; None if this is the first.
@@ -29,9 +29,9 @@ class Record(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self)
 
 
-def decoded(body: bytes) -> Record:
+def decoded(body: bytes) -> BatchRecord:
     """What ``encoded`` wrote. Raises PipelineError."""
     try:
-        return msgspec.json.decode(body, type=Record)
+        return msgspec.json.decode(body, type=BatchRecord)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise PipelineError(f"what stands in the place of a query's record is none: {error}") from error

@@ -37,7 +37,7 @@ class Word(NamedTuple):
     log: str
 
 
-class Branches(NamedTuple):
+class AuditedBranches(NamedTuple):
     """``ended``: a row for each branch that was decided, as ``transactions_of`` gives it. ``open``: for each that was
     not. Both with ``globally``, and with what the stream (``stream_commit``, at ``stream_at``) and a coordinator's log
     (``log_commit``, ``log``) say of its global transaction: null where they say nothing."""
@@ -46,7 +46,7 @@ class Branches(NamedTuple):
     open: DataFrame
 
 
-def branches_of(stream: DataFrame, transactions: DataFrame, words: Sequence[Word]) -> Branches:
+def branches_of(stream: DataFrame, transactions: DataFrame, words: Sequence[Word]) -> AuditedBranches:
     """What the stream says is what stood when the branch ended: nothing, if that had been forgotten."""
     branches = transactions.filter(f"xid IS NOT NULL AND NOT startswith(xid, '{TOKEN}')")
     branches = branches.withColumn("globally", F.expr(GLOBALLY))
@@ -65,7 +65,7 @@ def branches_of(stream: DataFrame, transactions: DataFrame, words: Sequence[Word
         .selectExpr("branch.*", "stands.commit AS stream_commit", "stands.position AS stream_at")
     )
     known = told.join(F.broadcast(_table(stream.sparkSession, words)), "globally", "left").localCheckpoint()
-    return Branches(known.filter("decisions > 0"), known.filter("decisions = 0"))
+    return AuditedBranches(known.filter("decisions > 0"), known.filter("decisions = 0"))
 
 
 def _table(session: SparkSession, words: Sequence[Word]) -> DataFrame:
@@ -76,7 +76,7 @@ def _table(session: SparkSession, words: Sequence[Word]) -> DataFrame:
 _WORDS = pa.schema({"globally": pa.string(), "log_commit": pa.bool_(), "log": pa.string()})
 
 
-def disobeyed(branches: Branches) -> DataFrame:
+def disobeyed(branches: AuditedBranches) -> DataFrame:
     """A finding for each branch that ended otherwise than its global transaction had been decided.
 
     A commit in one phase that was on its way when the stream's decision came is left aside: it was not in doubt.
@@ -96,7 +96,7 @@ def disobeyed(branches: Branches) -> DataFrame:
     )  # fmt: skip
 
 
-def split(branches: Branches) -> DataFrame:
+def split(branches: AuditedBranches) -> DataFrame:
     """A finding for each global transaction of which branches were prepared at the same time and ended differently."""
     sides = branches.ended.filter(
         f"NOT heuristic AND (stays OR committed AND NOT opened) AND NOT startswith(globally, '{FORMAT}:')"
@@ -110,7 +110,7 @@ def split(branches: Branches) -> DataFrame:
     return breaches(found.withColumn("name", F.lit("split")))
 
 
-def operated(branches: Branches) -> DataFrame:
+def operated(branches: AuditedBranches) -> DataFrame:
     """A row for each branch that an operator decided, in order; ``against``: what says otherwise, null for nothing."""
     mine = branches.ended.filter("heuristic")
     others = branches.ended.selectExpr("globally", "xid AS sibling", "committed AS also")
@@ -127,7 +127,7 @@ def operated(branches: Branches) -> DataFrame:
     return found.select("transaction", "xid", "committed", "decided", "decided_at", "against").orderBy("decided")
 
 
-def in_doubt(branches: Branches) -> DataFrame:
+def in_doubt(branches: AuditedBranches) -> DataFrame:
     """Branches that are prepared and not decided, the oldest first; ``word``: how they will end, null if it is open."""
     word = F.expr(_said("stream_commit IS NOT NULL", "log_commit IS NOT NULL"))
     found = branches.open.filter("stays").withColumn("word", word)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from recovery.coordinator import log_lines
+from recovery.coordinator.decision_log import DecisionLog, read_decisions
 from recovery.coordinator.decisions import ABORT_KEPT, ENDED_KEPT, Decision, DecisionRefused, DecisionUnknown
-from recovery.coordinator.log import DecisionLog, read_decisions
 from recovery.coordinator.log_lines import decode_lines, encode_line, encode_lines
 from recovery.coordinator.resources import Participant
 from recovery.store.files import Files

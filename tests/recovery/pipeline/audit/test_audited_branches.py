@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from recovery.pipeline.audit.branches import branches_of, disobeyed, split
+from recovery.pipeline.audit.audited_branches import branches_of, disobeyed, split
 from recovery.pipeline.audit.facts import facts_of
 from recovery.pipeline.audit.transactions import transactions_of
 from tests.recovery.pipeline.audit import fates
