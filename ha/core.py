@@ -16,7 +16,7 @@ from ha.invariants import NodeChecks
 from ha.log_events import StoreFailed
 from ha.membership.node_state import CATCHUP, NODE_TABLE, READY
 from ha.membership.record import Record
-from ha.messages.attaching import Refused
+from ha.messages.attaching import AttachmentRefused
 from ha.messages.election import HandoverRefused, Outdated, Probe, ProbeReply
 from ha.messages.wire import Peer
 from ha.node import NO_FEATURES, Node
@@ -131,7 +131,7 @@ class NodeCore(Node):
             return
         generation = message.generation
         if generation < self.generation:
-            if not isinstance(message, Refused | Outdated | HandoverRefused):
+            if not isinstance(message, AttachmentRefused | Outdated | HandoverRefused):
                 self.emit(Send(node, Outdated(self.generation)))
             return
         if generation > self.generation and not self.leading:

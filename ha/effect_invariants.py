@@ -24,7 +24,7 @@ from ha.effects import (
 from ha.membership.invariants import check_record
 from ha.membership.record import Record
 from ha.messages import election
-from ha.messages.attaching import Follow, Granted, Join, Leave, Progress, Refused
+from ha.messages.attaching import AttachmentRefused, Follow, Granted, Join, Leave, Progress
 from ha.messages.copying import (
     ForwardOutcomes,
     ForwardTx,
@@ -42,7 +42,7 @@ from ha.node import Node
 from ha.roles import Leading, Role
 from txobserver.event_invariants import check_events, check_frame
 from txobserver.frames import last_of
-from txobserver.invariants import DEEP_EVERY, Pace, differ, rises
+from txobserver.invariants import DEEP_EVERY, DeepChecks, differ, rises
 
 DECODED_EVERY = 8
 """Frames that are written from one whose events are looked at to the next."""
@@ -54,8 +54,8 @@ class EffectChecks:
     def __init__(self, node: Node) -> None:
         self.persisted = node.replica.tail.sequence
         self._node = node
-        self._frames = Pace(DECODED_EVERY)
-        self._checkpoints = Pace(DEEP_EVERY // 16)
+        self._frames = DeepChecks(DECODED_EVERY)
+        self._checkpoints = DeepChecks(DEEP_EVERY // 16)
         self._cut = False
 
     def check(self, role: Role, effects: list[Effect]) -> None:
@@ -238,7 +238,7 @@ def _attached(node: Node, role: Role, message: Missing | Progress | Leave | Canc
         assert differ(message.places), f"P3: a message of queue {message.queue} is asked for twice"
 
 
-def _refused(node: Node, role: Role, message: Refused | election.HandoverRefused) -> None:
+def _refused(node: Node, role: Role, message: AttachmentRefused | election.HandoverRefused) -> None:
     assert message.reason, "P12: a node refuses without a reason"
 
 
@@ -252,7 +252,7 @@ def _probe_reply(node: Node, role: Role, message: election.ProbeReply) -> None:
     assert node.replica.whole or not message.tail.sequence, "P2: a store that is being overwritten has precedence"
 
 
-def _elected(node: Node, role: Role, message: election.Promoted | election.Handover | election.Outdated) -> None:
+def _elected(node: Node, role: Role, message: election.Promoted | election.HandoverRequest | election.Outdated) -> None:
     assert message.generation >= 1, f"P10: generation {message.generation} begins or is asked for"
 
 
@@ -309,11 +309,11 @@ _MESSAGES: dict[type, Callable[..., None]] = {
     Progress: _attached,
     Leave: _attached,
     Cancel: _attached,
-    Refused: _refused,
+    AttachmentRefused: _refused,
     election.Probe: _probe,
     election.ProbeReply: _probe_reply,
     election.Promoted: _elected,
-    election.Handover: _elected,
+    election.HandoverRequest: _elected,
     election.HandoverRefused: _refused,
     election.Outdated: _elected,
     ResyncBegin: _copy_begins,

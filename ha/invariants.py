@@ -17,7 +17,7 @@ from ha.primary.backup_invariants import check_backups, check_backups_deep
 from ha.primary.invariants import check_handover, check_primary, check_primary_deep, check_star, check_star_deep
 from ha.roles import Following, Leading, Role
 from txobserver.ids import LAST_GENERATION, Position
-from txobserver.invariants import Pace, checking
+from txobserver.invariants import DeepChecks, checking
 
 
 class NodeChecks:
@@ -25,7 +25,7 @@ class NodeChecks:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._pace = Pace()
+        self._deep_checks = DeepChecks()
         self._effects = EffectChecks(node)
         self._generation = 0
         self._sessions = 0
@@ -54,7 +54,7 @@ class NodeChecks:
                 check_leading(node, role)
             elif isinstance(role, Following):
                 check_following(node, role)
-            if self._pace.deep():
+            if self._deep_checks.deep():
                 check_deep(node, role)
 
     def _what_rises(self, node: Node, role: Role) -> None:

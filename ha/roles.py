@@ -13,7 +13,7 @@ from ha.membership.node_state import ACTIVE, CATCHUP, READY, RECOVERING
 from ha.membership.record import Record
 from ha.membership.record_keeper import RecordKeeper
 from ha.messages import election
-from ha.messages.attaching import Follow, Granted, Refused
+from ha.messages.attaching import AttachmentRefused, Follow, Granted
 from ha.messages.copying import ResyncBegin
 from ha.messages.wire import Peer
 from ha.node import Node
@@ -163,7 +163,7 @@ class Following(Role):
         elif isinstance(message, Granted):
             if backup.attached and message.session == backup.session and node.state == CATCHUP:
                 node.move("granted")
-        elif isinstance(message, Refused) and message.session == backup.session:
+        elif isinstance(message, AttachmentRefused) and message.session == backup.session:
             node.emit(LogLine(RefusedByPrimary(backup.primary, message.reason)))
             self.detached(retry_at_once=False)
         elif isinstance(message, election.HandoverRefused):
@@ -174,7 +174,7 @@ class Following(Role):
         if node.state != READY:
             return super()._asks_for_handover()
         if (refused := node.candidate.cannot_succeed(node.now)) is None:
-            node.emit(Send(self.backup.primary, election.Handover(node.generation, self.backup.session)))
+            node.emit(Send(self.backup.primary, election.HandoverRequest(node.generation, self.backup.session)))
         return refused
 
 
@@ -275,7 +275,7 @@ class Leading(Role):
         node = self.node
         if message.generation > node.generation:
             return
-        if isinstance(message, election.Handover):
+        if isinstance(message, election.HandoverRequest):
             ready = self.backups.attachments.may_succeed(peer, message.session)
             self._handover.asked(self.primary, peer, ready, node.state == ACTIVE)
         else:

@@ -55,7 +55,7 @@ class Checks:
 CHECKS = Checks()
 
 
-class Pace:
+class DeepChecks:
     """Which transitions are followed by a look through everything. A counter tells: it is the same in each run."""
 
     def __init__(self, every: int = DEEP_EVERY) -> None:

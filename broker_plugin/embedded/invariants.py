@@ -19,7 +19,7 @@ from broker_plugin.embedded.topology.invariants import check_locks, check_topolo
 from broker_plugin.embedded.transactions.branch import Association
 from broker_plugin.embedded.transactions.invariants import check_branches, check_mode, check_work
 from broker_plugin.embedded.transactions.transaction import Transaction
-from txobserver.invariants import Pace, checking, differ, rises
+from txobserver.invariants import DeepChecks, checking, differ, rises
 
 QUEUES = 8
 """Queues that are looked at after each turn, those that were declared last; all of them after every deep one."""
@@ -29,12 +29,12 @@ class BrokerChecks:
     """Of one broker."""
 
     def __init__(self) -> None:
-        self._pace = Pace()
+        self._deep_checks = DeepChecks()
 
     def check(self, serving: Serving, sessions: Iterable[Session]) -> None:
         """The end of a turn. Raises InvariantBroken."""
         with checking("the embedded broker"):
-            check_serving(serving, list(sessions), self._pace.deep())
+            check_serving(serving, list(sessions), self._deep_checks.deep())
 
 
 def check_serving(serving: Serving, sessions: list[Session], deep: bool) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ha.catchup.join_guard import JoinGuard
 from ha.catchup.live_changes import LiveChanges
-from ha.catchup.queue_guard import QueueGuard
 from ha.catchup.queue_replicator import QueueReplicator
 from ha.catchup.replicating_subscription import ReplicatingSubscription
 from ha.catchup.resync import Resync
-from ha.catchup.throttle import Pace
+from ha.catchup.throttle import Throttle
 from ha.catchup.under_way import Portions, UnderWay
 from ha.messages.sizes import ENTRY, message_bytes
 from txobserver.events import TxToken
@@ -91,18 +91,18 @@ def check_portions(portions: Portions) -> None:
     assert portions._bytes >= 0, f"P12: a portion of {portions._bytes} bytes"
     assert portions._limit > 0, f"P12: portions have {portions._limit} bytes"
     assert portions._ends >= 0, f"P12: a portion ends with part {portions._ends}"
-    check_pace(portions._pace)
-    assert not portions._resting or not portions._pace.working, "P12: a joiner rests while it works"
+    check_throttle(portions._throttle)
+    assert not portions._resting or not portions._throttle.working, "P12: a joiner rests while it works"
 
 
-def check_pace(pace: Pace) -> None:
+def check_throttle(throttle: Throttle) -> None:
     """When a joiner rests."""
-    assert pace._until >= 0, f"P12: a joiner rests until {pace._until}"
-    assert pace._began is None or pace._began >= 0, f"P12: a portion began at {pace._began}"
-    assert pace._lag is None or pace._lag >= 0, f"P12: a joiner lacks {pace._lag}"
+    assert throttle._until >= 0, f"P12: a joiner rests until {throttle._until}"
+    assert throttle._began is None or throttle._began >= 0, f"P12: a portion began at {throttle._began}"
+    assert throttle._lag is None or throttle._lag >= 0, f"P12: a joiner lacks {throttle._lag}"
 
 
-def check_guard(guard: QueueGuard) -> None:
+def check_guard(guard: JoinGuard) -> None:
     """Where a backup begins to count."""
     assert guard.at >= 0, f"P11: a backup counts from {guard.at} on"
     assert guard.passed(guard.at), f"P11: a backup at its guard {guard.at} does not count"

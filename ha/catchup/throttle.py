@@ -1,4 +1,4 @@
-"""Pace: how fast a joiner is served, so that it costs the commits that go on meanwhile little.
+"""Throttle: how fast a joiner is served, so that it costs the commits that go on meanwhile little.
 
 At full speed a catch-up takes whatever processor and disk there are, the commits' part too. So a joiner is sent one
 portion at a time, and rests after each for twice as long as that took: it works for a third of the time. Where the end
@@ -15,7 +15,7 @@ LONGEST_REST = 0.25
 """Seconds. Less than any timeout: no joiner that rests is taken for silent."""
 
 
-class Pace:
+class Throttle:
     """Of one joiner. Times are seconds; portions and lags are counted in the same unit, whatever it is."""
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from ha.catchup.throttle import Pace
+from ha.catchup.throttle import Throttle
 
 
 class UnderWay:
@@ -37,7 +37,7 @@ class Portions:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._pace = Pace()
+        self._throttle = Throttle()
         self._bytes = 0
         self._ends = 0
         self._resting = False
@@ -49,7 +49,7 @@ class Portions:
 
     def begin(self, now: float) -> None:
         """The first portion is sent from now on."""
-        self._pace.begin(now)
+        self._throttle.begin(now)
 
     def add(self, size: int, more: bool) -> None:
         """Messages of so many bytes are about to be sent; if ``more`` are left, they fill the portion."""
@@ -67,13 +67,13 @@ class Portions:
             self._bytes = 0
         elif taken >= self._ends:
             self._bytes = 0
-            self._pace.rest(now)
+            self._throttle.rest(now)
             self._resting = True
         return not self._bytes and not self._resting
 
     def rests(self, now: float) -> bool:
         """Whether a rest is not over. When it is, the next portion begins."""
-        if self._resting and not self._pace.resting(now):
+        if self._resting and not self._throttle.resting(now):
             self._resting = False
-            self._pace.begin(now)
+            self._throttle.begin(now)
         return self._resting

@@ -20,7 +20,7 @@ class Join(msgspec.Struct, array_like=True, tag=3):
     resyncing: bool
 
 
-class Refused(msgspec.Struct, array_like=True, tag=4):
+class AttachmentRefused(msgspec.Struct, array_like=True, tag=4):
     """This attachment has ended, or cannot be; ``session`` is its number."""
 
     generation: Number

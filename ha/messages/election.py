@@ -36,7 +36,7 @@ class Outdated(msgspec.Struct, array_like=True, tag=26):
     generation: Number
 
 
-class Handover(msgspec.Struct, array_like=True, tag=20):
+class HandoverRequest(msgspec.Struct, array_like=True, tag=20):
     """An operator wants the sender to be primary: hand the lease over to it."""
 
     generation: Number
@@ -44,7 +44,7 @@ class Handover(msgspec.Struct, array_like=True, tag=20):
 
 
 class HandoverRefused(msgspec.Struct, array_like=True, tag=27):
-    """The primary stays: the answer to a Handover that cannot be, with a sentence."""
+    """The primary stays: the answer to a HandoverRequest that cannot be, with a sentence."""
 
     generation: Number
     reason: str

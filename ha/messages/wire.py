@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ha.messages.attaching import Follow, Granted, Join, Leave, Progress, Refused
+from ha.messages.attaching import AttachmentRefused, Follow, Granted, Join, Leave, Progress
 from ha.messages.copying import (
     ForwardOutcomes,
     ForwardTx,
@@ -21,7 +21,7 @@ from ha.messages.copying import (
     SnapshotEnd,
     SnapshotQueues,
 )
-from ha.messages.election import Handover, HandoverRefused, Outdated, Probe, ProbeReply, Promoted
+from ha.messages.election import HandoverRefused, HandoverRequest, Outdated, Probe, ProbeReply, Promoted
 from ha.messages.greeting import Hello
 from ha.messages.stream import Ack, Cancel, Commit, Entries
 
@@ -30,10 +30,10 @@ Peer = (
     | ProbeReply
     | Promoted
     | Outdated
-    | Handover
+    | HandoverRequest
     | HandoverRefused
     | Join
-    | Refused
+    | AttachmentRefused
     | Follow
     | Granted
     | Progress

@@ -1,6 +1,6 @@
 """Attachments: who follows the primary of one generation, who waits to, and since when a member that counts does not.
 
-Who counts: every member that the record lists or may list (RecordKeeper), and every joiner past its QueueGuard. A
+Who counts: every member that the record lists or may list (RecordKeeper), and every joiner past its JoinGuard. A
 member that is listed and not attached holds everything up: that is the wait of a new primary for its expected backups,
 and it ends with the member attached and in step, or out of the ready set.
 """
@@ -14,8 +14,8 @@ from ha.apply.applied import Applied
 from ha.apply.replica import Replica
 from ha.effects import Effect, Send
 from ha.membership.record_keeper import RecordKeeper
-from ha.messages.attaching import Join, Refused
-from ha.primary.session import Session
+from ha.messages.attaching import AttachmentRefused, Join
+from ha.primary.backup_session import BackupSession
 from txobserver.ids import Member
 from txobserver.tx_buffer import TxBuffer
 
@@ -44,7 +44,7 @@ class Attachments:
         self.name = name
         self._features = features
         self.generation = generation
-        self.sessions: dict[str, Session] = {}
+        self.sessions: dict[str, BackupSession] = {}
         self.parked: dict[str, Join] = {}
         self.absent_since: dict[str, float] = {m.node: now for m in keeper.counted()}
         self.copies: list[Applied] = []
@@ -54,7 +54,7 @@ class Attachments:
         self._keeper = keeper
         self._emit = emit
 
-    def attach(self, node: str, session: Session) -> None:
+    def attach(self, node: str, session: BackupSession) -> None:
         """This backup is attached. Transactions that are prepared before its guard hold it back from ``ready``."""
         for buffer in self._replica.buffers.values():
             if buffer.prepared is not None:
@@ -77,14 +77,14 @@ class Attachments:
 
     def refuse(self, node: str, session: int, reason: str) -> None:
         """Tell a backup why its attachment ends, or cannot be."""
-        self._emit(Send(node, Refused(self.generation, session, reason)))
+        self._emit(Send(node, AttachmentRefused(self.generation, session, reason)))
 
-    def current(self, node: str, number: int) -> Session | None:
+    def current(self, node: str, number: int) -> BackupSession | None:
         """The attachment of this backup, if it is the one with this number."""
         session = self.sessions.get(node)
         return session if session is not None and session.number == number else None
 
-    def awaited(self, session: Session) -> bool:
+    def awaited(self, session: BackupSession) -> bool:
         """Whether the commits wait for this backup."""
         return session.past_guard or session.member in self._keeper.counted()
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ha.apply.replica import Replica
-from ha.catchup.invariants import check_guard, check_pace, check_resync, check_resync_deep
+from ha.catchup.invariants import check_guard, check_resync, check_resync_deep, check_throttle
 from ha.primary.attachments import Attachments
+from ha.primary.backup_session import BackupSession
 from ha.primary.backups import Backups
 from ha.primary.joins import NEVER
-from ha.primary.session import Session
 from ha.primary.tx_tracker import TxTrackers
 from ha.primary.watch import Watch
 from txobserver.invariants import WALKED, rises
@@ -38,7 +38,7 @@ def check_backups(backups: Backups) -> None:
     check_watch(backups.watch)
 
 
-def check_session(session: Session, replica: Replica, commit: int) -> None:
+def check_session(session: BackupSession, replica: Replica, commit: int) -> None:
     """One attachment."""
     node, sent, resync = session.member.node, session.sent, session.resync
     assert session.number > 0, f"P10: {node} is attached as number {session.number}"
@@ -50,7 +50,7 @@ def check_session(session: Session, replica: Replica, commit: int) -> None:
     assert session._in_flight or not session._bytes, f"P12: {session._bytes} bytes of no frame are under way to {node}"
     assert session._portion_from <= sent, f"P12: a portion for {node} begins at {session._portion_from}"
     check_guard(session.guard)
-    check_pace(session._pace)
+    check_throttle(session._throttle)
     _check_trackers(session.trackers, node)
     if resync is not None:
         assert session.acknowledged == -1, f"P9: {node} copies, and has acknowledged {session.acknowledged}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ha.apply.replica import Replica
-from ha.catchup.queue_guard import QueueGuard
+from ha.catchup.join_guard import JoinGuard
 from ha.effects import Effect, LogLine, Send
 from ha.log_events import BackupLeaves, BackupReady, OutOfReadySet, TransactionCancelled
 from ha.membership.record_keeper import RecordKeeper
@@ -82,7 +82,7 @@ class Backups:
             session.resync.store_marked(now)
         elif ack.sequence == session.resync.ended_at:
             self.attachments.copies.remove(session.resync)
-            session.stream_from(ack.sequence, QueueGuard(self._replica.tail.sequence))
+            session.stream_from(ack.sequence, JoinGuard(self._replica.tail.sequence))
             session.trackers.acknowledged(ack.sequence, session.past_guard)
             session.progress_at = now
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from ha.primary.additions import Additions
 from ha.primary.commit_point import CommitPoint
-from ha.primary.decisions import Decisions
 from ha.primary.readings import Readings, Then
 from ha.primary.refusals import Refusals
+from ha.primary.stream_decisions import StreamDecisions
 from ha.primary.writer import Emit, Writer
 from txobserver.configuration import FEATURE_OF
 from txobserver.ends import END_OF_CONFIGURATION
@@ -27,7 +27,7 @@ class ClientLedger:
         self,
         writer: Writer,
         point: CommitPoint,
-        decisions: Decisions,
+        decisions: StreamDecisions,
         additions: Additions,
         refusals: Refusals,
         readings: Readings,

@@ -24,7 +24,7 @@ from ha.apply.replica import Replica
 from ha.effects import Effect
 from ha.feed.recent_frames import RecentFrames
 from ha.primary.attachments import Attachments
-from ha.primary.session import Session
+from ha.primary.backup_session import BackupSession
 from ha.settings import Settings
 from txobserver.frames import Frame
 
@@ -45,7 +45,7 @@ class Fanout:
     def tell_commit(self, commit: int, now: float) -> None:
         """At each tick: carry the commit point to backups that no frames carried it to."""
 
-    def log_read(self, session: Session, frames: list[Frame], commit: int) -> None:
+    def log_read(self, session: BackupSession, frames: list[Frame], commit: int) -> None:
         """These frames were read from the log, for a backup whose attachment stands; there is one at least."""
 
 
@@ -85,7 +85,7 @@ class Star(Fanout):
             for effect in session.tell_commit(commit, now, self._settings):
                 self._emit(effect)
 
-    def log_read(self, session: Session, frames: list[Frame], commit: int) -> None:
+    def log_read(self, session: BackupSession, frames: list[Frame], commit: int) -> None:
         """To the backup that lags."""
         for effect in session.log_read(frames, commit):
             self._emit(effect)

@@ -7,11 +7,11 @@ from itertools import pairwise
 from ha.apply.replica import Replica
 from ha.primary.backlog import Backlog
 from ha.primary.commit_point import CommitPoint
-from ha.primary.decisions import Decisions
 from ha.primary.fanout import Star
 from ha.primary.handover import Handover
 from ha.primary.primary import Primary
 from ha.primary.readings import Readings
+from ha.primary.stream_decisions import StreamDecisions
 from ha.primary.writer import Writer
 from txobserver.ids import LAST_COUNTER, LAST_SEQUENCE, id_text, place_of
 from txobserver.invariants import WALKED, never_falls, rises
@@ -98,7 +98,7 @@ def check_star_deep(star: Star) -> None:
         assert other.first == one.last + 1, f"P7: the frame at {other.first} follows one that ends with {one.last}"
 
 
-def _check_decisions(decisions: Decisions, replica: Replica, writer: Writer) -> None:
+def _check_decisions(decisions: StreamDecisions, replica: Replica, writer: Writer) -> None:
     """Whose votes are awaited: closed here, and not decided."""
     transactions, branches = decisions.transactions._preparing, decisions.branches._preparing
     factory = decisions.factory

@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 from ha.apply.replica import Replica
 from ha.catchup.history import common_sequence
-from ha.catchup.queue_guard import QueueGuard
+from ha.catchup.join_guard import JoinGuard
 from ha.catchup.resync import Resync
 from ha.effects import Effect, LogLine, Send
 from ha.log_events import BackupAttached, BackupResyncs
 from ha.membership.record_keeper import RecordKeeper
 from ha.messages.attaching import Follow, Join
 from ha.primary.attachments import Attachments
+from ha.primary.backup_session import BackupSession
 from ha.primary.commit_point import CommitPoint
-from ha.primary.session import Session
 from ha.settings import Settings
 from txobserver.ids import Member
 
@@ -75,22 +75,22 @@ class Joins:
 
     def _attach(self, node: str, join: Join, common: int, now: float) -> None:
         generation = self._attachments.generation
-        session = self._session(node, join, common, QueueGuard(self._replica.tail.sequence), now)
+        session = self._session(node, join, common, JoinGuard(self._replica.tail.sequence), now)
         self._emit(LogLine(BackupAttached(node, common, session.guard.at)))
         self._emit(Send(node, Follow(generation, join.session, common, self._point.sequence)))
 
     def _resync(self, node: str, join: Join, now: float) -> None:
         """The joiner's log does not lead to ours: copy the queues, then follow the stream."""
         self.must_resync.discard(join.member)
-        session = self._session(node, join, -1, QueueGuard(NEVER), now)
+        session = self._session(node, join, -1, JoinGuard(NEVER), now)
         self._emit(LogLine(BackupResyncs(node)))
         portion, window = self._settings.portion_bytes, self._settings.window_bytes
         generation = self._attachments.generation
         session.resync = Resync(node, generation, join.session, self._replica, self._emit, portion, window)
         self._attachments.copies.append(session.resync)
 
-    def _session(self, node: str, join: Join, keep: int, guard: QueueGuard, now: float) -> Session:
-        session = Session(join.member, join.session, self._attachments.generation, keep, guard, now)
+    def _session(self, node: str, join: Join, keep: int, guard: JoinGuard, now: float) -> BackupSession:
+        session = BackupSession(join.member, join.session, self._attachments.generation, keep, guard, now)
         self._attachments.attach(node, session)
         return session
 

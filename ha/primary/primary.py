@@ -32,10 +32,10 @@ from ha.primary.additions import Additions
 from ha.primary.attachments import Attachments
 from ha.primary.client_ledger import ClientLedger
 from ha.primary.commit_point import CommitPoint
-from ha.primary.decisions import Decisions
 from ha.primary.fanout import Fanout
 from ha.primary.readings import Readings
 from ha.primary.refusals import Refusals
+from ha.primary.stream_decisions import StreamDecisions
 from ha.primary.teller import Teller
 from ha.primary.writer import Emit, Writer
 from ha.settings import Settings
@@ -70,7 +70,7 @@ class Primary:
         refusals = Refusals()
         self.writer = writer = Writer(generation, replica, settings, emit, fanout)
         self.point = point = CommitPoint(replica.applied.sequence)
-        self.decisions = Decisions(writer, point, replica, host, settings, self._additions, attachments)
+        self.decisions = StreamDecisions(writer, point, replica, host, settings, self._additions, attachments)
         self.readings = Readings(generation, replica.contents)
         self.ledger = ClientLedger(
             writer, point, self.decisions, self._additions, refusals, self.readings, emit, attachments.lacking

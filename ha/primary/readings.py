@@ -14,7 +14,7 @@ from ha.effects import ReadQueue
 from txobserver.ports.ledger import Found
 from txobserver.ports.store import Above, Asked, Page
 from txobserver.state.contents import Contents
-from txobserver.state.reading import Reading
+from txobserver.state.page_reading import PageReading
 
 Then = Callable[[Found], None]
 
@@ -27,7 +27,7 @@ class Readings:
         self._contents = contents
         self._numbers = count(1)
         self._waiting: dict[int, Callable[[Page], None]] = {}
-        self._open: dict[int, Reading] = {}
+        self._open: dict[int, PageReading] = {}
 
     def begin(self, asked: Asked, then: Then) -> ReadQueue:
         """What the store is to be asked for."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ha.apply.applied import Applied
 from ha.primary.commit_point import CommitPoint
-from ha.primary.decisions import Decisions
 from ha.primary.refusals import Refusals
+from ha.primary.stream_decisions import StreamDecisions
 from ha.primary.transactions import TransactionWatcher
 from txobserver.configuration import Configured
 from txobserver.events import Configure, Message, Removal
@@ -22,7 +22,7 @@ class Teller(Applied):
         self,
         host: Host,
         point: CommitPoint,
-        decisions: Decisions,
+        decisions: StreamDecisions,
         refusals: Refusals,
         watcher: TransactionWatcher,
         copies: list[Applied],

@@ -6,17 +6,17 @@ import pytest
 from msgspec.structs import replace
 
 from ha.apply.record_gate import NO_RECORD
-from ha.catchup.queue_guard import QueueGuard
+from ha.catchup.join_guard import JoinGuard
 from ha.catchup.replicating_subscription import ReplicatingSubscription
 from ha.effects import LogLine, ReadQueue, Send
 from ha.log_events import RefusedByPrimary
 from ha.membership.record import MemoryCoordination, first_record
-from ha.messages.attaching import Granted, Join, Refused
-from ha.messages.election import Handover, HandoverRefused, Outdated, Probe
+from ha.messages.attaching import AttachmentRefused, Granted, Join
+from ha.messages.election import HandoverRefused, HandoverRequest, Outdated, Probe
 from ha.messages.sizes import ENTRY, OVERHEAD, message_bytes
 from ha.messages.stream import Ack
 from ha.primary.backlog import EVENT_OVERHEAD
-from ha.primary.session import Session
+from ha.primary.backup_session import BackupSession
 from tests.support.branch_steps import decide_globally, work_on
 from tests.support.invariants import unchecked
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
@@ -143,7 +143,7 @@ def test_who_is_ready_takes_over_from_its_primary_without_a_loss() -> None:
     asked: list[tuple[str, str]] = []
 
     def look(source: str, target: str, message: object) -> bool:
-        if isinstance(message, Handover):
+        if isinstance(message, HandoverRequest):
             asked.append((source, target))
         return False
 
@@ -174,14 +174,14 @@ def test_a_joiner_past_its_guard_is_waited_for_although_nobody_lists_it() -> Non
     backups = node.core.leading.backups
     assert backups is not None
     tail = node.core.replica.tail.sequence
-    joiner = Session(Member("b", "b1"), 1, node.core.generation, tail, QueueGuard(tail), cluster.now)
+    joiner = BackupSession(Member("b", "b1"), 1, node.core.generation, tail, JoinGuard(tail), cluster.now)
     joiner.trackers.track(7, {1}, tail + 1000)  # so it is not granted ready
     backups.sessions["b"] = joiner
     publish(node, "q", "m")
     cluster.pause(0.1)
     assert node.core.replica.durable == tail + 1 and backups.attachments.durable_everywhere() == tail
     assert not confirmed(node)
-    joiner.guard = QueueGuard(tail + 1)
+    joiner.guard = JoinGuard(tail + 1)
     assert backups.attachments.durable_everywhere() == tail + 1, "before its guard it is not"
     joiner.acknowledge(tail + 1, tail + 1, cluster.now)
     cluster.run(lambda: confirmed(node))
@@ -210,7 +210,7 @@ def test_what_is_of_a_lower_generation_is_answered_with_the_higher_one_and_no_su
         for message in (Probe(1, 5), Ack(1, 77, 3)):
             node.core.on_message("b", message)
             assert [each for each in node.core.take_effects() if isinstance(each, Send)] == [Send("b", Outdated(9))]
-        for answer in (Refused(1, 77, "an earlier one"), Outdated(1), HandoverRefused(1, "an earlier one")):
+        for answer in (AttachmentRefused(1, 77, "an earlier one"), Outdated(1), HandoverRefused(1, "an earlier one")):
             node.core.on_message("b", answer)
         assert not [each for each in node.core.take_effects() if isinstance(each, Send)], "or two would refuse for ever"
 
@@ -273,10 +273,10 @@ def test_only_a_refusal_of_what_was_asked_last_ends_it() -> None:
     cluster = declared("q", size=2)
     core = backups_of(cluster)[0].core
     assert core.following is not None
-    core.on_message("a", Refused(core.generation, core.following.backup.session - 1, "an earlier one"))
+    core.on_message("a", AttachmentRefused(core.generation, core.following.backup.session - 1, "an earlier one"))
     core.on_message("a", HandoverRefused(core.generation, "a request, and no attachment"))
     assert core.following.backup.attached and core.state == "ready"
-    core.on_message("a", Refused(core.generation, core.following.backup.session, "silent for too long"))
+    core.on_message("a", AttachmentRefused(core.generation, core.following.backup.session, "silent for too long"))
     assert not core.following.backup.attached and core.state == "joining"
     said = [each.event for each in core.take_effects() if isinstance(each, LogLine)]
     told = [each.reason for each in said if isinstance(each, RefusedByPrimary)]
@@ -343,7 +343,7 @@ def test_only_the_guard_of_one_that_does_not_count_is_raised(counts: bool) -> No
     backups, tail = node.core.leading.backups, node.core.replica.tail.sequence
     assert backups is not None
     member = other.member if counts else Member(other.name, "another")
-    session = Session(member, 9, node.core.generation, tail - 10, QueueGuard(tail - 10), cluster.now)
+    session = BackupSession(member, 9, node.core.generation, tail - 10, JoinGuard(tail - 10), cluster.now)
     session.acknowledged = tail - 11
     backups.sessions[other.name] = session
     backups.acknowledged(other.name, Ack(node.core.generation, 9, tail - 10), cluster.now)

@@ -25,7 +25,7 @@ from ha.effects import (
 )
 from ha.log_events import StoreFailed
 from ha.messages import election
-from ha.messages.attaching import Follow, Join, Leave, Refused
+from ha.messages.attaching import AttachmentRefused, Follow, Join, Leave
 from ha.messages.copying import ForwardTx, Missing, QueueChange, QueueSnapshot, ResyncBegin, SnapshotEnd, SnapshotQueues
 from ha.messages.stream import Ack, Cancel, Commit, Entries
 from ha.messages.wire import Peer
@@ -62,13 +62,13 @@ EFFECTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "a checkpoint of what is not applied": ("P4", lambda core: WriteCheckpoint(at(Position(1, 1 << 40)))),
     "a checkpoint of a later generation": ("P10", lambda core: WriteCheckpoint(at(Position(9, 1)))),
     "an acknowledgement without a write": ("P11", lambda core: Send("b", Ack(1, 1, 1))),
-    "a message to itself": ("P10", lambda core: Send(core.member.node, Refused(1, 0, "no"))),
-    "a message of a later generation": ("P10", lambda core: Send("b", Refused(99, 0, "no"))),
+    "a message to itself": ("P10", lambda core: Send(core.member.node, AttachmentRefused(1, 0, "no"))),
+    "a message of a later generation": ("P10", lambda core: Send("b", AttachmentRefused(99, 0, "no"))),
     "an unknown message": ("P10", lambda core: Send("b", WithGeneration())),
     "entries that are not on this disk": ("P11", lambda core: Send("b", Entries(1, 1, 0, frame_at(core).data))),
     "a commit point that is not reached": ("P11", lambda core: Send("b", Commit(1, 1, 1 << 40))),
     "a log kept that is not here": ("P7", lambda core: Send("b", Follow(1, 1, 1 << 40, 0))),
-    "a refusal without a reason": ("P12", lambda core: Send("b", Refused(1, 1, ""))),
+    "a refusal without a reason": ("P12", lambda core: Send("b", AttachmentRefused(1, 1, ""))),
     "a vote without a reason": ("P12", lambda core: Send("b", Cancel(1, 1, 1, ""))),
     "a farewell without a reason": ("P12", lambda core: Send("b", Leave(1, 1, ""))),
     "a message asked for twice": ("P3", lambda core: Send("b", Missing(1, 1, 1, [5, 5]))),

@@ -10,7 +10,7 @@ from ha.catchup.history import common_sequence
 from ha.catchup.replicating_subscription import PAGE, ReplicatingSubscription
 from ha.feed.recent_frames import RecentFrames
 from ha.membership.node_state import ACTIVE, RECOVERING
-from ha.messages.election import Handover, Outdated
+from ha.messages.election import HandoverRequest, Outdated
 from ha.messages.stream import Ack, Commit
 from ha.messages.wire import decode, encode
 from ha.primary.attachments import Attachments
@@ -238,7 +238,7 @@ def test_a_handover_is_not_begun_before_the_primary_serves() -> None:
     cluster = declared("q")
     primary, heir = cluster.primary, backups_of(cluster)[0]
     assert heir.core.following is not None
-    asked = Handover(primary.core.generation, heir.core.following.backup.session)
+    asked = HandoverRequest(primary.core.generation, heir.core.following.backup.session)
     primary.core.state = RECOVERING
     primary.core.on_message(heir.name, asked)
     assert primary.host.closed == []

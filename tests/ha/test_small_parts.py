@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ha.apply.checkpointing import LAYERS, Checkpointing, behind
-from ha.catchup.throttle import Pace
+from ha.catchup.throttle import Throttle
 from ha.effects import Acknowledge, WriteCheckpoint
 from ha.feed.recent_frames import RecentFrames
 from ha.messages.sizes import ENTRY, OVERHEAD, event_bytes, message_bytes, slices
@@ -223,7 +223,7 @@ def test_recent_frames_of_any_size_are_kept_up_to_the_limit_and_no_further() -> 
 
 
 def test_nobody_rests_before_it_has_worked_whatever_the_clock_says() -> None:
-    assert not Pace().resting(0.0) and not Pace().working
+    assert not Throttle().resting(0.0) and not Throttle().working
 
 
 def test_recent_frames_are_found_by_their_first_event_and_bounded_by_bytes() -> None:

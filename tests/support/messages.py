@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ha.messages.attaching import Follow, Granted, Join, Leave, Progress, Refused
+from ha.messages.attaching import AttachmentRefused, Follow, Granted, Join, Leave, Progress
 from ha.messages.copying import (
     ForwardOutcomes,
     ForwardTx,
@@ -17,7 +17,7 @@ from ha.messages.copying import (
     SnapshotEnd,
     SnapshotQueues,
 )
-from ha.messages.election import Handover, HandoverRefused, Outdated, Probe, ProbeReply, Promoted
+from ha.messages.election import HandoverRefused, HandoverRequest, Outdated, Probe, ProbeReply, Promoted
 from ha.messages.greeting import Hello
 from ha.messages.stream import Ack, Cancel, Commit, Entries
 from txobserver.configuration import BindingSpec, Configuration, ExchangeSpec, QueueSpec
@@ -36,7 +36,7 @@ MESSAGES: list[Any] = [
     Probe(1, 10_000),
     ProbeReply(1, 10_000, Member("b", "b1"), POSITION),
     Join(1, 900, Member("b", "b1"), [Position(1, 1)], POSITION, 5, False),
-    Refused(1, 800, "no"),
+    AttachmentRefused(1, 800, "no"),
     Follow(1, 800, 3, 3),
     Entries(1, 800, 3, encode_frame(1, 8, [TxOpen(5), TxEnqueue(5, 1, (1,), TEXT), TxPrepare(5, 1, [])], 9).data),
     Commit(1, 800, 1 << 40),
@@ -56,7 +56,7 @@ MESSAGES: list[Any] = [
     SnapshotEnd(1, 800, POSITION, [Position(1, 1)], 1, (1, 0, 0), [(5, 3)], OutcomesMeta()),
     Progress(1, 800, 3, True),
     Promoted(1),
-    Handover(1, 800),
+    HandoverRequest(1, 800),
     Outdated(1),
     HandoverRefused(1, "no"),
 ]

@@ -33,7 +33,7 @@ from txobserver.events import (
 )
 from txobserver.frames import encode_frame
 from txobserver.ids import generated_id
-from txobserver.invariants import CHECKS, Checks, InvariantBroken, Pace, checking, differ, never_falls, rises
+from txobserver.invariants import CHECKS, Checks, DeepChecks, InvariantBroken, checking, differ, never_falls, rises
 from txobserver.xid import Xid
 
 pytestmark = pytest.mark.plain
@@ -121,7 +121,7 @@ def test_a_frame_that_cannot_be_is_found() -> None:
 
 
 def test_a_deep_look_comes_after_the_same_number_of_transitions() -> None:
-    pace = Pace(3)
+    pace = DeepChecks(3)
     assert [pace.deep() for _ in range(7)] == [False, False, True, False, False, True, False]
 
 

@@ -14,7 +14,7 @@ from txobserver.invariants import WALKED, differ, never_falls, rises
 from txobserver.outcomes import Kind, Outcomes, Remembered, name_of
 from txobserver.ports.store import END, Changes, MemoryBase, StoreError
 from txobserver.state.contents import Contents
-from txobserver.state.offsets import Places
+from txobserver.state.offsets import Offsets
 from txobserver.state.transaction_table import TransactionTable
 from txobserver.tx_buffer import ABORTED, PREPARED
 
@@ -60,7 +60,7 @@ def check_contents_deep(contents: Contents, whole: bool) -> None:
         _check_content(contents, whole)
 
 
-def _check_layers(contents: Contents, layers: Changes, places: dict[int, Places], whole: bool) -> None:
+def _check_layers(contents: Contents, layers: Changes, places: dict[int, Offsets], whole: bool) -> None:
     last = contents.applied.sequence
     assert layers.keys() == places.keys(), "P7: the places of a layer are those of other queues"
     for queue, layer in layers.items():

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from txobserver.ports.store import Base, Changes, Dropped, Entry
-from txobserver.state.offsets import Places
-from txobserver.state.reading import Reading
+from txobserver.state.offsets import Offsets
+from txobserver.state.page_reading import PageReading
 from txobserver.state.shown import Kept, ShownBase
 
 
@@ -26,12 +26,12 @@ class Layers:
         self.base: Final = base
         self.shown: Final = ShownBase(base)
         self.fresh: Changes = {}
-        self.fresh_places: dict[int, Places] = {}
+        self.fresh_places: dict[int, Offsets] = {}
         self.reused: Final[set[tuple[int, int]]] = set()
-        self.readings: Final[dict[int, list[Reading]]] = {}
+        self.readings: Final[dict[int, list[PageReading]]] = {}
         self.dirty_bytes = 0
         self._frozen: Changes = {}
-        self._frozen_places: dict[int, Places] = {}
+        self._frozen_places: dict[int, Offsets] = {}
         self._frozen_bytes = 0
 
     @property
@@ -42,7 +42,7 @@ class Layers:
     def begin(self, queue: int) -> dict[int, Entry | None]:
         """The first change of a queue since the last checkpoint; returns its fresh layer."""
         layer = self.fresh[queue] = {}
-        self.fresh_places[queue] = Places()
+        self.fresh_places[queue] = Offsets()
         return layer
 
     def drop(self, queue: int, kept: Kept) -> None:
@@ -81,7 +81,7 @@ class Layers:
             return layer[place] is not None
         return self.shown.holds(queue, place)
 
-    def places(self, queue: int) -> list[Places]:
+    def places(self, queue: int) -> list[Offsets]:
         """The places at which either layer added messages to a queue."""
         layers = [self.fresh_places] if self.shown.dropped(queue) else [self._frozen_places, self.fresh_places]
         return [places[queue] for places in layers if queue in places]

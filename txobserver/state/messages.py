@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from txobserver.digest import Tally
 from txobserver.ports.store import END, IDS_PASSED, Entry, Ids
 from txobserver.state.layers import Layers
-from txobserver.state.reading import Reading
+from txobserver.state.page_reading import PageReading
 
 Shown = TypeVar("Shown")
 Batch = list[tuple[int, Shown]]
@@ -32,18 +32,18 @@ class Messages:
         """The entry, if it came after what the base shows: then it is in memory. None: it is to be read, or gone."""
         return self._layers.recent(queue, place)
 
-    def begin_reading(self, queue: int, after: int) -> Reading:
+    def begin_reading(self, queue: int, after: int) -> PageReading:
         """A page of a queue is about to be read from the base, by another thread. Ends with ``end_reading``."""
         layers = self._layers
         above = [layers.fresh.get(queue, {})]
         if not layers.shown.dropped(queue):
             above.append(layers.frozen(queue))
-        reading = Reading(queue, after, above, layers.places(queue)[::-1])
+        reading = PageReading(queue, after, above, layers.places(queue)[::-1])
         reading.kept = layers.shown.kept(queue)
         layers.readings.setdefault(queue, []).append(reading)
         return reading
 
-    def end_reading(self, reading: Reading) -> None:
+    def end_reading(self, reading: PageReading) -> None:
         """It has been read, or nothing waits for it any more."""
         readings = self._layers.readings
         others = [each for each in readings.pop(reading.queue) if each is not reading]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from txobserver.ports.store import END
 
 
-class Places:
+class Offsets:
     """Places in order. One that comes out of order (only a resync does that) costs a sort at the next look."""
 
     def __init__(self) -> None:

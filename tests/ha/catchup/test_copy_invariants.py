@@ -55,7 +55,7 @@ COPIES: dict[str, tuple[str, Callable[[MemoryCluster], Any]]] = {
         "P12",
         lambda cluster: (
             put(resync_of(cluster)._portions, "_resting", True),
-            resync_of(cluster)._portions._pace.begin(1.0),
+            resync_of(cluster)._portions._throttle.begin(1.0),
         ),
     ),
 }

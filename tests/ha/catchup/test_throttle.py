@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ha.catchup.queue_guard import QueueGuard
+from ha.catchup.join_guard import JoinGuard
 from ha.catchup.replicating_subscription import PAGE
-from ha.catchup.throttle import LONGEST_REST, Pace
+from ha.catchup.throttle import LONGEST_REST, Throttle
 from ha.messages.attaching import Progress
 from ha.messages.copying import QueueContent
 from ha.messages.stream import Entries
-from ha.primary.session import Session
+from ha.primary.backup_session import BackupSession
 from tests.support.memory_cluster import MemoryCluster
 from tests.support.memory_host import text
 from tests.support.steps import backups_of, declared
@@ -20,31 +20,32 @@ SMALL_LAG = 1000
 
 
 def test_it_rests_for_twice_as_long_as_it_worked() -> None:
-    pace = Pace()
-    pace.begin(10.0)
-    assert pace.working
-    pace.end(10.1, 100, 5000)
-    assert not pace.working and pace.resting(10.29) and not pace.resting(10.31)
-    pace.begin(11.0)
-    pace.end(13.0, 100, 4900)
-    assert pace.resting(13.0 + LONGEST_REST - 0.01) and not pace.resting(13.0 + LONGEST_REST), "not longer than that"
+    throttle = Throttle()
+    throttle.begin(10.0)
+    assert throttle.working
+    throttle.end(10.1, 100, 5000)
+    assert not throttle.working and throttle.resting(10.29) and not throttle.resting(10.31)
+    throttle.begin(11.0)
+    throttle.end(13.0, 100, 4900)
+    # not longer than that
+    assert throttle.resting(13.0 + LONGEST_REST - 0.01) and not throttle.resting(13.0 + LONGEST_REST)
 
 
 def test_it_rests_only_after_progress() -> None:
-    pace = Pace()
-    pace.begin(10.0)
-    pace.end(10.1, 100, 5000)
+    throttle = Throttle()
+    throttle.begin(10.0)
+    throttle.end(10.1, 100, 5000)
     for lag in (5000, 6000, 4951):
-        pace.begin(11.0)
-        pace.end(11.1, 100, lag)
-        assert not pace.resting(11.11), "others publish as fast as it catches up"
-    pace.begin(12.0)
-    pace.end(12.1, 100, 4950)
-    assert pace.resting(12.11)
+        throttle.begin(11.0)
+        throttle.end(11.1, 100, lag)
+        assert not throttle.resting(11.11), "others publish as fast as it catches up"
+    throttle.begin(12.0)
+    throttle.end(12.1, 100, 4950)
+    assert throttle.resting(12.11)
 
 
 def test_a_guard_is_raised_while_much_is_lacking_and_not_for_ever() -> None:
-    session = Session(Member("b", "b1"), 1, 1, 0, QueueGuard(100), 0.0)
+    session = BackupSession(Member("b", "b1"), 1, 1, 0, JoinGuard(100), 0.0)
     for reached, tail, passed in (
         (100, 100 + 16 * SMALL_LAG, False),
         (100 + 16 * SMALL_LAG, 100 + 24 * SMALL_LAG, False),
@@ -52,7 +53,7 @@ def test_a_guard_is_raised_while_much_is_lacking_and_not_for_ever() -> None:
     ):
         session.acknowledge(reached, tail, 0.0, SMALL_LAG)
         assert session.past_guard == passed
-    quick = Session(Member("b", "b1"), 1, 1, 0, QueueGuard(100), 0.0)
+    quick = BackupSession(Member("b", "b1"), 1, 1, 0, JoinGuard(100), 0.0)
     quick.acknowledge(100, 100 + SMALL_LAG, 0.0, SMALL_LAG)
     assert quick.past_guard
 

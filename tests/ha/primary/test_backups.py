@@ -9,7 +9,7 @@ import pytest
 
 from ha.effects import ReadLog
 from ha.feed.recent_frames import RecentFrames
-from ha.messages.attaching import Follow, Granted, Join, Leave, Progress, Refused
+from ha.messages.attaching import AttachmentRefused, Follow, Granted, Join, Leave, Progress
 from ha.messages.copying import Missing
 from ha.messages.stream import Ack, Cancel, Commit, Entries
 from ha.primary import joins
@@ -26,7 +26,7 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ended(number: int = 71, reason: str = "this attachment has ended") -> list[tuple[str, Any]]:
-    return [("b", Refused(3, number, reason))]
+    return [("b", AttachmentRefused(3, number, reason))]
 
 
 def test_one_whose_log_is_a_prefix_of_ours_follows_from_its_end() -> None:
@@ -41,7 +41,7 @@ def test_one_whose_log_is_a_prefix_of_ours_follows_from_its_end() -> None:
 def test_one_that_speaks_for_another_is_refused() -> None:
     side = Side(B, C)
     side.ours.take("c", Join(3, 71, B, HISTORY, TAIL, 7, False), 1, 100.0)
-    assert side.said() == [("c", Refused(3, 71, "b speaks for itself"))] and side.ours.sessions == {}
+    assert side.said() == [("c", AttachmentRefused(3, 71, "b speaks for itself"))] and side.ours.sessions == {}
 
 
 @pytest.mark.parametrize(
@@ -288,7 +288,7 @@ def test_a_silent_member_is_taken_out_and_a_silent_joiner_let_go() -> None:
     assert side.asked() == [] and side.said() == 3 * [("b", Commit(3, 71, 10)), ("c", Commit(3, 71, 10))]
     side.tick(103.01)
     assert side.asked() == [("remove", B, 103.01), ("forget", C)]
-    assert side.said() == [("c", Refused(3, 71, "silent for too long"))] and list(side.ours.sessions) == ["b"]
+    assert side.said() == [("c", AttachmentRefused(3, 71, "silent for too long"))] and list(side.ours.sessions) == ["b"]
 
 
 def test_while_it_recovers_it_waits_longer() -> None:

@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from ha.apply.replica import Replica
 from ha.backup.backup import Backup
 from ha.catchup.queue_replicator import QueueReplicator, SnapshotMismatch
-from ha.messages.attaching import Follow, Join, Leave, Refused
+from ha.messages.attaching import AttachmentRefused, Follow, Join, Leave
 from ha.messages.copying import ForwardOutcomes, ForwardTx, Missing, ResyncBegin, SnapshotConfiguration, SnapshotEnd
-from ha.messages.election import Handover
+from ha.messages.election import HandoverRequest
 from ha.messages.stream import Ack, Cancel, Entries
 from ha.messages.wire import decode, encode
-from ha.primary.session import Session
+from ha.primary.backup_session import BackupSession
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.steps import (
     answered,
@@ -53,7 +53,7 @@ class Overheard:
         return self.backup.core.following.backup
 
     @property
-    def session(self) -> Session:
+    def session(self) -> BackupSession:
         """The primary's end of it."""
         assert self.primary.core.leading is not None
         return self.primary.core.leading.backups.sessions[self.backup.name]
@@ -86,7 +86,9 @@ def test_an_acknowledgement_of_what_was_never_sent() -> None:
     heard = Overheard()
     generation, number = heard.primary.core.generation, heard.session.number
     heard.to_primary(Ack(generation, number, heard.tail.sequence + 1))
-    assert [each.reason for each in heard.told(heard.backup, Refused)] == ["it acknowledges what was never sent"]
+    assert [each.reason for each in heard.told(heard.backup, AttachmentRefused)] == [
+        "it acknowledges what was never sent"
+    ]
     assert heard.backup.name not in heard.primary.core.leading.backups.sessions  # type: ignore[union-attr]
     heard.goes_on()
 
@@ -98,14 +100,14 @@ def test_a_join_in_the_name_of_another_node() -> None:
     ready = heard.cluster.coordination.record.ready  # type: ignore[union-attr]
     heard.to_primary(join)
     heard.cluster.pause(0.1)
-    assert [each.reason for each in heard.told(heard.backup, Refused)] == [f"{other.name} speaks for itself"]
+    assert [each.reason for each in heard.told(heard.backup, AttachmentRefused)] == [f"{other.name} speaks for itself"]
     assert heard.cluster.coordination.record.ready == ready  # type: ignore[union-attr]
     heard.goes_on()
 
 
 def test_a_handover_of_an_earlier_attachment() -> None:
     heard = Overheard()
-    heard.to_primary(Handover(heard.primary.core.generation, heard.session.number - 1))
+    heard.to_primary(HandoverRequest(heard.primary.core.generation, heard.session.number - 1))
     heard.cluster.pause(0.5)
     assert heard.cluster.primary is heard.primary and heard.primary.host.closed == []
     heard.goes_on()

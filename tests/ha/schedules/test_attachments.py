@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ha.effects import ResetLog
-from ha.messages.attaching import Progress, Refused
+from ha.messages.attaching import AttachmentRefused, Progress
 from ha.messages.copying import Missing
 from ha.messages.stream import Ack
 from ha.messages.wire import decode
@@ -31,7 +31,7 @@ def listeners_of(node: MemoryNode) -> list[Any]:
 def refused(cluster: MemoryCluster, name: str) -> list[int]:
     """The attachments that this node is being told to be none."""
     found = [decode(data) for _, target, data in cluster.wire if target == name]
-    return [each.session for each in found if isinstance(each, Refused)]
+    return [each.session for each in found if isinstance(each, AttachmentRefused)]
 
 
 def test_an_acknowledgement_of_what_was_not_sent_is_none() -> None:

@@ -7,9 +7,9 @@ from ha.catchup.resync import Resync
 from ha.effects import Effect, LogLine, Send
 from ha.membership.candidate import Candidate
 from ha.membership.record import Record
-from ha.messages.attaching import Refused
+from ha.messages.attaching import AttachmentRefused
 from ha.messages.copying import SnapshotEnd
-from ha.messages.election import Handover
+from ha.messages.election import HandoverRequest
 from ha.settings import Settings
 from tests.support.copying import asked_for_a_reset
 from tests.support.memory_cluster import MemoryCluster
@@ -27,7 +27,7 @@ def test_refusal_lost() -> None:
     cluster.kill(name)
     cluster.run(lambda: len(cluster.coordination.record.ready) == 2)
     publish(primary, "q", "what it lacks")
-    cluster.lose = lambda source, target, message: target == name and isinstance(message, Refused)
+    cluster.lose = lambda source, target, message: target == name and isinstance(message, AttachmentRefused)
     joiner = cluster.start(name)
     joiner.disk_held = True
     cluster.run(lambda: name in primary.core.leading.backups.sessions)
@@ -90,7 +90,7 @@ def test_handover_answers_nobody() -> None:
     primary.report(lambda: primary.host.declare("s"))
     cluster.pause(0.1)
     assert heir.core.following is not None
-    asked = Handover(primary.core.generation, heir.core.following.backup.session)
+    asked = HandoverRequest(primary.core.generation, heir.core.following.backup.session)
     primary.report(lambda: primary.core.on_message(heir.name, asked))
     cluster.held.clear()
     cluster.run(lambda: heir.state == "active")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ha.messages.election import Handover, HandoverRefused
+from ha.messages.election import HandoverRefused, HandoverRequest
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.steps import all_agree, answered, backups_of, declared, publish
 
@@ -109,7 +109,7 @@ def test_request_of_an_attachment_that_has_ended() -> None:
     said: list[object] = []
     cluster.lose = lambda source, target, message: said.append(message) or False  # type: ignore[func-returns-value]
     assert chosen.core.following is not None
-    old = Handover(primary.core.generation, chosen.core.following.backup.session - 1)
+    old = HandoverRequest(primary.core.generation, chosen.core.following.backup.session - 1)
     primary.report(lambda: primary.core.on_message(chosen.name, old))
     (refused,) = [each for each in said if isinstance(each, HandoverRefused)]
     assert "only a ready backup" in refused.reason

@@ -8,7 +8,7 @@ import pytest
 
 from ha.effects import CompareAndSet, Persist
 from ha.membership.node_state import RECOVERING
-from ha.messages.attaching import Granted, Progress, Refused
+from ha.messages.attaching import AttachmentRefused, Granted, Progress
 from tests.ha.schedules.test_joiner import force_resync
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.memory_disk import MemoryDisk
@@ -117,7 +117,7 @@ def test_removal_met_by_a_conflict(attached: bool) -> None:
     told: list[tuple[str, str]] = []
 
     def look(source: str, target: str, message: object) -> bool:
-        if isinstance(message, Refused):
+        if isinstance(message, AttachmentRefused):
             told.append((target, message.reason))
         return isinstance(message, Progress)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ha.messages.attaching import Follow, Join, Refused
+from ha.messages.attaching import AttachmentRefused, Follow, Join
 from ha.messages.copying import Missing, ResyncBegin, SnapshotEnd
 from ha.messages.stream import Ack, Entries
 from ha.messages.wire import decode
@@ -68,7 +68,7 @@ def test_messages_of_a_former_process(copied: bool) -> None:
     assert backups.sessions[name] is session and session.acknowledged == acknowledged and session.resync is resync
     assert backup.attached and node.core.replica.tail == before
     assert primary.host.answer("publish two") in (None, "ok")
-    refused = [m for _, _, m in cluster.wire for m in [decode(m)] if isinstance(m, Refused)]
+    refused = [m for _, _, m in cluster.wire for m in [decode(m)] if isinstance(m, AttachmentRefused)]
     assert all(each.session == number for each in refused)
     node.disk_held = False
     survivors_agree(cluster)

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker_plugin.embedded.operations.branch_operations import BranchOperations
 from broker_plugin.embedded.queues.durable_queue import DurableQueue
-from ha.primary.branches import Branches
+from ha.primary.branch_ledger import BranchLedger
 from ha.primary.primary import Primary
 from tests.simulation.seeded.planting import replace, seeded
 from txobserver.outcomes import Outcomes
@@ -31,7 +31,7 @@ def a_prepared_branch_is_aborted_at_failover(stack: ExitStack) -> None:
 @seeded("P2", "P11", "P6")
 def a_decision_is_answered_before_the_commit_point(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
-        def decide(self: Branches, xid: Any, commit: bool, heuristic: bool, done: Any) -> None:
+        def decide(self: BranchLedger, xid: Any, commit: bool, heuristic: bool, done: Any) -> None:
             def once(outcome: str | None) -> None:
                 if outcome is not None:
                     done(outcome)
@@ -43,7 +43,7 @@ def a_decision_is_answered_before_the_commit_point(stack: ExitStack) -> None:
 
         return decide
 
-    replace(stack, Branches, "decide", make)
+    replace(stack, BranchLedger, "decide", make)
 
 
 @seeded("P6", "P2", rare=True)
@@ -51,7 +51,7 @@ def a_failed_vote_is_answered_at_once(stack: ExitStack) -> None:
     """Told as rolled back while others hold the prepare."""
 
     def make(original: Any) -> Any:
-        def cancel(self: Branches, tx: int, reason: str) -> None:
+        def cancel(self: BranchLedger, tx: int, reason: str) -> None:
             waiting = self._preparing.pop(tx, None)
             if waiting is not None:
                 self._decider.decide(tx, False, None)
@@ -59,7 +59,7 @@ def a_failed_vote_is_answered_at_once(stack: ExitStack) -> None:
 
         return cancel
 
-    replace(stack, Branches, "cancel", make)
+    replace(stack, BranchLedger, "cancel", make)
 
 
 @seeded("P7")
@@ -77,7 +77,7 @@ def outcomes_are_left_out_of_the_snapshot(stack: ExitStack) -> None:
 
 @seeded("P6", "P4")
 def a_branch_that_is_late_is_prepared(stack: ExitStack) -> None:
-    replace(stack, Branches, "_fence", lambda original: lambda self, buffer: None)
+    replace(stack, BranchLedger, "_fence", lambda original: lambda self, buffer: None)
 
 
 @seeded("P3", "P1")

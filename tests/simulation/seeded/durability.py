@@ -11,8 +11,8 @@ from ha.membership.record_keeper import RecordKeeper
 from ha.messages.stream import Ack
 from ha.primary.attachments import Attachments
 from ha.primary.client_ledger import ClientLedger
-from ha.primary.decisions import Decisions
 from ha.primary.primary import Primary
+from ha.primary.stream_decisions import StreamDecisions
 from recovery.store import segment
 from recovery.store.log import Log
 from recovery.store.torn import is_torn_without_groups
@@ -180,14 +180,14 @@ def confirms_before_the_commit_point(stack: ExitStack) -> None:
 @seeded("P2", "P11")
 def commit_answered_when_decided(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
-        def decide(self: Decisions, tx: int, commit: bool, done: Any) -> None:
+        def decide(self: StreamDecisions, tx: int, commit: bool, done: Any) -> None:
             original(self, tx, commit, None)
             if done is not None:
                 done(None)
 
         return decide
 
-    replace(stack, Decisions, "decide", make)
+    replace(stack, StreamDecisions, "decide", make)
 
 
 @seeded("P2", rare=True)

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from ha.apply.record_gate import RecordGate
-from ha.catchup.queue_guard import QueueGuard
+from ha.catchup.join_guard import JoinGuard
 from ha.catchup.queue_replicator import QueueReplicator
 from ha.core import NodeCore
 from ha.effects import CompareAndSet
@@ -135,7 +135,7 @@ def no_tracker_for_what_was_closed_before_a_joiner_came(stack: ExitStack) -> Non
             made = original(self, *of_a_joiner)
             made.trackers = TxTrackers()
             if made.guard.at < NEVER:
-                made.guard = QueueGuard(self._point.sequence)
+                made.guard = JoinGuard(self._point.sequence)
             return made
 
         return session

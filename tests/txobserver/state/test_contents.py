@@ -10,7 +10,7 @@ import txobserver.state.shown as shown_module
 from txobserver.events import Message
 from txobserver.ports.store import END, PAGE, Checkpoint, Dropped, Entry, Ids, MemoryBase, Meta
 from txobserver.state.contents import Contents
-from txobserver.state.offsets import Places
+from txobserver.state.offsets import Offsets
 
 
 def test_a_purge_while_a_checkpoint_is_written_shows_nothing_of_before() -> None:
@@ -42,7 +42,7 @@ def test_what_is_put_over_a_removed_message_and_removed_shows_nothing_of_before(
 
 
 def test_places_that_come_out_of_order_are_found_in_order() -> None:
-    places = Places()
+    places = Offsets()
     for place, found in ((5, [5]), (3, [3, 5]), (4, [3, 4, 5]), (9, [3, 4, 5, 9])):
         places.add(place)
         assert list(places.above(0)) == found

@@ -12,7 +12,7 @@ from txobserver.events import Message
 from txobserver.ids import Position
 from txobserver.ports.store import Above, At, Checkpoint, Entry, MemoryBase, Meta, Page
 from txobserver.state.contents import Contents
-from txobserver.state.reading import Reading
+from txobserver.state.page_reading import PageReading
 
 STEPS = st.lists(
     st.tuples(
@@ -32,7 +32,7 @@ def message(body: bytes = b"m") -> Message:
 class Underway(NamedTuple):
     """A reading, and what was in the queue when it began."""
 
-    reading: Reading
+    reading: PageReading
     after: int
     there: set[int]
 

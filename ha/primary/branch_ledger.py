@@ -1,4 +1,4 @@
-"""Branches: what a primary does with distributed transactions (PROTOCOL, "DTX"). The other half of the Ledger.
+"""BranchLedger: what a primary does with distributed transactions (PROTOCOL, "DTX"). The other half of the Ledger.
 
 Promise: a branch whose prepare was answered stays until it is decided, whichever node is primary; no client is told of
 a decision before it has passed the commit point; a global decision settles every branch that is prepared, and fences
@@ -28,7 +28,7 @@ from txobserver.tx_buffer import DtxBuffer
 from txobserver.xid import Global, Xid
 
 
-class Branches:
+class BranchLedger:
     """The branches of one primary. ``begin`` to ``forget_global`` are the Ledger's."""
 
     def __init__(

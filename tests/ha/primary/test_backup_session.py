@@ -1,14 +1,14 @@
-"""The primary's end of an attachment: what is sent when, what is owed, and how long (``ha.primary.session``)."""
+"""The primary's end of an attachment: what is sent when, what is owed, and how long (``ha.primary.backup_session``)."""
 
 from __future__ import annotations
 
 import pytest
 
-from ha.catchup.queue_guard import QueueGuard
+from ha.catchup.join_guard import JoinGuard
 from ha.effects import ReadLog, Send
 from ha.feed.recent_frames import RecentFrames
 from ha.messages.stream import Commit, Entries
-from ha.primary.session import Session
+from ha.primary.backup_session import BackupSession
 from ha.settings import Settings
 from txobserver.events import TxOpen
 from txobserver.frames import Frame, encode_frame
@@ -19,8 +19,8 @@ SIZE = len(FRAMES[0].data)
 AWAITED = Settings(window_bytes=2 * SIZE, portion_bytes=SIZE)
 
 
-def session(keep: int = 0) -> Session:
-    return Session(Member("b", "b1"), 7, 1, keep, QueueGuard(keep), 100.0)
+def session(keep: int = 0) -> BackupSession:
+    return BackupSession(Member("b", "b1"), 7, 1, keep, JoinGuard(keep), 100.0)
 
 
 def recent(frames: list[Frame]) -> RecentFrames:
@@ -134,37 +134,37 @@ class Paced:
 
 @pytest.mark.plain
 def test_its_pace_is_told_what_has_arrived_and_what_is_still_lacking() -> None:
-    ours, frames, pace = session(keep=1), recent(FRAMES), Paced()
-    ours._pace = pace  # type: ignore[assignment]
+    ours, frames, throttle = session(keep=1), recent(FRAMES), Paced()
+    ours._throttle = throttle  # type: ignore[assignment]
     by_two = Settings(window_bytes=8 * SIZE, portion_bytes=2 * SIZE)
     assert sequences(ours.pump(frames, 2, 0, by_two, 100.0, False), 0) == [2]
     assert sequences(ours.pump(frames, 8, 0, by_two, 100.1, False), 0) == [3], "the rest of the portion"
-    assert not ours.pump(frames, 8, 0, by_two, 100.2, False) and pace.told == []
+    assert not ours.pump(frames, 8, 0, by_two, 100.2, False) and throttle.told == []
     ours.acknowledge(2, 8, 100.3)
-    assert not ours.pump(frames, 8, 0, by_two, 100.3, False) and pace.told == [], "one is on its way"
+    assert not ours.pump(frames, 8, 0, by_two, 100.3, False) and throttle.told == [], "one is on its way"
     ours.acknowledge(3, 8, 100.4)
     assert sequences(ours.pump(frames, 8, 0, by_two, 100.4, False), 0) == [4, 5]
-    assert pace.told == [(100.4, 2, 5)]
+    assert throttle.told == [(100.4, 2, 5)]
     ours.acknowledge(5, 8, 100.5)
     assert not ours.pump(frames, 5, 0, by_two, 100.5, False)
-    assert pace.told == [(100.4, 2, 5), (100.5, 2, 0)] and not pace.working, "there is no more"
+    assert throttle.told == [(100.4, 2, 5), (100.5, 2, 0)] and not throttle.working, "there is no more"
     ours.acknowledge(5, 8, 100.6)
     assert sequences(ours.pump(frames, 8, 0, by_two, 100.6, False), 0) == [6, 7]
-    assert len(pace.told) == 2
+    assert len(throttle.told) == 2
 
 
 @pytest.mark.plain
 def test_a_portion_that_is_read_from_the_log_has_not_arrived() -> None:
-    ours, frames, pace = session(), recent(FRAMES[1:]), Paced()
-    ours._pace = pace  # type: ignore[assignment]
+    ours, frames, throttle = session(), recent(FRAMES[1:]), Paced()
+    ours._throttle = throttle  # type: ignore[assignment]
     by_one = Settings(window_bytes=8 * SIZE, portion_bytes=SIZE)
     assert ours.pump(frames, 8, 0, by_one, 100.0, False) == [ReadLog("b", 7, 1, SIZE)]
     ours._portion_bytes = SIZE
-    assert not ours.pump(frames, 8, 0, by_one, 100.1, False) and pace.told == []
+    assert not ours.pump(frames, 8, 0, by_one, 100.1, False) and throttle.told == []
     ours.log_read(FRAMES[:1], 0)
     ours.acknowledge(1, 8, 100.2)
     assert sequences(ours.pump(frames, 8, 0, by_one, 100.2, False), 0) == [2]
-    assert pace.told == [(100.2, 1, 7)]
+    assert throttle.told == [(100.2, 1, 7)]
 
 
 def told(effects: list[object]) -> list[tuple[str, int]]:
@@ -190,7 +190,7 @@ def test_the_commit_point_is_told_once_and_then_as_a_heartbeat() -> None:
 
 def test_the_stream_follows_a_snapshot() -> None:
     ours, frames = session(), recent(FRAMES)
-    ours.stream_from(5, QueueGuard(7))
+    ours.stream_from(5, JoinGuard(7))
     assert (ours.acknowledged, ours.sent, ours.past_guard) == (5, 5, False)
     assert sequences(ours.pump(frames, 8, 0, AWAITED, 100.0, True), 0) == [6, 7]
     ours.acknowledge(7, 8, 100.0)

@@ -1,7 +1,7 @@
 """Session: the primary's end of one backup's attachment (seed 003's ReplicatingSubscription, for the whole stream).
 
 It sends the stream from where the backup's log ends, keeps what is in flight bounded, and knows how far the backup
-has acknowledged. What stands on top of it: QueueGuard (does it count?), TxTrackers (may it be ready?).
+has acknowledged. What stands on top of it: JoinGuard (does it count?), TxTrackers (may it be ready?).
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from ha.catchup.queue_guard import QueueGuard
+from ha.catchup.join_guard import JoinGuard
 from ha.catchup.resync import Resync
-from ha.catchup.throttle import Pace
+from ha.catchup.throttle import Throttle
 from ha.effects import Effect, ReadLog, Send
 from ha.feed.recent_frames import RecentFrames
 from ha.messages.stream import Commit, Entries
@@ -23,10 +23,10 @@ from txobserver.ids import Member
 UNKNOWN = 1 << 62
 
 
-class Session:
+class BackupSession:
     """One attachment. ``acknowledged`` is the sequence up to which the backup is durable in this primary's stream."""
 
-    def __init__(self, member: Member, number: int, generation: int, keep: int, guard: QueueGuard, now: float) -> None:
+    def __init__(self, member: Member, number: int, generation: int, keep: int, guard: JoinGuard, now: float) -> None:
         self.member = member
         self.number = number
         self.generation = generation
@@ -42,7 +42,7 @@ class Session:
         self._told_at = now
         self.resync: Resync | None = None
         self.full = False
-        self._pace = Pace()
+        self._throttle = Throttle()
         self._portion_from = keep
         self._portion_bytes = 0
         self._missing = UNKNOWN
@@ -62,7 +62,7 @@ class Session:
         """Bytes that are sent and not acknowledged."""
         return self._bytes
 
-    def stream_from(self, sequence: int, guard: QueueGuard) -> None:
+    def stream_from(self, sequence: int, guard: JoinGuard) -> None:
         """A snapshot as of ``sequence`` is durable at the joiner: the stream follows from there."""
         self.resync = None
         self.acknowledged = sequence
@@ -91,7 +91,7 @@ class Session:
         """
         if small_lag < missing <= self._missing // 2:
             self._missing = missing
-            self.guard = QueueGuard(tail)
+            self.guard = JoinGuard(tail)
 
     def progress(self, taken: int, full: bool, counts: bool, now: float) -> None:
         """The backup is alive, and may be ``full``.
@@ -147,16 +147,16 @@ class Session:
 
     def _next_portion(self, durable: int, size: int, now: float) -> bool:
         """Whether a joiner may be sent something now: ``size`` bytes at a time, with rests (``throttle``)."""
-        pace = self._pace
-        if pace.working:
+        throttle = self._throttle
+        if throttle.working:
             if self._portion_bytes < size:
                 return True
             if self._bytes or self._reading:
                 return False
-            pace.end(now, self.acknowledged - self._portion_from, durable - self.acknowledged)
-        if pace.resting(now) or self._next > durable:
+            throttle.end(now, self.acknowledged - self._portion_from, durable - self.acknowledged)
+        if throttle.resting(now) or self._next > durable:
             return False
-        pace.begin(now)
+        throttle.begin(now)
         self._portion_from, self._portion_bytes = self.acknowledged, 0
         return True
 

@@ -1,4 +1,4 @@
-"""QueueGuard: where a backup must have got to before it counts (seed 001, PROTOCOL "A joiner").
+"""JoinGuard: where a backup must have got to before it counts (seed 001, PROTOCOL "A joiner").
 
 The guard stands at the primary's tail of the moment when the backup was attached. Everything behind it reaches the
 backup as it is made, so once the backup's log is durable up to the guard it lacks nothing: it takes part in
@@ -9,7 +9,7 @@ was made meanwhile gets another guard, at the tail of that moment, as if it had 
 from __future__ import annotations
 
 
-class QueueGuard:
+class JoinGuard:
     """A guard at stream sequence ``at``."""
 
     def __init__(self, at: int) -> None:

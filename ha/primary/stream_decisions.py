@@ -1,10 +1,10 @@
-"""Decisions: how transactions and branches end at the primary, and why nothing new can be committed."""
+"""StreamDecisions: how transactions and branches end at the primary, and why nothing new can be committed."""
 
 from __future__ import annotations
 
 from ha.apply.replica import Replica
 from ha.primary.additions import Additions
-from ha.primary.branches import Branches
+from ha.primary.branch_ledger import BranchLedger
 from ha.primary.commit_point import CommitPoint
 from ha.primary.transactions import Transactions, TransactionWatcher
 from ha.primary.writer import Writer
@@ -15,7 +15,7 @@ from txobserver.outcomes import Name
 from txobserver.ports.ledger import Done, Host
 
 
-class Decisions:
+class StreamDecisions:
     """What observers, transactions and branches do to the stream.
 
     ``watcher`` is told of tx-queues that are closed, and of how they end. Implements TxSink and Decider.
@@ -40,7 +40,7 @@ class Decisions:
         self._additions = additions
         self.factory = TransactionObserverFactory(writer.generation, self, writer.ids.next)
         self.transactions = Transactions(writer, point, self)
-        self.branches = Branches(writer, point, self, replica, self.factory, host, watcher)
+        self.branches = BranchLedger(writer, point, self, replica, self.factory, host, watcher)
 
     # -- TxSink: what observers do
 

@@ -18,19 +18,19 @@ from collections.abc import Iterator
 from heapq import merge
 
 from txobserver.ports.store import END, Above, Asked, At, Entry, Page
-from txobserver.state.offsets import Places
+from txobserver.state.offsets import Offsets
 from txobserver.state.shown import Kept
 
 Layer = dict[int, Entry | None]
 
 
-class Reading:
+class PageReading:
     """Of a queue above ``after``; ``layers`` are those over the base, the newest first, ``places`` what they added.
 
     ``kept``: all that the base still showed of the queue when it began; None: whatever it holds.
     """
 
-    def __init__(self, queue: int, after: int, layers: list[Layer], places: list[Places]) -> None:
+    def __init__(self, queue: int, after: int, layers: list[Layer], places: list[Offsets]) -> None:
         self.queue = queue
         self._after = after
         self._layers = layers
