@@ -235,7 +235,7 @@ def _attached(node: Node, role: Role, message: Missing | Progress | Leave | Canc
     if isinstance(message, Progress):
         assert message.taken >= 0, f"P12: {message.taken} parts were taken"
     if isinstance(message, Missing):
-        assert differ(message.places), f"P3: a message of queue {message.queue} is asked for twice"
+        assert differ(message.offsets), f"P3: a message of queue {message.queue} is asked for twice"
 
 
 def _refused(node: Node, role: Role, message: AttachmentRefused | election.HandoverRefused) -> None:
@@ -263,17 +263,17 @@ def _copy_begins(node: Node, role: Role, message: ResyncBegin) -> None:
 
 
 def _page(node: Node, role: Role, message: QueueSnapshot) -> None:
-    places = [place for place, _ in message.ids]
+    offsets = [offset for offset, _ in message.ids]
     assert message.after <= message.through, f"P7: a page of queue {message.queue} ends before it begins"
-    assert rises(places), f"P8: a page of queue {message.queue} is not in order"
-    assert not places or places[0] > message.after, f"P3: a page of queue {message.queue} begins too early"
-    assert not places or places[-1] <= message.through, f"P7: a page of queue {message.queue} ends too late"
+    assert rises(offsets), f"P8: a page of queue {message.queue} is not in order"
+    assert not offsets or offsets[0] > message.after, f"P3: a page of queue {message.queue} begins too early"
+    assert not offsets or offsets[-1] <= message.through, f"P7: a page of queue {message.queue} ends too late"
     assert differ(rid for _, rid in message.ids), f"P3: a page of queue {message.queue} has an id twice"
 
 
 def _messages(node: Node, role: Role, message: QueueContent | QueueChange) -> None:
     added = message.entries if isinstance(message, QueueContent) else message.added
-    assert differ(place for place, _, _ in added), f"P3: a message enters queue {message.queue} twice"
+    assert differ(offset for offset, _, _ in added), f"P3: a message enters queue {message.queue} twice"
     assert all(rid > 0 for _, rid, _ in added), f"P3: a message of queue {message.queue} is copied without an id"
 
 

@@ -27,7 +27,7 @@ from txobserver.events import (
     TxPrepare,
     TxToken,
 )
-from txobserver.ids import Member, Position, generation_of, id_text, place_of
+from txobserver.ids import Member, Position, generation_of, id_text, offset_of
 from txobserver.octets import octets_of
 
 __all__ = [
@@ -58,6 +58,6 @@ __all__ = [
     "Member",
     "generation_of",
     "id_text",
-    "place_of",
+    "offset_of",
     "octets_of",
 ]

@@ -71,11 +71,11 @@ def check_events_of(buffer: TxBuffer) -> None:
         else:
             assert event.entries, f"P1: transaction {tx} acknowledges nothing at {sequence}"
     assert differ(ids), f"P3: transaction {tx} publishes under one id twice"
-    places = [
-        (event.queue, place)
+    offsets = [
+        (event.queue, offset)
         for _, event in buffer.events
         if not isinstance(event, TxEnqueue)
-        for place, _ in event.entries
+        for offset, _ in event.entries
     ]
-    assert differ(places), f"P3: transaction {tx} acknowledges a message twice"
-    assert all(place >= 0 for _, place in places), f"P5: transaction {tx} acknowledges what is at no place"
+    assert differ(offsets), f"P3: transaction {tx} acknowledges a message twice"
+    assert all(offset >= 0 for _, offset in offsets), f"P5: transaction {tx} acknowledges what is at no offset"

@@ -5,7 +5,7 @@ by one; a gap is an error, since it would mean that a node missed a step. Names 
 msgpack arrays inside ``arguments``.
 
 What a step depends on (``Terms``, the ends of a binding) is judged here, where it is applied, since between its making
-and its place in the stream others may have come: the stream decides, and ``Configured`` tells what it decided.
+and its offset in the stream others may have come: the stream decides, and ``Configured`` tells what it decided.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def check_step(step: Configure, operations: Container[str] = OPERATIONS) -> None
 
 
 Holds = Callable[[int, Sequence[int]], bool]
-"""Whether a queue holds messages at other places than these."""
+"""Whether a queue holds messages at other offsets than these."""
 
 
 class Configuration(msgspec.Struct, dict=True):

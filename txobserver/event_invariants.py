@@ -45,7 +45,7 @@ from txobserver.ids import (
     LAST_SEQUENCE,
     MAX_TRANSACTION_EVENTS,
     generation_of,
-    place_of,
+    offset_of,
 )
 from txobserver.invariants import differ
 from txobserver.xid import MAX_FORMAT, MAX_PART
@@ -120,13 +120,13 @@ def _queues(sequence: int, queues: tuple[int, ...]) -> None:
 
 
 def _removal(sequence: int, event: Settle | TxDequeue) -> None:
-    places = [place for place, _ in event.entries]
-    assert places, f"P3: nothing leaves queue {event.queue} at {sequence}"
+    offsets = [offset for offset, _ in event.entries]
+    assert offsets, f"P3: nothing leaves queue {event.queue} at {sequence}"
     assert event.queue > 0, f"P5: messages leave the queue {event.queue}, which none can be"
     assert event.reason in REASONS, f"P2: messages leave queue {event.queue} for the reason {event.reason}"
-    assert differ(places), f"P3: a message leaves queue {event.queue} twice at {sequence}"
-    assert min(places) >= 0, f"P5: a message leaves queue {event.queue} at {min(places)}"
-    assert max(places) < place_of(sequence), f"P5: a message leaves queue {event.queue} before it came"
+    assert differ(offsets), f"P3: a message leaves queue {event.queue} twice at {sequence}"
+    assert min(offsets) >= 0, f"P5: a message leaves queue {event.queue} at {min(offsets)}"
+    assert max(offsets) < offset_of(sequence), f"P5: a message leaves queue {event.queue} before it came"
     assert all(rid > 0 for _, rid in event.entries), f"P3: a message without an id leaves queue {event.queue}"
 
 
@@ -138,17 +138,17 @@ def _settle(sequence: int, generation: int, event: Settle) -> None:
 
 def _delivered(sequence: int, generation: int, event: Delivered) -> None:
     assert event.queue > 0, f"P3: leave to hand out messages of queue {event.queue}"
-    assert 0 <= event.place < place_of(sequence), f"P3: leave to hand out {event.place} at {sequence}, before it came"
+    assert 0 <= event.offset < offset_of(sequence), f"P3: {event.offset} handed out at {sequence}, before it came"
 
 
 def _purge(sequence: int, generation: int, event: Purge) -> None:
     assert event.queue > 0, f"P2: the queue {event.queue} is purged"
-    assert event.place >= 0, f"P2: queue {event.queue} is purged up to {event.place}"
+    assert event.offset >= 0, f"P2: queue {event.queue} is purged up to {event.offset}"
     assert differ(event.spared), f"P3: a purge of queue {event.queue} spares a message twice"
     assert len(event.rids) in (0, len(event.spared)), f"P3: {len(event.rids)} ids for {len(event.spared)} messages"
     assert all(rid > 0 for rid in event.rids), f"P3: a purge of queue {event.queue} spares a message without an id"
     held = max(event.spared, default=0)
-    assert held < place_of(sequence), f"P5: a purge at {sequence} spares {held}, which comes later"
+    assert held < offset_of(sequence), f"P5: a purge at {sequence} spares {held}, which comes later"
 
 
 def _opened(sequence: int, generation: int, event: Any) -> None:

@@ -57,7 +57,7 @@ class GenerationStart(msgspec.Struct, array_like=True, gc=False, forbid_unknown_
 class Terms(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True):
     """What a removal from the configuration depends on. It is judged where the step is applied, on every node alike.
 
-    ``empty``: a queue goes only if every message in it is in a client's hands: ``spared`` are the places of those.
+    ``empty``: a queue goes only if every message in it is in a client's hands: ``spared`` are the offsets of those.
     ``unused``: an exchange goes only if nothing is bound to it as a source.
     """
 
@@ -89,7 +89,7 @@ class Publish(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=T
 
 
 class Settle(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=4):
-    """Messages that leave a queue outside any transaction, each as (place, replication id)."""
+    """Messages that leave a queue outside any transaction, each as (offset, replication id)."""
 
     queue: int
     entries: list[tuple[int, int]]
@@ -97,28 +97,28 @@ class Settle(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=Tr
 
 
 class Delivered(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=5):
-    """Messages of ``queue`` up to and including ``place`` may have been handed to a consumer."""
+    """Messages of ``queue`` up to and including ``offset`` may have been handed to a consumer."""
 
     queue: int
-    place: int
+    offset: int
 
 
 class Purge(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=6):
-    """Everything in ``queue`` with a place not above ``place`` leaves it, but for the places in ``spared``.
+    """Everything in ``queue`` with an offset not above ``offset`` leaves it, but for the offsets in ``spared``.
 
     The spared ones are in the hands of a consumer. ``rids`` are their replication ids, so that no node reads them; a
     primary of an earlier version gave none.
     """
 
     queue: int
-    place: int
+    offset: int
     spared: list[int]
     rids: list[int] = []
 
 
-def purge_of(queue: int, place: int, spared: Sequence[tuple[int, int]]) -> Purge:
-    """A purge that spares these (place, replication id)."""
-    return Purge(queue, place, [each for each, _ in spared], [rid for _, rid in spared])
+def purge_of(queue: int, offset: int, spared: Sequence[tuple[int, int]]) -> Purge:
+    """A purge that spares these (offset, replication id)."""
+    return Purge(queue, offset, [each for each, _ in spared], [rid for _, rid in spared])
 
 
 class TxOpen(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=7):
@@ -137,7 +137,7 @@ class TxEnqueue(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields
 
 
 class TxDequeue(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=9):
-    """Messages acknowledged inside a transaction, each as (place, replication id)."""
+    """Messages acknowledged inside a transaction, each as (offset, replication id)."""
 
     tx: int
     queue: int
@@ -154,7 +154,7 @@ class TxPrepare(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields
 
 
 class TxDecision(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=11):
-    """The outcome of a transaction. Its position gives the transaction's messages their places."""
+    """The outcome of a transaction. Its position gives the transaction's messages their offsets."""
 
     tx: int
     commit: bool

@@ -1,4 +1,4 @@
-"""Identities: positions, members, replication ids, places.
+"""Identities: positions, members, replication ids, offsets.
 
 All of them are ordered and none is ever given twice (PROTOCOL, "Words").
 """
@@ -13,20 +13,20 @@ COUNTER_BITS = 40
 """Low bits of a generated id that count within one generation; the generation stands in the bits above."""
 
 INDEX_BITS = 20
-"""Low bits of a place that number the messages of one transaction; the stream sequence stands in the bits above."""
+"""Low bits of an offset that number the messages of one transaction; the stream sequence stands in the bits above."""
 
 LAST_COUNTER = (1 << COUNTER_BITS) - 1
 LAST_GENERATION = (1 << (63 - COUNTER_BITS)) - 1
 """Ids are kept in 63 bits, so what is left of them for the generation ends here."""
 
 LAST_SEQUENCE = (1 << (63 - INDEX_BITS)) - 1
-"""Places are kept in 63 bits, too."""
+"""Offsets are kept in 63 bits, too."""
 
 LAST_CONFIG_ID = (1 << 32) - 1
 """The id of the step that declared a queue is its number, which has 32 bits in the keys of the queue state."""
 
 MAX_TRANSACTION_EVENTS = 1 << INDEX_BITS
-"""A transaction with more events than this cannot be given places, so its commit fails."""
+"""A transaction with more events than this cannot be given offsets, so its commit fails."""
 
 MAX_TRANSACTION_BYTES = 256 << 20
 """The bodies of one transaction's messages. Every node holds them in memory until the decision."""
@@ -75,8 +75,8 @@ def id_text(identifier: int) -> str:
     return f"{identifier >> COUNTER_BITS}-{identifier & (1 << COUNTER_BITS) - 1}"
 
 
-def place_of(sequence: int, index: int = 0) -> int:
-    """The place of a message in its queue, the same on every node.
+def offset_of(sequence: int, index: int = 0) -> int:
+    """The offset of a message in its queue, the same on every node.
 
     ``sequence`` is that of the publish or, inside a transaction, of the decision; ``index`` numbers
     the events of the transaction.

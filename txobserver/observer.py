@@ -81,7 +81,7 @@ class WorkObserver(ABC):
         self._append(TxEnqueue(self.tx, rid, tuple(queues), message), message.size)
 
     def dequeue(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal = Removal.ACKED) -> None:
-        """Messages (place, replication id) settled inside the transaction."""
+        """Messages (offset, replication id) settled inside the transaction."""
         self._append(TxDequeue(self.tx, queue, list(entries), int(reason)))
 
     @abstractmethod

@@ -117,7 +117,7 @@ class GlobalState(NamedTuple):
 class PreparedBranch(msgspec.Struct, frozen=True):
     """A branch that is prepared. ``generation`` is the one that it began in, ``prepared_ms`` milliseconds since 1970.
 
-    ``enqueues``: messages for each queue. ``locked``: the messages that it dequeues, each (place, replication id).
+    ``enqueues``: messages for each queue. ``locked``: the messages that it dequeues, each (offset, replication id).
     """
 
     xid: Xid

@@ -21,7 +21,7 @@ from txobserver.events import (
     TxPrepare,
     TxToken,
 )
-from txobserver.ids import id_text, place_of
+from txobserver.ids import id_text, offset_of
 from txobserver.table import IllegalTransition, Table
 from txobserver.xid import Xid
 
@@ -112,12 +112,12 @@ class TxBuffer:
         return True
 
     def placed(self) -> Iterator[tuple[int, TxEnqueue | TxDequeue]]:
-        """The events in order, each with the place that the decision gives to its message."""
+        """The events in order, each with the offset that the decision gives to its message."""
         assert self.decided is not None
-        place = place_of(self.decided)
+        offset = offset_of(self.decided)
         for _, event in self.events:
-            yield place, event
-            place += 1
+            yield offset, event
+            offset += 1
 
     def queues(self) -> set[int]:
         """The queues that this transaction touches."""

@@ -109,11 +109,11 @@ class Broker(Serving):
         if self._replicated is not None:
             self._replicated.apply(step, done)
 
-    def on_enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:
+    def on_enqueued(self, queue: int, offset: int, rid: int, message: Message) -> None:
         """A message is now in the queue."""
         there = self.numbered.get(queue)
         if there is not None:
-            there.enqueued(place, rid, message)
+            there.enqueued(offset, rid, message)
 
     def on_removed(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
         """Messages have left the queue."""
@@ -121,17 +121,17 @@ class Broker(Serving):
         if there is not None:
             there.removed(entries)
 
-    def on_purged(self, queue: int, place: int, spared: Sequence[int], count: int) -> None:
+    def on_purged(self, queue: int, offset: int, spared: Sequence[int], count: int) -> None:
         """Messages have left the queue."""
         there = self.numbered.get(queue)
         if there is not None:
             there.purged(spared, count)
 
-    def on_mark(self, queue: int, place: int) -> None:
-        """Messages up to ``place`` may be handed out."""
+    def on_watermark(self, queue: int, offset: int) -> None:
+        """Messages up to ``offset`` may be handed out."""
         there = self.numbered.get(queue)
         if there is not None:
-            there.marked(place)
+            there.watermark_raised(offset)
 
     def on_branch_prepared(self, branch: PreparedBranch) -> None:
         """A branch has been prepared everywhere."""

@@ -58,7 +58,7 @@ def check_serving(serving: Serving, sessions: list[Session], deep: bool) -> None
     for queue in durable if deep else durable[-QUEUES:]:
         there = content.summary(queue.number)
         assert queue.total == there.count, f"P7: queue {queue.number} is served with {queue.total} of {there.count}"
-        assert queue.mark <= there.mark, f"P3: queue {queue.number} hands out up to {queue.mark} of {there.mark}"
+        assert queue.watermark <= there.watermark, f"P3: queue {queue.number} hands out beyond {there.watermark}"
     if serving._branches is not None:
         check_branches(serving._branches)
     for session in sessions:
@@ -74,7 +74,7 @@ def _check_everything(serving: Serving, sessions: list[Session]) -> None:
     held: list[tuple[int, int]] = []
     for session in sessions:
         for channel in session._channels:
-            held += [(id(queue), place) for queue, place, _ in channel.unacked.values()]
+            held += [(id(queue), offset) for queue, offset, _ in channel.unacked.values()]
     assert differ(held), "P3: two clients hold one message"
     for number, queue in serving.numbered.items():
         assert queue.number == number, f"P5: queue {queue.number} is served as {number}"

@@ -18,17 +18,17 @@ class Applied:
     def queue_deleted(self, queue: int) -> None:
         """A queue was deleted, with all it held."""
 
-    def enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:
+    def enqueued(self, queue: int, offset: int, rid: int, message: Message) -> None:
         """A message entered a queue."""
 
     def removed(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
-        """Messages (place, replication id) left a queue."""
+        """Messages (offset, replication id) left a queue."""
 
-    def marked(self, queue: int, place: int) -> None:
-        """Messages up to ``place`` may be handed out."""
+    def watermark_raised(self, queue: int, offset: int) -> None:
+        """Messages up to ``offset`` may be handed out."""
 
-    def purged(self, queue: int, place: int, spared: Sequence[int], count: int) -> None:
-        """A purge up to ``place``, all but ``spared``, removed so many messages."""
+    def purged(self, queue: int, offset: int, spared: Sequence[int], count: int) -> None:
+        """A purge up to ``offset``, all but ``spared``, removed so many messages."""
 
     def prepared(self, tx: int) -> None:
         """The prepare of a transaction has passed the commit point: every participant has it on disk."""

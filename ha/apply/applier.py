@@ -30,7 +30,7 @@ from txobserver.events import (
     TxEnqueue,
     TxPrepare,
 )
-from txobserver.ids import place_of
+from txobserver.ids import offset_of
 from txobserver.state.contents import Contents
 from txobserver.tx_buffer import DtxBuffer
 from txobserver.xid import Global
@@ -58,13 +58,13 @@ class Applier:
         listener.configured(event, done)
 
     def _publish(self, sequence: int, event: Publish, listener: Applied) -> None:
-        self._insert(place_of(sequence), event, listener)
+        self._insert(offset_of(sequence), event, listener)
 
-    def _insert(self, place: int, event: Publish | TxEnqueue, listener: Applied) -> None:
+    def _insert(self, offset: int, event: Publish | TxEnqueue, listener: Applied) -> None:
         rid, message = event.rid, event.message
         for queue in event.queues:
-            if self._queues.insert(queue, place, rid, message):
-                listener.enqueued(queue, place, rid, message)
+            if self._queues.insert(queue, offset, rid, message):
+                listener.enqueued(queue, offset, rid, message)
 
     def _settle(self, sequence: int, event: Settle, listener: Applied) -> None:
         self._remove(event, listener)
@@ -76,15 +76,15 @@ class Applier:
             listener.removed(queue, gone, Removal(event.reason))
 
     def _delivered(self, sequence: int, event: Delivered, listener: Applied) -> None:
-        self._queues.mark(event.queue, event.place)
-        listener.marked(event.queue, event.place)
+        self._queues.raise_watermark(event.queue, event.offset)
+        listener.watermark_raised(event.queue, event.offset)
 
     def _purge(self, sequence: int, event: Purge, listener: Applied) -> None:
         spared, rids = event.spared, dict(zip(event.spared, event.rids, strict=False))
         if locked := self._contents.table.locked(event.queue):
             spared = sorted(locked.union(spared))
-        count = self._queues.purge(event.queue, event.place, spared, rids)
-        listener.purged(event.queue, event.place, spared, count)
+        count = self._queues.purge(event.queue, event.offset, spared, rids)
+        listener.purged(event.queue, event.offset, spared, count)
 
     def _prepare(self, sequence: int, event: TxPrepare, listener: Applied) -> None:
         listener.prepared(event.tx)
@@ -98,9 +98,9 @@ class Applier:
     def _decision(self, sequence: int, event: TxDecision | DtxDecision, listener: Applied) -> None:
         buffer = self._buffers.end(event.tx)
         if event.commit:
-            for place, part in buffer.placed():
+            for offset, part in buffer.placed():
                 if isinstance(part, TxEnqueue):
-                    self._insert(place, part, listener)
+                    self._insert(offset, part, listener)
                 else:
                     self._remove(part, listener)
         if buffer.name is not None:

@@ -142,7 +142,7 @@ def check_checkpoint(checkpoint: Checkpoint) -> None:
     assert checkpoint.changes.keys() <= meta.summaries.keys(), "P4: it changes a queue that is not there"
     for queue, summary in meta.summaries.items():
         assert summary.count >= 0, f"P3: queue {queue} is saved with {summary.count} messages"
-        assert summary.mark >= 0, f"P3: queue {queue} is saved with the mark {summary.mark}"
+        assert summary.watermark >= 0, f"P3: queue {queue} is saved with the watermark {summary.watermark}"
     if not meta.resyncing:
         declared = {spec.number for spec in meta.configuration.queues.values()}
         assert declared == meta.summaries.keys(), "P7: a checkpoint holds other queues than it declares"

@@ -72,10 +72,10 @@ def _check_subscription(subscription: ReplicatingSubscription) -> None:
     assert subscription.live == (cursor == END), f"P7: queue {queue} is live at {cursor}"
     size = sum(message_bytes(message) for _, _, message in subscription._added) + ENTRY * len(subscription._removed)
     assert subscription.waiting == size, f"P12: {size} bytes wait for queue {queue}, {subscription.waiting} are counted"
-    assert all(place <= cursor for place, _, _ in subscription._added), f"P3: a message of {queue} is told of twice"
-    assert all(place <= cursor for place, _ in subscription._removed), f"P7: {queue} loses what was not told of"
-    assert differ(place for place, _ in subscription._removed), f"P3: a message leaves queue {queue} twice"
-    assert differ(place for place, _, _ in subscription._added), f"P3: a message enters queue {queue} twice"
+    assert all(offset <= cursor for offset, _, _ in subscription._added), f"P3: a message of {queue} is told of twice"
+    assert all(offset <= cursor for offset, _ in subscription._removed), f"P7: {queue} loses what was not told of"
+    assert differ(offset for offset, _ in subscription._removed), f"P3: a message leaves queue {queue} twice"
+    assert differ(offset for offset, _, _ in subscription._added), f"P3: a message enters queue {queue} twice"
 
 
 def check_under_way(under_way: UnderWay) -> None:

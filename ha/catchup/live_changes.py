@@ -16,12 +16,12 @@ class LiveChanges:
         self.waiting = 0
         self._changed: dict[int, ReplicatingSubscription] = {}
 
-    def enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:
+    def enqueued(self, queue: int, offset: int, rid: int, message: Message) -> None:
         """A message entered a queue."""
         subscription = self.subscriptions.get(queue)
         if subscription is not None:
             before = subscription.waiting
-            subscription.enqueued(place, rid, message)
+            subscription.enqueued(offset, rid, message)
             self._grown(subscription, before)
 
     def removed(self, queue: int, entries: Sequence[tuple[int, int]]) -> None:

@@ -100,13 +100,13 @@ class QueueReplicator:
             contents.queues.add(message.queue)
             self._page, self._wanted, self._compared = message, dict(message.ids), message.after
         here = contents.messages.ids_page(message.queue, self._compared, STEP)
-        for place, rid in here.entries:
-            if place > message.through:
+        for offset, rid in here.entries:
+            if offset > message.through:
                 break
-            if self._wanted.get(place) == rid:
-                del self._wanted[place]
+            if self._wanted.get(offset) == rid:
+                del self._wanted[offset]
             else:
-                contents.queues.remove(message.queue, place, rid)
+                contents.queues.remove(message.queue, offset, rid)
         if here.through < message.through:
             self._compared = here.through
             return False
@@ -118,16 +118,16 @@ class QueueReplicator:
 
     def content(self, message: QueueContent) -> None:
         """Messages that were missing."""
-        for place, rid, body in message.entries:
-            self._replica.contents.queues.insert(message.queue, place, rid, body)
+        for offset, rid, body in message.entries:
+            self._replica.contents.queues.insert(message.queue, offset, rid, body)
 
     def change(self, message: QueueChange) -> None:
         """Live changes of a queue. A message may be gone again before its content has come."""
         contents = self._replica.contents
-        for place, rid, body in message.added:
-            contents.queues.insert(message.queue, place, rid, body)
-        for place, rid in message.removed:
-            contents.queues.remove(message.queue, place, rid)
+        for offset, rid, body in message.added:
+            contents.queues.insert(message.queue, offset, rid, body)
+        for offset, rid in message.removed:
+            contents.queues.remove(message.queue, offset, rid)
 
     def configure(self, message: SnapshotConfiguration) -> None:
         """A part of what is declared at the primary."""
@@ -136,14 +136,14 @@ class QueueReplicator:
         self._configuration.bindings.extend(message.bindings)
 
     def check(self, message: SnapshotQueues) -> None:
-        """What the primary's queues hold, all of which has come; their marks count, whatever was known here."""
+        """What the primary's queues hold, all of which has come; their watermarks count, whatever was known here."""
         contents = self._replica.contents
-        for number, count, digest, mark in message.queues:
+        for number, count, digest, watermark in message.queues:
             contents.queues.add(number)
             found = contents.queues.summary(number)
             if (found.count, found.digest) != (count, digest):
                 raise SnapshotMismatch(f"queue {number} holds {found.count} messages where the primary has {count}")
-            contents.queues.overwrite_mark(number, mark)
+            contents.queues.overwrite_watermark(number, watermark)
             self._queues.add(number)
 
     def forward(self, message: ForwardTx) -> None:

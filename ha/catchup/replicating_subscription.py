@@ -1,6 +1,6 @@
 """ReplicatingSubscription: the primary's end of one queue's catch-up (seeds 001 and 003).
 
-A queue is walked in order of places, page by page; the *cursor* says how far the joiner has been told. What changes at
+A queue is walked in order of offsets, page by page; the *cursor* says how far the joiner has been told. What changes at
 or before the cursor is sent live, what changes behind it will be seen by a later page. New messages always come
 behind everything else, so they are live once the walk has reached the end. At any moment the joiner's copy up to
 the cursor is the queue's, whatever load runs meanwhile, and no step costs more than a page.
@@ -22,7 +22,7 @@ from txobserver.state.contents import Contents
 
 PAGE = 500
 Live = tuple[list[tuple[int, int, Message]], list[tuple[int, int]]]
-"""Messages (place, replication id, message) that were added, and (place, replication id) of those that went"""
+"""Messages (offset, replication id, message) that were added, and (offset, replication id) of those that went"""
 
 
 class ReplicatingSubscription:
@@ -47,10 +47,10 @@ class ReplicatingSubscription:
         self.cursor = page.through
         return after, self.cursor, page.entries
 
-    def enqueued(self, place: int, rid: int, message: Message) -> None:
+    def enqueued(self, offset: int, rid: int, message: Message) -> None:
         """A message entered the queue."""
-        if place <= self.cursor:
-            self._added.append((place, rid, message))
+        if offset <= self.cursor:
+            self._added.append((offset, rid, message))
             self.waiting += message_bytes(message)
 
     def gone(self, entries: Sequence[tuple[int, int]]) -> None:
@@ -62,7 +62,7 @@ class ReplicatingSubscription:
     def turn_back(self, cursor: int | None = None) -> None:
         """Walk again from here on, by default from before the first change that waits; none waits any more."""
         if cursor is None:
-            changed = (*(place for place, _, _ in self._added[:1]), *(place for place, _ in self._removed))
+            changed = (*(offset for offset, _, _ in self._added[:1]), *(offset for offset, _ in self._removed))
             first = min(changed, default=self.cursor + 1)
             cursor = first - 1
         self.cursor = min(self.cursor, cursor)
@@ -82,19 +82,19 @@ def _live(added: list[tuple[int, int, Message]], removed: list[tuple[int, int]],
         yield [], gone
 
 
-def content(contents: Contents, queue: int, places: deque[int], limit: int) -> list[tuple[int, int, Message]]:
-    """The messages at the first of these places that are still there: up to ``limit`` bytes, or one message.
+def content(contents: Contents, queue: int, offsets: deque[int], limit: int) -> list[tuple[int, int, Message]]:
+    """The messages at the first of these offsets that are still there: up to ``limit`` bytes, or one message.
 
-    Those places are taken away from ``places``.
+    Those offsets are taken away from ``offsets``.
     """
     found: list[tuple[int, int, Message]] = []
     taken = 0
-    while places and (taken < limit or not found):
-        entry = contents.messages.get(queue, places[0])
+    while offsets and (taken < limit or not found):
+        entry = contents.messages.get(queue, offsets[0])
         if entry is not None:
             taken += message_bytes(entry.message)
             if found and taken > limit:
                 break
-            found.append((places[0], entry.rid, entry.message))
-        places.popleft()
+            found.append((offsets[0], entry.rid, entry.message))
+        offsets.popleft()
     return found

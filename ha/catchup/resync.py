@@ -35,7 +35,7 @@ from ha.messages.copying import Missing, QueueChange, QueueContent, QueueSnapsho
 from ha.messages.sizes import ENTRY, OVERHEAD, message_bytes
 from txobserver.configuration import DECLARE_QUEUE, Configured
 from txobserver.events import Configure, Message, Removal
-from txobserver.ids import place_of
+from txobserver.ids import offset_of
 from txobserver.ports.store import END
 
 
@@ -74,7 +74,7 @@ class Resync(Applied):
         self._ending: Iterator[tuple[SnapshotPart, int]] | None = None
         self._marked = False
         self._portions = Portions(portion)
-        self._began_at = place_of(replica.applied.sequence + 1)
+        self._began_at = offset_of(replica.applied.sequence + 1)
         self._under_way = UnderWay()
         self._emit(Send(node, ResyncBegin(generation, session, list(replica.history), replica.tail)))
 
@@ -101,7 +101,7 @@ class Resync(Applied):
         if walking is None or walking.queue != message.queue or not self._asked:
             return
         self._asked = False
-        self._lacking.extend(place for place in message.places if place <= walking.cursor)
+        self._lacking.extend(offset for offset in message.offsets if offset <= walking.cursor)
         self.go_on(now)
 
     def progress(self, taken: int, full: bool, now: float) -> None:
@@ -153,7 +153,7 @@ class Resync(Applied):
     def _walk_again(self, subscription: ReplicatingSubscription, cursor: int | None) -> None:
         subscription.turn_back(cursor)
         if subscription is self._walking:
-            self._lacking = deque(place for place in self._lacking if place <= subscription.cursor)
+            self._lacking = deque(offset for offset in self._lacking if offset <= subscription.cursor)
         else:
             self._to_walk.append(subscription.queue)
 
@@ -203,18 +203,18 @@ class Resync(Applied):
         if walks and step.operation == DECLARE_QUEUE and number is not None and number not in self._live.subscriptions:
             self._subscribe(number)
 
-    def marked(self, queue: int, place: int) -> None:
+    def watermark_raised(self, queue: int, offset: int) -> None:
         """Marks go with the end of the snapshot."""
 
-    def enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:
+    def enqueued(self, queue: int, offset: int, rid: int, message: Message) -> None:
         """A message entered a queue."""
-        self._live.enqueued(queue, place, rid, message)
+        self._live.enqueued(queue, offset, rid, message)
 
     def removed(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
         """Messages left a queue."""
         self._live.removed(queue, entries)
 
-    def purged(self, queue: int, place: int, spared: Sequence[int], count: int) -> None:
+    def purged(self, queue: int, offset: int, spared: Sequence[int], count: int) -> None:
         """A queue was purged: little is left in it, so it is walked anew."""
         subscription = self._live.subscriptions.get(queue)
         if subscription is not None:

@@ -28,7 +28,7 @@ from txobserver.tx_buffer import TxBuffer
 Spec = QueueSpec | ExchangeSpec | BindingSpec
 _encode = msgspec.msgpack.Encoder().encode
 QUEUE_BYTES = 40
-"""Bytes of a queue's number, count, digest and mark."""
+"""Bytes of a queue's number, count, digest and delivery watermark."""
 
 
 class Ending:
@@ -43,7 +43,7 @@ class Ending:
         self._history = [start for start in replica.history if start.sequence <= self._end.sequence]
         self._configuration = contents.configuration.copy()
         self._queues = [
-            (number, each.count, each.digest, each.mark)
+            (number, each.count, each.digest, each.watermark)
             for number in sorted(self._configuration.numbers())
             for each in (contents.queues.summary(number),)
         ]

@@ -25,9 +25,9 @@ class ResyncBegin(msgspec.Struct, array_like=True, tag=12):
 
 
 class QueueSnapshot(msgspec.Struct, array_like=True, tag=14):
-    """The messages of a queue, each (place, replication id), with places above ``after`` up to ``through``.
+    """The messages of a queue, each (offset, replication id), with offsets above ``after`` up to ``through``.
 
-    It is answered with Missing if there are any. Changes of places up to ``through`` follow live from here on.
+    It is answered with Missing if there are any. Changes of offsets up to ``through`` follow live from here on.
     """
 
     generation: Number
@@ -39,16 +39,16 @@ class QueueSnapshot(msgspec.Struct, array_like=True, tag=14):
 
 
 class Missing(msgspec.Struct, array_like=True, tag=15):
-    """The joiner lacks the messages at these places of the last QueueSnapshot; none: it has all of them."""
+    """The joiner lacks the messages at these offsets of the last QueueSnapshot; none: it has all of them."""
 
     generation: Number
     session: Number
     queue: QueueNumber
-    places: list[Number]
+    offsets: list[Number]
 
 
 class QueueContent(msgspec.Struct, array_like=True, tag=16):
-    """Messages that the joiner lacked and that are still there, each (place, replication id, message).
+    """Messages that the joiner lacked and that are still there, each (offset, replication id, message).
 
     Several may follow one Missing: none is larger than a portion, or it holds one message.
     """
@@ -60,7 +60,7 @@ class QueueContent(msgspec.Struct, array_like=True, tag=16):
 
 
 class QueueChange(msgspec.Struct, array_like=True, tag=17):
-    """What happened live to a queue, as the primary's queue saw it. Those that went are (place, replication id)."""
+    """What happened live to a queue, as the primary's queue saw it. Those that went are (offset, replication id)."""
 
     generation: Number
     session: Number
@@ -100,9 +100,9 @@ class SnapshotConfiguration(msgspec.Struct, array_like=True, tag=24):
 
 
 class SnapshotQueues(msgspec.Struct, array_like=True, tag=25):
-    """Queues as of the end of the snapshot, each (number, count, digest, mark).
+    """Queues as of the end of the snapshot, each (number, count, digest, watermark).
 
-    A joiner that holds anything else begins anew; the mark takes the place of its own.
+    A joiner that holds anything else begins anew; the watermark takes the place of its own.
     """
 
     generation: Number

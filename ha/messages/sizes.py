@@ -13,7 +13,7 @@ from txobserver.events import Configure, Event, Message, Publish, Purge, Settle,
 OVERHEAD = 100
 """Bytes that a message or an event is counted for beside its contents."""
 ENTRY = 20
-"""Bytes of a place and a replication id."""
+"""Bytes of an offset and a replication id."""
 COUNT = 12
 """Bytes of a transaction's number and that of its events."""
 SETTLED = 10_000

@@ -10,28 +10,28 @@ from txobserver.tx_buffer import TxBuffer
 
 
 class Additions:
-    """Messages that a consumer waits for are marked in the group that brings them, which saves a round."""
+    """Messages that a consumer waits for are below the watermark in the group that brings them, which saves a round."""
 
     def __init__(self) -> None:
-        self._places: dict[int, list[int]] = {}
+        self._offsets: dict[int, list[int]] = {}
 
-    def add(self, queues: Sequence[int], place: int) -> None:
-        """A message gets this place in these queues."""
+    def add(self, queues: Sequence[int], offset: int) -> None:
+        """A message gets this offset in these queues."""
         for queue in queues:
-            self._places.setdefault(queue, []).append(place)
+            self._offsets.setdefault(queue, []).append(offset)
 
     def committed(self, buffer: TxBuffer) -> None:
         """So do the messages of a transaction that is decided to commit."""
-        for place, event in buffer.placed():
+        for offset, event in buffer.placed():
             if isinstance(event, TxEnqueue):
-                self.add(event.queues, place)
+                self.add(event.queues, offset)
 
     def wanted(self, host: Host | None) -> Iterator[Delivered]:
         """Marks for what came since the last call, as far as the host's consumers have room; no host: for nothing."""
-        additions, self._places = self._places, {}
+        additions, self._offsets = self._offsets, {}
         if host is None:
             return
-        for queue, places in additions.items():
-            wanted = host.appetite(queue, len(places))
+        for queue, offsets in additions.items():
+            wanted = host.appetite(queue, len(offsets))
             if wanted > 0:
-                yield Delivered(queue, places[wanted - 1])
+                yield Delivered(queue, offsets[wanted - 1])

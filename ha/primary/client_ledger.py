@@ -13,7 +13,7 @@ from ha.primary.writer import Emit, Writer
 from txobserver.configuration import FEATURE_OF
 from txobserver.ends import END_OF_CONFIGURATION
 from txobserver.events import Configure, Delivered, Message, Publish, Removal, purge_of
-from txobserver.ids import LAST_CONFIG_ID, place_of
+from txobserver.ids import LAST_CONFIG_ID, offset_of
 from txobserver.observer import DtxObserver, TransactionObserver
 from txobserver.ports.ledger import Done
 from txobserver.ports.store import Asked
@@ -75,7 +75,7 @@ class ClientLedger:
             return
         event = Publish(self._writer.ids.next(), tuple(queues), message)
         sequence = self._writer.append(event)
-        self._additions.add(event.queues, place_of(sequence))
+        self._additions.add(event.queues, offset_of(sequence))
         if done is not None:
             self._point.wait(sequence, done)
 
@@ -83,13 +83,13 @@ class ClientLedger:
         """Messages leave a queue outside transactions."""
         self._writer.settle(queue, entries, reason)
 
-    def purge(self, queue: int, place: int, spared: Sequence[tuple[int, int]], done: Done) -> None:
-        """Everything up to ``place`` but ``spared`` (place, replication id) leaves the queue."""
-        self._point.wait(self._writer.append(purge_of(queue, place, spared)), done)
+    def purge(self, queue: int, offset: int, spared: Sequence[tuple[int, int]], done: Done) -> None:
+        """Everything up to ``offset`` but ``spared`` (offset, replication id) leaves the queue."""
+        self._point.wait(self._writer.append(purge_of(queue, offset, spared)), done)
 
-    def mark(self, queue: int, place: int) -> None:
-        """Ask for leave to hand out messages up to ``place``."""
-        self._writer.append(Delivered(queue, place))
+    def raise_watermark(self, queue: int, offset: int) -> None:
+        """Ask for leave to hand out messages up to ``offset``."""
+        self._writer.append(Delivered(queue, offset))
 
     def read(self, asked: Asked, then: Then) -> None:
         """Messages from the store, in a thread of its own."""

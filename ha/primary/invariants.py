@@ -13,7 +13,7 @@ from ha.primary.primary import Primary
 from ha.primary.readings import Readings
 from ha.primary.stream_decisions import StreamDecisions
 from ha.primary.writer import Writer
-from txobserver.ids import LAST_COUNTER, LAST_SEQUENCE, id_text, place_of
+from txobserver.ids import LAST_COUNTER, LAST_SEQUENCE, id_text, offset_of
 from txobserver.invariants import WALKED, never_falls, rises
 from txobserver.tx_buffer import PREPARED, DtxBuffer
 
@@ -155,10 +155,10 @@ def check_primary_deep(primary: Primary) -> None:
     for globally, commit in replica.contents.table.deciding.items():
         found = ahead.get((globally.format_id, globally.gtrid))
         assert found is commit, f"P6: {globally} is decided, and no decision of it is on its way"
-    end = place_of(replica.tail.sequence + 1)
-    for queue, places in primary._additions._places.items():
-        assert rises(places), f"P8: messages enter queue {queue} at {places[:5]}"
-        assert places[-1] < end, f"P5: a message enters queue {queue} at {places[-1]}, behind the end"
+    end = offset_of(replica.tail.sequence + 1)
+    for queue, offsets in primary._additions._offsets.items():
+        assert rises(offsets), f"P8: messages enter queue {queue} at {offsets[:5]}"
+        assert offsets[-1] < end, f"P5: a message enters queue {queue} at {offsets[-1]}, behind the end"
 
 
 def check_handover(handover: Handover, primary: Primary) -> None:

@@ -16,7 +16,7 @@ primary is one of them. Who counts can shrink only by a compare-and-set that the
 anything is told without the one removed. A transaction's prepare has passed the commit point before its decision is
 made, and its answer waits for the decision to pass it too.
 
-What would break a simpler version: ``hidden_commit_versus_later_publish`` (places given at apply time instead of by
+What would break a simpler version: ``hidden_commit_versus_later_publish`` (offsets given at apply time instead of by
 position), ``paused_primary_acknowledges_late``, ``min_ready_lost_after_decision``, ``recovering_primary_delivers``.
 """
 

@@ -45,12 +45,12 @@ class Teller(Applied):
         """No backup holds anything of it any more."""
         self._watcher.queue_deleted(queue)
 
-    def enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:
+    def enqueued(self, queue: int, offset: int, rid: int, message: Message) -> None:
         """Tell the broker."""
         for copy in self._copies:
-            copy.enqueued(queue, place, rid, message)
+            copy.enqueued(queue, offset, rid, message)
         if self._point.serving:
-            self._host.on_enqueued(queue, place, rid, message)
+            self._host.on_enqueued(queue, offset, rid, message)
 
     def removed(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
         """Tell the broker."""
@@ -59,17 +59,17 @@ class Teller(Applied):
         if self._point.serving:
             self._host.on_removed(queue, entries, reason)
 
-    def marked(self, queue: int, place: int) -> None:
+    def watermark_raised(self, queue: int, offset: int) -> None:
         """Tell the broker."""
-        self._tell("marked", queue, place)
+        self._tell("watermark_raised", queue, offset)
         if self._point.serving:
-            self._host.on_mark(queue, place)
+            self._host.on_watermark(queue, offset)
 
-    def purged(self, queue: int, place: int, spared: Sequence[int], count: int) -> None:
+    def purged(self, queue: int, offset: int, spared: Sequence[int], count: int) -> None:
         """Tell the broker."""
-        self._tell("purged", queue, place, spared, count)
+        self._tell("purged", queue, offset, spared, count)
         if self._point.serving:
-            self._host.on_purged(queue, place, spared, count)
+            self._host.on_purged(queue, offset, spared, count)
 
     def prepared(self, tx: int) -> None:
         """Every participant has prepared durably."""

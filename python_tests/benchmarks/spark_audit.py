@@ -37,7 +37,7 @@ from txobserver.events import (
     TxPrepare,
 )
 from txobserver.frames import Frame, encode_frame
-from txobserver.ids import Position, generated_id, place_of
+from txobserver.ids import Position, generated_id, offset_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,7 +85,7 @@ def frames_of(events: int, faulty: bool = False) -> Iterator[Frame]:
             decided = first + len(group) - 1
             entries: dict[int, list[tuple[int, int]]] = {}
             for at, (queue, rid) in enumerate(messages):
-                entries.setdefault(queue, []).append((place_of(decided, at), rid))
+                entries.setdefault(queue, []).append((offset_of(decided, at), rid))
             waiting.append(entries)
         if len(group) >= 4 * MESSAGES:
             yield encode_frame(1, first, group, time_ms)

@@ -22,7 +22,7 @@ from txobserver.events import (
     TxPrepare,
 )
 from txobserver.frames import encode_frame
-from txobserver.ids import Position, generated_id, place_of
+from txobserver.ids import Position, generated_id, offset_of
 
 QUEUES = 8
 TRANSACTIONS = 4
@@ -74,7 +74,7 @@ def _groups(events: int, body: int, chance: random.Random) -> Iterator[list[Even
                 message = Message("", f"queue-{queue - 1}", properties, chance.randbytes(body))
                 group.append(TxEnqueue(number, generated_id(1, rid), (queue,), message))
             group.append(
-                TxDequeue(number, 1, [(place_of(sequence, at), generated_id(1, rid - at)) for at in (0, 1)], 1)
+                TxDequeue(number, 1, [(offset_of(sequence, at), generated_id(1, rid - at)) for at in (0, 1)], 1)
             )
             group += [TxPrepare(number, MESSAGES + 1, ["node-1"]), TxDecision(number, True)]
         yield group

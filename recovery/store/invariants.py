@@ -33,7 +33,7 @@ def check_log(
     assert cuts >= 0, f"P6: the log was cut {cuts} times"
     assert rises(firsts), f"P7: the segments begin at {firsts}"
     assert firsts or log is None, "P11: a segment is written that the log does not have"
-    assert index.keys() <= set(firsts), f"P7: the places of frames are known in {sorted(index.keys() - set(firsts))}"
+    assert index.keys() <= set(firsts), f"P7: the offsets of frames are known in {sorted(index.keys() - set(firsts))}"
     if firsts:
         assert firsts[0] >= 1, f"P7: the log begins at {firsts[0]}"
         assert firsts[-1] <= tail.sequence + 1, f"P7: a segment begins at {firsts[-1]}, and the log ends at {tail}"
@@ -119,4 +119,4 @@ def check_order(before: Meta, checkpoint: Checkpoint) -> None:
     assert known, f"P6: a checkpoint of {checkpoint.meta.history} takes the place of one of {before.history}"
     for queue, changed in checkpoint.changes.items():
         assert queue >= 1, f"P5: a checkpoint changes queue {queue}"
-        assert all(place >= 0 for place in changed), f"P8: a checkpoint puts a message of queue {queue} at no place"
+        assert all(offset >= 0 for offset in changed), f"P8: a checkpoint puts a message of queue {queue} at no offset"

@@ -1,6 +1,6 @@
 """The messages of queues in LMDB: how one stands there, and how they are read and written in order.
 
-A key is a queue's number and a place, so that a cursor goes through a queue in order. A value has a checksum over its
+A key is a queue's number and an offset, so that a cursor goes through a queue in order. A value has a checksum over its
 key and itself in front, then the replication id, then the message.
 """
 
@@ -43,10 +43,10 @@ def unsealed(key: Bytes, data: Bytes) -> Bytes:
     return value
 
 
-def place_of_key(key: Bytes) -> tuple[int, int]:
-    """(queue, place). Raises struct.error."""
-    queue, place = _KEY.unpack(key)
-    return queue, place
+def offset_of_key(key: Bytes) -> tuple[int, int]:
+    """(queue, offset). Raises struct.error."""
+    queue, offset = _KEY.unpack(key)
+    return queue, offset
 
 
 def rid_of(data: Bytes) -> int:
@@ -60,30 +60,30 @@ def entry_of(key: Bytes, data: Bytes) -> Entry:
     return Entry(_RID.unpack_from(value)[0], _decode(value[_RID.size :]))
 
 
-def value_at(txn: lmdb.Transaction, queue: int, place: int) -> tuple[bytes, Bytes] | None:
+def value_at(txn: lmdb.Transaction, queue: int, offset: int) -> tuple[bytes, Bytes] | None:
     """The key and the value there, if there is one."""
-    key = _KEY.pack(queue, place)
+    key = _KEY.pack(queue, offset)
     data = txn.get(key)
     return None if data is None else (key, data)
 
 
 def values(txn: lmdb.Transaction, queue: int, after: int, limit: int) -> Iterator[tuple[int, Bytes, Bytes]]:
-    """Up to ``limit`` (place, key, value) above ``after``, in order."""
+    """Up to ``limit`` (offset, key, value) above ``after``, in order."""
     with txn.cursor() as cursor:
         more = cursor.set_range(_KEY.pack(queue, after + 1))
         while more and limit > 0:
             key, data = cursor.item()
-            number, place = _KEY.unpack(key)
+            number, offset = _KEY.unpack(key)
             if number != queue:
                 return
-            yield place, key, data
+            yield offset, key, data
             more, limit = cursor.next(), limit - 1
 
 
-def holds(txn: lmdb.Transaction, queue: int, place: int) -> bool:
+def holds(txn: lmdb.Transaction, queue: int, offset: int) -> bool:
     """Whether there is a value. Unlike ``get``, which reads all pages of it, this looks at its key only."""
     with txn.cursor() as cursor:
-        return bool(cursor.set_key(_KEY.pack(queue, place)))
+        return bool(cursor.set_key(_KEY.pack(queue, offset)))
 
 
 def ids_of(txn: lmdb.Transaction, queue: int, after: int, limit: int, hidden: Container[int]) -> Ids:
@@ -98,18 +98,18 @@ def ids_of(txn: lmdb.Transaction, queue: int, after: int, limit: int, hidden: Co
     with txn.cursor() as cursor:
         there = cursor.set_range(_KEY.pack(queue, after + 1))
         while there:
-            number, place = _KEY.unpack(cursor.key())
+            number, offset = _KEY.unpack(cursor.key())
             if number != queue:
                 break
-            if place not in hidden:
+            if offset not in hidden:
                 if len(found) == limit or touched >= IDS_BYTES:
                     return Ids(found, found[-1][0])
                 data = cursor.value()
                 touched += len(data)
-                found.append((place, rid_of(data)))
+                found.append((offset, rid_of(data)))
             elif (passed := passed + 1) > IDS_PASSED:
                 return Ids(found, last)
-            last = place
+            last = offset
             there = cursor.next()
     return Ids(found, END)
 
@@ -118,19 +118,19 @@ def page_of(txn: lmdb.Transaction, asked: Asked) -> Page:
     """The messages that are asked for, as many as there is room for. Raises StoreDamaged, struct.error."""
     found: list[tuple[int, Entry]] = []
     taken = 0
-    for place, key, data in _at(txn, asked) if isinstance(asked, At) else _above(txn, asked):
+    for offset, key, data in _at(txn, asked) if isinstance(asked, At) else _above(txn, asked):
         taken += len(data)
         if found and (taken > asked.max_bytes or (isinstance(asked, Above) and len(found) == asked.limit)):
             return Page(found, True)
-        found.append((place, entry_of(key, data)))
+        found.append((offset, entry_of(key, data)))
     return Page(found, False)
 
 
 def _at(txn: lmdb.Transaction, asked: At) -> Iterator[tuple[int, Bytes, Bytes]]:
-    for place in asked.places:
-        there = value_at(txn, asked.queue, place)
+    for offset in asked.offsets:
+        there = value_at(txn, asked.queue, offset)
         if there is not None:
-            yield place, *there
+            yield offset, *there
 
 
 def _above(txn: lmdb.Transaction, asked: Above) -> Iterator[tuple[int, Bytes, Bytes]]:
@@ -139,11 +139,11 @@ def _above(txn: lmdb.Transaction, asked: Above) -> Iterator[tuple[int, Bytes, By
 
 
 def write_changes(cursor: lmdb.Cursor, queue: int, changed: dict[int, Entry | None]) -> None:
-    """In order of places, in slices, so that the interpreter is never held for long."""
+    """In order of offsets, in slices, so that the interpreter is never held for long."""
     items: list[tuple[bytes, bytes]] = []
     size = 0
-    for place in sorted(changed):
-        entry, key = changed[place], _KEY.pack(queue, place)
+    for offset in sorted(changed):
+        entry, key = changed[offset], _KEY.pack(queue, offset)
         if entry is not None:
             value = sealed(key, _RID.pack(entry.rid) + _encode(entry.message))
             items.append((key, value))
@@ -160,10 +160,10 @@ def drop(cursor: lmdb.Cursor, queue: int, kept: Container[int]) -> None:
     """All of a queue's but what is kept. No value is looked at."""
     first = 0
     while cursor.set_range(_KEY.pack(queue, first)):
-        number, place = _KEY.unpack(cursor.key())
+        number, offset = _KEY.unpack(cursor.key())
         if number != queue:
             return
-        if place in kept:
-            first = place + 1
+        if offset in kept:
+            first = offset + 1
         else:
             cursor.delete()

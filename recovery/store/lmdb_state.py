@@ -24,8 +24,8 @@ from recovery.store.lmdb_entries import (
     entry_of,
     holds,
     ids_of,
+    offset_of_key,
     page_of,
-    place_of_key,
     rid_of,
     value_at,
     values,
@@ -161,27 +161,27 @@ class LmdbState:
             for key, data in txn.cursor():
                 if txn.get(key) is None:  # a search from the root; a cursor's would begin where it stands
                     raise incomplete()
-                queue, place = place_of_key(key)
+                queue, offset = offset_of_key(key)
                 summary = found.get(queue)
                 if summary is None:
                     summary = found[queue] = QueueSummary()
-                summary.put(place, rid_of(data))
+                summary.put(offset, rid_of(data))
         expected = {queue: each for queue, each in meta.summaries.items() if each.count}
         if found.keys() != expected.keys() or any(
             (found[queue].count, found[queue].digest) != (each.count, each.digest) for queue, each in expected.items()
         ):
             raise incomplete()
 
-    def get(self, queue: int, place: int) -> Entry | None:
+    def get(self, queue: int, offset: int) -> Entry | None:
         """The entry, or None. Raises StoreDamaged."""
         with self._reading(serving=True), self._views() as txn:
-            there = value_at(txn, queue, place)
+            there = value_at(txn, queue, offset)
             return None if there is None else entry_of(*there)
 
-    def holds(self, queue: int, place: int) -> bool:
+    def holds(self, queue: int, offset: int) -> bool:
         """Whether a message stands there; none is read, however large it is. Raises StoreDamaged."""
         with self._reading(serving=True), self._views() as txn:
-            return holds(txn, queue, place)
+            return holds(txn, queue, offset)
 
     def read(self, asked: Asked) -> Page:
         """The messages that are asked for, by any thread. Raises StoreDamaged.
@@ -192,12 +192,12 @@ class LmdbState:
             return page_of(txn, asked)
 
     def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
-        """Up to ``limit`` (place, entry) above ``after``, in order. Raises StoreDamaged."""
+        """Up to ``limit`` (offset, entry) above ``after``, in order. Raises StoreDamaged."""
         with self._reading(serving=True), self._views() as txn:
-            return [(place, entry_of(key, data)) for place, key, data in values(txn, queue, after, limit)]
+            return [(offset, entry_of(key, data)) for offset, key, data in values(txn, queue, after, limit)]
 
     def ids_page(self, queue: int, after: int, limit: int, hidden: Container[int] = ()) -> Ids:
-        """Up to ``limit`` (place, replication id) above ``after``, in order; no message is read. Raises StoreDamaged.
+        """Up to ``limit`` (offset, replication id) above ``after``, in order; no message is read. Raises StoreDamaged.
 
         So their checksums are not looked at: a damaged id is found by the digest of its queue.
         """
@@ -209,7 +209,7 @@ class LmdbState:
         return self._env.begin(db=self._tables.entries, buffers=True)
 
     def ids(self, queue: int) -> Iterator[tuple[int, int]]:
-        """All (place, replication id) of a queue, in order."""
+        """All (offset, replication id) of a queue, in order."""
         page = Ids([], -1)
         while page.more:
             page = self.ids_page(queue, page.through, PAGE)

@@ -1,4 +1,4 @@
-"""Torn or damaged: what a place in a segment is at which no whole frame stands (docs/decisions/torn-or-damaged.md).
+"""Torn or damaged: what an offset in a segment is at which no whole frame stands (docs/decisions/torn-or-damaged.md).
 
 Torn is what a crash, or a power cut, can have left of the last group: it was never synced, so nothing of it was
 acknowledged, and it may be cut. Everything else may have been acknowledged, and is damage.

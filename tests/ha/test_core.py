@@ -221,9 +221,9 @@ def test_what_is_settled_counts_as_waiting_before_it_is_written() -> None:
     primary, number = cluster.primary.core.leading.primary, cluster.primary.host.number("q")
     assert primary is not None
     before = primary.writer.backlog.gathered_bytes
-    primary.ledger.settle(number, [(place << 20, place) for place in range(1, 51)], Removal.ACKED)
+    primary.ledger.settle(number, [(offset << 20, offset) for offset in range(1, 51)], Removal.ACKED)
     assert primary.writer.backlog.gathered_bytes == before + 50 * ENTRY + OVERHEAD + EVENT_OVERHEAD
-    primary.ledger.settle(number, [(place << 20, place) for place in range(51, 61)], Removal.ACKED)
+    primary.ledger.settle(number, [(offset << 20, offset) for offset in range(51, 61)], Removal.ACKED)
     assert primary.writer.backlog.gathered_bytes == before + 60 * ENTRY + OVERHEAD + EVENT_OVERHEAD, "of the same event"
 
 
@@ -353,9 +353,9 @@ def test_only_the_guard_of_one_that_does_not_count_is_raised(counts: bool) -> No
 def test_what_waits_for_a_joiner_is_all_that_came_since_it_was_sent_something() -> None:
     subscription = ReplicatingSubscription(1)
     subscription.cursor = 100
-    for place in (1, 2):
-        subscription.gone([(place, 1), (place + 10, 2), (101, 3)])
-        subscription.enqueued(place + 20, place, text("m"))
+    for offset in (1, 2):
+        subscription.gone([(offset, 1), (offset + 10, 2), (101, 3)])
+        subscription.enqueued(offset + 20, offset, text("m"))
     assert subscription.waiting == 4 * ENTRY + 2 * message_bytes(text("m"))
 
 
@@ -363,7 +363,7 @@ def test_settlements_share_an_event_only_where_they_follow_each_other() -> None:
     """What lies between two of them would come behind both."""
     primary = declared("q", "r", size=1).primary.core.leading.primary
     assert primary is not None
-    for queue, place in ((1, 1), (1, 2), (2, 3), (1, 4)):
-        primary.ledger.settle(queue, [(place, place)], Removal.ACKED)
+    for queue, offset in ((1, 1), (1, 2), (2, 3), (1, 4)):
+        primary.ledger.settle(queue, [(offset, offset)], Removal.ACKED)
     told = [(each.queue, each.entries) for each in primary.writer._group if isinstance(each, Settle)]
     assert told == [(1, [(1, 1), (2, 2)]), (2, [(3, 3)]), (1, [(4, 4)])]

@@ -153,7 +153,7 @@ PRIMARY: dict[str, tuple[str, Break]] = {
     "a message too few": ("P7", lambda core: put(tally_of(core), "count", tally_of(core).count + 1)),
     "less than no message": ("P3", lambda core: put(tally_of(core), "count", -1)),
     "another digest": ("P7", lambda core: (tally_of(core).put(1, 1), tally_of(core).take(2, 2))),
-    "a mark below zero": ("P3", lambda core: put(tally_of(core), "mark", -1)),
+    "a watermark below zero": ("P3", lambda core: put(tally_of(core), "watermark", -1)),
     "a queue that is not declared": ("P7", lambda core: core.replica.contents.queues.add(99)),
     "a message behind the commit point": (
         "P4",
@@ -166,7 +166,7 @@ PRIMARY: dict[str, tuple[str, Break]] = {
     "two messages with one id": (
         "P3",
         lambda core: [
-            core.replica.contents.queues.insert(1, place, generated_id(1, 1 << 30), text("x")) for place in (1, 2)
+            core.replica.contents.queues.insert(1, offset, generated_id(1, 1 << 30), text("x")) for offset in (1, 2)
         ],
     ),
     "changes of less than nothing": ("P12", lambda core: put(core.replica.contents.layers, "dirty_bytes", -1)),

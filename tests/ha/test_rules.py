@@ -57,24 +57,24 @@ def test_a_walked_queue_is_copied_exactly_whatever_happens_meanwhile(
     """0 walks, 1 enqueues, 2 removes, 3 sends the live changes, 4 forgets them and turns back, 5 does so to the end."""
     contents = Contents(MemoryBase(), Meta())
     contents.queues.add(1)
-    for place in range(count):
-        contents.queues.insert(1, place, place, text("m"))
+    for offset in range(count):
+        contents.queues.insert(1, offset, offset, text("m"))
     subscription, copy, last = ReplicatingSubscription(1), {}, count
 
     def send() -> None:
         for added, removed in subscription.take_changes(250):
             assert 1 <= len(added) + len(removed) <= 12
-            for place, rid, _ in added:
-                assert place not in copy, "sent twice"
-                copy[place] = rid
-            for place, rid in removed:
-                assert copy.pop(place) == rid
+            for offset, rid, _ in added:
+                assert offset not in copy, "sent twice"
+                copy[offset] = rid
+            for offset, rid in removed:
+                assert copy.pop(offset) == rid
 
     def walk() -> None:
         after, through, ids = subscription.next_page(contents)
-        assert all(after < place <= through for place, _ in ids)
-        for place in [place for place in copy if after < place <= through]:
-            del copy[place]
+        assert all(after < offset <= through for offset, _ in ids)
+        for offset in [offset for offset in copy if after < offset <= through]:
+            del copy[offset]
         copy.update(ids)
 
     for step in [*script, 0, 0, 0, 0, 3]:
@@ -86,9 +86,9 @@ def test_a_walked_queue_is_copied_exactly_whatever_happens_meanwhile(
             subscription.enqueued(last, last, text("m"))
             last += 1
         elif step == 2 and contents.messages.ids(1):
-            place, rid = rng.choice(contents.messages.ids(1))  # type: ignore[attr-defined]
-            contents.queues.remove(1, place, rid)
-            subscription.gone([(place, rid)])
+            offset, rid = rng.choice(contents.messages.ids(1))  # type: ignore[attr-defined]
+            contents.queues.remove(1, offset, rid)
+            subscription.gone([(offset, rid)])
         elif step == 3:
             send()
         elif step >= 4:
@@ -255,9 +255,9 @@ def test_clients_are_not_read_while_checkpoints_are_behind() -> None:
     held, primary.do_writes = primary.do_writes, lambda: None  # type: ignore[method-assign]
     contents = primary.core.replica.contents
     queue = primary.host.number("q")
-    for place in range(1, 16):
+    for offset in range(1, 16):
         assert not core.congested
-        contents.queues.insert(queue, place, place, text("m"))
+        contents.queues.insert(queue, offset, offset, text("m"))
     assert core.congested
     primary.do_writes = held  # type: ignore[method-assign]
     cluster.run(lambda: not core.congested)

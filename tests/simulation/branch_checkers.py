@@ -98,8 +98,8 @@ class LockedStays(Checker):
     def delivered(self, process: Process, consumer: str, queue: str, body: str, redelivered: bool) -> None:
         there = self.truth.reference.by_name.get(queue)
         for xid, held in self.truth.reference.branches.prepared.items():
-            for number, place in held:
-                if there is not None and there.number == number and there.contents.get(place, (0, ""))[1] == body:
+            for number, offset in held:
+                if there is not None and there.number == number and there.contents.get(offset, (0, ""))[1] == body:
                     self.fail(f"{process.name} hands {body} of {queue} to {consumer}, and branch {xid} has dequeued it")
 
 

@@ -38,20 +38,20 @@ class FakeState(MemoryBase):
         """What is on the disk for certain; what is read may be one checkpoint further."""
         return self._before or self
 
-    def get(self, queue: int, place: int) -> Entry | None:
+    def get(self, queue: int, offset: int) -> Entry | None:
         """As ever, if it can be read."""
         self._read()
-        return super().get(queue, place)
+        return super().get(queue, offset)
 
     def read(self, asked: Asked) -> Page:
         """As ever, if it can be read."""
         self._read()
         return super().read(asked)
 
-    def holds(self, queue: int, place: int) -> bool:
+    def holds(self, queue: int, offset: int) -> bool:
         """As ever, if it can be read."""
         self._read()
-        return super().holds(queue, place)
+        return super().holds(queue, offset)
 
     def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
         """As ever, if it can be read."""
@@ -94,7 +94,7 @@ class FakeState(MemoryBase):
         if self._before is not None and not self.syncs and chance.random() < 0.5:
             for queue in sorted(self.queues):  # pages that the head page names
                 there = self.queues[queue].items()
-                self.queues[queue] = {place: each for place, each in there if chance.random() < 0.8}
+                self.queues[queue] = {offset: each for offset, each in there if chance.random() < 0.8}
         elif self._before is not None and chance.random() < 0.5:
             self.__dict__.update(_copy(self._before).__dict__)
         self._before = None

@@ -106,8 +106,8 @@ class NoDuplicates(Checker):
         marked = {
             (queue.name, body)
             for queue in self.truth.reference.queues.values()
-            for place, (_, body) in queue.contents.items()
-            if place <= queue.mark
+            for offset, (_, body) in queue.contents.items()
+            if offset <= queue.watermark
         }
         self._sent &= marked
 
@@ -121,10 +121,10 @@ class NoDuplicates(Checker):
 
     def _may_have_been_sent(self, process: Process, queue: str, body: str) -> bool:
         """An earlier primary had leave to hand it out."""
-        started = self.truth.marks_at_start.get(process.core.generation, {})
+        started = self.truth.watermarks_at_start.get(process.core.generation, {})
         there = self.truth.reference.by_name.get(queue)
-        places = [place for place, (_, each) in there.contents.items() if each == body] if there else []
-        return any(place <= started.get(queue, 0) for place in places)
+        offsets = [offset for offset, (_, each) in there.contents.items() if each == body] if there else []
+        return any(offset <= started.get(queue, 0) for offset in offsets)
 
 
 class NoPhantom(Checker):
@@ -180,18 +180,18 @@ class Order(Checker):
         self._handed: dict[tuple[str, str, str], tuple[int, int]] = {}
 
     def changed(self, change: Change) -> None:
-        for queue, place, body in change.inserted:
+        for queue, offset, body in change.inserted:
             client, number = self._numbered(body)
-            last_place, last = self._came.get((client, queue), (-1, (-1, -1)))
-            if place <= last_place or number <= last:
+            last_offset, last = self._came.get((client, queue), (-1, (-1, -1)))
+            if offset <= last_offset or number <= last:
                 self.fail(f"{body} came to {queue} behind {last} of the same client")
-            self._came[client, queue] = place, number
+            self._came[client, queue] = offset, number
 
     def cut(self, kept: int, changes: list[Change]) -> None:
         self._came = {}
-        for queue, place, body in (inserted for change in changes for inserted in change.inserted):
+        for queue, offset, body in (inserted for change in changes for inserted in change.inserted):
             client, number = self._numbered(body)
-            self._came[client, queue] = place, number
+            self._came[client, queue] = offset, number
 
     def delivered(self, process: Process, consumer: str, queue: str, body: str, redelivered: bool) -> None:
         client, number = self._numbered(body)

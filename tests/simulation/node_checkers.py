@@ -44,7 +44,7 @@ class OneDecision(Checker):
 
 
 class Agreement(Checker):
-    """Where a node has applied as much as another, its queues hold the same in the same order, and equal marks."""
+    """Where a node has applied as much as another, its queues hold the same in the same order, and equal watermarks."""
 
     promise = "P7"
 
@@ -72,14 +72,14 @@ class Agreement(Checker):
                     f"{process.name} at {applied} holds {summary.count} messages in {queue.name}, "
                     f"where the stream leads to {queue.as_of(applied.sequence)[0]} or to others"
                 )
-            if summary.mark != queue.mark_as_of(applied.sequence):
+            if summary.watermark != queue.watermark_as_of(applied.sequence):
                 self.fail(
-                    f"{process.name} at {applied} has {queue.name} marked up to {summary.mark}, where the stream leads "
-                    f"to {queue.mark_as_of(applied.sequence)}"
+                    f"{process.name} at {applied} has {queue.name} marked up to {summary.watermark}, the stream leads "
+                    f"to {queue.watermark_as_of(applied.sequence)}"
                 )
             if whole and applied.sequence == reference.end:
-                held = [(place, rid) for place, rid in contents.messages.ids(number)]
-                if held != [(place, queue.contents[place][0]) for place in sorted(queue.contents)]:
+                held = [(offset, rid) for offset, rid in contents.messages.ids(number)]
+                if held != [(offset, queue.contents[offset][0]) for offset in sorted(queue.contents)]:
                     self.fail(f"{process.name} holds another {queue.name} than its digest says")
 
 

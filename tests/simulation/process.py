@@ -88,10 +88,10 @@ class WatchedBroker(Broker):
 
     process: Process
 
-    def on_enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:
+    def on_enqueued(self, queue: int, offset: int, rid: int, message: Message) -> None:
         """As ever."""
         self.process.cluster.truth.visible(self.process, queue, message.body.decode())
-        super().on_enqueued(queue, place, rid, message)
+        super().on_enqueued(queue, offset, rid, message)
 
 
 class WatchedRecords(RecordThread):

@@ -32,32 +32,32 @@ from txobserver.xid import Xid
 _MASK = (1 << 64) - 1
 
 
-def fingerprint(place: int, rid: int) -> int:
+def fingerprint(offset: int, rid: int) -> int:
     """The product's digest of one message (``txobserver.ports.store.mix``), written down a second time."""
-    value = (place * 0x9E3779B97F4A7C15 ^ rid * 0xC2B2AE3D27D4EB4F) & _MASK
+    value = (offset * 0x9E3779B97F4A7C15 ^ rid * 0xC2B2AE3D27D4EB4F) & _MASK
     value = ((value ^ (value >> 29)) * 0xBF58476D1CE4E5B9) & _MASK
     return value ^ (value >> 32)
 
 
 @dataclass
 class ReferenceQueue:
-    """``contents``: place -> (replication id, body). ``changed_at``: sequences, with (count, digest) after each;
-    ``marked_at``: the same for delivery marks."""
+    """``contents``: offset -> (replication id, body). ``changed_at``: sequences, with (count, digest) after each;
+    ``marked_at``: the same for delivery watermarks."""
 
     name: str
     number: int
     contents: dict[int, tuple[int, str]] = field(default_factory=dict)
     digest: int = 0
-    mark: int = 0
+    watermark: int = 0
     changed_at: list[int] = field(default_factory=list)
     summaries: list[tuple[int, int]] = field(default_factory=list)
     marked_at: list[int] = field(default_factory=list)
-    marks: list[int] = field(default_factory=list)
+    watermarks: list[int] = field(default_factory=list)
 
-    def mark_as_of(self, sequence: int) -> int:
-        """Up to which place messages might have been handed out after the event at this sequence."""
+    def watermark_as_of(self, sequence: int) -> int:
+        """Up to which offset messages might have been handed out after the event at this sequence."""
         at = bisect_right(self.marked_at, sequence)
-        return self.marks[at - 1] if at else 0
+        return self.watermarks[at - 1] if at else 0
 
     def as_of(self, sequence: int) -> tuple[int, int]:
         """(count, digest) after the event at this sequence."""
@@ -67,7 +67,7 @@ class ReferenceQueue:
 
 @dataclass
 class Change:
-    """What one event did to the queues, as (queue, place, body)."""
+    """What one event did to the queues, as (queue, offset, body)."""
 
     inserted: list[tuple[str, int, str]] = field(default_factory=list)
     rids: list[int] = field(default_factory=list)
@@ -121,9 +121,9 @@ class Reference:
         elif isinstance(event, Delivered):
             queue = self.queues.get(event.queue)
             if queue is not None:
-                queue.mark = max(queue.mark, event.place)
+                queue.watermark = max(queue.watermark, event.offset)
                 queue.marked_at.append(sequence)
-                queue.marks.append(queue.mark)
+                queue.watermarks.append(queue.watermark)
         elif isinstance(event, Configure):
             self._configure(event, change)
         elif isinstance(event, TxEnqueue | TxDequeue):
@@ -137,34 +137,34 @@ class Reference:
             queue.summaries.append((len(queue.contents), queue.digest))
         return change
 
-    def _insert(self, place: int, event: Publish | TxEnqueue, change: Change) -> None:
+    def _insert(self, offset: int, event: Publish | TxEnqueue, change: Change) -> None:
         change.rids.append(event.rid)
         for number in event.queues:
             queue = self.queues.get(number)
             if queue is not None:
                 body = event.message.body.decode()
-                queue.contents[place] = (event.rid, body)
-                queue.digest = (queue.digest + fingerprint(place, event.rid)) & _MASK
-                change.inserted.append((queue.name, place, body))
+                queue.contents[offset] = (event.rid, body)
+                queue.digest = (queue.digest + fingerprint(offset, event.rid)) & _MASK
+                change.inserted.append((queue.name, offset, body))
                 self._came[queue.name] += 1
 
     def _remove(self, event: Settle | TxDequeue, change: Change) -> None:
         queue = self.queues.get(event.queue)
-        for place, _ in event.entries:
-            self._take(queue, place, change)
+        for offset, _ in event.entries:
+            self._take(queue, offset, change)
 
     def _purge(self, event: Purge, change: Change) -> None:
         queue = self.queues.get(event.queue)
         if queue is not None:
-            for place in [each for each in queue.contents if each <= event.place and each not in event.spared]:
-                self._take(queue, place, change)
+            for offset in [each for each in queue.contents if each <= event.offset and each not in event.spared]:
+                self._take(queue, offset, change)
 
     @staticmethod
-    def _take(queue: ReferenceQueue | None, place: int, change: Change) -> None:
-        found = queue.contents.pop(place, None) if queue is not None else None
+    def _take(queue: ReferenceQueue | None, offset: int, change: Change) -> None:
+        found = queue.contents.pop(offset, None) if queue is not None else None
         if queue is not None and found is not None:
-            queue.digest = (queue.digest - fingerprint(place, found[0])) & _MASK
-            change.removed.append((queue.name, place, found[1]))
+            queue.digest = (queue.digest - fingerprint(offset, found[0])) & _MASK
+            change.removed.append((queue.name, offset, found[1]))
 
     def _configure(self, event: Configure, change: Change) -> None:
         change.configured = True
@@ -175,13 +175,13 @@ class Reference:
             self._refused[event.name] += 1
         elif event.operation == DELETE_QUEUE and event.name in self.by_name:
             gone = self.queues.pop(self.by_name.pop(event.name).number)
-            change.dropped += [(gone.name, place, body) for place, (_, body) in gone.contents.items()]
+            change.dropped += [(gone.name, offset, body) for offset, (_, body) in gone.contents.items()]
             self._carried_out[event.name] += 1
 
     def _ready(self, number: int, spared: Sequence[int]) -> bool:
         """Whether a queue holds what is neither in a client's hands nor in those of a prepared branch."""
-        locked = {place for held in self.branches.prepared.values() for queue, place in held if queue == number}
-        return any(place not in spared and place not in locked for place in self.queues[number].contents)
+        locked = {offset for held in self.branches.prepared.values() for queue, offset in held if queue == number}
+        return any(offset not in spared and offset not in locked for offset in self.queues[number].contents)
 
     def deletions(self, name: str) -> Deletions:
         """What became of a queue of this name so far."""

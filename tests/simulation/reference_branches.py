@@ -37,7 +37,8 @@ def fingerprint(name: Name, kind: int, commit: bool, sequence: int, at_ms: int) 
 
 @dataclass
 class ReferenceBranches:
-    """``prepared``: branches in doubt, with the (queue number, place) that each holds. ``outcomes``: (commit, kind)."""
+    """``prepared``: branches in doubt, with the (queue number, offset) that each holds. ``outcomes``: (commit,
+    kind)."""
 
     prepared: dict[Xid, list[tuple[int, int]]] = field(default_factory=dict)
     outcomes: dict[Name, tuple[bool, int]] = field(default_factory=dict)
@@ -87,7 +88,7 @@ class ReferenceBranches:
     def _prepare(self, tx: int, parts: dict[int, list[TxEnqueue | TxDequeue]]) -> Xid:
         xid = self._names[tx]
         assert isinstance(xid, Xid)
-        held = [(e.queue, place) for e in parts.get(tx, []) if isinstance(e, TxDequeue) for place, _ in e.entries]
+        held = [(e.queue, offset) for e in parts.get(tx, []) if isinstance(e, TxDequeue) for offset, _ in e.entries]
         self.prepared[xid] = held
         if xid.globally in self.outcomes:
             self.late = xid

@@ -38,7 +38,7 @@ class ReferenceNames:
     after: dict[int, Names] = field(default_factory=dict)
 
     def apply(self, step: Configure, ready: Callable[[int, Sequence[int]], bool]) -> bool:
-        """The next step; whether it was carried out. ``ready``: whether a queue has messages at other places."""
+        """The next step; whether it was carried out. ``ready``: whether a queue has messages at other offsets."""
         done = self._carry_out(step, ready)
         queues = sorted((name, *each) for name, each in self.queues.items())
         exchanges = sorted((name, used) for name, (_, used) in self.exchanges.items())

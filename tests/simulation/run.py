@@ -141,7 +141,7 @@ class Run:
         book = self.cluster.book
         result.events = self.world.events
         result.commits, result.unknown = book.count(OK), book.count(UNKNOWN)
-        result.failovers = max(0, len(self.cluster.truth.marks_at_start) - 1)
+        result.failovers = max(0, len(self.cluster.truth.watermarks_at_start) - 1)
         if faults is not None:
             faults.struck.update(self.cluster.truth.losses.struck())
             result.faults, result.hits, result.struck = faults.struck.total(), faults.hits, faults.struck

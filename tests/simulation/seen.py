@@ -91,7 +91,7 @@ class Truth(Protocol):
     losses: Losses
     told: int
     happened: set[str]
-    marks_at_start: dict[int, dict[str, int]]
+    watermarks_at_start: dict[int, dict[str, int]]
 
     def fail(self, promise: str, text: str) -> NoReturn:
         """A promise is broken."""

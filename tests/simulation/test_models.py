@@ -145,10 +145,10 @@ def checkpoints(seed: int) -> Iterator[Checkpoint]:
         dropped = []
         for queue in [queue for queue in contents if chance.random() < 0.1]:
             content = contents.pop(queue)
-            kept = {place: content[place] for place in sorted(content) if chance.random() < 0.3}
+            kept = {offset: content[offset] for offset in sorted(content) if chance.random() < 0.3}
             if kept and chance.random() < 0.5:
                 contents[queue] = kept
-            dropped.append(Dropped(queue, {place: entry.rid for place, entry in contents.get(queue, {}).items()}))
+            dropped.append(Dropped(queue, {offset: entry.rid for offset, entry in contents.get(queue, {}).items()}))
         changes: dict[int, dict[int, Entry | None]] = {}
         for queue in chance.sample(range(1, 6), chance.randint(0, 4)):
             changes[queue] = changed(chance, contents.setdefault(queue, {}), sequence)
@@ -169,12 +169,12 @@ def checkpoints(seed: int) -> Iterator[Checkpoint]:
 
 def changed(chance: random.Random, content: dict[int, Entry], sequence: int) -> dict[int, Entry | None]:
     changes: dict[int, Entry | None] = {}
-    for place in chance.sample(range(sequence, sequence + 90), chance.randint(0, 20)):
+    for offset in chance.sample(range(sequence, sequence + 90), chance.randint(0, 20)):
         size = chance.choice((0, 10, 3000)) if chance.random() < 0.2 else 10
-        changes[place] = content[place] = Entry(place + 7, message("x" * size))
-    for place in chance.sample(sorted(content), min(len(content), chance.randint(0, 15))):
-        changes[place] = None
-        del content[place]
+        changes[offset] = content[offset] = Entry(offset + 7, message("x" * size))
+    for offset in chance.sample(sorted(content), min(len(content), chance.randint(0, 15))):
+        changes[offset] = None
+        del content[offset]
     return changes
 
 
@@ -185,15 +185,15 @@ def grown(chance: random.Random, open_ones: dict[int, int], sequence: int) -> li
         open_ones[sequence] = sequence
     for tx in open_ones:
         for number in range(chance.randint(0, 2)):
-            place = sequence + 1 + len(events)
-            events.append((tx, place, TxEnqueue(tx, number, (1, 2), message("t"))))
+            offset = sequence + 1 + len(events)
+            events.append((tx, offset, TxEnqueue(tx, number, (1, 2), message("t"))))
     return events
 
 
 def summed(content: dict[int, Entry]) -> QueueSummary:
     summary = QueueSummary()
-    for place, entry in content.items():
-        summary.put(place, entry.rid)
+    for offset, entry in content.items():
+        summary.put(offset, entry.rid)
     return summary
 
 
@@ -215,10 +215,10 @@ def seen(state: LmdbState | MemoryBase, chance: random.Random) -> Seen:
     for queue in queues:
         after, limit = chance.randint(-1, 2000), chance.randint(1, 30)
         chosen += [state.page(queue, -1, limit), state.page(queue, after, limit), state.ids_page(queue, after, limit)]
-        places = (max(after, 0), *(place for place, _ in ids[queue][:3]))
-        chosen += [each for place in places for each in (state.get(queue, place), state.holds(queue, place))]
-        chosen += [state.read(Above(queue, after, limit, 1 << 30)), state.read(At(queue, places, 1 << 30))]
-        chosen += [state.read(Above(queue, -1, limit, 0)), state.read(At(queue, places, 0))]
+        offsets = (max(after, 0), *(offset for offset, _ in ids[queue][:3]))
+        chosen += [each for offset in offsets for each in (state.get(queue, offset), state.holds(queue, offset))]
+        chosen += [state.read(Above(queue, after, limit, 1 << 30)), state.read(At(queue, offsets, 1 << 30))]
+        chosen += [state.read(Above(queue, -1, limit, 0)), state.read(At(queue, offsets, 0))]
     remembered = sorted(loaded.remembered, key=lambda each: each.key)
     return Seen(loaded.meta, loaded.transactions, remembered, ids, chosen)
 

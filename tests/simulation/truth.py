@@ -50,7 +50,7 @@ class Truth:
         self.losses = Losses()
         self.happened: set[str] = set()
         """Labels of attempts that are visible, or were"""
-        self.marks_at_start: dict[int, dict[str, int]] = {}
+        self.watermarks_at_start: dict[int, dict[str, int]] = {}
         """Of each generation: up to where each queue's messages may have been handed out before it began"""
         self.checkers: list[Checker] = []
         self._watching: dict[str, list[Callable[..., None]]] = {}
@@ -109,7 +109,9 @@ class Truth:
 
     def _lead_to(self, sequence: int, generation: int, event: Event) -> Change:
         if isinstance(event, GenerationStart):
-            self.marks_at_start[generation] = {each.name: each.mark for each in self.reference.queues.values()}
+            self.watermarks_at_start[generation] = {
+                each.name: each.watermark for each in self.reference.queues.values()
+            }
         change = self.reference.apply(sequence, event)
         labels = {body.split("/")[0] for _, _, body in change.inserted}
         self.happened |= labels

@@ -367,7 +367,7 @@ class MemoryCluster:
         assert record is None or node.member not in record.ready, f"{node.name} {what} while it is a ready member"
 
     def check_agreement(self) -> None:
-        """P3, P7: nodes at the same position hold the same in queues, marks, branches and outcomes."""
+        """P3, P7: nodes at the same position hold the same in queues, watermarks, branches and outcomes."""
         seen: dict[Position, tuple[object, ...]] = {}
         for node in self.nodes.values():
             contents = node.core.replica.contents
@@ -377,7 +377,7 @@ class MemoryCluster:
             for spec in contents.configuration.queues.values():
                 summary = contents.queues.summary(spec.number)
                 assert summary.count == len(contents.messages.ids(spec.number))
-                digests[spec.number] = (summary.count, summary.digest, summary.mark)
+                digests[spec.number] = (summary.count, summary.digest, summary.watermark)
             outcomes = contents.table.outcomes
             assert Outcomes(outcomes.meta, outcomes.all()).meta == outcomes.meta
             held = (digests, list(contents.table.prepared), outcomes.meta)

@@ -18,7 +18,7 @@ class MemoryHost:
         self.ledger: Ledger | None = None
         self.content: Content | None = None
         self.visible: dict[int, dict[int, tuple[int, bytes]]] = {}
-        self.marks: dict[int, int] = {}
+        self.watermarks: dict[int, int] = {}
         self.prepared: dict[Xid, PreparedBranch] = {}
         self.ended: list[tuple[Xid, bool]] = []
         self.hunger = 0
@@ -32,7 +32,7 @@ class MemoryHost:
             spec.number: {place: (entry.rid, entry.message.body) for place, entry in pages(content, spec.number)}
             for spec in content.configuration.queues.values()
         }
-        self.marks = {number: content.summary(number).mark for number in self.visible}
+        self.watermarks = {number: content.summary(number).watermark for number in self.visible}
         self.prepared = {branch.xid: branch for branch in content.branches()}
 
     def on_inactive(self, reason: str) -> None:
@@ -60,8 +60,8 @@ class MemoryHost:
         for each in [p for p in self.visible.get(queue, {}) if p <= place and p not in spared]:
             del self.visible[queue][each]
 
-    def on_mark(self, queue: int, place: int) -> None:
-        self.marks[queue] = max(self.marks.get(queue, 0), place)
+    def on_watermark(self, queue: int, place: int) -> None:
+        self.watermarks[queue] = max(self.watermarks.get(queue, 0), place)
 
     def on_branch_prepared(self, branch: PreparedBranch) -> None:
         self.prepared[branch.xid] = branch

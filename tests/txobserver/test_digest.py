@@ -17,10 +17,10 @@ NUMBERS = st.integers(0, (1 << 66) - 1)
 @given(NUMBERS, NUMBERS)
 @example((1 << 63) - 1, (1 << 63) - 1)
 @example(1 << 63, 0)
-def test_the_same_whatever_computes_it(place: int, rid: int) -> None:
-    value = (place * 0x9E3779B97F4A7C15 ^ rid * 0xC2B2AE3D27D4EB4F) % 2**64
+def test_the_same_whatever_computes_it(offset: int, rid: int) -> None:
+    value = (offset * 0x9E3779B97F4A7C15 ^ rid * 0xC2B2AE3D27D4EB4F) % 2**64
     value = (value ^ value >> 29) * 0xBF58476D1CE4E5B9 % 2**64
-    assert mix(place, rid) == value ^ value >> 32
+    assert mix(offset, rid) == value ^ value >> 32
 
 
 def test_what_stores_hold_already() -> None:
@@ -53,11 +53,11 @@ BELOW = (1 << 62) - 1
 
 
 @pytest.mark.plain
-@pytest.mark.parametrize("place", [0, 1, 1 << 20, 12345678901234567, BELOW, BELOW + 1, 1 << 63, (1 << 65) + 7])
+@pytest.mark.parametrize("offset", [0, 1, 1 << 20, 12345678901234567, BELOW, BELOW + 1, 1 << 63, (1 << 65) + 7])
 @pytest.mark.parametrize("rid", [0, 1, 1 << 40 | 1, 98765432109876543, BELOW, BELOW + 1, 1 << 64])
-def test_the_form_that_wraps_round_is_the_same(place: int, rid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_form_that_wraps_round_is_the_same(offset: int, rid: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plain Python never takes that branch; here its integers are made to wrap."""
-    plain = mix(place, rid)
+    plain = mix(offset, rid)
     multiplied: list[int] = []
 
     def made(value: int) -> Wrapping:
@@ -66,5 +66,5 @@ def test_the_form_that_wraps_round_is_the_same(place: int, rid: int, monkeypatch
 
     monkeypatch.setattr(digest, "i64", made)
     monkeypatch.setattr(digest, "_LARGEST", Wrapping((1 << 63) - 1))
-    assert mix(place, rid) == plain
-    assert (multiplied == [place, rid]) == (max(place, rid) <= BELOW), "what does not fit is not tried"
+    assert mix(offset, rid) == plain
+    assert (multiplied == [offset, rid]) == (max(offset, rid) <= BELOW), "what does not fit is not tried"

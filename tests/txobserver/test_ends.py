@@ -44,7 +44,7 @@ from txobserver.ids import (
     Member,
     Position,
     generated_id,
-    place_of,
+    offset_of,
 )
 from txobserver.observer import TransactionObserverFactory
 from txobserver.outcomes import BranchOutcome
@@ -159,13 +159,13 @@ def test_sequence_behind_its_end() -> None:
     cluster = restarted(declared("q"), sequence=LAST_SEQUENCE - 3)
     primary, leading = cluster.primary, cluster.primary.core.leading.primary
     number = primary.host.number("q")
-    for place in range(1, 6):
-        primary.report(lambda p=place: ledger_of(primary).mark(number, p))  # type: ignore[misc]
+    for offset in range(1, 6):
+        primary.report(lambda p=offset: ledger_of(primary).raise_watermark(number, p))  # type: ignore[misc]
         for _ in range(3):
             cluster.turn()
     assert "positions up" in str(primary.stopped)
     assert leading is not None and leading.writer.abandoned, "late calls have no effect"
-    assert primary.disk.durable <= LAST_SEQUENCE and place_of(LAST_SEQUENCE + 1) == SIGNED
+    assert primary.disk.durable <= LAST_SEQUENCE and offset_of(LAST_SEQUENCE + 1) == SIGNED
 
 
 def test_replication_ids_at_their_end() -> None:
@@ -274,7 +274,7 @@ def test_session_numbers_at_their_end() -> None:
 
 
 def test_place_in_a_transaction_at_its_end() -> None:
-    """The last event of the largest transaction has a place of its own, also at the end of the stream."""
+    """The last event of the largest transaction has an offset of its own, also at the end of the stream."""
 
     class Sink:
         def __init__(self) -> None:
@@ -293,5 +293,5 @@ def test_place_in_a_transaction_at_its_end() -> None:
     assert sink.count == 1 + MAX_TRANSACTION_EVENTS
     observer.dequeue(1, [])
     assert sink.count == 0, "rolled back"
-    assert place_of(7, MAX_TRANSACTION_EVENTS - 1) == place_of(8) - 1
-    assert place_of(LAST_SEQUENCE, MAX_TRANSACTION_EVENTS - 1) == SIGNED - 1
+    assert offset_of(7, MAX_TRANSACTION_EVENTS - 1) == offset_of(8) - 1
+    assert offset_of(LAST_SEQUENCE, MAX_TRANSACTION_EVENTS - 1) == SIGNED - 1

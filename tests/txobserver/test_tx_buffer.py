@@ -19,7 +19,7 @@ from txobserver.events import (
     TxPrepare,
     TxToken,
 )
-from txobserver.ids import MAX_OPEN_BYTES, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_EVENTS, place_of
+from txobserver.ids import MAX_OPEN_BYTES, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_EVENTS, offset_of
 from txobserver.observer import TransactionObserverFactory
 from txobserver.table import IllegalTransition
 from txobserver.tx_buffer import ABORTED, COMMITTED, OPEN, PREPARED, DtxBuffer, TxBuffer, opened_by
@@ -50,7 +50,7 @@ def test_states() -> None:
     assert built.state == PREPARED and built.complete
     built.add(6, TxDecision(7, True))
     assert built.state == COMMITTED and built.queues() == {1, 2, 3}
-    assert [place for place, _ in built.placed()] == [place_of(6, 0), place_of(6, 1)]
+    assert [offset for offset, _ in built.placed()] == [offset_of(6, 0), offset_of(6, 1)]
 
 
 def test_a_missing_event_makes_it_incomplete() -> None:

@@ -29,7 +29,7 @@ class Found(NamedTuple):
     entries: Iterable[tuple[int, Entry]]
     """To be gone through at once"""
     through: int
-    """Everything up to this place is among them; 0: up to the last of them, and there was no more to be read"""
+    """Everything up to this offset is among them; 0: up to the last of them, and there was no more to be read"""
 
 
 class NameInUse(Error, ValueError):
@@ -46,7 +46,7 @@ class Work(Protocol):
         ...
 
     def dequeue(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal = Removal.ACKED) -> None:
-        """Messages (place, replication id) settled inside the transaction; they leave the queue at commit."""
+        """Messages (offset, replication id) settled inside the transaction; they leave the queue at commit."""
         ...
 
 
@@ -114,22 +114,23 @@ class Ledger(Protocol):
         ...
 
     def settle(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
-        """Messages (place, replication id) leave the queue outside transactions. The host is told by ``on_removed``."""
+        """Messages (offset, replication id) leave the queue outside transactions. The host is told by
+        ``on_removed``."""
         ...
 
-    def purge(self, queue: int, place: int, spared: Sequence[tuple[int, int]], done: Done) -> None:
-        """Everything up to ``place`` but ``spared`` (place, replication id) leaves the queue."""
+    def purge(self, queue: int, offset: int, spared: Sequence[tuple[int, int]], done: Done) -> None:
+        """Everything up to ``offset`` but ``spared`` (offset, replication id) leaves the queue."""
         ...
 
-    def mark(self, queue: int, place: int) -> None:
-        """Ask for leave to hand out messages up to ``place``; the host is told by ``on_mark``."""
+    def raise_watermark(self, queue: int, offset: int) -> None:
+        """Ask for leave to hand out messages up to ``offset``; the host is told by ``on_watermark``."""
         ...
 
     def read(self, asked: Asked, then: Callable[[Found], None]) -> None:
         """Read messages from the store, while everything else goes on; ``then`` is called when they are there.
 
-        What was asked for ``Above`` a place is as the queue is then: in order, and nothing that has left it. What was
-        asked for ``At`` some places may have left it. It is never called once the clients have been closed.
+        What was asked for ``Above`` an offset is as the queue is then: in order, and nothing that has left it. What was
+        asked for ``At`` some offsets may have left it. It is never called once the clients have been closed.
         """
         ...
 
@@ -186,10 +187,10 @@ class Content(Protocol):
         ...
 
     def summary(self, queue: int) -> QueueSummary:
-        """Count, digest and mark of a queue; zeros for one that is not known."""
+        """Count, digest and delivery watermark of a queue; zeros for one that is not known."""
         ...
 
-    def recent(self, queue: int, place: int) -> Entry | None:
+    def recent(self, queue: int, offset: int) -> Entry | None:
         """An entry that is in memory, or None: it is to be read, or gone."""
         ...
 
@@ -254,7 +255,7 @@ class Host(Protocol):
     def on_active(self, ledger: Ledger, content: Content) -> None:
         """This node is the active primary: serve clients from ``content``.
 
-        Messages at places up to a queue's mark are redelivered.
+        Messages at offsets up to a queue's delivery watermark are redelivered.
         """
         ...
 
@@ -265,8 +266,8 @@ class Host(Protocol):
     def appetite(self, queue: int, offered: int) -> int:
         """How many of the ``offered`` messages, now on their way into the queue, consumers could take at once.
 
-        Asked exactly once for each group of events that adds messages to a queue; the ledger marks that many of them
-        as delivered in the same group, so that handing them out costs no second round.
+        Asked exactly once for each group of events that adds messages to a queue; the ledger raises the delivery
+        watermark over that many of them as delivered in the same group, so that handing them out costs no second round.
         """
         ...
 
@@ -274,7 +275,7 @@ class Host(Protocol):
         """A configuration step has been applied to ``content.configuration``, and this is what became of it."""
         ...
 
-    def on_enqueued(self, queue: int, place: int, rid: int, message: Message) -> None:
+    def on_enqueued(self, queue: int, offset: int, rid: int, message: Message) -> None:
         """A message is now in the queue, behind all that were there."""
         ...
 
@@ -282,12 +283,12 @@ class Host(Protocol):
         """Messages have left the queue."""
         ...
 
-    def on_purged(self, queue: int, place: int, spared: Sequence[int], count: int) -> None:
-        """``count`` messages up to ``place``, all but ``spared``, have left the queue."""
+    def on_purged(self, queue: int, offset: int, spared: Sequence[int], count: int) -> None:
+        """``count`` messages up to ``offset``, all but ``spared``, have left the queue."""
         ...
 
-    def on_mark(self, queue: int, place: int) -> None:
-        """Messages up to ``place`` may be handed out from now on."""
+    def on_watermark(self, queue: int, offset: int) -> None:
+        """Messages up to ``offset`` may be handed out from now on."""
         ...
 
     def on_branch_prepared(self, branch: PreparedBranch) -> None:
@@ -295,7 +296,7 @@ class Host(Protocol):
         ...
 
     def on_branch_ended(self, branch: PreparedBranch, committed: bool) -> None:
-        """A prepared branch has ended. If it was rolled back, what it locked goes back to its places, redelivered.
+        """A prepared branch has ended. If it was rolled back, what it locked goes back to its offsets, redelivered.
 
         If it was committed, ``on_enqueued`` and ``on_removed`` have told the rest.
         """

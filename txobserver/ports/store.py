@@ -26,7 +26,7 @@ IDS_BYTES = 8 << 20
 IDS_PASSED = 10_000
 """Messages that are passed over at a time where ids are looked for: they have left the queue since the checkpoint."""
 END = (1 << 63) - 1
-"""Behind every place"""
+"""Behind every offset"""
 
 
 class StoreError(Error):
@@ -58,23 +58,23 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 class QueueSummary(msgspec.Struct, array_like=True):
     """What is known of a queue without reading it.
 
-    ``digest`` is order-independent over (place, replication id), modulo 2**64; since places order a queue, equal
-    digests mean equal content in equal order (P7). Places up to ``mark`` may have been handed to a consumer.
+    ``digest`` is order-independent over (offset, replication id), modulo 2**64; since offsets order a queue, equal
+    digests mean equal content in equal order (P7). Offsets up to ``watermark`` may have been handed to a consumer.
     """
 
     count: int = 0
     digest: int = 0
-    mark: int = 0
+    watermark: int = 0
 
-    def put(self, place: int, rid: int) -> None:
+    def put(self, offset: int, rid: int) -> None:
         """A message came."""
         self.count += 1
-        self.digest = self.digest + mix(place, rid) & MASK
+        self.digest = self.digest + mix(offset, rid) & MASK
 
-    def take(self, place: int, rid: int) -> None:
+    def take(self, offset: int, rid: int) -> None:
         """A message went."""
         self.count -= 1
-        self.digest = self.digest - mix(place, rid) & MASK
+        self.digest = self.digest - mix(offset, rid) & MASK
 
 
 class Meta(msgspec.Struct):
@@ -93,11 +93,12 @@ class Meta(msgspec.Struct):
 
 
 Changes = dict[int, dict[int, Entry | None]]
-"""queue -> place -> the entry that is there now, or None where one was removed"""
+"""queue -> offset -> the entry that is there now, or None where one was removed"""
 
 
 class Dropped(NamedTuple):
-    """A queue that was deleted or purged: of what the base holds of it only ``kept`` remains, places with their ids."""
+    """A queue that was deleted or purged: of what the base holds of it only ``kept`` remains, offsets with their
+    ids."""
 
     queue: int
     kept: Mapping[int, int] = MappingProxyType({})
@@ -140,10 +141,10 @@ class Above(NamedTuple):
 
 
 class At(NamedTuple):
-    """Asks for the messages at the first of these places: so many bytes of them, or one message."""
+    """Asks for the messages at the first of these offsets: so many bytes of them, or one message."""
 
     queue: int
-    places: tuple[int, ...]
+    offsets: tuple[int, ...]
     max_bytes: int
 
 
@@ -158,7 +159,7 @@ class Page(NamedTuple):
 
 
 class Ids(NamedTuple):
-    """(place, replication id) of messages, in order: all of the queue's up to ``through``."""
+    """(offset, replication id) of messages, in order: all of the queue's up to ``through``."""
 
     entries: list[tuple[int, int]]
     through: int
@@ -176,16 +177,16 @@ class Base(Protocol):
         """Messages, also large ones: to be asked by a thread that nothing else waits for. Raises StoreDamaged."""
         ...
 
-    def holds(self, queue: int, place: int) -> bool:
+    def holds(self, queue: int, offset: int) -> bool:
         """Whether a message stands there; none is read, however large it is. Raises StoreDamaged."""
         ...
 
-    def get(self, queue: int, place: int) -> Entry | None:
+    def get(self, queue: int, offset: int) -> Entry | None:
         """The entry, or None. Raises StoreDamaged."""
         ...
 
     def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
-        """Up to ``limit`` (place, entry) with places above ``after``, in order. Raises StoreDamaged."""
+        """Up to ``limit`` (offset, entry) with offsets above ``after``, in order. Raises StoreDamaged."""
         ...
 
     def ids_page(self, queue: int, after: int, limit: int, hidden: Container[int] = ()) -> Ids:
@@ -195,7 +196,7 @@ class Base(Protocol):
         ...
 
     def ids(self, queue: int) -> Iterator[tuple[int, int]]:
-        """All (place, replication id) of a queue, in order."""
+        """All (offset, replication id) of a queue, in order."""
         ...
 
 
@@ -226,43 +227,43 @@ class MemoryBase:
     def read(self, asked: Asked) -> Page:
         content = self.queues.get(asked.queue, {})
         if isinstance(asked, At):
-            there = [(place, content[place]) for place in asked.places if place in content]
+            there = [(offset, content[offset]) for offset in asked.offsets if offset in content]
             limit = len(there)
         else:
-            there = [(place, content[place]) for place in sorted(p for p in content if p > asked.after)]
+            there = [(offset, content[offset]) for offset in sorted(p for p in content if p > asked.after)]
             limit = asked.limit
         found = fitting(there[:limit], asked.max_bytes)
         return Page(found, len(found) < len(there))
 
-    def holds(self, queue: int, place: int) -> bool:
-        return place in self.queues.get(queue, {})
+    def holds(self, queue: int, offset: int) -> bool:
+        return offset in self.queues.get(queue, {})
 
-    def get(self, queue: int, place: int) -> Entry | None:
-        return self.queues.get(queue, {}).get(place)
+    def get(self, queue: int, offset: int) -> Entry | None:
+        return self.queues.get(queue, {}).get(offset)
 
     def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
         content = self.queues.get(queue, {})
-        return [(place, content[place]) for place in sorted(p for p in content if p > after)[:limit]]
+        return [(offset, content[offset]) for offset in sorted(p for p in content if p > after)[:limit]]
 
     def ids_page(self, queue: int, after: int, limit: int, hidden: Container[int] = ()) -> Ids:
         content = self.queues.get(queue, {})
         found: list[tuple[int, int]] = []
         taken = passed = 0
         last = after
-        for place in sorted(place for place in content if place > after):
-            if place not in hidden:
-                taken += content[place].message.size
+        for offset in sorted(offset for offset in content if offset > after):
+            if offset not in hidden:
+                taken += content[offset].message.size
                 if found and (len(found) == limit or taken > IDS_BYTES):
                     return Ids(found, found[-1][0])
-                found.append((place, content[place].rid))
+                found.append((offset, content[offset].rid))
             elif (passed := passed + 1) > IDS_PASSED:
                 return Ids(found, last)
-            last = place
+            last = offset
         return Ids(found, END)
 
     def ids(self, queue: int) -> Iterator[tuple[int, int]]:
         content = self.queues.get(queue, {})
-        return iter([(place, content[place].rid) for place in sorted(content)])
+        return iter([(offset, content[offset].rid) for offset in sorted(content)])
 
     def load(self) -> Loaded:
         transactions = {tx: sorted(events.items()) for tx, events in self.transactions.items()}
@@ -273,14 +274,14 @@ class MemoryBase:
         for queue, kept in checkpoint.dropped:
             content = self.queues.pop(queue, {})
             if kept:
-                self.queues[queue] = {place: entry for place, entry in content.items() if place in kept}
+                self.queues[queue] = {offset: entry for offset, entry in content.items() if offset in kept}
         for queue, changed in checkpoint.changes.items():
             content = self.queues.setdefault(queue, {})
-            for place, entry in changed.items():
+            for offset, entry in changed.items():
                 if entry is None:
-                    content.pop(place, None)
+                    content.pop(offset, None)
                 else:
-                    content[place] = entry
+                    content[offset] = entry
         for tx in checkpoint.tx_ended:
             self.transactions.pop(tx, None)
         for tx, sequence, event in checkpoint.tx_events:

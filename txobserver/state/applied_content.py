@@ -32,15 +32,15 @@ class AppliedContent:
         return self._contents.applied
 
     def summary(self, queue: int) -> QueueSummary:
-        """Count, digest and mark of a queue; zeros for one that is not known."""
+        """Count, digest and delivery watermark of a queue; zeros for one that is not known."""
         return self._contents.queues.summary(queue)
 
-    def recent(self, queue: int, place: int) -> Entry | None:
+    def recent(self, queue: int, offset: int) -> Entry | None:
         """An entry that is in memory, or None: it is to be read, or gone."""
-        return self._messages.recent(queue, place)
+        return self._messages.recent(queue, offset)
 
     def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
-        """Up to ``limit`` entries above ``after``, in order of their places. Raises StoreDamaged."""
+        """Up to ``limit`` entries above ``after``, in order of their offsets. Raises StoreDamaged."""
         return self._messages.page(queue, after, limit)
 
     def branches(self) -> list[PreparedBranch]:

@@ -26,7 +26,7 @@ class Contents:
     """``base`` must show the state that ``meta`` belongs to. ``applied``: the position of the last applied event."""
 
     def __init__(self, base: Base, meta: Meta, remembered: Iterable[Remembered] = ()) -> None:
-        tallies = {queue: Tally(each.count, each.digest, each.mark) for queue, each in meta.summaries.items()}
+        tallies = {queue: Tally(each.count, each.digest, each.watermark) for queue, each in meta.summaries.items()}
         self.applied = meta.applied
         self.configuration = meta.configuration.copy()
         self.table: Final = TransactionTable(meta.outcomes, remembered)
@@ -60,7 +60,7 @@ class Contents:
         """
         outside = self.table.locked(queue).union(spared)
         count = self.queues.summary(queue).count
-        return count > len(outside) or count > sum(self.layers.holds(queue, place) for place in outside)
+        return count > len(outside) or count > sum(self.layers.holds(queue, offset) for offset in outside)
 
     def freeze(self) -> tuple[Changes, list[Dropped]]:
         """Begin a checkpoint: (changes, dropped queues) since the last. Costs nothing; ends with ``thaw``."""

@@ -41,14 +41,14 @@ def check_contents_deep(contents: Contents, whole: bool) -> None:
     if whole:
         declared, held = contents.configuration.numbers(), contents.queues.numbers()
         assert held == declared, f"P7: the queues {sorted(held ^ declared)[:5]} are held or declared, and not both"
-    _check_layers(contents, contents.layers.fresh, contents.layers.fresh_places, whole)
-    _check_layers(contents, contents.layers._frozen, contents.layers._frozen_places, whole)
+    _check_layers(contents, contents.layers.fresh, contents.layers.fresh_offsets, whole)
+    _check_layers(contents, contents.layers._frozen, contents.layers._frozen_offsets, whole)
     assert contents.layers.fresh.keys() <= contents.queues._tallies.keys(), "P4: a queue that is not there has messages"
     for queue, tally in contents.queues._tallies.items():
         assert queue >= 1, f"P5: there is a queue {queue}"
         assert tally.count >= 0, f"P3: queue {queue} holds {tally.count} messages"
         assert 0 <= tally.digest <= MASK, f"P7: queue {queue} has the digest {tally.digest}"
-        assert tally.mark >= 0, f"P3: messages of queue {queue} up to {tally.mark} may be handed out"
+        assert tally.watermark >= 0, f"P3: messages of queue {queue} up to {tally.watermark} may be handed out"
         assert tally.count or not tally.digest, f"P7: queue {queue} is empty, and its digest is {tally.digest}"
         fresh = sum(entry is not None for entry in contents.layers.fresh.get(queue, {}).values())
         assert fresh <= tally.count, f"P7: queue {queue} got {fresh} messages, and holds {tally.count}"
@@ -60,22 +60,22 @@ def check_contents_deep(contents: Contents, whole: bool) -> None:
         _check_content(contents, whole)
 
 
-def _check_layers(contents: Contents, layers: Changes, places: dict[int, Offsets], whole: bool) -> None:
+def _check_layers(contents: Contents, layers: Changes, offsets: dict[int, Offsets], whole: bool) -> None:
     last = contents.applied.sequence
-    assert layers.keys() == places.keys(), "P7: the places of a layer are those of other queues"
+    assert layers.keys() == offsets.keys(), "P7: the offsets of a layer are those of other queues"
     for queue, layer in layers.items():
         if len(layer) > WALKED:
             continue
-        listed = set(places[queue]._places)
-        for place, entry in layer.items():
-            assert 0 <= place < END, f"P8: queue {queue} has a message at {place}"
+        listed = set(offsets[queue]._offsets)
+        for offset, entry in layer.items():
+            assert 0 <= offset < END, f"P8: queue {queue} has a message at {offset}"
             if entry is None:
                 continue
-            assert place in listed, f"P7: the message of queue {queue} at {place} is in no page of it"
-            assert entry.rid >= 0, f"P3: the message of queue {queue} at {place} has the id {entry.rid}"
+            assert offset in listed, f"P7: the message of queue {queue} at {offset} is in no page of it"
+            assert entry.rid >= 0, f"P3: the message of queue {queue} at {offset} has the id {entry.rid}"
             if whole and layers is contents.layers.fresh:
-                assert place >> INDEX_BITS <= last, f"P4: queue {queue} holds {place}, behind {contents.applied}"
-        listed_in_order = not places[queue]._sorted or never_falls(places[queue]._places)
+                assert offset >> INDEX_BITS <= last, f"P4: queue {queue} holds {offset}, behind {contents.applied}"
+        listed_in_order = not offsets[queue]._sorted or never_falls(offsets[queue]._offsets)
         assert listed_in_order, f"P8: queue {queue} is out of order"
 
 
@@ -88,10 +88,10 @@ def _check_content(contents: Contents, whole: bool) -> None:
             there = contents.messages.ids(queue)
         except StoreError:
             return  # a disk that cannot be read has ended the node, or will
-        digest = sum(mix(place, rid) for place, rid in there) & MASK
+        digest = sum(mix(offset, rid) for offset, rid in there) & MASK
         assert len(there) == tally.count, f"P7: queue {queue} holds {len(there)} messages, and counts {tally.count}"
         assert digest == tally.digest, f"P7: the digest of queue {queue} is not that of its messages"
-        assert rises(place for place, _ in there), f"P8: the messages of queue {queue} are not in order"
+        assert rises(offset for offset, _ in there), f"P8: the messages of queue {queue} are not in order"
         assert differ(rid for _, rid in there), f"P3: a message is in queue {queue} twice"
         newest = max((generation_of(rid) for _, rid in there), default=0)
         assert not whole or newest <= contents.applied.generation, f"P5: queue {queue} has an id of {newest}"
@@ -140,11 +140,11 @@ def check_table(table: TransactionTable, applied: int) -> None:
         assert branch.state == ABORTED or xid.globally in table._branches, f"P12: {xid} is not among its siblings"
         for _, event in branch.events:
             if isinstance(event, TxDequeue):
-                locked.setdefault(event.queue, []).extend(place for place, _ in event.entries)
+                locked.setdefault(event.queue, []).extend(offset for offset, _ in event.entries)
     assert table._locked.keys() == locked.keys(), "P3: other queues are locked than branches in doubt dequeue from"
-    for queue, places in locked.items():
-        assert differ(places), f"P3: two branches in doubt dequeue one message of queue {queue}"
-        assert table._locked[queue] == set(places), f"P3: of queue {queue} other messages are locked"
+    for queue, offsets in locked.items():
+        assert differ(offsets), f"P3: two branches in doubt dequeue one message of queue {queue}"
+        assert table._locked[queue] == set(offsets), f"P3: of queue {queue} other messages are locked"
     for globally, siblings in table._branches.items():
         assert siblings, f"P6: the global transaction {globally} has no branch"
         for tx, buffer in siblings.items():

@@ -16,9 +16,10 @@ from txobserver.state.shown import Kept, ShownBase
 
 
 class Layers:
-    """``fresh``: what changed since the last checkpoint began; ``fresh_places``: the places at which it added messages.
+    """``fresh``: what changed since the last checkpoint began; ``fresh_offsets``: the offsets at which it added
+    messages.
 
-    ``reused``: places, with their queues, of messages that were put over others. ``readings``: the pages of each queue
+    ``reused``: offsets, with their queues, of messages that were put over others. ``readings``: the pages of each queue
     that are being read. ``dirty_bytes``: what the fresh layer is counted for.
     """
 
@@ -26,12 +27,12 @@ class Layers:
         self.base: Final = base
         self.shown: Final = ShownBase(base)
         self.fresh: Changes = {}
-        self.fresh_places: dict[int, Offsets] = {}
+        self.fresh_offsets: dict[int, Offsets] = {}
         self.reused: Final[set[tuple[int, int]]] = set()
         self.readings: Final[dict[int, list[PageReading]]] = {}
         self.dirty_bytes = 0
         self._frozen: Changes = {}
-        self._frozen_places: dict[int, Offsets] = {}
+        self._frozen_offsets: dict[int, Offsets] = {}
         self._frozen_bytes = 0
 
     @property
@@ -42,61 +43,61 @@ class Layers:
     def begin(self, queue: int) -> dict[int, Entry | None]:
         """The first change of a queue since the last checkpoint; returns its fresh layer."""
         layer = self.fresh[queue] = {}
-        self.fresh_places[queue] = Offsets()
+        self.fresh_offsets[queue] = Offsets()
         return layer
 
     def drop(self, queue: int, kept: Kept) -> None:
         """All of a queue goes from the layers, and all but ``kept`` from what the base shows."""
         self.fresh.pop(queue, None)
-        self.fresh_places.pop(queue, None)
+        self.fresh_offsets.pop(queue, None)
         self.shown.drop(queue, kept)
 
     def frozen(self, queue: int) -> dict[int, Entry | None]:
         """What the checkpoint on its way holds of a queue, unless the queue was dropped since."""
         return {} if self.shown.dropped(queue) else self._frozen.get(queue, {})
 
-    def recent(self, queue: int, place: int) -> Entry | None:
+    def recent(self, queue: int, offset: int) -> Entry | None:
         """The entry, if it came after what the base shows."""
         layer = self.fresh.get(queue)
-        if layer is not None and place in layer:
-            return layer[place]
-        return self.frozen(queue).get(place)
+        if layer is not None and offset in layer:
+            return layer[offset]
+        return self.frozen(queue).get(offset)
 
-    def get(self, queue: int, place: int) -> Entry | None:
+    def get(self, queue: int, offset: int) -> Entry | None:
         """The entry that stands there, or None. Raises StoreDamaged."""
         layer = self.fresh.get(queue)
-        if layer is None or place not in layer:
+        if layer is None or offset not in layer:
             layer = self.frozen(queue)
-        return layer[place] if place in layer else self.shown.get(queue, place)
+        return layer[offset] if offset in layer else self.shown.get(queue, offset)
 
-    def holds(self, queue: int, place: int) -> bool:
+    def holds(self, queue: int, offset: int) -> bool:
         """Whether a message stands there; none is read, however large it is. Raises StoreDamaged."""
         layer = self.fresh.get(queue, {})
-        return layer[place] is not None if place in layer else self.holds_below(queue, place)
+        return layer[offset] is not None if offset in layer else self.holds_below(queue, offset)
 
-    def holds_below(self, queue: int, place: int) -> bool:
+    def holds_below(self, queue: int, offset: int) -> bool:
         """Whether a message stood there when the last checkpoint began. Raises StoreDamaged."""
         layer = self.frozen(queue)
-        if place in layer:
-            return layer[place] is not None
-        return self.shown.holds(queue, place)
+        if offset in layer:
+            return layer[offset] is not None
+        return self.shown.holds(queue, offset)
 
-    def places(self, queue: int) -> list[Offsets]:
-        """The places at which either layer added messages to a queue."""
-        layers = [self.fresh_places] if self.shown.dropped(queue) else [self._frozen_places, self.fresh_places]
-        return [places[queue] for places in layers if queue in places]
+    def offsets(self, queue: int) -> list[Offsets]:
+        """The offsets at which either layer added messages to a queue."""
+        layers = [self.fresh_offsets] if self.shown.dropped(queue) else [self._frozen_offsets, self.fresh_offsets]
+        return [offsets[queue] for offsets in layers if queue in offsets]
 
     def freeze(self) -> tuple[Changes, list[Dropped]]:
         """Begin a checkpoint: (changes, dropped queues) since the last. Costs nothing; ends with ``thaw``."""
         assert not self._frozen, "a checkpoint is being written already"
         self._frozen, self.fresh = self.fresh, {}
-        self._frozen_places, self.fresh_places = self.fresh_places, {}
+        self._frozen_offsets, self.fresh_offsets = self.fresh_offsets, {}
         self._frozen_bytes, self.dirty_bytes = self.dirty_bytes, 0
         return self._frozen, self.shown.freeze()
 
     def thaw(self) -> None:
         """The checkpoint has been written: the base shows it now."""
         self._frozen = {}
-        self._frozen_places = {}
+        self._frozen_offsets = {}
         self.shown.thaw()
         self._frozen_bytes = 0

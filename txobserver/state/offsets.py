@@ -1,4 +1,5 @@
-"""Places in order: of messages that come in ascending order nearly always, and are looked through from any place on."""
+"""Offsets in order: of messages that come in ascending order nearly always, and are looked through from any offset
+on."""
 
 from __future__ import annotations
 
@@ -9,32 +10,32 @@ from txobserver.ports.store import END
 
 
 class Offsets:
-    """Places in order. One that comes out of order (only a resync does that) costs a sort at the next look."""
+    """Offsets in order. One that comes out of order (only a resync does that) costs a sort at the next look."""
 
     def __init__(self) -> None:
-        self._places: list[int] = []
+        self._offsets: list[int] = []
         self._sorted = True
 
-    def add(self, place: int) -> None:
+    def add(self, offset: int) -> None:
         """One more."""
-        if self._places and place < self._places[-1]:
+        if self._offsets and offset < self._offsets[-1]:
             self._sorted = False
-        self._places.append(place)
+        self._offsets.append(offset)
 
     def reach(self, after: int, count: int) -> int:
-        """The last of the first ``count`` places above ``after``; ``END`` if there are fewer."""
-        places = self._in_order()
-        index = bisect_right(places, after) + count - 1
-        return places[index] if index < len(places) else END
+        """The last of the first ``count`` offsets above ``after``; ``END`` if there are fewer."""
+        offsets = self._in_order()
+        index = bisect_right(offsets, after) + count - 1
+        return offsets[index] if index < len(offsets) else END
 
     def above(self, after: int) -> Iterator[int]:
         """Those above ``after``, in ascending order; one that was added twice comes twice."""
-        places = self._in_order()
-        for index in range(bisect_right(places, after), len(places)):
-            yield places[index]
+        offsets = self._in_order()
+        for index in range(bisect_right(offsets, after), len(offsets)):
+            yield offsets[index]
 
     def _in_order(self) -> list[int]:
         if not self._sorted:
-            self._places.sort()
+            self._offsets.sort()
             self._sorted = True
-        return self._places
+        return self._offsets

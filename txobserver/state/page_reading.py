@@ -25,16 +25,16 @@ Layer = dict[int, Entry | None]
 
 
 class PageReading:
-    """Of a queue above ``after``; ``layers`` are those over the base, the newest first, ``places`` what they added.
+    """Of a queue above ``after``; ``layers`` are those over the base, the newest first, ``offsets`` what they added.
 
     ``kept``: all that the base still showed of the queue when it began; None: whatever it holds.
     """
 
-    def __init__(self, queue: int, after: int, layers: list[Layer], places: list[Offsets]) -> None:
+    def __init__(self, queue: int, after: int, layers: list[Layer], offsets: list[Offsets]) -> None:
         self.queue = queue
         self._after = after
         self._layers = layers
-        self._places = places
+        self._offsets = offsets
         self.kept: Kept | None = None
         self._gone: set[int] = set()
         self._dropped = False
@@ -43,16 +43,16 @@ class PageReading:
         """What is to be read for this: of a queue that was purged, what was spared, and not what went."""
         return asked if self.kept is None else At(asked.queue, tuple(self.kept.above(asked.after)), asked.max_bytes)
 
-    def gone(self, place: int) -> None:
+    def gone(self, offset: int) -> None:
         """A message has left the queue."""
-        self._gone.add(place)
+        self._gone.add(offset)
 
     def dropped(self) -> None:
         """The queue was deleted or purged."""
         self._dropped = True
 
     def through(self, page: Page) -> int:
-        """All that is in the queue up to this place is shown; 0 where only what is shown is known to be all."""
+        """All that is in the queue up to this offset is shown; 0 where only what is shown is known to be all."""
         return page.entries[-1][0] if page.more and page.entries and self._counts and not self._dropped else 0
 
     def shown(self, page: Page) -> Iterator[tuple[int, Entry]]:
@@ -61,14 +61,14 @@ class PageReading:
             return
         recent = self._recent(self.through(page) or END)
         first = next(recent, None)
-        for place, entry in page.entries:
-            if self.kept is not None and place not in self.kept.rids:
+        for offset, entry in page.entries:
+            if self.kept is not None and offset not in self.kept.rids:
                 continue
-            while first is not None and first[0] < place:
+            while first is not None and first[0] < offset:
                 yield first
                 first = next(recent, None)
-            if place not in self._gone and not any(place in layer for layer in self._layers):
-                yield place, entry
+            if offset not in self._gone and not any(offset in layer for layer in self._layers):
+                yield offset, entry
         while first is not None:
             yield first
             first = next(recent, None)
@@ -81,15 +81,15 @@ class PageReading:
     def _recent(self, last: int) -> Iterator[tuple[int, Entry]]:
         """What the layers hold up to ``last``, in order."""
         before = self._after
-        for place in merge(*[places.above(before) for places in self._places]):
-            if place > last:
+        for offset in merge(*[offsets.above(before) for offsets in self._offsets]):
+            if offset > last:
                 return
-            if place != before and place not in self._gone and (entry := self._held(place)) is not None:
-                yield place, entry
-            before = place
+            if offset != before and offset not in self._gone and (entry := self._held(offset)) is not None:
+                yield offset, entry
+            before = offset
 
-    def _held(self, place: int) -> Entry | None:
+    def _held(self, offset: int) -> Entry | None:
         for layer in self._layers:
-            if place in layer:
-                return layer[place]
+            if offset in layer:
+                return layer[offset]
         return None

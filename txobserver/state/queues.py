@@ -21,7 +21,8 @@ NO_RIDS: Mapping[int, int] = MappingProxyType({})
 
 
 class Queues:
-    """Changes the queues. ``tallies``: count, digest and mark of each queue that exists; only this changes them."""
+    """Changes the queues. ``tallies``: count, digest and delivery watermark of each queue that exists; only this
+    changes them."""
 
     def __init__(self, layers: Layers, messages: Messages, tallies: dict[int, Tally]) -> None:
         self._layers: Final = layers
@@ -29,7 +30,7 @@ class Queues:
         self._tallies: Final = tallies
 
     def summary(self, queue: int) -> QueueSummary:
-        """Count, digest and mark of a queue; zeros for one that is not known."""
+        """Count, digest and delivery watermark of a queue; zeros for one that is not known."""
         tally = self._tallies.get(queue)
         return QueueSummary() if tally is None else _summary(tally)
 
@@ -56,8 +57,8 @@ class Queues:
         for reading in self._layers.readings.get(queue, ()):
             reading.dropped()
 
-    def purge(self, queue: int, place: int, spared: Sequence[int], rids: Mapping[int, int] = NO_RIDS) -> int:
-        """Take everything up to ``place`` out of a queue but ``spared``; returns how many that were.
+    def purge(self, queue: int, offset: int, spared: Sequence[int], rids: Mapping[int, int] = NO_RIDS) -> int:
+        """Take everything up to ``offset`` out of a queue but ``spared``; returns how many that were.
 
         Costs what stays, not what goes. ``rids`` are the replication ids of what is spared, as far as they are known:
         no message is read then (``a_purge_reads_what_it_spares``). Raises StoreDamaged.
@@ -65,11 +66,11 @@ class Queues:
         tally = self._tallies.get(queue)
         if tally is None:
             return 0
-        stay = self._staying(queue, place, spared, rids)
+        stay = self._staying(queue, offset, spared, rids)
         recent = {each: entry for each in stay if (entry := self._layers.recent(queue, each)) is not None}
         self.drop(queue)
         self._layers.shown.drop(queue, Kept(each for each in stay.items() if each[0] not in recent))
-        left = self._tallies[queue] = Tally(mark=tally.mark)
+        left = self._tallies[queue] = Tally(watermark=tally.watermark)
         for each, rid in sorted(stay.items()):
             entry = recent.get(each)
             if entry is None:
@@ -78,7 +79,7 @@ class Queues:
                 self.insert(queue, each, entry.rid, entry.message)
         return tally.count - len(stay)
 
-    def insert(self, queue: int, place: int, rid: int, message: Message) -> bool:
+    def insert(self, queue: int, offset: int, rid: int, message: Message) -> bool:
         """Put a message into a queue; False if the queue is gone."""
         tally = self._tallies.get(queue)
         if tally is None:
@@ -87,16 +88,16 @@ class Queues:
         layer = layers.fresh.get(queue)
         if layer is None:
             layer = layers.begin(queue)
-        layers.fresh_places[queue].add(place)
+        layers.fresh_offsets[queue].add(offset)
         before = len(layer)
-        layer[place] = Entry(rid, message)
+        layer[offset] = Entry(rid, message)
         if len(layer) == before:
-            layers.reused.add((queue, place))
-        tally.put(place, rid)
+            layers.reused.add((queue, offset))
+        tally.put(offset, rid)
         layers.dirty_bytes += message.size + ADDITION_BYTES
         return True
 
-    def remove(self, queue: int, place: int, rid: int) -> bool:
+    def remove(self, queue: int, offset: int, rid: int) -> bool:
         """Take a message out of a queue; False if it is not there. None is read for it, however large it is."""
         tally = self._tallies.get(queue)
         if tally is None:
@@ -105,42 +106,42 @@ class Queues:
         layer = layers.fresh.get(queue)
         if layer is None:
             layer = layers.begin(queue)
-        entry = layer.get(place)
+        entry = layer.get(offset)
         if entry is not None:
-            if (queue, place) in layers.reused:
-                layer[place] = None  # a resync put it over another message, which a lower layer may still hold
+            if (queue, offset) in layers.reused:
+                layer[offset] = None  # a resync put it over another message, which a lower layer may still hold
             else:
-                del layer[place]
-        elif place in layer or not layers.holds_below(queue, place):
+                del layer[offset]
+        elif offset in layer or not layers.holds_below(queue, offset):
             return False
         else:
-            layer[place] = None
-        tally.take(place, rid if entry is None else entry.rid)
+            layer[offset] = None
+        tally.take(offset, rid if entry is None else entry.rid)
         layers.dirty_bytes += REMOVAL_BYTES
         for reading in layers.readings.get(queue, ()):
-            reading.gone(place)
+            reading.gone(offset)
         return True
 
-    def mark(self, queue: int, place: int) -> None:
-        """Messages up to ``place`` may have been handed out."""
+    def raise_watermark(self, queue: int, offset: int) -> None:
+        """Messages up to ``offset`` may have been handed out."""
         tally = self._tallies.get(queue)
-        if tally is not None and place > tally.mark:
-            tally.mark = place
+        if tally is not None and offset > tally.watermark:
+            tally.watermark = offset
 
-    def overwrite_mark(self, queue: int, place: int) -> None:
+    def overwrite_watermark(self, queue: int, offset: int) -> None:
         """A primary's snapshot says up to where messages may have been handed out, whatever was known here."""
         tally = self._tallies.get(queue)
         if tally is not None:
-            tally.mark = place
+            tally.watermark = offset
 
-    def _staying(self, queue: int, place: int, spared: Sequence[int], rids: Mapping[int, int]) -> dict[int, int]:
-        """What is in a queue above ``place``, and of what is spared: places, with their replication ids."""
+    def _staying(self, queue: int, offset: int, spared: Sequence[int], rids: Mapping[int, int]) -> dict[int, int]:
+        """What is in a queue above ``offset``, and of what is spared: offsets, with their replication ids."""
         stay: dict[int, int] = {}
         for each in spared:
-            if each <= place and self._layers.holds(queue, each):
+            if each <= offset and self._layers.holds(queue, each):
                 rid = rids.get(each)
                 stay[each] = self._messages.ids_page(queue, each - 1, 1).entries[0][1] if rid is None else rid
-        page = Ids([], place)
+        page = Ids([], offset)
         while page.more:
             page = self._messages.ids_page(queue, page.through, PAGE)
             stay.update(page.entries)
@@ -148,4 +149,4 @@ class Queues:
 
 
 def _summary(tally: Tally) -> QueueSummary:
-    return QueueSummary(tally.count, tally.digest, tally.mark)
+    return QueueSummary(tally.count, tally.digest, tally.watermark)

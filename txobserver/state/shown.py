@@ -1,7 +1,7 @@
 """What the base still shows, while queues are deleted and purged over it and checkpoints are written.
 
 A queue that was purged keeps what was in clients' hands. Where only the base holds such a message it stays there, and
-is known by its place and id: it is not read, however large it is (``a_purge_reads_what_it_spares``).
+is known by its offset and id: it is not read, however large it is (``a_purge_reads_what_it_spares``).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from txobserver.ports.store import END, IDS_PASSED, Base, Dropped, Entry, Ids
 
 
 class Kept:
-    """Places of a queue that the base goes on showing, with their replication ids. Never changed."""
+    """Offsets of a queue that the base goes on showing, with their replication ids. Never changed."""
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         self.rids: Final = dict(sorted(entries))
-        self._places: Final = list(self.rids)
+        self._offsets: Final = list(self.rids)
 
     def above(self, after: int) -> Iterator[int]:
         """Those above ``after``, in order."""
-        for index in range(bisect_right(self._places, after), len(self._places)):
-            yield self._places[index]
+        for index in range(bisect_right(self._offsets, after), len(self._offsets)):
+            yield self._offsets[index]
 
 
 class ShownBase:
@@ -56,26 +56,26 @@ class ShownBase:
         kept = self._dropped.get(queue)
         return self._frozen.get(queue) if kept is None else kept
 
-    def holds(self, queue: int, place: int) -> bool:
+    def holds(self, queue: int, offset: int) -> bool:
         """Whether a message stands there; none is read."""
         kept = self.kept(queue)
-        return (kept is None or place in kept.rids) and self._base.holds(queue, place)
+        return (kept is None or offset in kept.rids) and self._base.holds(queue, offset)
 
-    def get(self, queue: int, place: int) -> Entry | None:
+    def get(self, queue: int, offset: int) -> Entry | None:
         """The entry, or None."""
         kept = self.kept(queue)
-        return self._base.get(queue, place) if kept is None or place in kept.rids else None
+        return self._base.get(queue, offset) if kept is None or offset in kept.rids else None
 
     def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
-        """Up to ``limit`` (place, entry) above ``after``, in order."""
+        """Up to ``limit`` (offset, entry) above ``after``, in order."""
         kept = self.kept(queue)
         if kept is None:
             return self._base.page(queue, after, limit)
         found: list[tuple[int, Entry]] = []
-        for place in kept.above(after):
-            entry = self._base.get(queue, place)
+        for offset in kept.above(after):
+            entry = self._base.get(queue, offset)
             if entry is not None:
-                found.append((place, entry))
+                found.append((offset, entry))
             if len(found) == limit:
                 break
         return found
@@ -87,17 +87,17 @@ class ShownBase:
             return self._base.ids_page(queue, after, limit, hidden)
         found: list[tuple[int, int]] = []
         passed, last = 0, after
-        for place in kept.above(after):
-            if place not in hidden:
+        for offset in kept.above(after):
+            if offset not in hidden:
                 if len(found) == limit:
                     return Ids(found, found[-1][0])
-                found.append((place, kept.rids[place]))
+                found.append((offset, kept.rids[offset]))
             elif (passed := passed + 1) > IDS_PASSED:
                 return Ids(found, last)
-            last = place
+            last = offset
         return Ids(found, END)
 
     def ids(self, queue: int) -> dict[int, int]:
-        """Every place with its replication id."""
+        """Every offset with its replication id."""
         kept = self.kept(queue)
         return dict(self._base.ids(queue)) if kept is None else dict(kept.rids)

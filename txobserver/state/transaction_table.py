@@ -66,7 +66,7 @@ class TransactionTable:
         """The prepare of a branch has been applied: it is in doubt, and what it dequeues is locked."""
         self.prepared[buffer.xid] = buffer
         for queue, entries in _locked(buffer).items():
-            self._locked.setdefault(queue, set()).update(place for place, _ in entries)
+            self._locked.setdefault(queue, set()).update(offset for offset, _ in entries)
 
     def ended(self, buffer: TxBuffer, event: TxDecision | DtxDecision, sequence: int) -> None:
         """The decision of a transaction with a name has been applied."""
@@ -89,7 +89,7 @@ class TransactionTable:
         del self.prepared[buffer.xid]
         for queue, entries in _locked(buffer).items():
             held = self._locked[queue]
-            held.difference_update(place for place, _ in entries)
+            held.difference_update(offset for offset, _ in entries)
             if not held:
                 del self._locked[queue]
 
@@ -104,7 +104,7 @@ class TransactionTable:
     # -- what follows from it
 
     def locked(self, queue: int) -> set[int]:
-        """The places of a queue that prepared branches dequeue. Not to be changed."""
+        """The offsets of a queue that prepared branches dequeue. Not to be changed."""
         return self._locked.get(queue, set())
 
     def in_use(self, name: Name) -> bool:

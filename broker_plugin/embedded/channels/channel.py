@@ -139,12 +139,12 @@ class Channel(Requester):
             answer = partial(self.fail, not_found("queue", queue.name)) if queue.deleted else partial(reply, None)
             answer()
             return
-        place, redelivered, message = taken
+        offset, redelivered, message = taken
         self.last_tag += 1
         if no_ack:
-            queue.settle((place,), Removal.ACKED)
+            queue.settle((offset,), Removal.ACKED)
         else:
-            self.unacked[self.last_tag] = (queue, place, None)
+            self.unacked[self.last_tag] = (queue, offset, None)
         reply(Got(self.last_tag, redelivered, message, queue.ready))
 
     # -- acknowledging
@@ -194,15 +194,15 @@ class Channel(Requester):
 
     def _apply(self, settled: list[tuple[int, Held]], reason: Removal | None) -> None:
         by_queue: dict[Queue, list[int]] = {}
-        for _, (queue, place, consumer) in settled:
-            by_queue.setdefault(queue, []).append(place)
+        for _, (queue, offset, consumer) in settled:
+            by_queue.setdefault(queue, []).append(offset)
             if consumer is not None:
                 consumer.restore()
-        for queue, places in by_queue.items():
+        for queue, offsets in by_queue.items():
             if reason is None:
-                queue.give_back(places)
+                queue.give_back(offsets)
             else:
-                queue.settle(places, reason)
+                queue.settle(offsets, reason)
 
     # -- transactions
 

@@ -15,7 +15,7 @@ from broker_plugin.embedded.errors import AmqpError, located, not_configured, pr
 from broker_plugin.embedded.operations.queue_deletions import QueueDeletions
 from broker_plugin.embedded.operations.requester import Requester
 from broker_plugin.embedded.queues.consumer import Consumer, PlacedConsumer
-from broker_plugin.embedded.queues.message_headers import PLACE
+from broker_plugin.embedded.queues.message_headers import OFFSET
 from broker_plugin.embedded.queues.queue import Queue
 from broker_plugin.embedded.serving import Serving
 from txobserver.configuration import use_queue_step
@@ -65,8 +65,8 @@ class ConsumerOperations:
     def _check(self, queue: Queue, request: ConsumeRequest) -> None:
         if queue.exclusive_consumer or (request.exclusive and queue.consumers):
             raise refused(f"{located('queue', queue.name)} in exclusive use")
-        if request.arguments.get(PLACE) and not queue.durable:
-            raise precondition(f"{located('queue', queue.name)} is not durable: its messages have no place that stays")
+        if request.arguments.get(OFFSET) and not queue.durable:
+            raise precondition(f"{located('queue', queue.name)} is not durable: its messages have no offset that stays")
 
     def _use(self, channel: Requester, queue: Queue, request: ConsumeRequest, reply: Reply) -> None:
         """The queue's first consumer: from here on the queue goes with its last one, whoever is primary then."""
@@ -86,7 +86,7 @@ class ConsumerOperations:
 
     def _add(self, channel: Requester, queue: Queue, request: ConsumeRequest, reply: Reply) -> None:
         tag = request.tag or f"amq.ctag-{self._broker.unique_name()}"
-        kind = PlacedConsumer if request.arguments.get(PLACE) else Consumer
+        kind = PlacedConsumer if request.arguments.get(OFFSET) else Consumer
         consumer = kind(channel, queue, tag, request.no_ack, channel.consumer_prefetch, request.arguments)
         channel.consumers[tag] = consumer
         queue.add_consumer(consumer, request.exclusive)

@@ -63,7 +63,7 @@ class QueueDeletions:
     def _in_hands(self, queue: DurableQueue) -> list[int]:
         """What clients hold of a queue: unless the stream itself locks it, or is about to, and lets it go again."""
         locked = self._broker.branches.locked(queue)
-        return [place for place in queue.places_out() if place not in locked]
+        return [offset for offset in queue.offsets_out() if offset not in locked]
 
     def _delete_durable(self, queue: DurableQueue, terms: Terms, told: Callable[[str | None], None]) -> None:
         """Nothing is handed out from here on, so that what is counted is what goes. No consumer can come meanwhile."""

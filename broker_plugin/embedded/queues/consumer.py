@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from broker_plugin.embedded.queues.message_headers import with_place
+from broker_plugin.embedded.queues.message_headers import with_offset
 from broker_plugin.embedded.queues.outlet import ChannelOutlet
 from broker_plugin.embedded.queues.owner import Owner
 from broker_plugin.embedded.queues.queue import Queue
@@ -132,14 +132,14 @@ class Consumer(Subscriber):
 
 
 class PlacedConsumer(Consumer):
-    """One that asked for places (``message_headers.PLACE``): a kind of its own, so that no other pays for it."""
+    """One that asked for offsets (``message_headers.OFFSET``): a kind of its own, so that no other pays for it."""
 
     def deliver(self, taken: Taken) -> None:
-        """The same, with the message's place among its headers."""
-        place, redelivered, message = taken
-        properties = with_place(message.properties, place)
-        super().deliver((place, redelivered, Message(message.exchange, message.routing_key, properties, message.body)))
+        """The same, with the message's offset among its headers."""
+        offset, redelivered, message = taken
+        properties = with_offset(message.properties, offset)
+        super().deliver((offset, redelivered, Message(message.exchange, message.routing_key, properties, message.body)))
 
 
 Held = tuple[Queue, int, Consumer | None]
-"""A message in a client's hands: its queue, its place there, and the consumer (None for basic.get)."""
+"""A message in a client's hands: its queue, its offset there, and the consumer (None for basic.get)."""

@@ -1,10 +1,10 @@
 """A replicated queue as its primary serves it: a window on the store, which alone holds everything.
 
-Promise: messages go out in order of their places, none before the ledger has told of its mark, and memory holds a
-bounded number of them, whatever the queue holds.
+Promise: messages go out in order of their offsets, none before the ledger has told of its delivery watermark, and
+memory holds a bounded number of them, whatever the queue holds.
 
 Algorithm: what goes out next is the queue's ``Supply``: the *window*, which is the beginning of what has never been
-handed out, and beside it what was handed out and given back. What is handed out is known by place and id only. What a
+handed out, and beside it what was handed out and given back. What is handed out is known by offset and id only. What a
 prepared branch of an earlier primary dequeues is out from the beginning, and the window passes it over. The windows of
 all queues together are bounded, too (``Windows``). The count of what is ready is the queue's count less what is out, so
 it costs nothing to ask. No operation costs in proportion to the queue's depth.
@@ -13,8 +13,8 @@ Nothing waits for the store: one page at a time is asked for (``Ledger.read``), 
 message, and the queue goes on when it has come. What has left the queue by then is not taken from it
 (``one_consumer_topples_every_primary``).
 
-Messages that the mark of an earlier generation covers may have been handed out then: they go out as redelivered
-(PROTOCOL, "Failover"; P3). What this generation marked and did not hand out does not.
+Messages that the watermark of an earlier generation covers may have been handed out then: they go out as redelivered
+(PROTOCOL, "Failover"; P3). What this generation's watermark covers and it did not hand out does not.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from txobserver.configuration import QueueSpec
 from txobserver.events import Message, Removal
 from txobserver.ports.ledger import Content, Done, Found, Ledger
 
-HIGHEST_PLACE = (1 << 63) - 1
+HIGHEST_OFFSET = (1 << 63) - 1
 
 
 class DurableQueue(Queue):
-    """One replicated queue. The calls ``enqueued``, ``removed``, ``purged`` and ``marked`` come from the ledger."""
+    """One replicated queue. ``enqueued``, ``removed``, ``purged`` and ``watermark_raised`` are called by the ledger."""
 
     durable = True
 
@@ -48,7 +48,7 @@ class DurableQueue(Queue):
         self._supply = Supply(spec.number, content, windows)
         summary = content.summary(spec.number)
         self.total = summary.count
-        self.mark = self._asked = self._old_mark = summary.mark
+        self.watermark = self._asked = self._old_watermark = summary.watermark
         self.removed_count = 0
         self._out: dict[int, int] = {}
         self._changes = 0
@@ -62,10 +62,10 @@ class DurableQueue(Queue):
 
     # -- told by the ledger
 
-    def enqueued(self, place: int, rid: int, message: Message) -> None:
+    def enqueued(self, offset: int, rid: int, message: Message) -> None:
         """A message has entered the queue, behind all others."""
         self._changes += 1
-        self._supply.enter(place, rid, message, self.total - len(self._out))
+        self._supply.enter(offset, rid, message, self.total - len(self._out))
         self.total += 1
         if not self._woken and (self.consumers or self._getters):
             self.wake()
@@ -75,9 +75,9 @@ class DurableQueue(Queue):
         self._changes += 1
         self.total -= len(entries)
         out = self._out
-        for place, rid in entries:
-            if out.pop(place, None) is None:
-                self._supply.forget(place, rid)
+        for offset, rid in entries:
+            if out.pop(offset, None) is None:
+                self._supply.forget(offset, rid)
 
     def purged(self, spared: Sequence[int], count: int) -> None:
         """All but ``spared`` have left the queue."""
@@ -86,13 +86,13 @@ class DurableQueue(Queue):
         self.removed_count = count
         kept = set(spared)
         self._supply.purged(kept)
-        self._out = {place: rid for place, rid in self._out.items() if place in kept}
+        self._out = {offset: rid for offset, rid in self._out.items() if offset in kept}
 
-    def marked(self, place: int) -> None:
-        """Messages up to ``place`` may be handed out."""
-        if place > self.mark:
-            self.mark = place
-            self._asked = max(self._asked, place)
+    def watermark_raised(self, offset: int) -> None:
+        """Messages up to ``offset`` may be handed out."""
+        if offset > self.watermark:
+            self.watermark = offset
+            self._asked = max(self._asked, offset)
         if self._promises:
             self._promised -= self._promises.popleft()
         self.wake()
@@ -113,32 +113,32 @@ class DurableQueue(Queue):
     def lock(self, entries: Sequence[tuple[int, int]]) -> None:
         """Before anything is handed out: a prepared branch holds these until ``give_back`` or ``removed``."""
         self._out.update(entries)
-        self._supply.pass_over([place for place, _ in entries])
+        self._supply.pass_over([offset for offset, _ in entries])
 
-    def settle(self, places: Sequence[int], reason: Removal) -> None:
+    def settle(self, offsets: Sequence[int], reason: Removal) -> None:
         if self.deleted:
             return
         if not self._settled:
             self._turn.later(self._flush)
         settled = self._settled.setdefault(reason, [])
-        for place in places:
-            rid = self._out.get(place)
+        for offset in offsets:
+            rid = self._out.get(offset)
             if rid is not None:
-                settled.append((place, rid))
+                settled.append((offset, rid))
 
-    def entries(self, places: Sequence[int]) -> list[tuple[int, int]]:
-        """(place, replication id) of messages that are out and still in the queue."""
-        return [(place, self._out[place]) for place in places if place in self._out]
+    def entries(self, offsets: Sequence[int]) -> list[tuple[int, int]]:
+        """(offset, replication id) of messages that are out and still in the queue."""
+        return [(offset, self._out[offset]) for offset in offsets if offset in self._out]
 
-    def places_out(self) -> list[int]:
-        """The places of what is in the hands of clients or of branches."""
+    def offsets_out(self) -> list[int]:
+        """The offsets of what is in the hands of clients or of branches."""
         return list(self._out)
 
-    def give_back(self, places: Sequence[int]) -> None:
-        for place in places:
-            rid = self._out.pop(place, None)
+    def give_back(self, offsets: Sequence[int]) -> None:
+        for offset in offsets:
+            rid = self._out.pop(offset, None)
             if rid is not None:
-                self._supply.given_back.add(place, rid)
+                self._supply.given_back.add(offset, rid)
         self.wake()
 
     def purge(self, done: Done) -> None:
@@ -146,7 +146,7 @@ class DurableQueue(Queue):
 
         That is all that stands before the purge in the stream: nothing is handed out until then (``hold``).
         """
-        self._ledger.purge(self.number, HIGHEST_PLACE, list(self._out.items()), done)
+        self._ledger.purge(self.number, HIGHEST_OFFSET, list(self._out.items()), done)
 
     def drop(self) -> None:
         super().drop()
@@ -169,16 +169,16 @@ class DurableQueue(Queue):
             first = back.take()
             if first is None:
                 return None
-            place, rid, message = first
-            self._out[place] = rid
-            return place, True, message
+            offset, rid, message = first
+            self._out[offset] = rid
+            return offset, True, message
         window = supply.window
-        if not window or window[0][0] > self.mark:
+        if not window or window[0][0] > self.watermark:
             return None
-        place, rid, message = window.popleft()  # by a method of the supply, each message would cost a tuple more
+        offset, rid, message = window.popleft()  # by a method of the supply, each message would cost a tuple more
         supply.left_window(message)
-        self._out[place] = rid
-        return place, place <= self._old_mark, message
+        self._out[offset] = rid
+        return offset, offset <= self._old_watermark, message
 
     def _prepare(self) -> None:
         """Read on before the window is empty, and ask for leave to hand out what is wanted next."""
@@ -194,7 +194,7 @@ class DurableQueue(Queue):
             if last > self._asked:
                 self._asked = last
                 self._promises.append(0)
-                self._ledger.mark(self.number, last)
+                self._ledger.raise_watermark(self.number, last)
 
     def _came(self, page: Wanted, changes: int, found: Found) -> None:
         """A page has been read; ``changes`` is what the count of changes was when it was asked for."""

@@ -1,6 +1,6 @@
-"""What has been handed out and given back: it stands at its old place again, and is read again when its turn comes.
+"""What has been handed out and given back: it stands at its old offset again, and is read again when its turn comes.
 
-Places and ids of all of it are here, in a heap; of its messages only those that are in memory anyway, and a bounded
+Offsets and ids of all of it are here, in a heap; of its messages only those that are in memory anyway, and a bounded
 number that was read because it goes out next.
 """
 
@@ -24,9 +24,9 @@ class Wanted(NamedTuple):
 
 
 class GivenBack:
-    """Of one queue. ``entries`` is a heap of (place, replication id); ``loaded``: what has been read, by place.
+    """Of one queue. ``entries`` is a heap of (offset, replication id); ``loaded``: what has been read, by offset.
 
-    ``loaded_bytes`` is the size of that; ``asked`` is what is being read: replication ids by place.
+    ``loaded_bytes`` is the size of that; ``asked`` is what is being read: replication ids by offset.
     """
 
     def __init__(self, number: int, content: Content, windows: Windows) -> None:
@@ -38,45 +38,45 @@ class GivenBack:
         self._content = content
         self._windows = windows
 
-    def add(self, place: int, rid: int) -> None:
+    def add(self, offset: int, rid: int) -> None:
         """A message comes back."""
-        heapq.heappush(self.entries, (place, rid))
+        heapq.heappush(self.entries, (offset, rid))
 
     def take(self) -> tuple[int, int, Message] | None:
-        """The first, which is there: place, replication id, message. None if it has to be read before."""
-        place, rid = self.entries[0]
-        message = self._unload(place)
+        """The first, which is there: offset, replication id, message. None if it has to be read before."""
+        offset, rid = self.entries[0]
+        message = self._unload(offset)
         if message is None:
             return None
         heapq.heappop(self.entries)
-        self.asked.pop(place, None)
-        return place, rid, message
+        self.asked.pop(offset, None)
+        return offset, rid, message
 
-    def forget(self, place: int, rid: int) -> None:
+    def forget(self, offset: int, rid: int) -> None:
         """A message has left the queue; it may have been given back, and may be on its way here."""
-        self.asked.pop(place, None)
-        if (place, rid) in self.entries:
-            self.entries.remove((place, rid))
+        self.asked.pop(offset, None)
+        if (offset, rid) in self.entries:
+            self.entries.remove((offset, rid))
             heapq.heapify(self.entries)
-            self._unload(place)
+            self._unload(offset)
 
     def purged(self, kept: Collection[int]) -> None:
-        """All but what stands at these places has left the queue."""
+        """All but what stands at these offsets has left the queue."""
         self.entries = [entry for entry in self.entries if entry[0] in kept]
         heapq.heapify(self.entries)
-        for place in [place for place in self.loaded if place not in kept]:
-            self._unload(place)
-        self.asked = {place: rid for place, rid in self.asked.items() if place in kept}
+        for offset in [offset for offset in self.loaded if offset not in kept]:
+            self._unload(offset)
+        self.asked = {offset: rid for offset, rid in self.asked.items() if offset in kept}
 
     def clear(self) -> None:
         """The queue is gone."""
         self.entries.clear()
-        for place in list(self.loaded):
-            self._unload(place)
+        for offset in list(self.loaded):
+            self._unload(offset)
 
-    def is_loaded(self, place: int) -> bool:
-        """Whether the message at this place is in memory."""
-        return place in self.loaded or self._content.recent(self._number, place) is not None
+    def is_loaded(self, offset: int) -> bool:
+        """Whether the message at this offset is in memory."""
+        return offset in self.loaded or self._content.recent(self._number, offset) is not None
 
     def ask(self, mean: int) -> Wanted:
         """The first of it, to be read: as many as there is room for if they have this mean size, and one at least."""
@@ -86,27 +86,27 @@ class GivenBack:
         first = [heapq.heappop(entries) for _ in range(min(size, len(entries)))]
         for each in first:
             heapq.heappush(entries, each)
-        self.asked = {place: rid for place, rid in first if place not in self.loaded}
+        self.asked = {offset: rid for offset, rid in first if offset not in self.loaded}
         return Wanted(At(self._number, tuple(self.asked), room), self._windows.weight(room, size))
 
     def came(self, found: Found) -> None:
         """It has been read. Raises StoreDamaged if the first is not among it."""
         asked, self.asked = self.asked, {}
-        for place, entry in found.entries:
-            if asked.pop(place, None) == entry.rid:
-                self.loaded[place] = entry.message
+        for offset, entry in found.entries:
+            if asked.pop(offset, None) == entry.rid:
+                self.loaded[offset] = entry.message
                 self.loaded_bytes += entry.message.size
                 self._windows.held += entry.message.size + OVERHEAD
         first = min(asked, default=0)
         if first and self.entries[0][0] == first and not self.is_loaded(first):
             raise StoreDamaged("the queue state does not hold a message that was given back")
 
-    def _unload(self, place: int) -> Message | None:
-        """The message at this place, if it has been read or is in memory; it is held here no more."""
-        message = self.loaded.pop(place, None)
+    def _unload(self, offset: int) -> Message | None:
+        """The message at this offset, if it has been read or is in memory; it is held here no more."""
+        message = self.loaded.pop(offset, None)
         if message is not None:
             self.loaded_bytes -= message.size
             self._windows.held -= message.size + OVERHEAD
             return message
-        entry = self._content.recent(self._number, place)
+        entry = self._content.recent(self._number, offset)
         return None if entry is None else entry.message

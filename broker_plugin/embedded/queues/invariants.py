@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_plugin.embedded.queues.consumer import Consumer, Receiver
-from broker_plugin.embedded.queues.durable_queue import HIGHEST_PLACE, DurableQueue
+from broker_plugin.embedded.queues.durable_queue import HIGHEST_OFFSET, DurableQueue
 from broker_plugin.embedded.queues.local_queue import LocalQueue
 from broker_plugin.embedded.queues.queue import Queue
 from broker_plugin.embedded.queues.subscriber import UNLIMITED
@@ -38,14 +38,14 @@ def check_durable(queue: DurableQueue) -> None:
     assert queue.total >= 0, f"P7: queue {number} holds {queue.total} messages"
     assert len(queue._out) <= queue.total, f"P3: {len(queue._out)} of {queue.total} messages of queue {number} are out"
     assert queue.removed_count >= 0, f"P3: {queue.removed_count} messages were purged out of queue {number}"
-    assert queue.mark >= queue._old_mark, f"P3: the mark of queue {number} fell from {queue._old_mark}"
-    assert queue._asked >= queue.mark, f"P3: queue {number} may hand out {queue.mark}, and asked for {queue._asked}"
+    assert queue.watermark >= queue._old_watermark, f"P3: the watermark of queue {number} fell"
+    assert queue._asked >= queue.watermark, f"P3: queue {number} may hand out more than {queue._asked}"
     assert supply._mean >= 1, f"P12: messages of queue {number} have {supply._mean} bytes"
     assert supply._cursor >= -1, f"P8: the window of queue {number} ends at {supply._cursor}"
     assert supply.window_bytes >= 0, f"P12: the window of queue {number} holds {supply.window_bytes} bytes"
     assert back.loaded_bytes >= 0, f"P12: {back.loaded_bytes} bytes were given back to queue {number}"
     assert queue._promised >= 0, f"P3: queue {number} is promised {queue._promised} messages"
-    assert queue._promises or not queue._promised, f"P3: queue {number} is promised what no mark brings"
+    assert queue._promises or not queue._promised, f"P3: queue {number} is promised what no watermark brings"
     assert len(window) <= supply._limits.messages, f"P12: the window of queue {number} holds {len(window)} messages"
     there = len(window) + len(queue._out) + len(back.entries)
     assert there <= queue.total, f"P3: {there} messages of queue {number} are known, and it holds {queue.total}"
@@ -63,21 +63,21 @@ def check_durable_deep(queue: DurableQueue) -> None:
     window, given = list(supply.window), supply.given_back
     if queue.total > WALKED:
         return
-    places = [place for place, _, _ in window]
+    offsets = [offset for offset, _, _ in window]
     size = sum(message.size for _, _, message in window)
     assert supply.window_bytes == size, f"P12: the window of queue {number} holds {size} bytes"
-    assert rises(places), f"P8: the window of queue {number} is not in order"
-    returned = [place for place, _ in given.entries]
+    assert rises(offsets), f"P8: the window of queue {number} is not in order"
+    returned = [offset for offset, _ in given.entries]
     assert differ(returned), f"P3: a message was given back to queue {number} twice"
     assert all(given.entries[0] <= each for each in given.entries), f"P8: queue {number} hands out a later one first"
-    assert queue._out.keys().isdisjoint(places), f"P3: queue {number} would hand out what a client holds"
+    assert queue._out.keys().isdisjoint(offsets), f"P3: queue {number} would hand out what a client holds"
     assert queue._out.keys().isdisjoint(returned), f"P3: a message of queue {number} is out, and was given back"
-    assert set(places).isdisjoint(returned), f"P3: queue {number} would hand a message out twice"
+    assert set(offsets).isdisjoint(returned), f"P3: queue {number} would hand a message out twice"
     assert differ(rid for _, rid, _ in window), f"P3: a message is in queue {number} twice"
     handed = max(queue._out.keys() - supply._passed_over, default=0)
-    assert handed <= queue.mark, f"P3: queue {number} handed out {handed} before leave was given, up to {queue.mark}"
+    assert handed <= queue.watermark, f"P3: queue {number} handed out {handed} before leave was given"
     back = max(set(returned) - supply._passed_over, default=0)
-    assert back <= queue.mark, f"P3: {back} was given back to queue {number}, and may be handed out up to {queue.mark}"
+    assert back <= queue.watermark, f"P3: {back} was given back to queue {number} before leave was given"
     assert given.loaded.keys() <= set(returned), f"P12: queue {number} keeps what nobody gave back"
     loaded = sum(message.size for message in given.loaded.values())
     assert given.loaded_bytes == loaded, f"P12: {loaded} bytes were given back to queue {number}"
@@ -85,11 +85,11 @@ def check_durable_deep(queue: DurableQueue) -> None:
     held = supply.window_bytes + given.loaded_bytes + OVERHEAD * (len(window) + len(given.loaded))
     assert supply._windows.held >= held, f"P12: all windows hold {supply._windows.held} bytes, and this one {held}"
     for entries in queue._settled.values():
-        assert all(queue._out.get(place) == rid for place, rid in entries), (
+        assert all(queue._out.get(offset) == rid for offset, rid in entries), (
             f"P3: queue {number} settles what is not out"
         )
-        assert differ(place for place, _ in entries), f"P3: a message of queue {number} is settled twice"
-    assert all(0 <= place < HIGHEST_PLACE for place in places), f"P8: a message of queue {number} is at no place"
+        assert differ(offset for offset, _ in entries), f"P3: a message of queue {number} is settled twice"
+    assert all(0 <= offset < HIGHEST_OFFSET for offset in offsets), f"P8: a message of queue {number} is at no offset"
 
 
 def check_local(queue: LocalQueue) -> None:
@@ -102,7 +102,7 @@ def check_local(queue: LocalQueue) -> None:
         assert fresh[-1][0] <= queue._last, f"P8: the last message of queue {name!r} is {fresh[-1][0]}"
         before = queue._returned[0][0] if queue._returned else 0
         assert before < fresh[0][0], f"P8: {before} was given back to {name!r} behind what was never handed out"
-    assert all(place <= queue._last for place in queue._out), f"P5: queue {name!r} handed out what never came"
+    assert all(offset <= queue._last for offset in queue._out), f"P5: queue {name!r} handed out what never came"
 
 
 def check_receiver(receiver: Receiver) -> None:
@@ -131,12 +131,12 @@ def check_receiver_deep(receiver: Receiver) -> None:
     if len(receiver.unacked) > WALKED:
         return
     assert rises(receiver.unacked), "P3: what a client holds is not in the order of its deliveries"
-    held = [(id(queue), place) for queue, place, _ in receiver.unacked.values()]
+    held = [(id(queue), offset) for queue, offset, _ in receiver.unacked.values()]
     assert differ(held), "P3: a client holds one message twice"
     counted = sum(consumer is not None for _, _, consumer in receiver.unacked.values())
     assert receiver.held >= counted, f"P12: {counted} messages are held, and {receiver.held} count for the prefetch"
-    for tag, (queue, place, consumer) in receiver.unacked.items():
+    for tag, (queue, offset, consumer) in receiver.unacked.items():
         if isinstance(queue, DurableQueue) and not queue.deleted:
-            assert place in queue._out, f"P3: a client holds {place} of queue {queue.number}, which is not out"
+            assert offset in queue._out, f"P3: a client holds {offset} of queue {queue.number}, which is not out"
         assert consumer is None or consumer.queue is queue, f"P5: the delivery {tag} is of another queue"
         assert consumer is None or not consumer.no_ack, f"P3: the delivery {tag} needs no acknowledgement"

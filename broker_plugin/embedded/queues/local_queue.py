@@ -42,15 +42,15 @@ class LocalQueue(Queue):
         if not self._woken and (self.consumers or self._getters):
             self.wake()
 
-    def settle(self, places: Sequence[int], reason: Removal) -> None:
-        for place in places:
-            self._out.pop(place, None)
+    def settle(self, offsets: Sequence[int], reason: Removal) -> None:
+        for offset in offsets:
+            self._out.pop(offset, None)
 
-    def give_back(self, places: Sequence[int]) -> None:
-        for place in places:
-            message = self._out.pop(place, None)
+    def give_back(self, offsets: Sequence[int]) -> None:
+        for offset in offsets:
+            message = self._out.pop(offset, None)
             if message is not None:
-                heapq.heappush(self._returned, (place, message))
+                heapq.heappush(self._returned, (offset, message))
         self.wake()
 
     def purge(self) -> int:
@@ -68,15 +68,15 @@ class LocalQueue(Queue):
 
     def _take(self) -> Taken | None:
         if self._returned:
-            place, message = heapq.heappop(self._returned)
+            offset, message = heapq.heappop(self._returned)
             redelivered = True
         elif self._fresh:
-            place, message = self._fresh.popleft()
+            offset, message = self._fresh.popleft()
             redelivered = False
         else:
             return None
-        self._out[place] = message
-        return place, redelivered, message
+        self._out[offset] = message
+        return offset, redelivered, message
 
     def _prepare(self) -> None:
         """Everything is at hand."""

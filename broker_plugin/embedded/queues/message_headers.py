@@ -1,6 +1,6 @@
 """The one place where the broker looks into a message: the headers table.
 
-For headers exchanges, and for consumers that ask for each message's place (``PLACE``).
+For headers exchanges, and for consumers that ask for each message's offset (``OFFSET``).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from broker_plugin.embedded.field_table import read_table
 CONTENT_TYPE, CONTENT_ENCODING, HEADERS = 0x80, 0x40, 0x20
 """Bits in the first octet of the property flags (AMQP 0-9-1, 4.2.6.1); headers come third."""
 
-PLACE = "x-txha-place"
+OFFSET = "x-txha-place"
 """As an argument of basic.consume, with the value true, it asks for the header of this name on every delivery: the
-message's place in its queue, which no other message of that queue ever has, and which stays through take-overs."""
+message's offset in its queue, which no other message of that queue ever has, and which stays through take-overs."""
 
 
 def headers_of(properties: bytes) -> Mapping[str, Any]:
@@ -25,11 +25,11 @@ def headers_of(properties: bytes) -> Mapping[str, Any]:
     return read_table(properties, _table_at(properties))[1]
 
 
-def with_place(properties: bytes, place: int) -> bytes:
-    """Raw properties, with one more header behind all others: ``PLACE``, a signed 64-bit number."""
+def with_offset(properties: bytes, offset: int) -> bytes:
+    """Raw properties, with one more header behind all others: ``OFFSET``, a signed 64-bit number."""
     at = _table_at(properties)
     size, rest = (int.from_bytes(properties[at : at + 4], "big"), at + 4) if properties[0] & HEADERS else (0, at)
-    entry = bytes((len(PLACE),)) + PLACE.encode() + b"l" + place.to_bytes(8, "big")
+    entry = bytes((len(OFFSET),)) + OFFSET.encode() + b"l" + offset.to_bytes(8, "big")
     return b"".join(
         (
             bytes((properties[0] | HEADERS,)),

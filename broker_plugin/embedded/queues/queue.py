@@ -1,6 +1,6 @@
 """What durable and local queues have in common: who waits for messages, and the order in which they get them.
 
-Messages are handed out in order of their places; one that comes back stands at its old place again. Nothing is
+Messages are handed out in order of their offsets; one that comes back stands at its old offset again. Nothing is
 handed out at once: a queue is woken, and works when the turn ends, so that whatever a turn brings is served together.
 """
 
@@ -49,12 +49,12 @@ class Queue(ABC):
         """Messages that are in the queue and in nobody's hands."""
 
     @abstractmethod
-    def settle(self, places: Sequence[int], reason: Removal) -> None:
+    def settle(self, offsets: Sequence[int], reason: Removal) -> None:
         """Messages that were handed out leave the queue for good."""
 
     @abstractmethod
-    def give_back(self, places: Sequence[int]) -> None:
-        """Messages that were handed out stand in the queue again, at their old places."""
+    def give_back(self, offsets: Sequence[int]) -> None:
+        """Messages that were handed out stand in the queue again, at their old offsets."""
 
     @abstractmethod
     def _take(self) -> Taken | None:

@@ -10,7 +10,7 @@ UNLIMITED = 1 << 40
 """Stands for "no limit" wherever messages are counted."""
 
 Taken = tuple[int, bool, Message]
-"""A message as it is handed out: place, redelivered, message."""
+"""A message as it is handed out: offset, redelivered, message."""
 
 
 class Subscriber(ABC):

@@ -20,7 +20,7 @@ FIRST_PAGE = 64
 
 
 class Supply:
-    """Of one queue. ``window``: place, replication id, message; ``window_bytes``: what its messages hold.
+    """Of one queue. ``window``: offset, replication id, message; ``window_bytes``: what its messages hold.
 
     Who takes the first out of the window hands it out, and says so (``left_window``).
     ``ready``, wherever it is asked for, is how many messages are in the queue and in nobody's hands.
@@ -40,12 +40,12 @@ class Supply:
 
     # -- what enters and leaves
 
-    def enter(self, place: int, rid: int, message: Message, ready: int) -> None:
+    def enter(self, offset: int, rid: int, message: Message, ready: int) -> None:
         """A message has entered the queue, behind all others; it joins the window if nothing is missing between."""
         if self._is_complete(ready):
             held = len(self.window)
             if held < self._limits.messages and self._windows.room(held, self.window_bytes) > 0:
-                self._append(place, rid, message)
+                self._append(offset, rid, message)
 
     def left_window(self, message: Message) -> None:
         """This message is no longer in the window: it is handed out, or has left the queue."""
@@ -57,22 +57,22 @@ class Supply:
         first = self.given_back.entries[0][0]
         return first < self.window[0][0] if self.window else self._is_complete(ready) or first <= self._cursor
 
-    def forget(self, place: int, rid: int) -> None:
+    def forget(self, offset: int, rid: int) -> None:
         """A message left the queue though nobody held it."""
-        self.given_back.forget(place, rid)
+        self.given_back.forget(offset, rid)
         for index, entry in enumerate(self.window):
-            if entry[0] >= place:
-                if entry[0] == place:
+            if entry[0] >= offset:
+                if entry[0] == offset:
                     del self.window[index]
                     self.left_window(entry[2])
                 return
 
-    def pass_over(self, places: Iterable[int]) -> None:
+    def pass_over(self, offsets: Iterable[int]) -> None:
         """The window never takes these from the store: they are in a branch's hands from the beginning."""
-        self._passed_over.update(places)
+        self._passed_over.update(offsets)
 
     def purged(self, kept: Collection[int]) -> None:
-        """All but what stands at these places has left the queue."""
+        """All but what stands at these offsets has left the queue."""
         self._empty_window()
         self.given_back.purged(kept)
 
@@ -122,16 +122,16 @@ class Supply:
         most = windows.held + wanted.weight
         before, passed = self.window_bytes, 0
         held = len(self.window)
-        for place, entry in found.entries:
+        for offset, entry in found.entries:
             passed += 1
-            if place <= self._cursor:
+            if offset <= self._cursor:
                 continue  # the window was emptied meanwhile, and new messages have joined it
-            if place in self._passed_over:
-                self._cursor = place
+            if offset in self._passed_over:
+                self._cursor = offset
             elif windows.held >= most or self.window_bytes >= limits.bytes or len(self.window) >= limits.messages:
                 break
             else:
-                self._append(place, entry.rid, entry.message)
+                self._append(offset, entry.rid, entry.message)
         else:
             self._cursor = max(self._cursor, found.through)
         if len(self.window) > held:
@@ -145,11 +145,11 @@ class Supply:
         """Whether the window holds all that was never handed out."""
         return len(self.window) + len(self.given_back.entries) >= ready
 
-    def _append(self, place: int, rid: int, message: Message) -> None:
-        self.window.append((place, rid, message))
+    def _append(self, offset: int, rid: int, message: Message) -> None:
+        self.window.append((offset, rid, message))
         self.window_bytes += message.size
         self._windows.held += message.size + OVERHEAD
-        self._cursor = place
+        self._cursor = offset
 
     def _empty_window(self) -> None:
         for _, _, message in self.window:

@@ -84,7 +84,7 @@ class Branch(UnitOfWork):
         for _, (_, _, consumer), _ in self.settled:
             if consumer is not None:
                 consumer.restore()
-        self.settled = [(tag, (queue, place, None), reason) for tag, (queue, place, _), reason in self.settled]
+        self.settled = [(tag, (queue, offset, None), reason) for tag, (queue, offset, _), reason in self.settled]
 
 
 class Association:

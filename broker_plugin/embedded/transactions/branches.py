@@ -58,7 +58,7 @@ class Branches:
                 queue = self._numbered.get(number)
                 if queue is not None:
                     queue.lock(entries)
-                    branch.settled += [(0, (queue, place, None), Removal.ACKED) for place, _ in entries]
+                    branch.settled += [(0, (queue, offset, None), Removal.ACKED) for offset, _ in entries]
 
     # -- asked by channels
 
@@ -117,10 +117,10 @@ class Branches:
         return prepared + self._content.heuristic_branches()
 
     def locked(self, queue: DurableQueue) -> set[int]:
-        """The places that the stream locks for prepared branches, or will when it comes to their prepares."""
+        """The offsets that the stream locks for prepared branches, or will when it comes to their prepares."""
         ours = [branch for branch in self._known.values() if branch.state in (PREPARING, PREPARED, DECIDING)]
         settled = (held for branch in ours for _, held, reason in branch.settled if reason is not None)
-        return {place for of, place, _ in settled if of is queue}
+        return {offset for of, offset, _ in settled if of is queue}
 
     # -- the end of branches
 

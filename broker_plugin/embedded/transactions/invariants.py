@@ -55,9 +55,9 @@ def check_branch(branch: Branch) -> None:
     if state in (PREPARED, DECIDING):
         free = all(held[2] is None for _, held, _ in branch.settled)
         assert free, f"P12: what the prepared branch {xid} dequeues counts for a prefetch"
-        for _, (queue, place, _), reason in branch.settled:
-            locked = reason is None or queue.deleted or not isinstance(queue, DurableQueue) or place in queue._out
-            assert locked, f"P3: {place} of {queue.name!r} is dequeued by {xid}, and would be handed out"
+        for _, (queue, offset, _), reason in branch.settled:
+            locked = reason is None or queue.deleted or not isinstance(queue, DurableQueue) or offset in queue._out
+            assert locked, f"P3: {offset} of {queue.name!r} is dequeued by {xid}, and would be handed out"
     for association in branch.associations:
         assert association.branch is branch, f"P1: the work for {xid} goes to another branch"
     check_work(branch)
@@ -65,7 +65,7 @@ def check_branch(branch: Branch) -> None:
 
 def check_work(work: UnitOfWork) -> None:
     """What a unit of work has gathered."""
-    held = [(id(queue), place) for _, (queue, place, _), _ in work.settled]
+    held = [(id(queue), offset) for _, (queue, offset, _), _ in work.settled]
     assert differ(held), "P3: a message is settled twice in one unit of work"
     assert all(tag >= 0 for tag, _, _ in work.settled), "P3: a delivery without a tag is settled"
     assert all(route.local for route, _ in work._local), "P5: a message waits for the end of its work, and for no queue"

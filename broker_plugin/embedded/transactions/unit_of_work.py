@@ -43,23 +43,23 @@ class UnitOfWork(ABC):
     def tell_settled(self) -> None:
         """Nothing more will come: tell the observer of the acknowledgements, those of one queue together."""
         removals: defaultdict[tuple[DurableQueue, Removal], list[int]] = defaultdict(list)
-        for _, (queue, place, _consumer), reason in self.settled:
+        for _, (queue, offset, _consumer), reason in self.settled:
             if reason is not None and isinstance(queue, DurableQueue) and not queue.deleted:
-                removals[queue, reason].append(place)
-        for (queue, reason), places in removals.items():
-            if entries := queue.entries(places):
+                removals[queue, reason].append(offset)
+        for (queue, reason), offsets in removals.items():
+            if entries := queue.entries(offsets):
                 self._observer().dequeue(queue.number, entries, reason)
 
     def give_back(self) -> None:
-        """It has been rolled back: what was settled inside it stands in its queues again, at its old places."""
+        """It has been rolled back: what was settled inside it stands in its queues again, at its old offsets."""
         settled, self.settled = self.settled, []
         self._local.clear()
-        places: defaultdict[Queue, list[int]] = defaultdict(list)
-        for _, (queue, place, consumer), _ in settled:
-            places[queue].append(place)
+        offsets: defaultdict[Queue, list[int]] = defaultdict(list)
+        for _, (queue, offset, consumer), _ in settled:
+            offsets[queue].append(offset)
             if consumer is not None:
                 consumer.restore()
-        for queue, each in places.items():
+        for queue, each in offsets.items():
             queue.give_back(each)
 
     def apply_local(self) -> None:
@@ -67,10 +67,10 @@ class UnitOfWork(ABC):
         for route, message in self._local:
             for local in route.local:
                 local.enqueue(message)
-        for _, (queue, place, consumer), reason in self.settled:
+        for _, (queue, offset, consumer), reason in self.settled:
             if reason is None:
-                queue.give_back((place,))
+                queue.give_back((offset,))
             elif not isinstance(queue, DurableQueue):
-                queue.settle((place,), reason)
+                queue.settle((offset,), reason)
             if consumer is not None:
                 consumer.restore()

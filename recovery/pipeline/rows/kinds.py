@@ -113,7 +113,7 @@ def _configure(sheet: Sheet, row: int, event: e.Configure) -> None:
 
 def _purge(sheet: Sheet, row: int, event: e.Purge) -> None:
     sheet.numbers["queue_id"][row] = event.queue
-    sheet.numbers["place"][row] = event.place
+    sheet.numbers["place"][row] = event.offset
     _detail(sheet, row, spared=event.spared, **({"rids": event.rids} if event.rids else {}))
 
 

@@ -23,7 +23,7 @@ from txobserver.events import (
     TxPrepare,
     purge_of,
 )
-from txobserver.ids import place_of
+from txobserver.ids import offset_of
 from txobserver.observer import TransactionObserver, TransactionObserverFactory
 from txobserver.outcomes import Name
 from txobserver.ports.ledger import Done, Found, Host
@@ -92,16 +92,16 @@ class LocalLedger:
             return
         sequence = self._append(Publish(self._rids.next(), tuple(queues), message), done)
         for queue in queues:
-            self._additions.setdefault(queue, []).append(place_of(sequence))
+            self._additions.setdefault(queue, []).append(offset_of(sequence))
 
     def settle(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
         self._append(Settle(queue, list(entries), int(reason)))
 
-    def purge(self, queue: int, place: int, spared: Sequence[tuple[int, int]], done: Done) -> None:
-        self._append(purge_of(queue, place, spared), done)
+    def purge(self, queue: int, offset: int, spared: Sequence[tuple[int, int]], done: Done) -> None:
+        self._append(purge_of(queue, offset, spared), done)
 
-    def mark(self, queue: int, place: int) -> None:
-        self._append(Delivered(queue, place))
+    def raise_watermark(self, queue: int, offset: int) -> None:
+        self._append(Delivered(queue, offset))
 
     def read(self, asked: Asked, then: Callable[[Found], None]) -> None:
         self.reader.ask(asked, then)
@@ -127,10 +127,10 @@ class LocalLedger:
         sequence = self._append(TxDecision(tx, True), done)
         buffer = self._replica.buffers[tx]
         buffer.add(sequence, TxDecision(tx, True))
-        for place, event in buffer.placed():
+        for offset, event in buffer.placed():
             if isinstance(event, TxEnqueue):
                 for queue in event.queues:
-                    self._additions.setdefault(queue, []).append(place)
+                    self._additions.setdefault(queue, []).append(offset)
 
     def tx_rollback(self, tx: int) -> None:
         self._append(TxDecision(tx, False))
@@ -144,10 +144,10 @@ class LocalLedger:
         """End the group that is being gathered: mark what consumers can take of it."""
         host = self._replica.host
         additions, self._additions = self._additions, {}
-        for queue, places in additions.items():
-            wanted = host.appetite(queue, len(places)) if host else 0
+        for queue, offsets in additions.items():
+            wanted = host.appetite(queue, len(offsets)) if host else 0
             if wanted > 0:
-                self._append(Delivered(queue, places[min(wanted, len(places)) - 1]))
+                self._append(Delivered(queue, offsets[min(wanted, len(offsets)) - 1]))
 
     def commit(self, events: int | None = None) -> None:
         """Everything asked so far (or so many events) passes the commit point: apply it, tell the host, answer."""

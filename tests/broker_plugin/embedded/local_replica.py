@@ -20,7 +20,7 @@ from txobserver.events import (
     TxEnqueue,
     TxEvent,
 )
-from txobserver.ids import place_of
+from txobserver.ids import offset_of
 from txobserver.ports.ledger import Found, Host
 from txobserver.ports.store import Asked, Page
 from txobserver.state.contents import Contents
@@ -80,28 +80,28 @@ class LocalReplica:
         assert host is not None
         contents.applied = contents.applied._replace(generation=self._generation, sequence=sequence)
         if isinstance(event, Publish):
-            self._insert(place_of(sequence), event)
+            self._insert(offset_of(sequence), event)
         elif isinstance(event, Settle):
             self._remove(event)
         elif isinstance(event, Delivered):
-            contents.queues.mark(event.queue, event.place)
-            host.on_mark(event.queue, event.place)
+            contents.queues.raise_watermark(event.queue, event.offset)
+            host.on_watermark(event.queue, event.offset)
         elif isinstance(event, Configure):
             done = contents.configure(event)
             self._refusals.applied(event.config_id, done.refusal)
             host.on_configured(event, done)
         elif isinstance(event, Purge):
             rids = dict(zip(event.spared, event.rids, strict=True))
-            count = contents.queues.purge(event.queue, event.place, event.spared, rids)
-            host.on_purged(event.queue, event.place, event.spared, count)
+            count = contents.queues.purge(event.queue, event.offset, event.spared, rids)
+            host.on_purged(event.queue, event.offset, event.spared, count)
         elif isinstance(event, TxDecision):
             self._decide(event)
 
-    def _insert(self, place: int, event: Publish | TxEnqueue) -> None:
+    def _insert(self, offset: int, event: Publish | TxEnqueue) -> None:
         assert self.host is not None
         for queue in event.queues:
-            if self._contents.queues.insert(queue, place, event.rid, event.message):
-                self.host.on_enqueued(queue, place, event.rid, event.message)
+            if self._contents.queues.insert(queue, offset, event.rid, event.message):
+                self.host.on_enqueued(queue, offset, event.rid, event.message)
 
     def _remove(self, event: Settle | TxDequeue) -> None:
         assert self.host is not None
@@ -112,8 +112,8 @@ class LocalReplica:
     def _decide(self, event: TxDecision) -> None:
         buffer = self.buffers.pop(event.tx)
         if event.commit:
-            for place, part in buffer.placed():
+            for offset, part in buffer.placed():
                 if isinstance(part, TxEnqueue):
-                    self._insert(place, part)
+                    self._insert(offset, part)
                 else:
                     self._remove(part)

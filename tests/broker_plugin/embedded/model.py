@@ -17,9 +17,9 @@ UNLIMITED = 1 << 40
 
 @dataclass(eq=False)
 class Copy:
-    """A message in one queue. Its ``place`` is where it stands again when it comes back."""
+    """A message in one queue. Its ``offset`` is where it stands again when it comes back."""
 
-    place: int
+    offset: int
     body: bytes
     seen: bool = False
 
@@ -45,7 +45,7 @@ class Queue:
         return self.durable and not (self.auto_delete and self.used)
 
     def all(self) -> list[Copy]:
-        return sorted(self.ready + self.out, key=lambda copy: copy.place)
+        return sorted(self.ready + self.out, key=lambda copy: copy.offset)
 
     def take(self) -> Copy:
         copy = self.ready.pop(0)
@@ -56,7 +56,7 @@ class Queue:
         if copy in self.out:
             self.out.remove(copy)
             copy.seen = True
-            self.ready = sorted([*self.ready, copy], key=lambda each: each.place)
+            self.ready = sorted([*self.ready, copy], key=lambda each: each.offset)
 
     def drop(self, copy: Copy) -> None:
         if copy in self.out:
@@ -124,7 +124,7 @@ class Model:
         self.queues: dict[str, Queue] = {}
         self.routing = Routing()
         self.now = 0
-        self._places = 0
+        self._offsets = 0
 
     # -- queues
 
@@ -200,9 +200,9 @@ class Model:
         channel.confirmed += channel.mode == "confirm"
 
     def _enqueue(self, channel: Channel, queues: list[Queue], body: bytes, mandatory: bool) -> None:
-        self._places += 1
+        self._offsets += 1
         for queue in queues:
-            queue.ready.append(Copy(self._places, body))
+            queue.ready.append(Copy(self._offsets, body))
         if mandatory and not queues:
             channel.returned.append(body)
 
@@ -336,4 +336,4 @@ class Model:
         self.queues = {
             name: Queue(name, True, None, self.queues[name].auto_delete, copies) for name, copies in kept.items()
         }
-        self._places = max([self._places, *(copy.place for copies in kept.values() for copy in copies)])
+        self._offsets = max([self._offsets, *(copy.offset for copies in kept.values() for copy in copies)])

@@ -109,8 +109,8 @@ class TakeOverMachine(BrokerMachine):
         specs = content.configuration.queues
         found = {
             name: [
-                Copy(place, entry.message.body, place <= content.summary(spec.number).mark)
-                for place, entry in pages(content, spec.number)
+                Copy(offset, entry.message.body, offset <= content.summary(spec.number).watermark)
+                for offset, entry in pages(content, spec.number)
             ]
             for name, spec in specs.items()
         }
@@ -119,17 +119,17 @@ class TakeOverMachine(BrokerMachine):
         told = [each.happened(there, taken) for each in publishes if set(each.enters) - taken]
         assert told == sorted(told, reverse=True), "a later publish of a client is there, an earlier one is not"
         happened = [each for each in commits if each.happened(there, taken)]
-        gone = {place for each in happened for place in each.leaves}
+        gone = {offset for each in happened for offset in each.leaves}
         for name, copies in found.items():
             bodies = [copy.body for copy in copies]
             before = [copy.body for copy in self.model.queues[name].all()]
             old = [body for body in before if body in bodies]
             assert {(name, body) for body in before if body not in old} <= gone | taken, f"{name} lost messages"
             assert bodies[: len(old)] == old, f"{name} changed its order"
-            for group in ([place for each in publishes for place in each.enters], *(each.enters for each in happened)):
+            for group in ([at for each in publishes for at in each.enters], *(each.enters for each in happened)):
                 mine = [body for queue, body in group if queue == name and body in bodies]
                 assert [body for body in bodies[len(old) :] if body in mine] == mine, f"{name} has a wrong order"
-            known = {place for each in publishes + happened for place in each.enters}
+            known = {offset for each in publishes + happened for offset in each.enters}
             assert {(name, body) for body in bodies[len(old) :]} <= known, f"{name} has messages from nowhere"
             assert all(copy.seen for copy in copies if (name, copy.body) in handed_out), f"{name} forgot its mark"
         self.model.take_over(found)

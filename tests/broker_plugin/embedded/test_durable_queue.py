@@ -60,7 +60,7 @@ class TestVisibility:
         harness.settle()
         client.channel.consume("q", "c", False, False, {})
         harness.turn()
-        assert client.deliveries == [], "the mark has been asked for, but not told"
+        assert client.deliveries == [], "the watermark has been asked for, but not told"
         harness.ledger.commit()
         harness.turn()
         assert client.bodies == [b"1", b"2"]
@@ -72,8 +72,8 @@ class TestVisibility:
             client.publish("q", b"a", b"b")
             harness.ledger.flush()
         harness.settle()
-        marks = [event.place for event in harness.ledger.log if isinstance(event, Delivered)]
-        assert len(marks) == 1 and client.bodies == [b"a"]
+        watermarks = [event.offset for event in harness.ledger.log if isinstance(event, Delivered)]
+        assert len(watermarks) == 1 and client.bodies == [b"a"]
 
     def test_a_mark_is_asked_for_once(self, harness: Harness, client: Client) -> None:
         client.publish("q", b"1", b"2")

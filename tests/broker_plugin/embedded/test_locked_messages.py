@@ -1,4 +1,4 @@
-"""What prepared branches dequeue, on the primary that comes after: held by no consumer, and back at its place."""
+"""What prepared branches dequeue, on the primary that comes after: held by no consumer, and back at its offset."""
 
 from __future__ import annotations
 
@@ -160,15 +160,15 @@ def test_every_message_comes_once_and_in_order(locked: set[int], free: list[int]
     harness.settle()
     harness.take_over()
     queue = queue_of(harness)
-    places = [(place, entry.rid) for place, entry in harness.content.page(queue.number, -1, 20)]
-    queue.lock([places[number] for number in sorted(locked)])
+    offsets = [(offset, entry.rid) for offset, entry in harness.content.page(queue.number, -1, 20)]
+    queue.lock([offsets[number] for number in sorted(locked)])
     ready, client = set(range(20)) - locked, harness.client()
     to_free = [number for number in free if number in locked]
     for take in [*steps, *[False] * len(to_free), *[True] * 21]:
         if not take:
             if to_free:
                 ready.add(number := to_free.pop())
-                queue.give_back([places[number][0]])
+                queue.give_back([offsets[number][0]])
             continue
         assert queue.ready == len(ready)
         answer = client.get("q", no_ack=True)

@@ -41,7 +41,7 @@ class Watched(MemoryBase):
         self.pages.append([len(entry.message.body) for _, entry in entries])
         return Page(entries, more)
 
-    def get(self, queue: int, place: int) -> Entry | None:
+    def get(self, queue: int, offset: int) -> Entry | None:
         raise AssertionError("a message is read from the store while everything waits")
 
     def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
@@ -128,9 +128,9 @@ def test_the_store_is_asked_for_what_a_purge_spared() -> None:
     counts: list[int] = []
     harness.broker.operations.queues.purge(harness.client().channel, "q", counts.append)
     until(harness, lambda: bool(counts))
-    number, places = queue_of(harness).number, tuple(sorted(queue_of(harness).places_out()))
+    number, offsets = queue_of(harness).number, tuple(sorted(queue_of(harness).offsets_out()))
     asked = harness.ledger.reader.readings.begin(Above(number, -1, 1, 9), lambda found: None).asked
-    assert asked == At(number, places, 9) and len(places) == 2
+    assert asked == At(number, offsets, 9) and len(offsets) == 2
 
 
 @pytest.mark.parametrize("prefetch", [0, 1])
@@ -294,9 +294,9 @@ def test_purged_when_what_was_given_back_has_been_read() -> None:
 def test_headers_of_what_was_given_back_are_bytes_too() -> None:
     """What goes out again is taken from what is held of it, so it is added to that with its headers."""
     harness, queue, base = given_back()
-    for place, entry in base.queues[queue.number].items():
+    for offset, entry in base.queues[queue.number].items():
         message = Message("", "q", properties({"large": "x" * 9}), entry.message.body)
-        base.queues[queue.number][place] = Entry(entry.rid, message)
+        base.queues[queue.number][offset] = Entry(entry.rid, message)
     client = consumer(harness, prefetch=1)
     until(harness, lambda: len(client.deliveries) == 1 and bool(queue._supply.given_back.loaded))
     back = queue._supply.given_back
@@ -373,7 +373,7 @@ def test_a_get_waits_for_its_page_and_is_forgotten_with_its_channel() -> None:
 def test_a_message_that_is_counted_and_not_there_is_damage() -> None:
     """It is not passed over: a client may have been told that it is kept."""
     harness, base = stored(*SMALL[:1])
-    base.lost = {place for place, _ in harness.ledger.contents.messages.ids(queue_of(harness).number)}
+    base.lost = {offset for offset, _ in harness.ledger.contents.messages.ids(queue_of(harness).number)}
     consumer(harness)
     with pytest.raises(StoreDamaged, match="does not hold a message that it counts"):
         harness.settle()
@@ -383,7 +383,7 @@ def test_a_message_that_was_given_back_and_is_not_there_is_damage() -> None:
     harness, base = stored(*SMALL[:2])
     client = harness.client()
     tag = got(client.get("q")).delivery_tag
-    base.lost = {place for place, _ in harness.ledger.contents.messages.ids(queue_of(harness).number)}
+    base.lost = {offset for offset, _ in harness.ledger.contents.messages.ids(queue_of(harness).number)}
     client.channel.reject(tag, False, True)
     consumer(harness)
     with pytest.raises(StoreDamaged, match="does not hold a message that was given back"):

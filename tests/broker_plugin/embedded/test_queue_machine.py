@@ -69,13 +69,13 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule()
     def take_over(self) -> None:
-        mark = self.harness.ledger.contents.queues.summary(queue_of(self.harness).number).mark
+        watermark = self.harness.ledger.contents.queues.summary(queue_of(self.harness).number).watermark
         ids = self.harness.ledger.contents.messages.ids(queue_of(self.harness).number)
         self.harness.take_over()
         self.client = self.harness.client()
         everything = sorted([number for number, _ in self.ready] + list(self.held.values()))
         assert len(ids) == len(everything)
-        self.ready = [(number, place <= mark) for number, (place, _) in zip(everything, ids, strict=True)]
+        self.ready = [(number, offset <= watermark) for number, (offset, _) in zip(everything, ids, strict=True)]
         self.held = {}
 
     @rule()

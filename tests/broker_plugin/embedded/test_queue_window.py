@@ -76,7 +76,7 @@ class TestPurge:
         consumer = harness.client()
         consumer.channel.consume("q", "c", False, False, {})
         harness.turn()
-        assert consumer.deliveries == [], "its mark was told long ago"
+        assert consumer.deliveries == [], "its watermark was told long ago"
         harness.settle()
         assert counts == [1] and consumer.deliveries == []
 
@@ -243,10 +243,10 @@ class TestWindow:
         if state == "removed":
             client.channel.close()
             until(harness, lambda: not harness.ledger.reader.pages)
-            place, rid, message = queue._supply.window[1]
+            offset, rid, message = queue._supply.window[1]
             before = windows.held
-            harness.ledger.settle(queue.number, [(place, rid)], Removal.ACKED)
-            until(harness, lambda: all(each[0] != place for each in queue._supply.window))
+            harness.ledger.settle(queue.number, [(offset, rid)], Removal.ACKED)
+            until(harness, lambda: all(each[0] != offset for each in queue._supply.window))
             assert windows.held == before - message.size - OVERHEAD
         harness.broker.operations.deletions.delete(harness.client().channel, "q", False, False, lambda count: None)
         while not queue.deleted:

@@ -28,7 +28,7 @@ from txobserver.events import (
     purge_of,
 )
 from txobserver.frames import encode_frame
-from txobserver.ids import Position, place_of
+from txobserver.ids import Position, offset_of
 from txobserver.ports.store import MemoryBase, Meta
 from txobserver.xid import Xid
 
@@ -83,7 +83,7 @@ class Told(Applied):
     def removed(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
         self.gone += entries
 
-    def purged(self, queue: int, place: int, spared: Sequence[int], count: int) -> None:
+    def purged(self, queue: int, offset: int, spared: Sequence[int], count: int) -> None:
         self.spared += spared
 
 
@@ -93,12 +93,12 @@ def test_what_is_settled_twice_is_told_once() -> None:
     replica = Replica(MemoryBase(), Meta(), {})
     told = Told()
     replica.contents.queues.add(1)
-    events = [Publish(8, (1,), TEXT), Publish(9, (1,), TEXT), *[Settle(1, [(place_of(1), 8)], int(Removal.ACKED))] * 2]
+    events = [Publish(8, (1,), TEXT), Publish(9, (1,), TEXT), *[Settle(1, [(offset_of(1), 8)], int(Removal.ACKED))] * 2]
     for event in events:
         replica.append(1, event)
     replica.durable = len(events)
     replica.apply(len(events), told)
-    assert told.gone == [(place_of(1), 8)] and replica.contents.queues.summary(1).count == 1
+    assert told.gone == [(offset_of(1), 8)] and replica.contents.queues.summary(1).count == 1
 
 
 def test_a_frame_of_a_lower_generation_continues_nothing() -> None:
@@ -133,8 +133,8 @@ def test_no_node_reads_what_a_purge_spares() -> None:
     base.write(replica.checkpoint())
     replica.checkpoint_written()
     there, base.closed = replica.contents.messages.ids, True
-    replica.apply(replica.append(1, purge_of(1, (1 << 63) - 1, [(place_of(3), 12)])))
-    assert there(1) == [(place_of(3), 12)]
+    replica.apply(replica.append(1, purge_of(1, (1 << 63) - 1, [(offset_of(3), 12)])))
+    assert there(1) == [(offset_of(3), 12)]
 
 
 def filled(base: MemoryBase, *rids: int) -> Replica:
@@ -153,10 +153,10 @@ def filled(base: MemoryBase, *rids: int) -> Replica:
 def test_a_log_of_an_earlier_version_names_no_ids_of_what_a_purge_spares() -> None:
     """Such an event stands in the log behind the last checkpoint when the node is started with a new version."""
     replica = filled(MemoryBase(), 11, 12, 13)
-    frame = encode_frame(1, replica.tail.sequence + 1, [Purge(1, (1 << 63) - 1, [place_of(3), place_of(4)])], 0)
+    frame = encode_frame(1, replica.tail.sequence + 1, [Purge(1, (1 << 63) - 1, [offset_of(3), offset_of(4)])], 0)
     replica.receive(frame)
     replica.apply(frame.last)
-    assert replica.contents.messages.ids(1) == [(place_of(3), 12), (place_of(4), 13)]
+    assert replica.contents.messages.ids(1) == [(offset_of(3), 12), (offset_of(4), 13)]
 
 
 @pytest.mark.plain
@@ -164,8 +164,8 @@ def test_a_purge_spares_what_clients_hold_beside_what_a_branch_locks() -> None:
     replica = filled(MemoryBase(), 11, 12, 13)
     told = Told()
     branch = Xid(1, b"g", b"b")
-    for event in (DtxOpen(7, branch), TxDequeue(7, 1, [(place_of(2), 11)], 1), DtxPrepare(7, 1, ["a"], 0)):
+    for event in (DtxOpen(7, branch), TxDequeue(7, 1, [(offset_of(2), 11)], 1), DtxPrepare(7, 1, ["a"], 0)):
         replica.append(1, event)
-    replica.apply(replica.append(1, purge_of(1, (1 << 63) - 1, [(place_of(4), 13)])), told)
-    assert replica.contents.messages.ids(1) == [(place_of(2), 11), (place_of(4), 13)]
-    assert told.spared == [place_of(2), place_of(4)]
+    replica.apply(replica.append(1, purge_of(1, (1 << 63) - 1, [(offset_of(4), 13)])), told)
+    assert replica.contents.messages.ids(1) == [(offset_of(2), 11), (offset_of(4), 13)]
+    assert told.spared == [offset_of(2), offset_of(4)]

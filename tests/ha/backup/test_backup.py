@@ -85,7 +85,7 @@ def test_who_is_told_to_follow_is_attached_and_takes_the_stream() -> None:
 
 
 def test_who_cannot_follow_is_not_attached() -> None:
-    """The primary names a place of the log that this node never had."""
+    """The primary names an offset of the log that this node never had."""
     side = Side().asked()
     assert side.backup.follow(Follow(1, 7, 5, 0)) is False and not side.backup.attached
     assert [type(each.message) for each in side.said()] == [Leave]
@@ -202,8 +202,8 @@ def test_a_part_of_a_copy_that_takes_many_turns_is_finished_by_ticks(monkeypatch
     side = Side()
     surplus = range(3 * queue_replicator.STEPS)
     side.replica.contents.queues.add(1)
-    for place in surplus:
-        side.replica.contents.queues.insert(1, place, 1000 + place, text("surplus"))
+    for offset in surplus:
+        side.replica.contents.queues.insert(1, offset, 1000 + offset, text("surplus"))
     side.asked().take(ResyncBegin(1, 7, [], Position(1, 9)))
     said = side.take(QueueSnapshot(1, 7, 1, -1, len(surplus), [(len(surplus), 1)]))
     assert 0 < side.replica.contents.queues.summary(1).count < len(surplus), "some is done, and some is left"
@@ -246,11 +246,11 @@ def test_a_log_is_cut_behind_what_is_applied_and_not_behind_its_end(keep: int, t
 
 
 def test_a_page_reaches_up_to_where_it_says() -> None:
-    """What is here at its last place and not on the page is surplus; what is behind belongs to the next page."""
+    """What is here at its last offset and not on the page is surplus; what is behind belongs to the next page."""
     side = Side()
     side.replica.contents.queues.add(1)
-    for place in (4, 5, 6):
-        side.replica.contents.queues.insert(1, place, 1000 + place, text("m"))
+    for offset in (4, 5, 6):
+        side.replica.contents.queues.insert(1, offset, 1000 + offset, text("m"))
     side.asked().take(ResyncBegin(1, 7, [], Position(1, 9)))
     side.take(QueueSnapshot(1, 7, 1, -1, 5, [(4, 1004)]))
     assert side.replica.contents.messages.ids(1) == [(4, 1004), (6, 1006)]

@@ -32,8 +32,8 @@ def test_one_page_of_huge_messages() -> None:
     reads: list[int] = []
     contents, get = primary.core.replica.contents, primary.core.replica.contents.messages.get
 
-    def counted(queue: int, place: int) -> Entry | None:
-        entry = get(queue, place)
+    def counted(queue: int, offset: int) -> Entry | None:
+        entry = get(queue, offset)
         reads.append(0 if entry is None else len(entry.message.body))
         return entry
 
@@ -60,16 +60,16 @@ def test_no_message_is_read_for_a_page_of_ids() -> None:
 
         def ids_page(self, queue: int, after: int, limit: int, hidden: Container[int] = ()) -> Ids:
             content = self.queues.get(queue, {})
-            there = [(place, content[place].rid) for place in sorted(content) if place > after and place not in hidden]
+            there = [(at, content[at].rid) for at in sorted(content) if at > after and at not in hidden]
             return Ids(there[:limit], there[limit - 1][0] if len(there) > limit else END)
 
     base = Base()
     contents = Contents(base, Meta())
     contents.queues.add(1)
-    for place in range(10):
-        contents.queues.insert(1, place, place + 100, text("m"))
+    for offset in range(10):
+        contents.queues.insert(1, offset, offset + 100, text("m"))
     changes, _ = contents.freeze()
-    base.queues[1] = {place: entry for place, entry in changes[1].items() if entry is not None}
+    base.queues[1] = {offset: entry for offset, entry in changes[1].items() if entry is not None}
     contents.thaw()
     contents.queues.remove(1, 3, 103)
     contents.queues.insert(1, 10, 110, text("m"))
@@ -88,12 +88,12 @@ class Counting(MemoryBase):
         super().__init__()
         self.looked_at: list[int] = []
 
-    def get(self, queue: int, place: int) -> Entry | None:
+    def get(self, queue: int, offset: int) -> Entry | None:
         raise AssertionError("a message is read")
 
     def ids_page(self, queue: int, after: int, limit: int, hidden: Container[int] = ()) -> Ids:
         found = super().ids_page(queue, after, limit, hidden)
-        self.looked_at.append(sum(len(self.queues[queue][place].message.body) for place, _ in found.entries))
+        self.looked_at.append(sum(len(self.queues[queue][offset].message.body) for offset, _ in found.entries))
         return found
 
 
@@ -102,10 +102,10 @@ def large_queue(messages: int, size: int) -> tuple[Contents, Counting]:
     base = Counting()
     contents = Contents(base, Meta())
     contents.queues.add(1)
-    for place in range(messages):
-        contents.queues.insert(1, place, place + 100, Message("", "q", b"", bytes(size)))
+    for offset in range(messages):
+        contents.queues.insert(1, offset, offset + 100, Message("", "q", b"", bytes(size)))
     changes, _ = contents.freeze()
-    base.queues[1] = {place: entry for place, entry in changes[1].items() if entry is not None}
+    base.queues[1] = {offset: entry for offset, entry in changes[1].items() if entry is not None}
     contents.thaw()
     return contents, base
 
@@ -121,7 +121,7 @@ def test_one_joiner_topples_every_primary() -> None:
     found = []
     while not walk.live:
         found += walk.next_page(contents)[2]
-    assert found == [(place, place + 100) for place in range(11) if place != 4]
+    assert found == [(offset, offset + 100) for offset in range(11) if offset != 4]
     assert len(base.looked_at) > 2 and max(base.looked_at) < IDS_BYTES + size
     assert sum(base.looked_at) == 9 * size, "what has left the queue is not looked at"
 
@@ -133,13 +133,13 @@ def test_a_joiner_compares_large_messages_a_few_at_a_time() -> None:
     replica = Replica(base, Meta(), {})
     replica.contents = contents
     replicator = QueueReplicator("n1", 7, replica, sent.append)
-    page = QueueSnapshot(1, 7, 1, -1, 8, [(place, place + 100) for place in range(9) if place != 5] + [(99, 199)])
+    page = QueueSnapshot(1, 7, 1, -1, 8, [(offset, offset + 100) for offset in range(9) if offset != 5] + [(99, 199)])
     steps = 1
     while not replicator.snapshot(page):
         steps += 1
     assert steps > 2 and max(base.looked_at) < IDS_BYTES + (3 << 20)
-    assert [place for place, _ in contents.messages.ids(1)] == [0, 1, 2, 3, 4, 6, 7, 8, 9]
-    assert sent[-1].message.places == [99]
+    assert [offset for offset, _ in contents.messages.ids(1)] == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+    assert sent[-1].message.offsets == [99]
 
 
 @pytest.mark.plain
@@ -148,17 +148,17 @@ def test_a_joiner_compares_on_behind_what_has_gone_from_it(monkeypatch: pytest.M
     for module in ("txobserver.state.messages", "txobserver.ports.store"):
         monkeypatch.setattr(f"{module}.IDS_PASSED", 10)
     contents, base = large_queue(100, 10)
-    for place in range(60):
-        contents.queues.remove(1, place, place + 100)
+    for offset in range(60):
+        contents.queues.remove(1, offset, offset + 100)
     replica, sent = Replica(base, Meta(), {}), list[Any]()
     replica.contents = contents
     replicator = QueueReplicator("n1", 7, replica, sent.append)
-    page = QueueSnapshot(1, 7, 1, -1, END, [(place, place + 100) for place in range(50, 80)])
+    page = QueueSnapshot(1, 7, 1, -1, END, [(offset, offset + 100) for offset in range(50, 80)])
     steps = 1
     while not replicator.snapshot(page):
         steps += 1
-    assert steps > 60 // 11 and [place for place, _ in contents.messages.ids(1)] == [*range(60, 80)]
-    assert sent[-1].message.places == [*range(50, 60)]
+    assert steps > 60 // 11 and [offset for offset, _ in contents.messages.ids(1)] == [*range(60, 80)]
+    assert sent[-1].message.offsets == [*range(50, 60)]
 
 
 def test_what_leaves_the_queue_live_is_not_read_by_the_joiner() -> None:
@@ -296,7 +296,7 @@ def test_a_group_that_was_cut_is_forgotten_as_a_whole() -> None:
 def test_a_settlement_of_many_messages_is_many_events() -> None:
     cluster = declared("q")
     primary = cluster.primary
-    entries = [(place, 1) for place in range(25_000)]
+    entries = [(offset, 1) for offset in range(25_000)]
     primary.report(lambda: core_of(primary).ledger.settle(1, entries, Removal.ACKED))
     cluster.pause(0.1)
     counts = [len(e.entries) for f in primary.disk.frames for e in f.events() if isinstance(e, Settle)]

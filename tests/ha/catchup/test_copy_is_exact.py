@@ -1,4 +1,5 @@
-"""A copy leaves the joiner with what the primary holds, marks and outcomes too, and what is wrong in it is found."""
+"""A copy leaves the joiner with what the primary holds, watermarks and outcomes too, and what is wrong in it is
+found."""
 
 from __future__ import annotations
 
@@ -33,18 +34,18 @@ from txobserver.configuration import BindingSpec, ExchangeSpec, binding_step, ex
 from txobserver.xid import Xid
 
 
-def marks_of(node: MemoryNode) -> dict[int, int]:
+def watermarks_of(node: MemoryNode) -> dict[int, int]:
     contents = node.core.replica.contents
-    return {number: contents.queues.summary(number).mark for number in contents.configuration.numbers()}
+    return {number: contents.queues.summary(number).watermark for number in contents.configuration.numbers()}
 
 
 def mark_all(node: MemoryNode, queue: int) -> None:
     ledger = node.host.ledger
-    node.report(lambda: ledger.mark(queue, node.core.replica.contents.messages.ids(queue)[-1][0]))
+    node.report(lambda: ledger.raise_watermark(queue, node.core.replica.contents.messages.ids(queue)[-1][0]))
 
 
 def test_marks_survive_resync() -> None:
-    """P3, P7: a node whose marks are higher than those of the primary that overwrites it keeps none of them."""
+    """P3, P7: a node whose watermarks are higher than those of the primary that overwrites it keeps none of them."""
     cluster = declared("q", size=2)
     a, (b,) = cluster.primary, backups_of(cluster)
     cluster.pause(0.2)
@@ -55,7 +56,7 @@ def test_marks_survive_resync() -> None:
     answered(cluster, a, "publish m29")
     mark_all(a, 1)
     cluster.pause(7)
-    assert a.disk.base.meta.summaries[1].mark > 0
+    assert a.disk.base.meta.summaries[1].watermark > 0
     cluster.kill(a.name)
     cluster.heal()
 
@@ -68,13 +69,13 @@ def test_marks_survive_resync() -> None:
     cluster.run(lambda: b.state == "active")
     returned = cluster.start(a.name)
     all_agree(cluster)
-    assert marks_of(returned) == marks_of(b) == {1: 0}
+    assert watermarks_of(returned) == watermarks_of(b) == {1: 0}
     publish(b, "q", "fresh")
     answered(cluster, b, "publish fresh")
     cluster.kill(b.name)
     cluster.run(lambda: returned.state == "active")
     fresh, _ = returned.host.entry("q", "fresh")
-    assert fresh > returned.host.marks[1], "it was never handed out"
+    assert fresh > returned.host.watermarks[1], "it was never handed out"
 
 
 def test_marks_come_with_a_copy() -> None:
@@ -87,12 +88,16 @@ def test_marks_come_with_a_copy() -> None:
     cluster.start(name, wipe=True)
     survivors_agree(cluster)
     joiner = cluster.nodes[name]
-    assert marks_of(joiner) == marks_of(primary) == {1: primary.core.replica.contents.messages.ids(1)[-1][0], 2: 0}
+    assert (
+        watermarks_of(joiner)
+        == watermarks_of(primary)
+        == {1: primary.core.replica.contents.messages.ids(1)[-1][0], 2: 0}
+    )
     cluster.pause(cluster.settings.checkpoint_every)
-    assert joiner.disk.base.meta.summaries[1].mark == marks_of(joiner)[1]
+    assert joiner.disk.base.meta.summaries[1].watermark == watermarks_of(joiner)[1]
     cluster.kill(primary.name)
     cluster.run(lambda: joiner.state == "active")
-    assert joiner.host.marks[1] == marks_of(joiner)[1] > 0
+    assert joiner.host.watermarks[1] == watermarks_of(joiner)[1] > 0
 
 
 def full_of_everything() -> tuple[MemoryCluster, str]:
@@ -119,8 +124,8 @@ def without_last(message: Any, field: str) -> Any:
 
 
 def other_count(message: SnapshotQueues) -> SnapshotQueues:
-    (number, count, digest, mark), *rest = message.queues
-    return msgspec.structs.replace(message, queues=[(number, count, digest ^ 1, mark), *rest])
+    (number, count, digest, watermark), *rest = message.queues
+    return msgspec.structs.replace(message, queues=[(number, count, digest ^ 1, watermark), *rest])
 
 
 DAMAGES: dict[str, tuple[Any, Any]] = {

@@ -136,9 +136,9 @@ def test_a_copy_is_exact_whatever_happens_meanwhile(seed: int, monkeypatch: pyte
             primary.do(Settle(1, [ids(1)[0] if step == "first" else chance.choice(ids(1))], 1))
         elif step == "purge":
             spared = sorted(chance.sample(ids(1), min(3, len(ids(1)))))
-            place = chance.choice([(1 << 62), *(place for place, _ in ids(1))])
+            offset = chance.choice([(1 << 62), *(offset for offset, _ in ids(1))])
             rids = [rid for _, rid in spared] if len(spared) != 2 else []  # as an earlier version wrote it
-            primary.do(Purge(1, place, [place for place, _ in spared], rids))
+            primary.do(Purge(1, offset, [offset for offset, _ in spared], rids))
         elif step == "mark" and ids(1):
             primary.do(Delivered(1, ids(1)[-1][0]))
         elif step == "take":
@@ -231,7 +231,7 @@ def test_a_queue_changes_wholly_between_slices(what: str) -> None:
         def meanwhile(number: int, primary: MemoryNode = primary, moment: int = moment) -> None:
             ledger, host = primary.host.ledger, primary.host
             if number == moment and what == "purge":
-                spared = [(place, rid) for place, (rid, _) in sorted(host.visible[host.number("q")].items())[7:9]]
+                spared = [(offset, rid) for offset, (rid, _) in sorted(host.visible[host.number("q")].items())[7:9]]
                 primary.report(lambda: ledger.purge(host.number("q"), (1 << 63) - 1, spared, host.note("purge")))
             elif number == moment:
                 primary.report(lambda: ledger.configure(delete_queue_step("q"), host.note("delete")))
@@ -278,8 +278,8 @@ def test_a_joiner_with_very_much_too_much() -> None:
     answered(cluster, primary, "publish m29")
     cluster.pause(0.3)
     contents = backup.core.replica.contents
-    for place in range(1, 25_001):
-        contents.queues.insert(1, (1 << 40) + place, place, text("surplus"))
+    for offset in range(1, 25_001):
+        contents.queues.insert(1, (1 << 40) + offset, offset, text("surplus"))
     cluster.kill(backup.name)
     cluster.run(lambda: len(cluster.coordination.record.ready) == 1)  # type: ignore[union-attr]
     backup.disk.base.write(backup.core.replica.checkpoint())
@@ -291,9 +291,9 @@ def test_a_joiner_with_very_much_too_much() -> None:
     contents, dropped = joiner.core.replica.contents, [0]
     remove = contents.queues.remove
 
-    def counted(queue: int, place: int, rid: int) -> bool:
+    def counted(queue: int, offset: int, rid: int) -> bool:
         dropped[0] += 1
-        return remove(queue, place, rid)
+        return remove(queue, offset, rid)
 
     contents.queues.remove = counted  # type: ignore[method-assign]
     most = total = 0

@@ -50,7 +50,7 @@ class Copy:
         primary.report(lambda: ledger.settle(1, [host.entry("q", f"gone {n}") for n in range(5)], 1))
         for _ in range(4):
             put(primary, "q", LARGE)
-        primary.report(lambda: ledger.mark(1, primary.core.replica.contents.messages.ids(1)[-2][0]))
+        primary.report(lambda: ledger.raise_watermark(1, primary.core.replica.contents.messages.ids(1)[-2][0]))
         branch = ledger.begin_branch(Xid(1, b"g", b"b"))
         primary.report(lambda: branch.enqueue([2], text("branch")))
         primary.report(lambda: branch.prepare(host.note("prepare")))

@@ -17,5 +17,5 @@ def test_what_stood_at_the_cursor_itself_goes_live() -> None:
     walk = ReplicatingSubscription(1)
     walk.next_page(contents)
     assert walk.cursor == PAGE
-    walk.gone([(place, place) for place in (PAGE - 1, PAGE, PAGE + 1)])
+    walk.gone([(offset, offset) for offset in (PAGE - 1, PAGE, PAGE + 1)])
     assert [removed for _, removed in walk.take_changes(1 << 20)] == [[(PAGE - 1, PAGE - 1), (PAGE, PAGE)]]

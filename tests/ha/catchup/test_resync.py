@@ -42,15 +42,15 @@ class Copy:
             self.replica.append(1, Publish(number, (1,), Message("", "q", b"", bytes(size))))
         self.replica.apply(self.replica.tail.sequence, self.listener)
 
-    def lacks(self, *places: int) -> None:
-        self.resync.missing(Missing(1, 7, 1, list(places)), self.now)
+    def lacks(self, *offsets: int) -> None:
+        self.resync.missing(Missing(1, 7, 1, list(offsets)), self.now)
 
     def answer(self) -> int:
         """The joiner asks for all of each new page, and takes each new part; how many parts that brings."""
         before = len(self.parts)
         for part in self.parts[self._answered :]:
             if isinstance(part, QueueSnapshot):
-                self.lacks(*[place for place, _ in part.ids])
+                self.lacks(*[offset for offset, _ in part.ids])
         self._answered = len(self.parts)
         self.resync.progress(self._answered, False, self.now)
         return len(self.parts) - before
@@ -86,8 +86,8 @@ def test_one_page_passes_over_what_has_gone_and_the_next_waits(monkeypatch: pyte
     monkeypatch.setattr("txobserver.state.messages.IDS_PASSED", 50)
     copy = Copy(400)
     entries = copy.replica.contents.messages.ids(1)
-    for place, rid in entries[:-1]:
-        copy.replica.contents.queues.remove(1, place, rid)
+    for offset, rid in entries[:-1]:
+        copy.replica.contents.queues.remove(1, offset, rid)
     copy.resync.store_marked(copy.now)
     copy.lacks()
     for pages in range(1, 8):

@@ -193,8 +193,8 @@ class WireMachine(RuleBasedStateMachine):
     def in_step(self) -> bool:
         """Nothing is on its way, and every node has applied all that there is."""
         replicas = [node.core.replica for node in self.cluster.nodes.values()]
-        places = {replica.applied for replica in replicas} | {replica.tail for replica in replicas}
-        return self.cluster.all_ready() and len(places) == 1
+        offsets = {replica.applied for replica in replicas} | {replica.tail for replica in replicas}
+        return self.cluster.all_ready() and len(offsets) == 1
 
     def teardown(self) -> None:
         """Every node becomes ready and holds the same, if need be after a timeout; what was answered is there,

@@ -45,7 +45,7 @@ def transaction(node: MemoryNode) -> None:
 def acknowledgements(node: MemoryNode) -> None:
     """Acknowledgements inside a transaction, many with each call. Nothing of it is there; that is not looked at."""
     observer, number = begin(node, {"q": ["t"]}), node.host.number("q")
-    entries = [(1 << 40 | place, place) for place in range(300)]
+    entries = [(1 << 40 | offset, offset) for offset in range(300)]
     for _ in range(TIMES):
         node.report(lambda: observer.dequeue(number, entries))
     node.report(observer.rollback)
@@ -73,7 +73,7 @@ def settlements(node: MemoryNode) -> None:
     """Acknowledgements outside transactions, of two queues in turn, so that each is an event."""
     primary = node.core.leading.primary
     assert primary is not None
-    entries = [(1 << 40 | place, place) for place in range(300)]
+    entries = [(1 << 40 | offset, offset) for offset in range(300)]
     for _ in range(TIMES):
         for queue in (node.host.number("q"), node.host.number("r")):
             node.report(lambda q=queue: primary.ledger.settle(q, entries, Removal.ACKED))  # type: ignore[misc]

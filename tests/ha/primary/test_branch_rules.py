@@ -71,12 +71,12 @@ class TestPrepare:
         cluster, primary = alone()
         publish(primary, "q", "in")
         answered(cluster, primary, "publish in")
-        place, rid = primary.host.entry("q", "in")
+        offset, rid = primary.host.entry("q", "in")
         number, other = primary.host.number("q"), primary.host.number("r")
         branch_prepared(cluster, takes=(("q", "in"),))
         (branch,) = content_of(primary).branches()
         assert (branch.xid, branch.generation, branch.prepared_ms) == (X, 1, pytest.approx(cluster.now * 1000, abs=500))
-        assert branch.enqueues == {number: 1, other: 1} and branch.locked == {number: [(place, rid)]}
+        assert branch.enqueues == {number: 1, other: 1} and branch.locked == {number: [(offset, rid)]}
         assert content_of(primary).prepared_branch(X) == branch
         assert content_of(primary).prepared_branch(X._replace(bqual=b"no")) is None
 

@@ -123,8 +123,8 @@ def test_a_cancel_of_an_earlier_attachment() -> None:
     heard.goes_on()
 
 
-@pytest.mark.parametrize("places", [[1], [5 << 20, 1 << 62]])
-def test_a_joiner_that_lacks_what_it_was_not_told_of(places: list[int]) -> None:
+@pytest.mark.parametrize("offsets", [[1], [5 << 20, 1 << 62]])
+def test_a_joiner_that_lacks_what_it_was_not_told_of(offsets: list[int]) -> None:
     """It gets what there is, which is nothing; at the end its copy is checked like any other."""
     heard = Overheard()
     heard.cluster.kill(heard.backup.name)
@@ -135,7 +135,7 @@ def test_a_joiner_that_lacks_what_it_was_not_told_of(places: list[int]) -> None:
     heard.primary.core.log_first = heard.primary.core.replica.tail.sequence
     heard.cluster.run(lambda: heard.backup.core.replica.resyncing)
     queue = heard.primary.host.number("q")
-    heard.to_primary(Missing(heard.primary.core.generation, heard.session.number, queue, places))
+    heard.to_primary(Missing(heard.primary.core.generation, heard.session.number, queue, offsets))
     heard.goes_on()
 
 
@@ -239,7 +239,7 @@ def test_an_open_transaction_is_not_disturbed_by_its_own_name() -> None:
     ],
 )
 def test_numbers_that_are_none(message: Any) -> None:
-    """No position, place or queue is below zero or beyond what a store can hold."""
+    """No position, offset or queue is below zero or beyond what a store can hold."""
     with pytest.raises(ValueError, match="int"):
         decode(encode(message))
 

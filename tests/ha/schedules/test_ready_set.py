@@ -259,7 +259,8 @@ def test_recovering_ends_at_backup_timeout() -> None:
 
 
 def test_redelivered_is_told_by_the_mark_after_a_failover() -> None:
-    """P3: what may have been handed out lies up to the mark on every node, what cannot have been lies behind it."""
+    """P3: what may have been handed out lies up to the watermark on every node, what cannot have been lies behind
+    it."""
     cluster = declared("q")
     primary = cluster.primary
     primary.host.hunger = 1
@@ -273,22 +274,22 @@ def test_redelivered_is_told_by_the_mark_after_a_failover() -> None:
     cluster.run(lambda: any(n.state == "active" for n in cluster.nodes.values()))
     host = cluster.primary.host
     first, second = sorted(host.visible[host.number("q")])
-    assert first <= host.marks[host.number("q")] < second
+    assert first <= host.watermarks[host.number("q")] < second
 
 
 def test_a_mark_precedes_every_delivery() -> None:
-    """A message whose mark has not passed the commit point is not marked at the primary's broker either."""
+    """A message whose watermark has not passed the commit point is not marked at the primary's broker either."""
     cluster = declared("q")
     primary, _, slow = cluster.primary, *backups_of(cluster)
     primary.host.hunger = 1
     cluster.held.add((slow.name, primary.name))
     publish(primary, "q", "m")
     cluster.pause(0.5)
-    assert primary.host.marks.get(primary.host.number("q"), 0) == 0
+    assert primary.host.watermarks.get(primary.host.number("q"), 0) == 0
     cluster.held.clear()
     answered(cluster, primary, "publish m")
     cluster.pause(0.1)
-    assert primary.host.marks[primary.host.number("q")] > 0
+    assert primary.host.watermarks[primary.host.number("q")] > 0
     assert Delivered in {type(event) for frame in primary.disk.frames for event in frame.events()}
 
 

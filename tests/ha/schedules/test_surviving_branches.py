@@ -25,7 +25,7 @@ from tests.support.memory_host import text
 from tests.support.steps import all_agree, backups_of, declared, publish, survivors_agree
 from txobserver.configuration import queue_step
 from txobserver.events import Configure, DtxOpen, DtxPrepare, Publish, Purge, TxDequeue, TxOpen
-from txobserver.ids import place_of
+from txobserver.ids import offset_of
 from txobserver.outcomes import BranchOutcome
 from txobserver.ports.store import MemoryBase, Meta
 from txobserver.xid import Xid
@@ -186,12 +186,12 @@ def test_prepared_early_on_a_node_whose_log_is_cut() -> None:
     a purge before it goes by what is locked where it stands (P7)."""
     queues = [replica_with_a_queue() for _ in range(2)]
     for replica, cut in zip(queues, (False, True), strict=True):
-        place = place_of(replica.append(1, Publish(5, (1,), text("taken"))))
+        offset = offset_of(replica.append(1, Publish(5, (1,), text("taken"))))
         replica.apply(replica.tail.sequence)
         for event in (
             DtxOpen(7, X),
-            TxDequeue(7, 1, [(place, 5)], 1),
-            Purge(1, place, []),
+            TxDequeue(7, 1, [(offset, 5)], 1),
+            Purge(1, offset, []),
             DtxPrepare(7, 1, ["a"], 0),
             TxOpen(8),
         ):

@@ -37,7 +37,7 @@ def test_two_streams() -> None:
 
 
 def test_hidden_commit_versus_later_publish() -> None:
-    """A is decided and hidden when N is published: A's place is its decision's, so A comes first on every node."""
+    """A is decided and hidden when N is published: A's offset is its decision's, so A comes first on every node."""
     cluster = declared("q", "r")
     primary, _, slow = cluster.primary, *backups_of(cluster)
     observer = begin_t(primary)

@@ -13,7 +13,7 @@ from recovery.store.log import Log
 from recovery.store.segment import SegmentInfo
 from txobserver import events as e
 from txobserver.frames import encode_frame
-from txobserver.ids import Position, generated_id, place_of
+from txobserver.ids import Position, generated_id, offset_of
 from txobserver.ports.store import Checkpoint, Meta
 from txobserver.xid import Xid
 
@@ -76,7 +76,7 @@ STORY: list[list[e.Event]] = [
         e.DtxDecision(BRANCH, False, True, 6),
         e.Publish(4, (2, 1), message("d")),
     ],
-    [e.TxPrepare(NAMED, 1, []), e.DtxDecision(NAMED, True, False, 7), e.Settle(1, [(place_of(18), 4)], 1)],
+    [e.TxPrepare(NAMED, 1, []), e.DtxDecision(NAMED, True, False, 7), e.Settle(1, [(offset_of(18), 4)], 1)],
 ]
 """Three transactions, interleaved: a plain one that commits, a branch that an operator rolls back, one with a token."""
 

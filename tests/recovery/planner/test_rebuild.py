@@ -29,7 +29,7 @@ from txobserver.events import (
     TxOpen,
     TxToken,
 )
-from txobserver.ids import Position, generated_id, place_of
+from txobserver.ids import Position, generated_id, offset_of
 from txobserver.ports.store import Loaded, StoreError
 from txobserver.xid import Xid
 
@@ -44,8 +44,8 @@ def put(tx: int) -> TxEnqueue:
 FIRST = [*beginning(20), *transaction(1)]
 SECOND: list[Event] = [
     GenerationStart(2, "b", ["b"]),
-    Settle(1, [(place_of(3), generated_id(1, 0)), (place_of(5), generated_id(1, 2))], 1),
-    Delivered(1, place_of(9)),
+    Settle(1, [(offset_of(3), generated_id(1, 0)), (offset_of(5), generated_id(1, 2))], 1),
+    Delivered(1, offset_of(9)),
     *(DtxOpen(PREPARED, Xid(1, b"g", b"b")), put(PREPARED), DtxPrepare(PREPARED, 1, ["b"], 5)),
     *(DtxOpen(NAMED, Xid(1, b"h", b"b")), put(NAMED), DtxPrepare(NAMED, 1, ["b"], 6)),
     DtxDecision(NAMED, True, False, 7),

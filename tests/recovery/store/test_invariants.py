@@ -98,7 +98,7 @@ def test_what_was_not_written_as_asked_is_found(kind: str) -> None:
 
 def test_a_state_that_is_not_its_checkpoint_is_found(tmp_path: Path) -> None:
     state = LmdbState(tmp_path / "state")
-    changes = {1: {place: Entry(place, message(f"{place}")) for place in range(1, 6)}}
+    changes = {1: {offset: Entry(offset, message(f"{offset}")) for offset in range(1, 6)}}
     checkpoint = Checkpoint(meta_of(Position(1, 9), changes), changes, [], [], [])
     state.write(checkpoint)
     state.check_invariants(checkpoint)

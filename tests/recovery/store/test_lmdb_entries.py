@@ -21,8 +21,8 @@ from txobserver.state.contents import Contents
 def test_a_page_that_is_read_is_bounded_by_bytes(tmp_path: Path) -> None:
     """Or is one message. Whether there is more is said, also of the last page, which is just full."""
     state = LmdbState(tmp_path)
-    state.write(checkpoint(*[(1, place, "x" * 1000) for place in (3, 5, 7)], (2, 4, "b")))
-    for asked, places, more in (
+    state.write(checkpoint(*[(1, offset, "x" * 1000) for offset in (3, 5, 7)], (2, 4, "b")))
+    for asked, offsets, more in (
         (Above(1, -1, 9, 4000), [3, 5, 7], False),
         (Above(1, -1, 9, 2900), [3, 5], True),
         (Above(1, -1, 9, 0), [3], True),
@@ -35,15 +35,15 @@ def test_a_page_that_is_read_is_bounded_by_bytes(tmp_path: Path) -> None:
         (At(2, (3, 4), 0), [4], False),
     ):
         page = state.read(asked)
-        assert ([place for place, _ in page.entries], page.more) == (places, more), asked
-        assert all(entry == state.get(asked.queue, place) for place, entry in page.entries)
-    assert [state.holds(1, place) for place in range(3, 6)] == [True, False, True] and not state.holds(3, 3)
+        assert ([offset for offset, _ in page.entries], page.more) == (offsets, more), asked
+        assert all(entry == state.get(asked.queue, offset) for offset, entry in page.entries)
+    assert [state.holds(1, offset) for offset in range(3, 6)] == [True, False, True] and not state.holds(3, 3)
 
 
 def test_a_checkpoint_is_written_in_slices_of_bytes() -> None:
     """Forty-eight messages of 16 MiB were copied twice, and written in one call in which no other thread runs."""
     body, slices = "x" * (300 << 10), list[int]()
-    changes = checkpoint(*[(1, place, body) for place in range(10)], deletes=((1, 3),)).changes[1]
+    changes = checkpoint(*[(1, offset, body) for offset in range(10)], deletes=((1, 3),)).changes[1]
 
     class Cursor:
         def putmulti(self, items: list[tuple[bytes, bytes]]) -> None:
@@ -61,13 +61,13 @@ def test_ids_of_large_messages_come_a_few_at_a_time(tmp_path: Path, monkeypatch:
     """Each value that is looked at is read whole (``one_joiner_topples_every_primary``)."""
     monkeypatch.setattr(lmdb_entries, "IDS_BYTES", 5_000)
     state = LmdbState(tmp_path)
-    state.write(checkpoint(*[(1, place, "x" * 2_000) for place in range(10)]))
+    state.write(checkpoint(*[(1, offset, "x" * 2_000) for offset in range(10)]))
     assert state.ids_page(1, -1, 100) == ([(0, 1000), (1, 1001), (2, 1002)], 2)
     assert state.ids_page(1, 2, 100, {3, 5}) == ([(4, 1004), (6, 1006), (7, 1007)], 7)
     assert state.ids_page(1, 6, 100) == ([(7, 1007), (8, 1008), (9, 1009)], END)
     monkeypatch.setattr(lmdb_entries, "IDS_BYTES", 1)
     assert state.ids_page(1, -1, 100) == ([(0, 1000)], 0), "one is looked at, however large it is"
-    assert list(state.ids(1)) == [(place, place + 1000) for place in range(10)]
+    assert list(state.ids(1)) == [(offset, offset + 1000) for offset in range(10)]
 
 
 class Asked(set[int]):
@@ -75,9 +75,9 @@ class Asked(set[int]):
 
     times = 0
 
-    def __contains__(self, place: object) -> bool:
+    def __contains__(self, offset: object) -> bool:
         self.times += 1
-        return super().__contains__(place)
+        return super().__contains__(offset)
 
 
 @pytest.mark.parametrize("kind", [LmdbState, MemoryBase])
@@ -88,7 +88,7 @@ def test_one_page_passes_over_what_has_gone(
     for module in (lmdb_entries, store_module):
         monkeypatch.setattr(module, "IDS_PASSED", 10)
     state = LmdbState(tmp_path) if kind is LmdbState else MemoryBase()
-    state.write(checkpoint(*[(1, place, "x") for place in range(100)]))
+    state.write(checkpoint(*[(1, offset, "x") for offset in range(100)]))
     gone = Asked({*range(5, 80), 90})
     pages, after = [], -1
     while after != END:
@@ -97,8 +97,8 @@ def test_one_page_passes_over_what_has_gone(
         assert page.through > after and gone.times <= 8 + 10 + 1
         pages.append(page)
         after = page.through
-    assert pages[0] == ([(place, place + 1000) for place in range(5)], 14) and pages[1] == ([], 24)
-    assert [place for page in pages for place, _ in page.entries] == [*range(5), *range(80, 90), *range(91, 100)]
+    assert pages[0] == ([(offset, offset + 1000) for offset in range(5)], 14) and pages[1] == ([], 24)
+    assert [offset for page in pages for offset, _ in page.entries] == [*range(5), *range(80, 90), *range(91, 100)]
 
 
 @pytest.mark.plain
@@ -109,22 +109,22 @@ def test_one_page_passes_over_what_has_gone_from_memory(tmp_path: Path, monkeypa
     costs: dict[int, list[int]] = {900: [], 9_000: []}
     for count, each in costs.items():
         state = LmdbState(tmp_path / str(count))
-        state.write(checkpoint(*[(1, place, "x") for place in range(count // 3)]))
+        state.write(checkpoint(*[(1, offset, "x") for offset in range(count // 3)]))
         meta = Meta(summaries={1: QueueSummary(count // 3, 0, -1)})
         contents = Contents(state, meta)
-        for place in range(count // 3, count):
-            if place == count * 2 // 3:
+        for offset in range(count // 3, count):
+            if offset == count * 2 // 3:
                 contents.freeze()
-            contents.queues.insert(1, place, place + 1000, message("x"))
+            contents.queues.insert(1, offset, offset + 1000, message("x"))
         left = [count // 3, count * 2 // 3, count - 1]
-        for place in {*range(count)} - {*left}:
-            contents.queues.remove(1, place, place + 1000)
+        for offset in {*range(count)} - {*left}:
+            contents.queues.remove(1, offset, offset + 1000)
         found: list[tuple[int, int]] = []
         pages = [Ids([], -1)]
         while pages[-1].more:
             each.append(lines_of(lambda: pages.append(contents.messages.ids_page(1, pages[-1].through, 10))))  # noqa: B023
             found += pages[-1].entries
-        assert [place for place, _ in found] == left and len(pages) > count // 60
+        assert [offset for offset, _ in found] == left and len(pages) > count // 60
     assert max(costs[9_000]) < 1.1 * max(costs[900])
 
 
@@ -134,8 +134,8 @@ def test_a_purge_leaves_what_it_spared_where_it_is(tmp_path: Path, monkeypatch: 
     contents = Contents(state, Meta())
     for queue in (1, 2, 3):
         contents.queues.add(queue)
-        for place in range(1, 9):
-            contents.queues.insert(queue, place, queue * 100 + place, message("m"))
+        for offset in range(1, 9):
+            contents.queues.insert(queue, offset, queue * 100 + offset, message("m"))
 
     def write() -> None:
         changes, dropped = contents.freeze()
@@ -148,7 +148,7 @@ def test_a_purge_leaves_what_it_spared_where_it_is(tmp_path: Path, monkeypatch: 
             patched.setattr(lmdb_state, name, None)
         for name in ("rid_of", "_encode"):
             patched.setattr(lmdb_entries, name, None)
-        kept = {place: 200 + place for place in (1, 4, 5, 8)}
+        kept = {offset: 200 + offset for offset in (1, 4, 5, 8)}
         assert contents.queues.purge(2, (1 << 63) - 1, list(kept), kept) == 4
         contents.queues.drop(1)
         assert contents.queues.remove(2, 5, 205) and not contents.queues.remove(2, 6, 206)

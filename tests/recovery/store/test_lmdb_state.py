@@ -42,10 +42,10 @@ from txobserver.state.contents import Contents
 
 def checkpoint(*puts: tuple[int, int, str], deletes: tuple[tuple[int, int], ...] = ()) -> Checkpoint:
     changes: Changes = {}
-    for queue, place, body in puts:
-        changes.setdefault(queue, {})[place] = Entry(place + 1000, message(body))
-    for queue, place in deletes:
-        changes.setdefault(queue, {})[place] = None
+    for queue, offset, body in puts:
+        changes.setdefault(queue, {})[offset] = Entry(offset + 1000, message(body))
+    for queue, offset in deletes:
+        changes.setdefault(queue, {})[offset] = None
     return Checkpoint(Meta(applied=Position(1, 7)), changes, [], [], [])
 
 
@@ -57,15 +57,15 @@ def test_round_trip(tmp_path: Path) -> None:
     state = LmdbState(tmp_path)
     meta = state.load().meta
     assert meta.applied == Position(1, 7)
-    assert [(place, entry.message.body) for place, entry in state.page(1, -1, 10)] == [(6, b"b"), (9, b"d")]
+    assert [(offset, entry.message.body) for offset, entry in state.page(1, -1, 10)] == [(6, b"b"), (9, b"d")]
     assert state.get(1, 5) is None and list(state.ids(2)) == [(5, 1005)]
-    assert [place for place, _ in state.page(1, 6, 10)] == [9]
+    assert [offset for offset, _ in state.page(1, 6, 10)] == [9]
 
 
 def test_ids_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One queue's, in order, from any place on, and no message is read for them."""
+    """One queue's, in order, from any offset on, and no message is read for them."""
     state = LmdbState(tmp_path)
-    state.write(checkpoint(*[(1, place, "a") for place in (3, 5, 7, 9)], (2, 4, "b"), (2, 6, "b")))
+    state.write(checkpoint(*[(1, offset, "a") for offset in (3, 5, 7, 9)], (2, 4, "b"), (2, 6, "b")))
     monkeypatch.setattr(lmdb_state, "entry_of", None)
     assert state.ids_page(1, -1, 10) == ([(3, 1003), (5, 1005), (7, 1007), (9, 1009)], END)
     assert state.ids_page(1, 3, 2) == ([(5, 1005), (7, 1007)], 7)
@@ -76,12 +76,12 @@ def test_ids_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_page_has_no_more_than_was_asked_for_and_nothing_of_another_queue(tmp_path: Path) -> None:
     state = LmdbState(tmp_path)
-    state.write(checkpoint(*((queue, place, "m") for queue in (1, 2, 3) for place in range(5))))
+    state.write(checkpoint(*((queue, offset, "m") for queue in (1, 2, 3) for offset in range(5))))
     for limit in (1, 2, 5, 6):
-        assert state.ids_page(2, -1, limit).entries == [(place, place + 1000) for place in range(min(limit, 5))]
-        assert [place for place, _ in state.page(2, -1, limit)] == list(range(min(limit, 5)))
+        assert state.ids_page(2, -1, limit).entries == [(offset, offset + 1000) for offset in range(min(limit, 5))]
+        assert [offset for offset, _ in state.page(2, -1, limit)] == list(range(min(limit, 5)))
     assert state.ids_page(2, 2, 9) == ([(3, 1003), (4, 1004)], END) and state.ids_page(2, 4, 9) == ([], END)
-    assert [place for place, _ in state.page(2, 2, 9)] == [3, 4] and not list(state.page(2, 4, 9))
+    assert [offset for offset, _ in state.page(2, 2, 9)] == [3, 4] and not list(state.page(2, 4, 9))
     state.close()
 
 
@@ -91,8 +91,8 @@ def test_dropped_queues_and_transactions(tmp_path: Path) -> None:
     state.write(checkpoint((1, 5, "a"), (2, 5, "b"))._replace(tx_events=[(77, 3, opened), (77, 4, enqueued)]))
     assert state.load().transactions == {77: [(3, opened), (4, enqueued)]}
     state.write(checkpoint((1, 6, "new"))._replace(dropped=[Dropped(1)], tx_ended=[77]))
-    assert [place for place, _ in state.page(1, -1, 10)] == [6] and state.load().transactions == {}
-    assert [place for place, _ in state.page(2, -1, 10)] == [5]
+    assert [offset for offset, _ in state.page(1, -1, 10)] == [6] and state.load().transactions == {}
+    assert [offset for offset, _ in state.page(2, -1, 10)] == [5]
 
 
 def outcome(number: int) -> Remembered:
@@ -270,19 +270,19 @@ def walked(contents: Contents, queue: int, limit: int) -> list[tuple[int, int]]:
 @settings(max_examples=200, deadline=None)
 @given(steps)
 def test_contents_show_the_same_whatever_checkpoint_is_on_its_way(script: list[tuple[str, int, int]]) -> None:
-    """Against a plain dictionary; places rise as in the stream, and a dropped queue never comes back."""
+    """Against a plain dictionary; offsets rise as in the stream, and a dropped queue never comes back."""
     base = MemoryBase()
     contents = Contents(base, Meta())
     model: dict[int, dict[int, int]] = {1: {}, 2: {}, 3: {}}
     for queue in model:
         contents.queues.add(queue)
     frozen: Checkpoint | None = None
-    place = 0
+    offset = 0
     for step, queue, number in script:
         if step == "insert" and queue in model:
-            place += 1
-            contents.queues.insert(queue, place, number, message("x"))
-            model[queue][place] = number
+            offset += 1
+            contents.queues.insert(queue, offset, number, message("x"))
+            model[queue][offset] = number
         elif step == "remove" and model.get(queue):
             victim = list(model[queue])[number % len(model[queue])]
             rid = model[queue][victim]
@@ -308,7 +308,7 @@ def test_contents_show_the_same_whatever_checkpoint_is_on_its_way(script: list[t
         for each, expected in model.items():
             assert [(p, e.rid) for p, e in contents.messages.page(each, -1, 1000)] == sorted(expected.items())
             assert contents.messages.ids(each) == walked(contents, each, 1 + number % 3) == sorted(expected.items())
-            spared = [p for p in range(place + 3) if p % (2 + number % 3)]
+            spared = [p for p in range(offset + 3) if p % (2 + number % 3)]
             assert contents.holds(each, spared) == any(p not in spared for p in expected)
             summary = contents.queues.summary(each)
             digest = sum(mix(p, rid) for p, rid in expected.items()) % 2**64

@@ -84,7 +84,7 @@ def test_every_flipped_bit_is_found(tmp_path: Path) -> None:
 
 
 def test_a_flipped_bit_in_a_record_that_ends_in_zeros_is_no_torn_tail(tmp_path: Path) -> None:
-    """The last event is a mark, whose place ends in zero bits; it may have been acknowledged."""
+    """The last event is a mark, whose offset ends in zero bits; it may have been acknowledged."""
     log, _ = open_log(tmp_path / "log")
     log.append([encode_frame(1, 1, [Delivered(1, 5 << 20)], 0)])
     log.close()

@@ -290,17 +290,17 @@ def test_a_log_ends_where_a_start_would_end_it(tmp_path: Path) -> None:
     assert (whole := log.end()) == log.end(near) == log.tail() and whole is not None and whole.last == NEXT + 1
     path.write_bytes(without(path.read_bytes(), begins, {begins // SECTOR + 2}))
     assert (tail := log.tail()) is not None and tail.last == NEXT + 1, "by its header alone"
-    place = Directory("node", str(tmp_path))
+    site = Directory("node", str(tmp_path))
     for end in (log.end(), log.end(near), log.end(log.find(4))):
         assert end == log.find(4)
     for _ in range(2):
-        extent = place.extent("log")
+        extent = site.extent("log")
         assert (extent.first, extent.last, extent.tail) == (1, NEXT - 1, NEXT - 1)
     log_of_node, found = open_log(tmp_path / "log")
     assert found == SYNCED
     log_of_node.append(GROUPS["less than a sector"])
     log_of_node.close()
-    assert place.extent("log").last == NEXT
+    assert site.extent("log").last == NEXT
 
 
 def test_a_log_whose_first_group_was_torn_has_no_end(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def snapshot_with_later_configuration(stack: ExitStack) -> None:
 def surplus_is_not_dropped(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def snapshot(self: QueueReplicator, message: Any) -> None:
-            with patch.object(Queues, "remove", lambda queues, queue, place: None):
+            with patch.object(Queues, "remove", lambda queues, queue, offset: None):
                 original(self, message)
 
         return snapshot

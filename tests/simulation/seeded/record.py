@@ -81,19 +81,19 @@ def a_clock_jump_forgets_outcomes(stack: ExitStack) -> None:
 
 @seeded("P3", "P7")
 def marks_are_missing_from_a_copy(stack: ExitStack) -> None:
-    replace(stack, Queues, "overwrite_mark", lambda original: lambda self, queue, mark: None)
+    replace(stack, Queues, "overwrite_watermark", lambda original: lambda self, queue, watermark: None)
 
 
 @seeded("P3", "P7", rare=True)
 def marks_are_merged_with_those_of_a_copy(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
-        def raise_mark(self: Queues, queue: int, mark: int) -> None:
+        def raised(self: Queues, queue: int, watermark: int) -> None:
             tally = self._tallies.get(queue)
-            original(self, queue, max(mark, tally.mark if tally is not None else 0))
+            original(self, queue, max(watermark, tally.watermark if tally is not None else 0))
 
-        return raise_mark
+        return raised
 
-    replace(stack, Queues, "overwrite_mark", make)
+    replace(stack, Queues, "overwrite_watermark", make)
 
 
 @seeded("P12")
@@ -108,9 +108,9 @@ def a_snapshot_is_not_compared_at_its_end(stack: ExitStack) -> None:
     def check(original: Any) -> Any:
         def checked(self: QueueReplicator, message: Any) -> None:
             contents = self._replica.contents
-            for number, _, _, mark in message.queues:
+            for number, _, _, watermark in message.queues:
                 contents.queues.add(number)
-                contents.queues.overwrite_mark(number, mark)
+                contents.queues.overwrite_watermark(number, watermark)
                 self._queues.add(number)
 
         return checked

@@ -26,9 +26,9 @@ def abort_leaves_a_message(stack: ExitStack) -> None:
             buffer = self._buffers.open[event.tx]
             original(self, sequence, event, listener)
             if not event.commit:
-                for place, part in list(buffer.placed())[:1]:
+                for offset, part in list(buffer.placed())[:1]:
                     if isinstance(part, TxEnqueue):
-                        self._insert(place, part, listener)
+                        self._insert(offset, part, listener)
 
         return apply_decision
 
@@ -115,7 +115,7 @@ def marked_as_redelivered_without_reason(stack: ExitStack) -> None:
 
 @seeded("P3", "P7")
 def marks_are_forgotten_at_a_failover(stack: ExitStack) -> None:
-    replace(stack, Queues, "mark", lambda original: lambda self, queue, place: None)
+    replace(stack, Queues, "raise_watermark", lambda original: lambda self, queue, offset: None)
 
 
 @seeded("P3")
@@ -123,7 +123,7 @@ def handed_out_before_the_mark_is_durable(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def take(self: DurableQueue) -> Any:
             if self._supply.window:
-                self.mark = max(self.mark, self._supply.window[0][0])
+                self.watermark = max(self.watermark, self._supply.window[0][0])
             return original(self)
 
         return take
@@ -146,7 +146,7 @@ def a_message_goes_to_another_queue(stack: ExitStack) -> None:
 def the_last_of_the_window_goes_first(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def take(self: DurableQueue) -> Any:
-            if len(self._supply.window) > 1 and self._supply.window[1][0] <= self.mark:
+            if len(self._supply.window) > 1 and self._supply.window[1][0] <= self.watermark:
                 self._supply.window.rotate(-1)
                 taken = original(self)
                 self._supply.window.rotate(1)

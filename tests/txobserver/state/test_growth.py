@@ -27,10 +27,10 @@ def filled(messages: int) -> Contents:
     """A queue of so many messages, half of them in a checkpoint on its way, half behind it."""
     contents = Contents(Indexed(), Meta())
     contents.queues.add(1)
-    for place in range(messages):
-        if place == messages // 2:
+    for offset in range(messages):
+        if offset == messages // 2:
             contents.freeze()
-        contents.queues.insert(1, place, place, MESSAGE)
+        contents.queues.insert(1, offset, offset, MESSAGE)
     return contents
 
 
@@ -50,8 +50,8 @@ def test_a_purged_or_settled_beginning_does_not_slow_the_rest() -> None:
     costs = []
     for gone in (100, 10_000):
         contents = filled(gone + 1000)
-        for place in range(gone):
-            contents.queues.remove(1, place, place)
+        for offset in range(gone):
+            contents.queues.remove(1, offset, offset)
         costs.append(lines_of(lambda c=contents, a=gone: c.messages.page(1, a, 10)))  # type: ignore[misc]
     assert costs[1] <= costs[0]
 
@@ -87,16 +87,16 @@ def test_a_place_that_is_used_again_is_shown_once() -> None:
     base = MemoryBase()
     contents = Contents(base, Meta())
     contents.queues.add(1)
-    for place in (5, 3, 9):
-        contents.queues.insert(1, place, place, MESSAGE)
+    for offset in (5, 3, 9):
+        contents.queues.insert(1, offset, offset, MESSAGE)
     changes, dropped = contents.freeze()
     contents.queues.remove(1, 3, 3)
     contents.queues.insert(1, 3, 30, MESSAGE)
     contents.queues.insert(1, 4, 4, MESSAGE)
     contents.queues.remove(1, 9, 9)
     shown = [(3, 30), (4, 4), (5, 5)]
-    assert [(place, entry.rid) for place, entry in contents.messages.page(1, -1, 10)] == shown
+    assert [(offset, entry.rid) for offset, entry in contents.messages.page(1, -1, 10)] == shown
     base.write(Checkpoint(contents.meta([Position(1, 1)]), changes, dropped, [], []))
     contents.thaw()
-    assert [(place, entry.rid) for place, entry in contents.messages.page(1, -1, 10)] == shown
-    assert [place for place, _ in contents.messages.page(1, 3, 1)] == [4]
+    assert [(offset, entry.rid) for offset, entry in contents.messages.page(1, -1, 10)] == shown
+    assert [offset for offset, _ in contents.messages.page(1, 3, 1)] == [4]

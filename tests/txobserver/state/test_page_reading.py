@@ -45,27 +45,27 @@ class Course:
         self.contents = Contents(self.base, Meta())
         self.contents.queues.add(1)
         self.model: dict[int, int] = {}
-        self.place = 0
+        self.offset = 0
         self.frozen: Checkpoint | None = None
         self.underway: Underway | None = None
         self.page: Page | None = None
         self.emptied = False
 
     def insert(self, number: int) -> None:
-        self.place += 1
-        self.model[self.place] = number
-        self.contents.queues.insert(1, self.place, number, message(bytes(number % 4)))
+        self.offset += 1
+        self.model[self.offset] = number
+        self.contents.queues.insert(1, self.offset, number, message(bytes(number % 4)))
 
     def remove(self, number: int) -> None:
         if self.model:
-            place = list(self.model)[number % len(self.model)]
-            assert self.contents.queues.remove(1, place, self.model.pop(place))
+            offset = list(self.model)[number % len(self.model)]
+            assert self.contents.queues.remove(1, offset, self.model.pop(offset))
 
     def purge(self, number: int) -> None:
-        spared = [place for place in self.model if place % 3 == number % 3]
-        rids = {place: self.model[place] for place in spared}
-        self.contents.queues.purge(1, self.place, spared, rids if number % 2 else {})
-        self.model = {place: self.model[place] for place in spared}
+        spared = [offset for offset in self.model if offset % 3 == number % 3]
+        rids = {offset: self.model[offset] for offset in spared}
+        self.contents.queues.purge(1, self.offset, spared, rids if number % 2 else {})
+        self.model = {offset: self.model[offset] for offset in spared}
         self.emptied = True
 
     def drop(self, number: int) -> None:
@@ -89,7 +89,7 @@ class Course:
 
     def begin(self, number: int) -> None:
         if self.underway is None:
-            after = number % (self.place + 1) - 1
+            after = number % (self.offset + 1) - 1
             reading = self.contents.messages.begin_reading(1, after)
             self.underway, self.emptied = Underway(reading, after, set(self.model)), False
 
@@ -102,17 +102,17 @@ class Course:
         if self.underway is None or self.page is None:
             return
         reading, after, there = self.underway
-        shown = [(place, entry.rid) for place, entry in reading.shown(self.page)]
+        shown = [(offset, entry.rid) for offset, entry in reading.shown(self.page)]
         through = reading.through(self.page)
-        places = [place for place, _ in shown]
-        assert places == sorted(set(places)) and all(place > after for place in places)
-        assert not through or all(place <= through for place in places), "what stands between would be passed over"
+        offsets = [offset for offset, _ in shown]
+        assert offsets == sorted(set(offsets)) and all(offset > after for offset in offsets)
+        assert not through or all(offset <= through for offset in offsets), "what stands between would be passed over"
         assert dict(shown).items() <= self.model.items(), "what is not in the queue is shown"
-        missing = {place for place in self.model if place > after} - set(places)
+        missing = {offset for offset in self.model if offset > after} - set(offsets)
         if self.emptied:
             assert not shown and not through
         elif through:
-            assert not any(place <= through for place in missing), "something is left out"
+            assert not any(offset <= through for offset in missing), "something is left out"
         else:
             assert not missing & there, "something is left out"
         self.contents.messages.end_reading(reading)
@@ -136,13 +136,13 @@ def checkpointed(contents: Contents, base: MemoryBase) -> None:
     contents.thaw()
 
 
-def filled(*places: int) -> tuple[Contents, MemoryBase]:
+def filled(*offsets: int) -> tuple[Contents, MemoryBase]:
     """A queue with these messages, in a checkpoint."""
     base = MemoryBase()
     contents = Contents(base, Meta())
     contents.queues.add(1)
-    for place in places:
-        contents.queues.insert(1, place, place, message())
+    for offset in offsets:
+        contents.queues.insert(1, offset, offset, message())
     checkpointed(contents, base)
     return contents, base
 
@@ -155,7 +155,7 @@ def test_consumed_while_its_page_is_read() -> None:
         assert contents.queues.remove(1, 2, 2)
         if late:
             checkpointed(contents, base)
-        assert [place for place, _ in reading.shown(page)] == [1, 3]
+        assert [offset for offset, _ in reading.shown(page)] == [1, 3]
 
 
 def test_consumed_behind_the_beginning_of_a_checkpoint_while_a_page_is_read() -> None:
@@ -165,7 +165,7 @@ def test_consumed_behind_the_beginning_of_a_checkpoint_while_a_page_is_read() ->
     reading, page = contents.messages.begin_reading(1, -1), base.read(Above(1, -1, 9, 99))
     contents.freeze()
     assert contents.queues.remove(1, 2, 2)
-    assert [place for place, _ in reading.shown(page)] == [1]
+    assert [offset for offset, _ in reading.shown(page)] == [1]
 
 
 def test_a_checkpoint_ends_while_a_page_is_read() -> None:
@@ -176,8 +176,8 @@ def test_a_checkpoint_ends_while_a_page_is_read() -> None:
     assert contents.queues.remove(1, 1, 1)
     reading, page = contents.messages.begin_reading(1, -1), base.read(Above(1, -1, 9, 99))
     checkpointed(contents, base)
-    assert [place for place, _ in page.entries] == [1, 2]
-    assert [place for place, _ in reading.shown(page)] == [2, 3]
+    assert [offset for offset, _ in page.entries] == [1, 2]
+    assert [offset for offset, _ in reading.shown(page)] == [2, 3]
 
 
 def test_nothing_of_before_a_purge_counts() -> None:
@@ -188,12 +188,12 @@ def test_nothing_of_before_a_purge_counts() -> None:
         contents.queues.insert(1, 4, 4, message())
         reading = contents.messages.begin_reading(1, -1)
         if late:
-            for place in (5, 6):
-                contents.queues.insert(1, place, place, message())
+            for offset in (5, 6):
+                contents.queues.insert(1, offset, offset, message())
             checkpointed(contents, base)
         for asked in (reading.asked_of_base(Above(1, -1, 2, 99)), Above(1, -1, 9, 99)):
             page = base.read(asked)
-            found = [place for place, _ in reading.shown(page)]
+            found = [offset for offset, _ in reading.shown(page)]
             assert (found, reading.through(page)) == ([2, 4, 5, 6] if late else [2, 4], 0)
 
 
@@ -201,7 +201,7 @@ def test_of_a_purged_queue_what_was_spared_is_asked_for() -> None:
     """And not what went, of which there may be a million messages; also where the rest waits for a checkpoint."""
     for late in (False, True):
         contents, base = filled(*range(1, 9))
-        contents.queues.purge(1, 8, [2, 5, 6, 7], {place: place for place in (2, 5, 6, 7)})
+        contents.queues.purge(1, 8, [2, 5, 6, 7], {offset: offset for offset in (2, 5, 6, 7)})
         contents.queues.insert(1, 9, 9, message())
         assert contents.queues.remove(1, 6, 6)
         reading = contents.messages.begin_reading(1, 2)
@@ -211,9 +211,9 @@ def test_of_a_purged_queue_what_was_spared_is_asked_for() -> None:
         if late:
             checkpointed(contents, base)
         page = base.read(asked)
-        assert ([place for place, _ in reading.shown(page)], reading.through(page)) == ([5, 7, 9], 0)
+        assert ([offset for offset, _ in reading.shown(page)], reading.through(page)) == ([5, 7, 9], 0)
         page = base.read(asked._replace(max_bytes=0))
-        assert ([place for place, _ in reading.shown(page)], reading.through(page)) == ([5], 5)
+        assert ([offset for offset, _ in reading.shown(page)], reading.through(page)) == ([5], 5)
 
 
 def test_a_page_is_asked_for_while_the_checkpoint_of_a_purge_is_written() -> None:
@@ -229,7 +229,7 @@ def test_a_page_is_asked_for_while_the_checkpoint_of_a_purge_is_written() -> Non
             base.write(Checkpoint(contents.meta([]), changes, dropped, [], []))
             contents.thaw()
         page = base.read(asked)
-        assert asked == At(1, (2,), 99) and [place for place, _ in reading.shown(page)] == [2, 4]
+        assert asked == At(1, (2,), 99) and [offset for offset, _ in reading.shown(page)] == [2, 4]
 
 
 def test_nothing_that_a_checkpoint_on_its_way_holds_of_before_a_purge_counts() -> None:
@@ -239,7 +239,7 @@ def test_nothing_that_a_checkpoint_on_its_way_holds_of_before_a_purge_counts() -
     contents.freeze()
     contents.queues.purge(1, 3, [1])
     reading, page = contents.messages.begin_reading(1, -1), base.read(Above(1, -1, 9, 99))
-    assert ([place for place, _ in reading.shown(page)], reading.through(page)) == ([1], 0)
+    assert ([offset for offset, _ in reading.shown(page)], reading.through(page)) == ([1], 0)
     assert not contents.queues.remove(1, 2, 2) and not contents.queues.remove(1, 3, 3)
     assert contents.queues.summary(1).count == 1
 
@@ -250,15 +250,15 @@ def test_a_page_that_has_ended_shows_nothing_of_the_layers_behind_it() -> None:
     contents.queues.insert(1, 4, 4, message())
     reading = contents.messages.begin_reading(1, -1)
     page = base.read(Above(1, -1, 2, 99))
-    assert ([place for place, _ in reading.shown(page)], reading.through(page)) == ([1, 2], 2)
+    assert ([offset for offset, _ in reading.shown(page)], reading.through(page)) == ([1, 2], 2)
 
 
 def test_a_page_ends_where_its_bytes_do() -> None:
     """Or behind one message."""
     _, base = filled(1, 2, 3)
-    large = {place: Entry(place, message(bytes(10))) for place in (1, 2, 3)}
+    large = {offset: Entry(offset, message(bytes(10))) for offset in (1, 2, 3)}
     base.queues[1] = large
-    for asked, places, more in (
+    for asked, offsets, more in (
         (Above(1, -1, 9, 30), [1, 2, 3], False),
         (Above(1, -1, 9, 29), [1, 2], True),
         (Above(1, -1, 9, 0), [1], True),
@@ -269,4 +269,4 @@ def test_a_page_ends_where_its_bytes_do() -> None:
         (At(1, (9,), 19), [], False),
     ):
         page = base.read(asked)
-        assert ([place for place, _ in page.entries], page.more) == (places, more)
+        assert ([offset for offset, _ in page.entries], page.more) == (offsets, more)

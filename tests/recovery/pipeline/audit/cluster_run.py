@@ -119,7 +119,7 @@ class ClusterRun:
             entry = node.host.entry("plain", body)
             if each % 2:
                 self._settle("plain", body)
-            node.report(lambda at=entry[0]: ledger_of(node).mark(node.host.number("plain"), at))
+            node.report(lambda at=entry[0]: ledger_of(node).raise_watermark(node.host.number("plain"), at))
         for body in node.host.bodies("feed")[:14]:
             label = self._label().replace(" ", "-")
             commit(node, begin(node, {"left": ["l" + label], "right": ["r" + label]}, {"feed": [body]}), label)
@@ -127,7 +127,7 @@ class ClusterRun:
         for queue in ("left", "right"):
             for body in node.host.bodies(queue)[:2]:
                 at, _ = node.host.entry(queue, body)
-                node.report(lambda q=queue, p=at: ledger_of(node).mark(node.host.number(q), p))
+                node.report(lambda q=queue, p=at: ledger_of(node).raise_watermark(node.host.number(q), p))
                 self._settle(queue, body)
         self.cluster.pause(0.2)
 

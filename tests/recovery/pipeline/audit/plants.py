@@ -17,7 +17,7 @@ from txobserver.events import (
     Settle,
     TxDecision,
 )
-from txobserver.ids import place_of
+from txobserver.ids import offset_of
 
 Plant = Callable[[Ground], set[Found]]
 
@@ -94,7 +94,7 @@ def _phantom(ground: Ground) -> set[Found]:
     enqueue = ground.event(tx.enqueues[0])
     (queue,) = enqueue.queues
     later = ground.mark_behind(tx.decision)
-    ground.run.stored.change(later, Settle(queue, [(place_of(tx.decision), enqueue.rid)], 1))
+    ground.run.stored.change(later, Settle(queue, [(offset_of(tx.decision), enqueue.rid)], 1))
     return {("phantom", enqueue.rid)}
 
 
@@ -126,7 +126,7 @@ def _undone(ground: Ground) -> set[Found]:
     publish = next(
         s for at, s in sorted(log.items()) if isinstance(s.event, Publish) and s.event.message.body == b"unheard"
     )
-    settle = Settle(publish.event.queues[0], [(place_of(publish.position), publish.event.rid)], 1)
+    settle = Settle(publish.event.queues[0], [(offset_of(publish.position), publish.event.rid)], 1)
     log[last.position + 1] = Stored(last.generation, last.position + 1, last.time_ms, settle)
     return {("undone", publish.position)}
 
