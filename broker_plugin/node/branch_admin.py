@@ -19,7 +19,7 @@ from txobserver.ports.ledger import Done
 from txobserver.xid import Xid, parse_xid
 
 log = logging.getLogger("txha.dtx")
-PATIENCE = 10.0
+DEADLINE_SECONDS = 10.0
 """Seconds for which a decision may take to pass the commit point before the operator is told that it is not known."""
 
 
@@ -95,9 +95,9 @@ class BranchAdmin:
         if refused:
             raise Refusal(refused[0])
         try:
-            error = await asyncio.wait_for(answer, PATIENCE)
+            error = await asyncio.wait_for(answer, DEADLINE_SECONDS)
         except TimeoutError:
-            raise Refusal(f"not known after {PATIENCE:g} s, look with `txha dtx show`") from None
+            raise Refusal(f"not known after {DEADLINE_SECONDS:g} s, look with `txha dtx show`") from None
         if error is not None:
             raise Refusal(error)
 

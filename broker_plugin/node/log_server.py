@@ -113,7 +113,7 @@ class LogReaderProtocol(GuardedProtocol):
         """Until its answer has left the process: what waits in memory for a reader is one answer at most."""
         self._answered = False
         self._leaving = False
-        self._patience: asyncio.TimerHandle | None = None
+        self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It has greeted."""
@@ -164,17 +164,17 @@ class LogReaderProtocol(GuardedProtocol):
         transport, self._transport = self._transport, None
         self._server.readers.discard(self)
         self._buffer.clear()
-        if self._patience is not None:
-            self._patience.cancel()
+        if self._deadline is not None:
+            self._deadline.cancel()
         if self._answering is not None:
             self._answering.cancel()
         if transport is not None:
             transport.abort()
 
     def _wait(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-        self._patience = self.guard.call_later(SILENCE_SECONDS, self.close)
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self.guard.call_later(SILENCE_SECONDS, self.close)
 
     async def _answer(self, question: Question) -> None:
         self._wait()

@@ -1,7 +1,7 @@
 """What a node does with a client's connection: serve it, pass it through to the primary, or refuse it.
 
 A client that comes while no primary is known is kept waiting, with what it has sent so far, until there is one (or
-patience ends); so a take-over looks like a slow connection, not like a refused one. That holds until the primary's
+deadline comes); so a take-over looks like a slow connection, not like a refused one. That holds until the primary's
 first word: one that was killed a moment ago may still accept a connection, and never serves it.
 
 A client is passed on to the primary of one generation. When the record has another generation, no client of the former
@@ -19,7 +19,7 @@ from typing import NamedTuple, cast
 from broker_plugin.guard import Guard, GuardedProtocol
 from broker_plugin.node.descriptors import Room
 
-PATIENCE = 15.0
+DEADLINE_SECONDS = 15.0
 RETRY_SECONDS = 0.2
 HELD_BYTES = 1 << 20
 """Of a client that waits for a primary: when it has sent more, nothing more is read from it."""
@@ -65,7 +65,7 @@ class FrontDoor(GuardedProtocol):
         self._transport: asyncio.Transport | None = None
         self._other: PrimarySide | None = None
         self._answered = False
-        self._patience: asyncio.TimerHandle | None = None
+        self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client connects."""
@@ -77,7 +77,7 @@ class FrontDoor(GuardedProtocol):
         self._room.pairs += 1
         self._owe(True)
         self._doors.add(self)
-        self._patience = self.guard.call_later(PATIENCE, transport.abort)
+        self._deadline = self.guard.call_later(DEADLINE_SECONDS, transport.abort)
         self.reconsider()
 
     def data_received(self, data: bytes) -> None:
@@ -94,7 +94,7 @@ class FrontDoor(GuardedProtocol):
         self._doors.discard(self)
         self._transport = None
         self._leave_room()
-        self._be_patient_no_more()
+        self._cancel_deadline()
         if self._other is not None:
             self._other.close()
 
@@ -131,10 +131,10 @@ class FrontDoor(GuardedProtocol):
         if not self._answered:
             self.reconsider()
 
-    def _be_patient_no_more(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
     def _leave_room(self) -> None:
         if self._inside:
@@ -152,7 +152,7 @@ class FrontDoor(GuardedProtocol):
         transport, self._transport = self._transport, None
         assert transport is not None
         self._doors.discard(self)
-        self._be_patient_no_more()
+        self._cancel_deadline()
         self._leave_room()
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
@@ -181,7 +181,7 @@ class FrontDoor(GuardedProtocol):
         if not self._answered:
             self._answered = True
             self._held.clear()
-            self._be_patient_no_more()
+            self._cancel_deadline()
             if self._transport is not None:
                 self._transport.resume_reading()
         if self._transport is not None:

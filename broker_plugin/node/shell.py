@@ -27,7 +27,7 @@ from recovery.store.store import Store
 
 log = logging.getLogger("txha.node")
 TICK = 0.02
-PATIENCE = 0.1
+DEADLINE_SECONDS = 0.1
 """Seconds that a primary whose lease seems to be over waits for the answer to its last renewal: a long turn, of a large
 transaction, may have kept it from being asked for and read."""
 
@@ -130,7 +130,7 @@ class Shell:
         """Both go by one reading of the clock: the process may be stopped between two."""
         now = self._now()
         if self.core.overslept(now):
-            self._records.wait(PATIENCE)
+            self._records.wait(DEADLINE_SECONDS)
             now = self._now()
         self._forget_if_over(now)
         self._tell(self.core.look_at_clock, call, now)

@@ -5,7 +5,7 @@ that is longer than ``Settings.longest_step`` does not count: the node was not w
 whose steps are all that long never stands, and says so. Then every reachable member of its ready set is asked how far
 its log goes, and the greatest position wins, names breaking ties, so that what reached any survivor is kept. A member
 that has reason to think that it cannot stand gives its precedence up (``ha.membership.record_access``), so that among
-such members the name alone decides, and behind ``PATIENT_LEASES`` precedence ends altogether: what was acknowledged is
+such members the name alone decides, and behind ``DEADLINE_LEASES`` precedence ends altogether: what was acknowledged is
 on every candidate. The compare-and-set demands the very version that was judged: a promotion on a stale ready set
 cannot succeed (``promote_on_stale_ready_read``), and the loss of data that an operator accepted is accepted for the
 version that it was granted for, and for no other (``accept_data_loss_races_a_new_primary``).
@@ -32,7 +32,7 @@ from ha.settings import Settings
 from txobserver.ends import END_OF_GENERATIONS
 from txobserver.ids import LAST_GENERATION, Member, Position
 
-PATIENT_LEASES = 4
+DEADLINE_LEASES = 4
 """After so many lease times in which no node has acted on a record without a primary, a candidate stands though another
 member's log goes further: that one may be unable to, and not know it."""
 TOLD_LEASES = 2
@@ -58,7 +58,7 @@ class Candidate:
         self._heard = 0
         self._told_end = False
         self._retired = False
-        self._told_waiting = self._told_impatient = False
+        self._told_waiting = self._told_overdue = False
         self.access = RecordAccess(settings.lease_ttl)
 
     def observe(self, record: Record, now: float) -> bool:
@@ -69,7 +69,7 @@ class Candidate:
         self.record = record
         self.watch.begin(now)
         self.poll.end()
-        self._told_waiting = self._told_impatient = False
+        self._told_waiting = self._told_overdue = False
         return True
 
     def refuses(self, accept_data_loss: bool, version: int) -> str | None:
@@ -164,7 +164,7 @@ class Candidate:
         if self.poll.under_way and self.poll.over(now):
             self.poll.end()
             before = self.poll.before(record, self.precedence(tail, True, now))
-            if not before or self._loses_patience(before, now):
+            if not before or self._is_past_deadline(before, now):
                 self._stand(record, now)
             else:
                 self._rest_until = now + self._settings.renew_every
@@ -216,16 +216,16 @@ class Candidate:
         """Whether it has reason to think that it cannot change the record."""
         return self.access.doubtful(self.sent_at if self.in_flight else math.inf, now)
 
-    def _loses_patience(self, before: list[str], now: float) -> bool:
+    def _is_past_deadline(self, before: list[str], now: float) -> bool:
         """Whether to stand all the same; says once for each version whom it waits for, and that it does so no more."""
         leases = self.watch.seen_to_stand / self._settings.lease_ttl
         if not self.access.reads(now) or leases < TOLD_LEASES:
             return False
-        impatient = leases >= PATIENT_LEASES
-        if impatient > self._told_impatient or not self._told_waiting:
-            self._emit(LogLine(NobodyTakesOver(self.watch.seen_to_stand, tuple(before), impatient)))
-        self._told_waiting, self._told_impatient = True, impatient
-        return impatient
+        overdue = leases >= DEADLINE_LEASES
+        if overdue > self._told_overdue or not self._told_waiting:
+            self._emit(LogLine(NobodyTakesOver(self.watch.seen_to_stand, tuple(before), overdue)))
+        self._told_waiting, self._told_overdue = True, overdue
+        return overdue
 
     def vacant(self, record: Record) -> bool:
         """Whether the record has certainly no primary any more."""

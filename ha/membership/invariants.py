@@ -94,7 +94,7 @@ def check_candidate(candidate: Candidate) -> None:
         check_record(record)
     assert candidate._unresolved >= 0, f"P10: a proposal for version {candidate._unresolved} may land"
     assert candidate._heard >= 0, f"P10: a node knows generation {candidate._heard}"
-    assert candidate._told_waiting or not candidate._told_impatient, "P12: impatience is told before what is waited for"
+    assert candidate._told_waiting or not candidate._told_overdue, "P12: the deadline is told before what is waited for"
     if candidate._forcing_at is not None:
         assert record is not None, "P2: a loss is accepted before the record is known"
         assert candidate._granted_for >= 1, f"P2: a loss is accepted for version {candidate._granted_for}"

@@ -27,7 +27,7 @@ from ha.settings import Settings
 from txobserver.ids import Member
 from txobserver.ports.ledger import Host
 
-CHECKPOINT_PATIENCE = 10
+CHECKPOINT_TIMEOUTS = 10
 """How many times as long as a write a checkpoint may keep clients waiting: one that is slow, and ends, is no reason."""
 
 
@@ -84,20 +84,20 @@ class Handover:
     def _leave_if_hung(
         self, primary: Primary, backups: Backups, keeper: RecordKeeper, replica: Replica, now: float
     ) -> None:
-        patience = self._settings.prepare_timeout
+        timeout = self._settings.prepare_timeout
         if not primary.writer.writing or replica.durable != self._durable:
             self._durable, self._stood_at = replica.durable, now
         if not behind(replica, self._settings):
             self._room_at = now
         if keeper.releasing or backups.watch.unread:
             return
-        if now - self._stood_at > patience:
+        if now - self._stood_at > timeout:
             holders = backups.attachments.holders(primary.point.sequence)
-            self._leave(primary, keeper, holders, f"the disk has not written for {patience:g} s", now)
-        elif now - self._room_at > CHECKPOINT_PATIENCE * patience:
+            self._leave(primary, keeper, holders, f"the disk has not written for {timeout:g} s", now)
+        elif now - self._room_at > CHECKPOINT_TIMEOUTS * timeout:
             holders = backups.attachments.holders(primary.point.sequence)
             room = [each for each in holders if not backups.sessions[each.node].full]
-            waited = f"the checkpoints have been behind for {CHECKPOINT_PATIENCE * patience:g} s"
+            waited = f"the checkpoints have been behind for {CHECKPOINT_TIMEOUTS * timeout:g} s"
             self._leave(primary, keeper, room, waited, now)
 
     def _leave(self, primary: Primary, keeper: RecordKeeper, holders: list[Member], reason: str, now: float) -> None:

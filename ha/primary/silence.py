@@ -55,20 +55,20 @@ class Silence:
             if session is None or session.member != member:
                 if self._absent_too_long(member.node, now):
                     self._keeper.remove(member, now)
-            elif session.owes_since(tail, now, self._patience()):
+            elif session.owes_since(tail, now, self._timeout()):
                 self._emit(LogLine(BackupSilent(member.node)))
                 self._keeper.remove(member, now)
         for node, session in list(self._attachments.sessions.items()):
-            if session.member not in self._keeper.counted() and session.owes_since(tail, now, self._patience()):
+            if session.member not in self._keeper.counted() and session.owes_since(tail, now, self._timeout()):
                 self._attachments.refuse(node, session.number, "silent for too long")
                 self._attachments.detach(node, now)
 
-    def _patience(self) -> float:
+    def _timeout(self) -> float:
         if self.watch.unread:
             return math.inf
         return self._settings.prepare_timeout if self._point.serving else self._settings.backup_timeout
 
     def _absent_too_long(self, node: str, now: float) -> bool:
         since = self._attachments.absent_since.setdefault(node, now)
-        limit = self._patience() if node in self._linked else self._settings.link_down_grace
+        limit = self._timeout() if node in self._linked else self._settings.link_down_grace
         return now - since >= limit and not self.watch.unread

@@ -64,7 +64,7 @@ class Refused(Exception):
         self.text = text
 
 
-class Patience:
+class Deadline:
     """It ends ``seconds`` after it was made. ``outcome`` is the last that was heard of what it is about."""
 
     def __init__(self, seconds: float) -> None:
@@ -77,7 +77,7 @@ class Patience:
         return time.monotonic() >= self._until
 
     def wait(self, what: str) -> Steps[None]:
-        """A moment. Raises OutcomeUnknown when patience is over."""
+        """A moment. Raises OutcomeUnknown behind the deadline."""
         if self.over:
             heard = "no answer" if self.outcome is None else f"last heard: {self.outcome.name.lower()}"
             raise OutcomeUnknown(f"the outcome of {what} is unknown ({heard})", self.outcome)
@@ -90,24 +90,24 @@ class Conversation:
     def __init__(self, patience: float = PATIENCE) -> None:
         self._patience = patience
 
-    def patience(self) -> Patience:
-        """Patience that begins now."""
-        return Patience(self._patience)
+    def deadline(self) -> Deadline:
+        """The deadline, counted from now."""
+        return Deadline(self._patience)
 
-    def reopen(self, patience: Patience) -> Steps[bool]:
-        """Until there is a channel; the answer to ``Reconnect``. Raises Lost when patience is over."""
+    def reopen(self, deadline: Deadline) -> Steps[bool]:
+        """Until there is a channel; the answer to ``Reconnect``. Raises Lost behind the deadline."""
         while True:
             try:
                 return bool((yield Reconnect()))
             except Lost:
-                if patience.over:
+                if deadline.over:
                     raise
                 yield Pause(PAUSE)
 
     def connect(self) -> Steps[bool]:
         """The same for people. Raises OperationalError."""
         try:
-            return (yield from self.reopen(self.patience()))
+            return (yield from self.reopen(self.deadline()))
         except Lost as loss:
             raise OperationalError(f"no host answers: {loss}") from loss
 
@@ -122,11 +122,11 @@ class Conversation:
 
     def insist(self, request: DtxMethod) -> Steps[Any]:
         """Until there is an answer: for what may be asked twice. Raises the error for a refusal, OperationalError."""
-        patience = self.patience()
+        deadline = self.deadline()
         while True:
             try:
                 return (yield from self.ask(request))
             except Lost as loss:
-                if patience.over:
+                if deadline.over:
                     raise OperationalError(f"no host answers: {loss}") from loss
                 yield from self.connect()

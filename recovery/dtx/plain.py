@@ -58,25 +58,25 @@ class PlainTransactions(Conversation):
 
     def _another_channel(self) -> Steps[None]:
         with contextlib.suppress(Lost):
-            yield from self.reopen(self.patience())
+            yield from self.reopen(self.deadline())
 
     def _after_loss(self, token: bytes, since: int) -> Steps[None]:
         """Ask until it has ended: while an earlier connection seems to live, the commit may still arrive.
 
         ``since``: how far the broker was when it took the token.
         """
-        patience, what = self.patience(), f"the transaction with token {token!r}"
+        deadline, what = self.deadline(), f"the transaction with token {token!r}"
         while True:
             with contextlib.suppress(Lost):
-                yield from self.reopen(patience)
-                outcome = patience.outcome = BranchOutcome((yield from self.ask(_question(token, since))).outcome)
+                yield from self.reopen(deadline)
+                outcome = deadline.outcome = BranchOutcome((yield from self.ask(_question(token, since))).outcome)
                 if outcome is BranchOutcome.COMMITTED:
                     return
                 if outcome in (BranchOutcome.ROLLED_BACK, BranchOutcome.UNKNOWN):
                     raise RolledBack(f"{what} has not been committed")
                 if outcome is BranchOutcome.EXPIRED:
                     raise OutcomeUnknown(f"{what} is not remembered (any more)", outcome)
-            yield from patience.wait(what)
+            yield from deadline.wait(what)
 
 
 def _question(token: bytes, since: int = 0) -> AskOutcome:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from recovery.dtx.arguments import fields_of
-from recovery.dtx.conversation import Conversation, Lost, Patience, Steps
+from recovery.dtx.conversation import Conversation, Deadline, Lost, Steps
 from recovery.dtx.errors import HEURISTIC, Conflict, OutcomeUnknown, RolledBack, UnknownXid, heuristic
 from txobserver import dtx_wire as dtx
 from txobserver.outcomes import BranchOutcome, XaStatus
@@ -39,11 +39,11 @@ class Settling(Conversation):
         ``since``: how far the broker was when the branch began, 0 for one that did not begin here. ``lost``: the branch
         is ours, and the request may have arrived before.
         """
-        patience = self.patience()
+        deadline = self.deadline()
         while True:
             outcome = None
             try:
-                outcome = yield from self._hear(xid, patience, since)
+                outcome = yield from self._hear(xid, deadline, since)
                 if _waits_for(request, outcome):
                     return checked(xid, XaStatus((yield from self.ask(request)).status))
             except Lost:
@@ -57,14 +57,14 @@ class Settling(Conversation):
             else:
                 if outcome is not BranchOutcome.PENDING:
                     return _status(xid, request, outcome, lost)
-            yield from patience.wait(f"branch {xid}")
+            yield from deadline.wait(f"branch {xid}")
 
-    def _hear(self, xid: Xid, patience: Patience, since: int) -> Steps[BranchOutcome]:
+    def _hear(self, xid: Xid, deadline: Deadline, since: int) -> Steps[BranchOutcome]:
         """The outcome, on a channel that is opened anew if need be. Raises Lost."""
-        yield from self.reopen(patience)
+        yield from self.reopen(deadline)
         question = dtx.Outcome(dtx.BY_XID, fields_of(xid), since)
-        patience.outcome = BranchOutcome((yield from self.ask(question)).outcome)
-        return patience.outcome
+        deadline.outcome = BranchOutcome((yield from self.ask(question)).outcome)
+        return deadline.outcome
 
 
 def _waits_for(request: Closing, outcome: BranchOutcome) -> bool:

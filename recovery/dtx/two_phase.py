@@ -191,7 +191,7 @@ class TwoPhase(Settling):
             yield dtx.Rollback(fields_of(xid))
             return
         with contextlib.suppress(Lost):
-            yield from self.reopen(self.patience())
+            yield from self.reopen(self.deadline())
 
     def _check_idle(self, what: str) -> None:
         if self.state != IDLE:

@@ -30,7 +30,7 @@ from recovery.store.log import LogReclaimed
 from txobserver.frames import Frame, FrameError, decode_frame
 from txobserver.ports.store import StoreError
 
-PATIENCE_SECONDS = 15.0
+DEADLINE_SECONDS = 15.0
 FIRST_STEP, LAST_STEP = 256, 1 << 20
 """Events that are looked back at a time: the first steps are short, since most of what is looked for is near."""
 
@@ -152,7 +152,7 @@ class RemoteLog:
             return self._socket
         host, _, port = self.address.rpartition(":")
         try:
-            connection = socket.create_connection((host, int(port)), PATIENCE_SECONDS)
+            connection = socket.create_connection((host, int(port)), DEADLINE_SECONDS)
         except (OSError, ValueError, OverflowError) as error:
             raise StoreError(f"{self.address} cannot be reached: {error}") from error
         try:

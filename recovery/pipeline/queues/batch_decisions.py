@@ -33,7 +33,7 @@ from typing import Self, TypeVar
 
 from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
 
-from recovery.dtx.conversation import PAUSE, Patience
+from recovery.dtx.conversation import PAUSE, Deadline
 from recovery.dtx.errors import OperationalError, ProgrammingError, UnknownXid
 from recovery.dtx.lost import LOST
 from recovery.dtx.with_pika import DtxConnection
@@ -98,16 +98,16 @@ class BatchDecisions:
     def under_one_lock(self, what: Callable[[], T]) -> T:
         """Do this with one connection, which holds the lock all the while; if that is lost, from the beginning.
 
-        Raises what it raises, and LockLost when patience is over.
+        Raises what it raises, and LockLost behind the deadline.
         """
-        patience = Patience(self._patience)
+        deadline = Deadline(self._patience)
         while True:
             self._broker.reconnect()
             self._bound = self._broker.connection
             try:
                 return what()
             except (LockLost, *LOST):
-                if patience.over:
+                if deadline.over:
                     raise
                 time.sleep(PAUSE)
             finally:
@@ -117,31 +117,31 @@ class BatchDecisions:
 
     def record(self) -> BatchRecord | None:
         """The last decision; None if there was none. Raises RecordElsewhere, OperationalError."""
-        held = self._take(Patience(self._patience))
+        held = self._take(Deadline(self._patience))
         held.put_back()
         return decided_by(held)
 
-    def _take(self, patience: Patience) -> Taken:
+    def _take(self, deadline: Deadline) -> Taken:
         """The record, as soon as it is in its queue. Raises as ``record``."""
         while True:
             try:
                 held = self._kept.take(self._broker.channel)
                 if held is not None:
                     return held
-                if patience.over:
+                if deadline.over:
                     raise RecordElsewhere(
                         f"a client holds the record of query {self.query}, the message of queue {self._kept.name}: put "
                         "it back and start again. If it was taken out for good, delete the queue: then the query "
                         "stops, and says what is to be known"
                     )
-                self._wait_for_changes(patience)
+                self._wait_for_changes(deadline)
                 time.sleep(PAUSE)
             except LOST as error:
-                if patience.over:
+                if deadline.over:
                     raise OperationalError(f"the broker was lost: {error!r}") from error
                 self._broker.reconnect()
 
-    def _wait_for_changes(self, patience: Patience) -> None:
+    def _wait_for_changes(self, deadline: Deadline) -> None:
         """Until no change of the record is on its way, and its name is free.
 
         Rolled back is one that its connection has left, until a driver is told; and one that had come to a backup when
@@ -150,7 +150,7 @@ class BatchDecisions:
         """
         xid = record_xid(self.query)
         while (outcome := self._broker.outcome(xid)) in (BranchOutcome.ACTIVE, *LEFT):
-            if patience.over:
+            if deadline.over:
                 raise OperationalError(f"the record of query {self.query} is being changed, and that does not end")
             time.sleep(PAUSE)
         with contextlib.suppress(UnknownXid):
@@ -169,9 +169,9 @@ class BatchDecisions:
         task has found it decided. Raises PipelineError for what must not be and is, or if the record is of a later
         batch; RecordElsewhere, OperationalError.
         """
-        patience = Patience(self._patience)
+        deadline = Deadline(self._patience)
         while True:
-            held = self._take(patience)
+            held = self._take(deadline)
             reached("record held")
             try:
                 if not whole:
@@ -179,7 +179,7 @@ class BatchDecisions:
                 found = self._change(held, BatchRecord(self.query, batch, tuple(branches)), first)
             except (*LOST, OperationalError) as error:
                 self._leave()
-                if patience.over:
+                if deadline.over:
                     raise OperationalError(f"no decision on batch {batch} of query {self.query}: {error}") from error
                 continue
             reached("decided")
@@ -222,10 +222,10 @@ class BatchDecisions:
             self.branches.finish(before)
             wanted = BatchRecord(wanted.query, wanted.batch, wanted.branches, before.batch)
         self.branches.check_prepared(wanted)
-        self._wait_for_changes(Patience(self._patience))
+        self._wait_for_changes(Deadline(self._patience))
         if held.tag is None:
             self._kept.make(held.channel)
-            held = self._take(Patience(self._patience))
+            held = self._take(Deadline(self._patience))
             if held.body:
                 raise OperationalError("another driver was faster")
         self._broker.tpc_begin(record_xid(self.query))
@@ -257,7 +257,7 @@ class BatchDecisions:
         self._broker.decide(record.decided.globally, False)
         if record.before is not None:
             self.branches.forget(Batch(self.query, record.before).globally)
-        self._wait_for_changes(Patience(self._patience))
+        self._wait_for_changes(Deadline(self._patience))
 
     def abandon(self, batch: Batch) -> None:
         """Roll back what is prepared for a batch, which will be written again; if it is decided, what has lost.

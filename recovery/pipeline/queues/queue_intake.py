@@ -17,7 +17,7 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker, ConnectionWrongStateError
 
-from recovery.dtx.conversation import Patience
+from recovery.dtx.conversation import Deadline
 from recovery.dtx.errors import OperationalError
 from recovery.dtx.lost import LOST
 from recovery.dtx.with_pika import DtxConnection
@@ -145,22 +145,22 @@ class QueueIntake:
         ``wait``: until there are so many, or nothing is left in the queue. Else what a moment brings.
         """
         with self._lock:
-            patience = Patience(self._options.patience)
-            while len(self._here.fresh()) < limit and self._pump(patience):
+            deadline = Deadline(self._options.patience)
+            while len(self._here.fresh()) < limit and self._pump(deadline):
                 continue
-            while wait and len(self._here.fresh()) < limit and not self._is_dry(patience):
+            while wait and len(self._here.fresh()) < limit and not self._is_dry(deadline):
                 continue
             found = sorted(self._here.fresh())[:limit]
             self._here.plan(found)
             return found
 
-    def _pump(self, patience: Patience) -> bool:
+    def _pump(self, deadline: Deadline) -> bool:
         """Take in what arrives within a moment, and make room for it; whether anything did."""
         if self._here.count >= self._prefetch:
             self._make_room()
-        return self._arrived(patience)
+        return self._arrived(deadline)
 
-    def _arrived(self, patience: Patience) -> bool:
+    def _arrived(self, deadline: Deadline) -> bool:
         """As ``_pump``, of what the broker has sent by itself."""
         if self._deleted:
             raise PipelineError(f"queue {self._options.queue} was deleted")
@@ -170,27 +170,27 @@ class QueueIntake:
             if not self._broker.channel.is_open:
                 self._broker.reconnect()
         except LOST:
-            self._make_anew(patience)
+            self._make_anew(deadline)
             return True
         return self._here.count != before
 
-    def _make_anew(self, patience: Patience) -> None:
-        if patience.over:
+    def _make_anew(self, deadline: Deadline) -> None:
+        if deadline.over:
             raise OperationalError("the broker is lost again and again")
         self._broker.reconnect()
 
-    def _is_dry(self, patience: Patience) -> bool:
+    def _is_dry(self, deadline: Deadline) -> bool:
         """Whether everything that is in the queue is here."""
-        ready = self._ready(patience)
-        return not self._pump(patience) and not ready
+        ready = self._ready(deadline)
+        return not self._pump(deadline) and not ready
 
-    def _ready(self, patience: Patience) -> int:
+    def _ready(self, deadline: Deadline) -> int:
         """How many messages wait in the queue, beside those that are here."""
         while True:
             try:
                 answer = self._broker.channel.queue_declare(self._options.queue, passive=True)
             except LOST:
-                self._make_anew(patience)
+                self._make_anew(deadline)
             else:
                 return int(answer.method.message_count)
 
@@ -201,10 +201,10 @@ class QueueIntake:
         when nothing was on its way.
         """
         with self._lock:
-            patience = Patience(self._options.patience)
+            deadline = Deadline(self._options.patience)
             while True:
-                ready = self._ready(patience)
-                if not self._arrived(patience):
+                ready = self._ready(deadline)
+                if not self._arrived(deadline):
                     return ready + len(self._here.fresh())
 
     def bring(self, places: Iterable[int]) -> list[Delivery]:
@@ -215,9 +215,9 @@ class QueueIntake:
         with self._lock:
             wanted, history = set(places), self.history
             self._here.plan(wanted)
-            patience = Patience(self._options.patience)
+            deadline = Deadline(self._options.patience)
             while missing := self._here.missing(wanted):
-                if self._here.highest > max(missing) or self._is_dry(patience):
+                if self._here.highest > max(missing) or self._is_dry(deadline):
                     break
                 if not goes_on(history, self.history):
                     return []

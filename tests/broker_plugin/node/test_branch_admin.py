@@ -112,7 +112,7 @@ def test_one_that_does_not_pass_the_commit_point_in_time(
     node: ServedByShell, client: DtxChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(branch_admin, "PATIENCE", 0.01)
+    monkeypatch.setattr(branch_admin, "DEADLINE_SECONDS", 0.01)
     monkeypatch.setattr(node.broker.ledger, "decide_branch", lambda *words: asked.append(words))
     assert refusal(node, "dtx.commit") == "not known after 0.01 s, look with `txha dtx show`"
     ((which, commit, heuristic, done),) = asked

@@ -357,7 +357,7 @@ async def test_the_end_of_a_node_is_that_of_its_readers(node: Node) -> None:
     coming = await node.connect(READER)
     (here,) = node.server.readers
     node.server.stop()
-    assert here._patience is not None and here._patience.cancelled()
+    assert here._deadline is not None and here._deadline.cancelled()
     for reader, writer in (there, coming):
         assert await ended(reader) and not node.server.readers
         writer.close()

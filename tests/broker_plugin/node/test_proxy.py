@@ -111,17 +111,17 @@ async def test_a_client_is_kept_waiting_until_the_primary_s_first_word(doorway: 
     async with asyncio.timeout(10):
         primary = await desk.heard(b"hello")
         (door,) = doorway.doors
-        assert door._patience is not None
+        assert door._deadline is not None
         primary.transport.write(b"word")
         assert await reader.readexactly(4) == b"word"
-    assert door._patience is None
+    assert door._deadline is None
     writer.close()
 
 
 async def test_patience_ends_with_a_primary_that_says_nothing(
     doorway: Doorway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proxy, "PATIENCE", 0.2)
+    monkeypatch.setattr(proxy, "DEADLINE_SECONDS", 0.2)
     doorway.verdict = await doorway.primary(Desk())
     reader, writer = await doorway.client()
     writer.write(b"hello")

@@ -12,7 +12,7 @@ import pytest
 
 from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.guard import Guard
-from broker_plugin.node.shell import PATIENCE, Clocks, Shell
+from broker_plugin.node.shell import DEADLINE_SECONDS, Clocks, Shell
 from ha.effects import CompareAndSet, LogLine
 from ha.log_events import FollowingPrimary, RecordRefused
 from ha.membership.record import MemoryCoordination
@@ -186,7 +186,7 @@ class SlowStore(MemoryCoordination):
         return record
 
 
-@pytest.mark.parametrize(("seconds", "stays"), [(PATIENCE / 10, True), (PATIENCE * 20, False)])
+@pytest.mark.parametrize(("seconds", "stays"), [(DEADLINE_SECONDS / 10, True), (DEADLINE_SECONDS * 20, False)])
 async def test_a_renewal_whose_answer_was_not_read_yet_counts(seconds: float, stays: bool) -> None:
     """Two branches of 100,000 messages were committed in one turn: the lease was given up, and had been renewed."""
     core: Any = LeasedCore()

@@ -9,7 +9,7 @@ import pytest
 from ha.apply.checkpointing import LAYERS
 from ha.effects import WriteCheckpoint
 from ha.messages.copying import QueueContent
-from ha.primary.handover import CHECKPOINT_PATIENCE
+from ha.primary.handover import CHECKPOINT_TIMEOUTS
 from tests.support.copying import KIB, LARGE, Scales, joining, put
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
 from tests.support.steps import answered, backups_of, declared, publish, survivors_agree
@@ -177,7 +177,7 @@ def test_primary_with_a_hung_checkpoint(others: str) -> None:
     while not primary.core.leading.primary.congested:
         put(primary, "q", LARGE)
         cluster.pause(0.05)
-    patience = CHECKPOINT_PATIENCE * cluster.settings.prepare_timeout
+    patience = CHECKPOINT_TIMEOUTS * cluster.settings.prepare_timeout
     if others == "are full":
         for session in primary.core.leading.backups.sessions.values():
             session.progress = lambda *told: None  # type: ignore[method-assign]

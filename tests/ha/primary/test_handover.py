@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ha.primary.handover import CHECKPOINT_PATIENCE, Handover
+from ha.primary.handover import CHECKPOINT_TIMEOUTS, Handover
 from ha.settings import Settings
 from txobserver.ids import Member, Position
 
@@ -86,7 +86,7 @@ def test_what_has_not_been_read_yet_may_say_that_the_disk_has_written() -> None:
     assert ours.tick(100.0) == ours.tick(103.1, 0.0, unread=True) == [] and ours.tick(103.12) == [HUNG]
 
 
-LATE = 3.0 * CHECKPOINT_PATIENCE
+LATE = 3.0 * CHECKPOINT_TIMEOUTS
 
 
 def behind() -> Hanging:

@@ -34,7 +34,7 @@ def transactions_of_a_dead_primary_are_not_aborted(stack: ExitStack) -> None:
 def ready_member_without_the_record(stack: ExitStack) -> None:
     """No candidate gives its precedence up, nor stops waiting for those that have it."""
     replace(stack, RecordAccess, "doubtful", lambda original: lambda self, since, now: False)
-    replace(stack, Candidate, "_loses_patience", lambda original: lambda self, before, now: False)
+    replace(stack, Candidate, "_is_past_deadline", lambda original: lambda self, before, now: False)
 
 
 @seeded("P12", rare=True)

@@ -16,7 +16,7 @@ from broker_plugin.cli.asking import node_status
 from broker_plugin.cli.layout import read_cluster
 from python_tests.harness.cluster import LocalCluster
 from python_tests.harness.waiting import wait_until
-from recovery.dtx.conversation import Patience
+from recovery.dtx.conversation import Deadline
 from recovery.dtx.errors import Error, RolledBack
 from recovery.dtx.lost import LOST
 from recovery.dtx.with_pika import DtxConnection, TxConnection
@@ -47,7 +47,7 @@ class Client:
 
     def insist(self, what: Callable[[BlockingChannel], T]) -> T:
         """The answer; asked again on another channel when one is lost, as busy nodes lose some by themselves."""
-        patience = Patience(WELL)
+        patience = Deadline(WELL)
         while True:
             try:
                 with self.channel() as channel:

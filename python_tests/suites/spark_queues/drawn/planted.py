@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any
 from unittest import mock
 
-from recovery.dtx.conversation import Patience
+from recovery.dtx.conversation import Deadline
 from recovery.dtx.errors import OperationalError, RolledBack
 from recovery.dtx.lost import LOST
 from recovery.dtx.with_pika import DtxConnection
@@ -77,16 +77,16 @@ def _elsewhere_is_none() -> Any:
 def _empty_is_none() -> Any:
     """A driver takes an empty queue for no record as soon as no change of it is on its way."""
 
-    def take(decisions: BatchDecisions, patience: Patience) -> Taken:
+    def take(decisions: BatchDecisions, deadline: Deadline) -> Taken:
         while True:
             try:
                 held = decisions._kept.take(decisions._broker.channel)
                 if held is None:
-                    decisions._wait_for_changes(patience)
+                    decisions._wait_for_changes(deadline)
                     held = decisions._kept.take(decisions._broker.channel)
                 return Taken(decisions._broker.channel) if held is None else held
             except LOST:
-                if patience.over:
+                if deadline.over:
                     raise
                 decisions._broker.reconnect()
 

@@ -178,7 +178,7 @@ def test_a_take_over_while_a_batch_is_brought(monkeypatch: pytest.MonkeyPatch, n
     driver._lock, driver._options = threading.RLock(), QueueSourceOptions(queue="q")
     driver._here, driver.history = Prefetched(), "c/0@3"
 
-    def is_dry(itself: QueueIntake, patience: object) -> bool:
+    def is_dry(itself: QueueIntake, deadline: object) -> bool:
         if driver.history == now:
             driver._here.delivered(1, message, unseen=False)
         driver.history = now
