@@ -36,7 +36,7 @@ def admit_all(transport: asyncio.BaseTransport) -> bool:
     return True
 
 
-class Refusal(Exception):
+class CommandRefused(Exception):
     """A command that cannot be carried out; its sentence goes to the operator."""
 
 
@@ -113,7 +113,7 @@ class AdminServer:
             return _refused(f"unknown command {request.command!r}")
         try:
             return {"ok": True, "result": await handler(request.arguments)}
-        except Refusal as error:
+        except CommandRefused as error:
             return _refused(str(error))
         except Exception as error:
             # A request reads only what the node is not in the middle of: what fails here is no fault of the client.

@@ -16,9 +16,9 @@ from typing import cast
 from broker_plugin.amqp.protocol.connection import Connection
 from broker_plugin.amqp.protocol.handshake import History
 from broker_plugin.amqp.protocol.settings import AmqpSettings
-from broker_plugin.embedded.broker import Broker
+from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.embedded.queues.windows import WindowLimits
-from broker_plugin.embedded.transactions.branches import DtxLimits
+from broker_plugin.embedded.transactions.branch_table import DtxLimits
 from broker_plugin.guard import Guard, GuardedProtocol
 
 __all__ = ["AmqpServer", "AmqpSettings", "embedded_broker", "unique_name"]
@@ -32,13 +32,15 @@ def unique_name() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
 
-def embedded_broker(guard: Guard, limits: WindowLimits | None = None, dtx_limits: DtxLimits | None = None) -> Broker:
+def embedded_broker(
+    guard: Guard, limits: WindowLimits | None = None, dtx_limits: DtxLimits | None = None
+) -> EmbeddedBroker:
     """A broker whose turns are those of the event loop that runs when it is used."""
 
     def schedule() -> None:
         guard.call_soon(broker.end_of_turn)
 
-    broker = Broker(schedule, unique_name, limits or WindowLimits(), dtx_limits or DtxLimits())
+    broker = EmbeddedBroker(schedule, unique_name, limits or WindowLimits(), dtx_limits or DtxLimits())
     return broker
 
 
@@ -169,7 +171,7 @@ class AmqpServer:
     def __init__(
         self,
         guard: Guard,
-        broker: Broker,
+        broker: EmbeddedBroker,
         settings: AmqpSettings,
         on_activity: Callable[[], object] = lambda: None,
         before_input: Callable[[], object] = lambda: None,

@@ -16,7 +16,7 @@ from broker_plugin.embedded.operations.replicated import Replicated
 from broker_plugin.embedded.queues.outlet import ConnectionOutlet
 from broker_plugin.embedded.queues.windows import WindowLimits
 from broker_plugin.embedded.serving import Serving
-from broker_plugin.embedded.transactions.branches import Branches, DtxLimits
+from broker_plugin.embedded.transactions.branch_table import BranchTable, DtxLimits
 from txobserver.configuration import Configured
 from txobserver.events import Configure, Message, Removal
 from txobserver.invariants import CHECKS
@@ -24,7 +24,7 @@ from txobserver.outcomes import PreparedBranch
 from txobserver.ports.ledger import Content, Ledger
 
 
-class Broker(Serving):
+class EmbeddedBroker(Serving):
     """Implements ``txobserver.ports.ledger.Host``.
 
     ``schedule`` is called when there is work for the end of the event loop's turn; ``end_of_turn`` must be called
@@ -82,7 +82,7 @@ class Broker(Serving):
         self._content = content
         self._replicated = Replicated(self, self.operations, ledger, content, self._limits)
         self._replicated.load()
-        self._branches = Branches(ledger, content, self.numbered, self._dtx_limits)
+        self._branches = BranchTable(ledger, content, self.numbered, self._dtx_limits)
         self._branches.load()
         self.operations.deletions.take_over(content.configuration)
         self.operations.exchanges.take_over(content.configuration)

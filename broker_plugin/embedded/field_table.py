@@ -15,7 +15,7 @@ from pamqp import decode
 from txobserver.octets import text_of
 
 MAX_DEPTH = 100
-"""Tables within tables. Whoever reads them recurses; what has passed here can be read wherever it is needed."""
+"""Tables within tables. A reader of them recurses; what has passed here can be read wherever it is needed."""
 FAR_TIMESTAMP: Final = ord("T")
 """Code of the ``Ext``"""
 

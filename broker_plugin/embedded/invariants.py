@@ -18,7 +18,7 @@ from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.topology.invariants import check_locks, check_topology, check_topology_deep
 from broker_plugin.embedded.transactions.branch import Association
 from broker_plugin.embedded.transactions.invariants import check_branches, check_mode, check_work
-from broker_plugin.embedded.transactions.transaction import Transaction
+from broker_plugin.embedded.transactions.transaction import LocalTransaction
 from txobserver.invariants import DeepChecks, checking, differ, rises
 
 QUEUES = 8
@@ -105,9 +105,9 @@ def check_channel(channel: Channel, session: Session) -> None:
     assert channel._publishing or channel._when_quiet is None, "P12: a request waits for publishes that have landed"
     assert confirms is None or work is None, "P11: publishes are confirmed, and belong to a unit of work"
     assert confirms is None or dtx is None, "P11: publishes are confirmed, and belong to a branch"
-    assert dtx is None or not isinstance(work, Transaction), "P1: a channel has a transaction and a branch"
+    assert dtx is None or not isinstance(work, LocalTransaction), "P1: a channel has a transaction and a branch"
     assert not isinstance(work, Association) or dtx is not None, "P1: a channel works for a branch"
-    if isinstance(work, Transaction):
+    if isinstance(work, LocalTransaction):
         check_work(work)
     if dtx is not None:
         assert dtx.current is work, "P1: the work of a channel goes to another branch"

@@ -11,7 +11,7 @@ from broker_plugin.embedded.queues.queue import Queue
 from broker_plugin.embedded.queues.turn import Turn
 from broker_plugin.embedded.topology.name_locks import NameLocks
 from broker_plugin.embedded.topology.topology import Topology
-from broker_plugin.embedded.transactions.branches import Branches
+from broker_plugin.embedded.transactions.branch_table import BranchTable
 from txobserver.outcomes import BranchOutcome
 from txobserver.ports.ledger import Content, Ledger
 
@@ -39,7 +39,7 @@ class Serving:
         self.locks = NameLocks()
         self.numbered: dict[int, DurableQueue] = {}
         self._content: Content | None = None
-        self._branches: Branches | None = None
+        self._branches: BranchTable | None = None
 
     @property
     def active(self) -> bool:
@@ -61,7 +61,7 @@ class Serving:
         return self._content
 
     @property
-    def branches(self) -> Branches:
+    def branches(self) -> BranchTable:
         """The branches of distributed transactions. 320 if this node is not the primary."""
         if self._branches is None:
             raise AmqpError(320, "this node is not the primary")

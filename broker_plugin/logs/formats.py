@@ -20,7 +20,7 @@ MESSAGE = "message"
 _INNER_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
-class Told:
+class EventMessage:
     """An event as ``logging`` takes it: a message that is made into words where it is printed."""
 
     def __init__(self, event: Event, generation: int | None) -> None:
@@ -40,7 +40,7 @@ def tell(
     error: BaseException | None = None,
 ) -> None:
     """Log an event. ``generation``: the node's, where it is the core that speaks; ``error``: shown with its trace."""
-    log.log(level, Told(event, generation), exc_info=error)
+    log.log(level, EventMessage(event, generation), exc_info=error)
 
 
 def name_of(event: Event) -> str:
@@ -65,7 +65,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
-        told = record.msg if isinstance(record.msg, Told) else None
+        told = record.msg if isinstance(record.msg, EventMessage) else None
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),

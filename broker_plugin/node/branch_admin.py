@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from broker_plugin.admin.server import Handler, Refusal
-from broker_plugin.embedded.broker import Broker
+from broker_plugin.admin.server import CommandRefused, Handler
+from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.embedded.errors import AmqpError
 from broker_plugin.logs.events import OperatorDecides
 from broker_plugin.logs.formats import tell
@@ -26,7 +26,7 @@ DEADLINE_SECONDS = 10.0
 class BranchAdmin:
     """The commands of ``txha dtx``. What is decided here is decided against the coordinator, so it goes to the log."""
 
-    def __init__(self, core: NodeCore, broker: Broker, shell: Shell) -> None:
+    def __init__(self, core: NodeCore, broker: EmbeddedBroker, shell: Shell) -> None:
         self._core = core
         self._broker = broker
         self._shell = shell
@@ -54,7 +54,7 @@ class BranchAdmin:
         content = self._broker.content
         branch, outcome = content.prepared_branch(xid), self._broker.branches.outcome(xid)
         if branch is None and outcome in (BranchOutcome.UNKNOWN, BranchOutcome.EXPIRED):
-            raise Refusal(self._broker.branches.unknown(xid).text)
+            raise CommandRefused(self._broker.branches.unknown(xid).text)
         row = self._prepared(branch) if branch is not None else _row(xid, outcome)
         return {**row, "decision": _words(content.global_decision(xid.format_id, xid.gtrid))}
 
@@ -93,13 +93,13 @@ class BranchAdmin:
 
         self._shell.report(asking)
         if refused:
-            raise Refusal(refused[0])
+            raise CommandRefused(refused[0])
         try:
             error = await asyncio.wait_for(answer, DEADLINE_SECONDS)
         except TimeoutError:
-            raise Refusal(f"not known after {DEADLINE_SECONDS:g} s, look with `txha dtx show`") from None
+            raise CommandRefused(f"not known after {DEADLINE_SECONDS:g} s, look with `txha dtx show`") from None
         if error is not None:
-            raise Refusal(error)
+            raise CommandRefused(error)
 
     def _check_active(self) -> None:
         """Also after the process was stopped for a while: what it holds may be of a reign that is over."""
@@ -108,7 +108,7 @@ class BranchAdmin:
             record = self._core.record
             primary = record.primary.node if record and record.primary else None
             where = f"ask {primary}" if primary and self._core.leading is None else "there is none at the moment"
-            raise Refusal(f"this node is not the active primary; {where}")
+            raise CommandRefused(f"this node is not the active primary; {where}")
 
     def _prepared(self, branch: PreparedBranch) -> dict[str, Any]:
         names = {spec.number: spec.name for spec in self._broker.content.configuration.queues.values()}
@@ -128,7 +128,7 @@ def _refusing(handler: Handler) -> Handler:
         try:
             return await handler(arguments)
         except AmqpError as error:
-            raise Refusal(error.text) from error
+            raise CommandRefused(error.text) from error
 
     return handle
 
@@ -145,4 +145,4 @@ def _xid(arguments: dict[str, Any]) -> Xid:
     try:
         return parse_xid(str(arguments.get("xid")))
     except ValueError as error:
-        raise Refusal(str(error)) from None
+        raise CommandRefused(str(error)) from None

@@ -16,14 +16,14 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from broker_plugin.admin.server import AdminServer, Refusal
+from broker_plugin.admin.server import AdminServer, CommandRefused
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.amqp.server import AmqpServer, embedded_broker
 from broker_plugin.compiled import running
 from broker_plugin.coordination.coordination_process import ANSWER_SECONDS
 from broker_plugin.coordination.record_thread import RecordThread
-from broker_plugin.embedded.broker import Broker
-from broker_plugin.embedded.transactions.branches import DtxLimits
+from broker_plugin.embedded.broker import EmbeddedBroker
+from broker_plugin.embedded.transactions.branch_table import DtxLimits
 from broker_plugin.guard import Guard
 from broker_plugin.logs.events import InvariantsChecked, NodeFailed, NodeStarted
 from broker_plugin.logs.formats import set_up, tell
@@ -64,16 +64,16 @@ def run_node(config: NodeConfig) -> int:
     set_up(config.name, config.log_level, config.log_format)
     # The log's writer thread waits for the interpreter at every step; the default of 5 ms would dominate its latency.
     sys.setswitchinterval(SWITCH_INTERVAL)
-    return uvloop.run(_run(Node(config)))
+    return uvloop.run(_run(NodeProcess(config)))
 
 
-async def _run(node: Node) -> int:
+async def _run(node: NodeProcess) -> int:
     status = await node.run()
     end_in_time()
     return status
 
 
-class Node:
+class NodeProcess:
     """Everything of one node."""
 
     def __init__(self, config: NodeConfig) -> None:
@@ -228,7 +228,7 @@ class Node:
         gc.set_threshold(*GC_THRESHOLDS)
         self.shell.start()
 
-    async def _listen(self, broker: Broker, room: Rooms) -> None:
+    async def _listen(self, broker: EmbeddedBroker, room: Rooms) -> None:
         """To clients, other nodes and operators. A part that listens and then fails is closed as well."""
         config = self._config
         settings = amqp_settings(self._config, self._cluster_id, self._users)
@@ -314,7 +314,7 @@ class Node:
         reason = refused[0] if refused else "the node is stopping"
         if reason:
             complaint = self.records.complaint  # of the record, by which the node would judge
-            raise Refusal(f"{reason}; {complaint}" if complaint else reason)
+            raise CommandRefused(f"{reason}; {complaint}" if complaint else reason)
         return {}
 
     # -- stopping

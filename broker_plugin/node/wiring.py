@@ -10,7 +10,7 @@ from broker_plugin.amqp.protocol.handshake import History
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.amqp.server import AmqpServer
 from broker_plugin.coordination.record_thread import RecordThread
-from broker_plugin.embedded.broker import Broker
+from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.guard import Guard
 from broker_plugin.node.links import Admit, Links, OnReader, PeerAddress, admit_all
 from broker_plugin.node.shell import CLOCKS, Clocks, Shell
@@ -80,7 +80,7 @@ def wire(
     return Parts(core, shell, records, links)
 
 
-def amqp_server(parts: Parts, guard: Guard, broker: Broker, settings: AmqpSettings) -> AmqpServer:
+def amqp_server(parts: Parts, guard: Guard, broker: EmbeddedBroker, settings: AmqpSettings) -> AmqpServer:
     """The server of this node's clients, which tells them nothing when its lease may be another's."""
 
     def history() -> History:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker_plugin.coordination.record_thread import RecordThread
-from broker_plugin.embedded.broker import Broker
+from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.embedded.queues.windows import WindowLimits
 from broker_plugin.guard import Guard
 from broker_plugin.node.links import Links, PeerAddress
@@ -83,7 +83,7 @@ class WatchedReplica(Replica):
                     self._process.cluster.truth.applied(self._process, sequence, generation, event)
 
 
-class WatchedBroker(Broker):
+class WatchedBroker(EmbeddedBroker):
     """Says what it is given."""
 
     process: Process
@@ -246,7 +246,7 @@ class Process:
                 link.wire.forget_output()
 
     def _fail(self, reason: str) -> None:
-        """As ``broker_plugin.node.main.Node``."""
+        """As ``broker_plugin.node.main.NodeProcess``."""
         self.world.say(self.name, f"stops: {reason}")
         self.failed = reason
         self.guard.call_later(FAREWELL, lambda: self.cluster.ended(self))

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 from typing import Any, NoReturn, Protocol
 
-from broker_plugin.embedded.broker import Broker
+from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.guard import Guard
 from ha.core import NodeCore
 from ha.settings import Settings
@@ -55,7 +55,7 @@ class Process(Protocol):
 
     name: str
     core: NodeCore
-    broker: Broker
+    broker: EmbeddedBroker
     disk: Disk
     guard: Guard
     cluster: Cluster

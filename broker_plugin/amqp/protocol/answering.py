@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from broker_plugin.amqp.protocol.client_connection import ClientConnection, Siblings
 from broker_plugin.amqp.protocol.codec import deliver_prefix
-from broker_plugin.embedded.broker import Broker
+from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.embedded.channels.channel import Channel
 
 
@@ -23,7 +23,7 @@ class Answering(ABC):
         self.number = number
         self.connection = connection
         self.siblings = siblings
-        self.broker: Broker = connection.broker
+        self.broker: EmbeddedBroker = connection.broker
         self.busy = False
         self.last_queue = ""
         self.listing: list[bytes] = []

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from broker_plugin.amqp.protocol.codec import OVERHEAD, Repeated, encode_origin
 from broker_plugin.amqp.protocol.properties import PropertyCheck
 from broker_plugin.amqp.protocol.settings import FRAME_MIN_SIZE, AmqpSettings
-from broker_plugin.embedded.broker import Broker
+from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.embedded.errors import AmqpError
 
 
@@ -43,7 +43,7 @@ class ClientConnection(ABC):
     ``published``: what publishes say, which repeat themselves; ``passed_properties``: those that are known to be sound.
     """
 
-    def __init__(self, broker: Broker, settings: AmqpSettings, wire: Wire) -> None:
+    def __init__(self, broker: EmbeddedBroker, settings: AmqpSettings, wire: Wire) -> None:
         self.broker = broker
         self.settings = settings
         self.frame_max = FRAME_MIN_SIZE

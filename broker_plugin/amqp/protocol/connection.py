@@ -35,7 +35,7 @@ from broker_plugin.amqp.protocol.invariants import check_connection
 from broker_plugin.amqp.protocol.open_channels import OpenChannels
 from broker_plugin.amqp.protocol.properties import PropertyCheck
 from broker_plugin.amqp.protocol.settings import AmqpSettings
-from broker_plugin.embedded.broker import Broker
+from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.embedded.errors import AmqpError
 from txobserver.invariants import CHECKS, checking
 
@@ -48,7 +48,7 @@ class Connection(ClientConnection):
 
     def __init__(
         self,
-        broker: Broker,
+        broker: EmbeddedBroker,
         settings: AmqpSettings,
         wire: Wire,
         peer: str = "",

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import IO
 
 from broker_plugin.cli.cluster.init import found_cluster
-from broker_plugin.cli.cluster.plan import Plan, plan_cluster
+from broker_plugin.cli.cluster.plan import ClusterPlan, plan_cluster
 from broker_plugin.cli.echo import Echo
 from broker_plugin.cli.layout import CONFIG_FILE, LOG_FILE, NodeEntry, write_cluster
 from broker_plugin.node.config import NodeConfig, load_config, parse_settings
@@ -50,7 +50,7 @@ def run_cluster(
     return supervisor.run()
 
 
-def found_if_new(plan: Plan, settings: list[str]) -> None:
+def found_if_new(plan: ClusterPlan, settings: list[str]) -> None:
     """Found a cluster whose cluster.json says that it is not: an earlier command may have been killed before it had.
 
     Raises ConfigError, StoreError. A node makes its store when there is a record. So if another node has one, there was
@@ -96,7 +96,7 @@ class _Child:
 class Supervisor:
     """Starts the nodes, watches them, ends them."""
 
-    def __init__(self, plan: Plan, restart: bool, settings: list[str], node_command: Sequence[str]) -> None:
+    def __init__(self, plan: ClusterPlan, restart: bool, settings: list[str], node_command: Sequence[str]) -> None:
         self._plan = plan
         self._restart = restart
         self._command = [*node_command, "--with-parent", str(os.getpid())]

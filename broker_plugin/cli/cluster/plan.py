@@ -61,7 +61,7 @@ ON_LOOPBACK = Wiring()
 
 
 @dataclass(frozen=True)
-class Plan:
+class ClusterPlan:
     """A cluster and the configuration text of each node. ``resumed``: it has been founded, and may hold data."""
 
     directory: Path
@@ -87,7 +87,7 @@ class Plan:
 
 def plan_cluster(
     directory: Path, count: int, base_port: int, settings: list[str], wiring: Wiring = ON_LOOPBACK
-) -> Plan:
+) -> ClusterPlan:
     """The cluster in ``directory``, new or resumed; nodes listen for clients from ``base_port`` on.
 
     The directory is locked for as long as this process lives, as soon as it is known to be a cluster's or to become
@@ -114,7 +114,7 @@ def plan_cluster(
         _make_directory(directory)
         lock_directory(directory)
         _check_still_new(directory)
-    return Plan(directory, identifier, entries, whole, found is not None and is_founded(directory))
+    return ClusterPlan(directory, identifier, entries, whole, found is not None and is_founded(directory))
 
 
 def _existing(directory: Path) -> list[NodeEntry] | None:

@@ -23,7 +23,7 @@ from broker_plugin.embedded.queues.outlet import ChannelOutlet
 from broker_plugin.embedded.queues.queue import Getter, Queue
 from broker_plugin.embedded.queues.subscriber import Taken
 from broker_plugin.embedded.serving import Serving
-from broker_plugin.embedded.transactions.transaction import Transaction
+from broker_plugin.embedded.transactions.transaction import LocalTransaction
 from txobserver.events import Message, Removal
 
 PUBLISH_OVERHEAD = 200
@@ -34,7 +34,7 @@ Tagged = Callable[[str], None]
 
 
 def _unheard(tag: str) -> None:
-    """Nobody waits for the answer."""
+    """No client waits for the answer."""
 
 
 class Got(NamedTuple):
@@ -211,7 +211,7 @@ class Channel(Requester):
         tx = self.mode.next_transaction()
         tx.commit(partial(self._committed, tx, reply))
 
-    def _committed(self, tx: Transaction, reply: Callable[[], None], error: str | None) -> None:
+    def _committed(self, tx: LocalTransaction, reply: Callable[[], None], error: str | None) -> None:
         if error is None:
             tx.apply_local()
             if not self.closed:
@@ -230,7 +230,7 @@ class Channel(Requester):
         tx.rollback()
         self._take_back(tx)
 
-    def _take_back(self, tx: Transaction) -> None:
+    def _take_back(self, tx: LocalTransaction) -> None:
         if tx.settled:
             back = [(tag, held) for tag, held, _ in tx.settled]
             self.unacked = dict(sorted([*self.unacked.items(), *back], key=lambda entry: entry[0]))
@@ -255,7 +255,7 @@ class Channel(Requester):
         mode = self.mode
         if mode.dtx is not None:
             mode.dtx.close()
-        elif isinstance(mode.work, Transaction):
+        elif isinstance(mode.work, LocalTransaction):
             mode.work.rollback()
             self._take_back(mode.work)
         self.recover()

@@ -12,7 +12,7 @@ from broker_plugin.embedded.queues.consumer import Receiver
 from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.transactions.branch import Association
 from broker_plugin.embedded.transactions.dtx_mode import DtxMode
-from broker_plugin.embedded.transactions.transaction import Transaction
+from broker_plugin.embedded.transactions.transaction import LocalTransaction
 from txobserver.outcomes import XaStatus
 from txobserver.ports.ledger import NameInUse
 from txobserver.xid import Xid
@@ -26,7 +26,7 @@ class Mode:
 
     def __init__(self, broker: Serving, channel: Receiver) -> None:
         self.confirms: Confirms | None = None
-        self.work: Transaction | Association | None = None
+        self.work: LocalTransaction | Association | None = None
         self.dtx: DtxMode | None = None
         self._broker = broker
         self._ledger = broker.ledger
@@ -44,7 +44,7 @@ class Mode:
         """tx.select. 406 in another mode."""
         self._check("tx")
         if self.work is None:
-            self.work = Transaction(self._ledger.begin)
+            self.work = LocalTransaction(self._ledger.begin)
 
     def select_dtx(self) -> None:
         """dtx.select. 406 in another mode."""
@@ -55,7 +55,7 @@ class Mode:
     def _check(self, wanted: str) -> None:
         """406 if the channel is in another mode."""
         modes = {"confirm": self.confirms is not None, "dtx": self.dtx is not None}
-        modes["tx"] = isinstance(self.work, Transaction)
+        modes["tx"] = isinstance(self.work, LocalTransaction)
         for mode, selected in modes.items():
             if selected and mode != wanted:
                 raise precondition(f"cannot switch from {mode} to {wanted} mode")
@@ -67,16 +67,16 @@ class Mode:
 
     # -- tx
 
-    def transaction(self) -> Transaction:
+    def transaction(self) -> LocalTransaction:
         """The open transaction. 406 outside tx mode."""
-        if not isinstance(self.work, Transaction):
+        if not isinstance(self.work, LocalTransaction):
             raise precondition("channel is not transactional")
         return self.work
 
-    def next_transaction(self) -> Transaction:
+    def next_transaction(self) -> LocalTransaction:
         """The open transaction, which ends now; another one is open from here on. 406 outside tx mode."""
         ending = self.transaction()
-        self.work = Transaction(self._ledger.begin)
+        self.work = LocalTransaction(self._ledger.begin)
         return ending
 
     def name_transaction(self, token: bytes) -> None:

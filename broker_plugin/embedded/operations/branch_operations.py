@@ -8,26 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 from broker_plugin.embedded.errors import dtx_error
 from broker_plugin.embedded.operations.requester import Requester
 from broker_plugin.embedded.serving import Serving
 from broker_plugin.embedded.transactions.branch import DECIDING, ENDED, IDLE, PREPARED, ROLLBACK_ONLY, Branch
-from broker_plugin.embedded.transactions.branches import HEURISTIC
-from txobserver.outcomes import BranchOutcome, XaStatus
+from broker_plugin.embedded.transactions.branch_table import HEURISTIC
+from txobserver.outcomes import BranchOutcome, GlobalState, XaStatus
 from txobserver.ports.ledger import Done
 from txobserver.xid import Global, Xid
 
 Reply = Callable[[XaStatus], None]
 """Told the status that answers the request."""
-
-
-class GlobalState(NamedTuple):
-    """What is known of a global transaction: its decision, and what became of each branch."""
-
-    decision: BranchOutcome
-    branches: dict[Xid, BranchOutcome]
 
 
 class BranchOperations:

@@ -69,7 +69,7 @@ class ConsumerOperations:
             raise precondition(f"{located('queue', queue.name)} is not durable: its messages have no offset that stays")
 
     def _use(self, channel: Requester, queue: Queue, request: ConsumeRequest, reply: Reply) -> None:
-        """The queue's first consumer: from here on the queue goes with its last one, whoever is primary then."""
+        """The queue's first consumer: from here on the queue goes with its last one, whichever node is primary then."""
         key = ("queue", queue.name)
         self._broker.locks.hold(key)
 

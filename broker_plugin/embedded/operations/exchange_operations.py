@@ -36,7 +36,7 @@ Reply = Callable[[], None]
 
 
 def check_not_default(name: str) -> None:
-    """403 for the default exchange, which nobody declares, deletes or binds."""
+    """403 for the default exchange, which no client declares, deletes or binds."""
     if not name:
         raise refused("operation not permitted on the default exchange")
 

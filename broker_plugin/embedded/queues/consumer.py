@@ -75,7 +75,7 @@ class Receiver(ABC):
         """The channel has ended: roll back, and give back what is outstanding."""
 
     def abandon(self) -> None:
-        """This node is no longer the primary: nothing may be told to anybody any more."""
+        """This node is no longer the primary: nothing may be told to any client any more."""
         self.closed = True
 
 

@@ -142,7 +142,7 @@ class DurableQueue(Queue):
         self.wake()
 
     def purge(self, done: Done) -> None:
-        """Ask that everything that is in nobody's hands leaves the queue.
+        """Ask that everything that no consumer holds leaves the queue.
 
         That is all that stands before the purge in the stream: nothing is handed out until then (``hold``).
         """

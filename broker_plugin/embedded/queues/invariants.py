@@ -15,7 +15,7 @@ def check_queue(queue: Queue) -> None:
     """Any queue."""
     name = queue.name
     assert queue._held >= 0, f"P12: queue {name!r} is held {queue._held} times"
-    assert queue.ready >= 0, f"P3: queue {name!r} has {queue.ready} messages in nobody's hands"
+    assert queue.ready >= 0, f"P3: queue {name!r} has {queue.ready} messages that no consumer holds"
     assert not queue.exclusive_consumer or len(queue.consumers) <= 1, f"P3: others read the exclusive queue {name!r}"
     assert not queue.deleted or not queue.consumers, f"P4: the queue {name!r} is gone, and is read"
     assert queue.durable == isinstance(queue, DurableQueue), f"P2: queue {name!r} is durable in no store"
@@ -78,7 +78,7 @@ def check_durable_deep(queue: DurableQueue) -> None:
     assert handed <= queue.watermark, f"P3: queue {number} handed out {handed} before leave was given"
     back = max(set(returned) - supply._passed_over, default=0)
     assert back <= queue.watermark, f"P3: {back} was given back to queue {number} before leave was given"
-    assert given.loaded.keys() <= set(returned), f"P12: queue {number} keeps what nobody gave back"
+    assert given.loaded.keys() <= set(returned), f"P12: queue {number} keeps what was not given back"
     loaded = sum(message.size for message in given.loaded.values())
     assert given.loaded_bytes == loaded, f"P12: {loaded} bytes were given back to queue {number}"
     assert queue._promised == sum(queue._promises), f"P3: queue {number} is promised {queue._promised} messages"

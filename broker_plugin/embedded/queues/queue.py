@@ -46,7 +46,7 @@ class Queue(ABC):
     @property
     @abstractmethod
     def ready(self) -> int:
-        """Messages that are in the queue and in nobody's hands."""
+        """Messages that are in the queue and that no consumer holds."""
 
     @abstractmethod
     def settle(self, offsets: Sequence[int], reason: Removal) -> None:
@@ -119,7 +119,7 @@ class Queue(ABC):
         return total
 
     def work(self) -> None:
-        """Serve whoever waits."""
+        """Serve the consumers that wait."""
         self._woken = False
         if self._held or self.deleted:
             return

@@ -45,7 +45,7 @@ class Exchange:
 
 
 def predeclared() -> dict[str, Exchange]:
-    """The exchanges that are there before anybody declares one."""
+    """The exchanges that are there before any client declares one."""
     exchanges = {name: Exchange(name, kind, internal=name.endswith(".trace")) for name, kind in PREDECLARED.items()}
     exchanges[""] = Exchange("", "direct")
     return exchanges

@@ -14,7 +14,7 @@ class NameLocks:
         self._waiting: dict[Hashable, deque[Callable[[], None]]] = {}
 
     def run(self, name: Hashable, operation: Callable[[], None]) -> None:
-        """Run this when nobody holds the name. It must not raise."""
+        """Run this when no operation holds the name. It must not raise."""
         waiting = self._waiting.get(name)
         if waiting is None:
             operation()
@@ -22,8 +22,8 @@ class NameLocks:
             waiting.append(operation)
 
     def run_all(self, names: Collection[Hashable], operation: Callable[[], None]) -> None:
-        """Run this when nobody holds any of these names. It holds none while it waits, so two cannot wait for each
-        other. It must not raise.
+        """Run this when no operation holds any of these names. It holds none while it waits, so two cannot wait for
+        each other. It must not raise.
         """
         for name in names:
             if name in self._waiting:

@@ -80,7 +80,7 @@ class Branch(UnitOfWork):
         self.give_back()
 
     def free_consumers(self) -> None:
-        """It is prepared: what it dequeues counts for nobody's prefetch any more."""
+        """It is prepared: what it dequeues counts for no channel's prefetch any more."""
         for _, (_, _, consumer), _ in self.settled:
             if consumer is not None:
                 consumer.restore()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker_plugin.embedded.errors import dtx_error
 from broker_plugin.embedded.queues.consumer import Receiver
 from broker_plugin.embedded.transactions.branch import ACTIVE, IDLE, ROLLBACK_ONLY, Association
-from broker_plugin.embedded.transactions.branches import Branches
+from broker_plugin.embedded.transactions.branch_table import BranchTable
 from txobserver.outcomes import XaStatus
 from txobserver.xid import Xid
 
@@ -13,7 +13,7 @@ from txobserver.xid import Xid
 class DtxMode:
     """``current`` is what publishes and acknowledgements of the channel belong to; None: they act at once."""
 
-    def __init__(self, channel: Receiver, branches: Branches) -> None:
+    def __init__(self, channel: Receiver, branches: BranchTable) -> None:
         self.current: Association | None = None
         self._channel = channel
         self._branches = branches

@@ -15,7 +15,7 @@ from broker_plugin.embedded.transactions.branch import (
     UNPREPARED,
     Branch,
 )
-from broker_plugin.embedded.transactions.branches import Branches
+from broker_plugin.embedded.transactions.branch_table import BranchTable
 from broker_plugin.embedded.transactions.dtx_mode import DtxMode
 from broker_plugin.embedded.transactions.unit_of_work import UnitOfWork
 from txobserver.invariants import differ
@@ -24,7 +24,7 @@ from txobserver.outcomes import XaStatus
 STATES = frozenset(BRANCH_TABLE.moves.values())
 
 
-def check_branches(branches: Branches) -> None:
+def check_branches(branches: BranchTable) -> None:
     """Every branch that is known."""
     assert branches._unprepared.keys() <= branches._known.keys(), "P6: a branch is worked on that is not known"
     for xid, branch in branches._known.items():
@@ -42,10 +42,10 @@ def check_branch(branch: Branch) -> None:
     """One of them."""
     xid, state = branch.xid, branch.state
     assert state in STATES, f"P6: the branch {xid} is {state}"
-    assert state != ACTIVE or branch.associations, f"P12: nobody works on the branch {xid}, which is {state}"
+    assert state != ACTIVE or branch.associations, f"P12: the branch {xid} is {state}, and no channel works on it"
     assert state not in (IDLE, PREPARING) or not branch.associations, f"P1: the branch {xid} is {state}, and grows"
     assert branch.timeout >= 0, f"P12: the branch {xid} has {branch.timeout} s"
-    assert branch._begun is not None or state not in UNPREPARED, f"P2: nobody tells the stream of the branch {xid}"
+    assert branch._begun is not None or state not in UNPREPARED, f"P2: the stream is not told of the branch {xid}"
     assert (state == ROLLBACK_ONLY) == (branch.status is not XaStatus.OK) or state not in UNPREPARED, (
         f"P6: the branch {xid} is {state}, and its status {branch.status!r}"
     )

@@ -10,7 +10,7 @@ from txobserver.events import Message
 from txobserver.ports.ledger import Done, Observer
 
 
-class Transaction(UnitOfWork):
+class LocalTransaction(UnitOfWork):
     """``returns`` are mandatory messages that no queue took, for the client when the commit is done."""
 
     def __init__(self, begin: Callable[[], Observer]) -> None:

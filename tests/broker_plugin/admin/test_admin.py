@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from broker_plugin.admin import server as server_module
-from broker_plugin.admin.server import MAX_LINE, AdminServer, Refusal
+from broker_plugin.admin.server import MAX_LINE, AdminServer, CommandRefused
 from broker_plugin.guard import Guard
 from recovery.reader.node_admin import AdminError, ask
 from tests.support.guards import strict_guard
@@ -25,7 +25,7 @@ async def echo(arguments: dict[str, Any]) -> Any:
 
 
 async def refuse(arguments: dict[str, Any]) -> Any:
-    raise Refusal("not today")
+    raise CommandRefused("not today")
 
 
 async def fail(arguments: dict[str, Any]) -> Any:

@@ -12,7 +12,7 @@ import pytest
 
 from broker_plugin.amqp.protocol.settings import AmqpSettings
 from broker_plugin.amqp.server import AmqpServer, embedded_broker
-from broker_plugin.embedded.broker import Broker
+from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.guard import Guard
 from tests.broker_plugin.amqp.dtx_client import DtxChannel
 from tests.broker_plugin.embedded.local_ledger import LocalLedger, commit_each_turn
@@ -30,7 +30,7 @@ class Served:
         self.loop = asyncio.new_event_loop()
         self.ledger = LocalLedger()
         self.guard = self.make_guard()
-        self.broker: Broker = embedded_broker(self.guard)
+        self.broker: EmbeddedBroker = embedded_broker(self.guard)
         self.server = AmqpServer(self.guard, self.broker, settings)
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -92,11 +92,11 @@ class Served:
 class OneNode(MemoryCluster):
     """A cluster of one node, with this broker."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
         super().__init__(1)
 
-    def make_host(self, node: MemoryNode) -> Broker:
+    def make_host(self, node: MemoryNode) -> EmbeddedBroker:
         return self._broker
 
 

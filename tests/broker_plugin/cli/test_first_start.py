@@ -11,7 +11,7 @@ import pytest
 
 from broker_plugin.cli.cluster import cluster, plan
 from broker_plugin.cli.cluster.cluster import found_if_new
-from broker_plugin.cli.cluster.plan import Plan, plan_cluster
+from broker_plugin.cli.cluster.plan import ClusterPlan, plan_cluster
 from broker_plugin.cli.layout import ClusterError, cluster_id, is_founded
 from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from ha.membership.record import Record
@@ -41,7 +41,7 @@ def unlock(directory: Path) -> None:
                 os.close(int(name))
 
 
-def start(directory: Path) -> Plan:
+def start(directory: Path) -> ClusterPlan:
     """The command, up to where it starts the nodes, and its end."""
     try:
         made = plan_cluster(directory, 2, free_base_port(2), [])

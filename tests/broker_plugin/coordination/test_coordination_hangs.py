@@ -20,7 +20,7 @@ from broker_plugin.coordination.coordination_process import CoordinationProcess
 from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.coordination.sqlite_coordination import SqliteCoordination
 from broker_plugin.node.config import Address, NodeConfig
-from broker_plugin.node.main import Node
+from broker_plugin.node.main import NodeProcess
 from ha.membership.record import CasConflict, CoordinationError, Record
 from tests.broker_plugin.coordination.test_sqlite_coordination import A, B, record
 from tests.support.guards import strict_guard
@@ -182,7 +182,7 @@ async def test_a_node_is_told_to_end_before_the_record_was_read(
     monkeypatch.setattr(coordination_process, "START_SECONDS", FOR_EVER)
     (tmp_path / "r").touch()
     peer = Address(port=1)
-    node = Node(NodeConfig(name="a", cluster="c", dir=tmp_path / "a", coordination=tmp_path / "r", peer=peer))
+    node = NodeProcess(NodeConfig(name="a", cluster="c", dir=tmp_path / "a", coordination=tmp_path / "r", peer=peer))
     node.guard.watch()
     joining = asyncio.create_task(node._join_cluster())
     while (store := getattr(node, "_coordination", None)) is None or store._child is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from broker_plugin.embedded.broker import Broker
+from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.embedded.queues.windows import WindowLimits
 from tests.broker_plugin.embedded.harness import Harness
 from tests.support.memory_cluster import MemoryCluster, MemoryNode
@@ -21,9 +21,9 @@ class BrokerCluster(MemoryCluster):
         self._limits = limits
         super().__init__(size, **settings)
 
-    def make_host(self, node: MemoryNode) -> Broker:
+    def make_host(self, node: MemoryNode) -> EmbeddedBroker:
         names = count(1)
-        return Broker(lambda: self.due.add(node.name), lambda: f"{node.name}{next(names)}", self._limits)
+        return EmbeddedBroker(lambda: self.due.add(node.name), lambda: f"{node.name}{next(names)}", self._limits)
 
     def turn(self) -> None:
         """Brokers work before anything arrives."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from pamqp import encode
 
-from broker_plugin.embedded.broker import Broker
+from broker_plugin.embedded.broker import EmbeddedBroker
 from broker_plugin.embedded.channels.channel import Channel, Got
 from broker_plugin.embedded.errors import AmqpError
 from broker_plugin.embedded.operations.queue_arguments import QueueDeclare
@@ -157,7 +157,7 @@ class Harness:
     def __init__(self, limits: WindowLimits = WindowLimits(), ledger: LocalLedger | None = None) -> None:  # noqa: B008
         self._due = False
         names = count(1)
-        self.broker = Broker(self._schedule, lambda: f"n{next(names)}", limits)
+        self.broker = EmbeddedBroker(self._schedule, lambda: f"n{next(names)}", limits)
         self.ledger = ledger or LocalLedger()
         self.ledger.serve(self.broker)
 

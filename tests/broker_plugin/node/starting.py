@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker_plugin.node.config import parse_config
-from broker_plugin.node.main import Node
+from broker_plugin.node.main import NodeProcess
 
 
 class Reached(Exception):
@@ -19,7 +19,7 @@ class Reached(Exception):
 async def started_until_reached(directory: Path) -> Any:
     """The node; a step of its start has been made to raise ``Reached``."""
     text = f'name = "a"\ncluster = "c"\ndir = "{directory / "a"}"\ncoordination = "{directory / "r"}"\n'
-    node: Any = Node(parse_config(f"{text}[peer]\nport = 7\n", directory / "node.toml", environment={}))
+    node: Any = NodeProcess(parse_config(f"{text}[peer]\nport = 7\n", directory / "node.toml", environment={}))
     node._coordination = SimpleNamespace(give_up=lambda: None)
     node.guard.watch()
     node._open_store()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker_plugin.node import main as main_module
-from broker_plugin.node.main import Node
+from broker_plugin.node.main import NodeProcess
 from broker_plugin.node.readiness import Readiness
 from tests.broker_plugin.node.starting import Reached, started_until_reached
 
@@ -48,7 +48,7 @@ class Running:
     """A node whose core is in the state that the test says."""
 
     def __init__(self) -> None:
-        self.node: Any = Node.__new__(Node)
+        self.node: Any = NodeProcess.__new__(NodeProcess)
         self.node._readiness = Readiness(1, 1)
         self.node._verdict_state = None
         self.door, self.server = Door(), Server()

@@ -134,7 +134,7 @@ def test_a_node_that_is_not_the_active_primary_says_whom_to_ask() -> None:
         (None, None, absent),
     ):
         core.record, core.leading = record, leading
-        with pytest.raises(branch_admin.Refusal, match=f"^this node is not the active primary; {said}$"):
+        with pytest.raises(branch_admin.CommandRefused, match=f"^this node is not the active primary; {said}$"):
             admin._check_active()
     assert len(looked) == 4
     broker.active = True

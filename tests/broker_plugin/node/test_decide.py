@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker_plugin.node.main import Node
+from broker_plugin.node.main import NodeProcess
 from broker_plugin.node.proxy import PassOn, Refuse, Serve, Verdict
 
 SERVING = SimpleNamespace(point=SimpleNamespace(serving=True))
@@ -18,7 +18,7 @@ UNGREETED = SimpleNamespace(attached=True, primary="c")
 
 
 def verdict(state: str, primary: Any, backup: Any, clients: str = "proxy") -> Verdict:
-    node: Any = Node.__new__(Node)
+    node: Any = NodeProcess.__new__(NodeProcess)
     looked: list[None] = []
     node.shell = SimpleNamespace(look_at_clock=lambda: looked.append(None))
     leading = primary and SimpleNamespace(primary=primary)

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from broker_plugin.admin.server import Refusal
+from broker_plugin.admin.server import CommandRefused
 from broker_plugin.node import main
-from broker_plugin.node.main import Node
+from broker_plugin.node.main import NodeProcess
 from broker_plugin.node.wiring import FAREWELL
 from txobserver.ids import Member
 
 
 def node(answer: str | None = None, stopping: bool = False) -> Any:
     """One whose core answers so to every promotion."""
-    ours: Any = Node.__new__(Node)
+    ours: Any = NodeProcess.__new__(NodeProcess)
     ours.asked, ours.later, ours._failure, ours._ended = [], [], None, asyncio.Event()
     ours.core = SimpleNamespace(promote=lambda *words: ours.asked.append(words) or answer)
     ours.shell = SimpleNamespace(report=lambda call: None if stopping else call())
@@ -42,16 +42,18 @@ async def test_a_promotion_is_asked_for_with_the_version_that_was_shown(
 
 
 async def test_why_it_is_refused_is_told() -> None:
-    with pytest.raises(Refusal, match=r"^it lacks something$"):
+    with pytest.raises(CommandRefused, match=r"^it lacks something$"):
         await node("it lacks something")._promote({})
-    with pytest.raises(Refusal, match=r"^the node is stopping$"):
+    with pytest.raises(CommandRefused, match=r"^the node is stopping$"):
         await node(stopping=True)._promote({})
 
 
 async def test_what_the_record_complains_of_is_told_besides() -> None:
     ours = node("the coordination record has not been read yet")
     ours.records.complaint = "it is damaged: stop all nodes"
-    with pytest.raises(Refusal, match=r"^the coordination record has not been read yet; it is damaged: stop all"):
+    with pytest.raises(
+        CommandRefused, match=r"^the coordination record has not been read yet; it is damaged: stop all"
+    ):
         await ours._promote({})
 
 

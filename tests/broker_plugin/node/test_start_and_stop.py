@@ -17,7 +17,7 @@ from broker_plugin.coordination.record_thread import RecordThread
 from broker_plugin.node import main
 from broker_plugin.node.config import Address, Amqp, NodeConfig
 from broker_plugin.node.log_server import LogServer
-from broker_plugin.node.main import Node
+from broker_plugin.node.main import NodeProcess
 from ha.membership.record import MemoryCoordination
 from recovery.store.identity import lock_directory
 from recovery.store.store import Store, StoreHung
@@ -55,7 +55,7 @@ class Watched:
             amqp=Amqp(port=self.ports[0], users={"a": SecretStr("s3cr3t")}),
             peer=Address(port=self.ports[1]),
         )
-        self.node = Node(config)
+        self.node = NodeProcess(config)
         self.directory = config.dir
         self._patch = monkeypatch
 

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from broker_plugin.embedded.queues.durable_queue import DurableQueue
 from broker_plugin.embedded.topology.topology import Route, Topology
-from broker_plugin.embedded.transactions.transaction import Transaction
+from broker_plugin.embedded.transactions.transaction import LocalTransaction
 from broker_plugin.embedded.transactions.unit_of_work import UnitOfWork
 from ha.apply import applier
 from ha.apply.applier import Applier
@@ -50,13 +50,13 @@ def commit_forgets_what_was_acknowledged(stack: ExitStack) -> None:
 @seeded("P1")
 def a_publish_is_left_out_of_the_transaction(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
-        def publish(self: Transaction, route: Any, message: Any, mandatory: bool) -> None:
+        def publish(self: LocalTransaction, route: Any, message: Any, mandatory: bool) -> None:
             if not message.body.endswith(b"/2"):
                 original(self, route, message, mandatory)
 
         return publish
 
-    replace(stack, Transaction, "publish", make)
+    replace(stack, LocalTransaction, "publish", make)
 
 
 @seeded("P1")

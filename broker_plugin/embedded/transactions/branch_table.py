@@ -1,8 +1,8 @@
-"""Every branch that the broker knows of: those that clients work on, and those that are prepared, whoever did that.
+"""Every branch that the broker knows of: those that clients work on, and those that are prepared, by any client.
 
 Timeouts: a branch that is not prepared in time becomes rollback-only. The time comes by ``tick``, and a timeout begins
 to run at the first tick after it was given, so that it never ends early. A branch that is rollback-only is remembered
-for ``max_timeout`` in which nobody asked for it, so that forgotten ones are not kept for ever.
+for ``max_timeout`` in which no client asked for it, so that forgotten ones are not kept for ever.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class DtxLimits(NamedTuple):
     max_timeout: int = 3600
 
 
-class Branches:
+class BranchTable:
     """``numbered``: the replicated queues by their numbers."""
 
     def __init__(
@@ -85,7 +85,7 @@ class Branches:
         return branch
 
     def find_idle(self, xid: Xid) -> Branch:
-        """One that nobody works on. 404, 409."""
+        """One that no channel works on. 404, 409."""
         branch = self.find(xid)
         if branch.associations:
             raise dtx_error(409, f"branch {xid} is being worked on: end it first")
@@ -138,7 +138,7 @@ class Branches:
         branch.free_consumers()
 
     def ended(self, prepared: PreparedBranch, committed: bool) -> None:
-        """The ledger: a prepared branch has ended, whoever decided it."""
+        """The ledger: a prepared branch has ended, by whichever decision."""
         branch = self._known[prepared.xid]
         self.leave(branch, "decided")
         if committed:
