@@ -1,6 +1,6 @@
 """The history as a Parquet file: every client operation, and every fault. docs/stress.md describes the columns.
 
-``write_history`` and ``read_history`` are inverse where the judge looks: so anyone can have a file judged again.
+``write_history`` and ``read_history`` are inverse where the judge looks: so a file can be judged again.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ TEXT = ("message_id", "content_type", "correlation_id", "type")
 COLUMNS = (BODY, "queue", "routing_key", "exchange", "headers", "properties", *TEXT)
 
 
-class PublishArguments(NamedTuple):
+class RowToPublish(NamedTuple):
     """The arguments of basic.publish."""
 
     exchange: str
@@ -47,7 +47,7 @@ def check_columns(names: Iterable[str], options: SinkOptions) -> None:
         raise PipelineError("where shall the rows go? Set the option queue, or give them a column queue or routing_key")
 
 
-def publishes(batch: pa.RecordBatch, options: SinkOptions) -> Iterator[PublishArguments]:
+def publishes(batch: pa.RecordBatch, options: SinkOptions) -> Iterator[RowToPublish]:
     """A message for each row. Raises PipelineError for a row without a body."""
     columns = {name: batch.column(index).to_pylist() for index, name in enumerate(batch.schema.names)}
     keys = columns.get("routing_key") or columns.get("queue")
@@ -58,7 +58,7 @@ def publishes(batch: pa.RecordBatch, options: SinkOptions) -> Iterator[PublishAr
             raise PipelineError("a row has no body: null cannot be published")
         key = keys[index] if keys is not None else None
         exchange = exchanges[index] if exchanges is not None else None
-        yield PublishArguments(
+        yield RowToPublish(
             options.exchange if exchange is None else exchange,
             options.queue if key is None else key,
             body.encode() if isinstance(body, str) else body,

@@ -20,7 +20,7 @@ from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.batch_decisions import BatchDecisions
 from recovery.pipeline.queues.names import JOB, Batch, new_branch
 from recovery.pipeline.queues.options import SinkOptions
-from recovery.pipeline.queues.rows import PublishArguments, publishes
+from recovery.pipeline.queues.rows import RowToPublish, publishes
 from recovery.pipeline.queues.steps import reached
 from txobserver.outcomes import BranchOutcome
 
@@ -74,7 +74,7 @@ def write(rows: Iterator[pa.RecordBatch], batch: Batch, partition: int, attempt:
 
 
 def _publish_and_prepare(
-    broker: DtxConnection, first: PublishArguments, others: Iterator[PublishArguments], options: SinkOptions
+    broker: DtxConnection, first: RowToPublish, others: Iterator[RowToPublish], options: SinkOptions
 ) -> bool:
     """Whether there is anything to commit: not if no durable queue has taken a row."""
     returned: list[object] = []

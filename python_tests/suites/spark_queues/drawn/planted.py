@@ -22,7 +22,7 @@ from recovery.pipeline.queues.batch_record import BatchRecord
 from recovery.pipeline.queues.kept import Taken
 from recovery.pipeline.queues.options import SinkOptions
 from recovery.pipeline.queues.queue_intake import QueueIntake
-from recovery.pipeline.queues.rows import PublishArguments
+from recovery.pipeline.queues.rows import RowToPublish
 
 
 def _undelivered_is_gone() -> Any:
@@ -41,7 +41,7 @@ def _undelivered_is_gone() -> Any:
 def _returns_behind_prepare() -> Any:
     """Rows that no queue took are looked for when the branch is prepared."""
 
-    def publish_and_prepare(broker: DtxConnection, first: PublishArguments, others: Any, options: SinkOptions) -> bool:
+    def publish_and_prepare(broker: DtxConnection, first: RowToPublish, others: Any, options: SinkOptions) -> bool:
         returned: list[object] = []
         channel = broker.channel
         channel.add_on_return_callback(lambda channel, method, properties, body: returned.append(method))

@@ -10,11 +10,11 @@ from recovery.pipeline.errors import PipelineError
 from recovery.pipeline.queues.batch_record import BatchRecord, decoded
 from recovery.pipeline.queues.names import Batch, batch_of, new_branch, record_xid
 from recovery.pipeline.queues.options import QueueSourceOptions, SinkOptions, check_batch, options_of
-from recovery.pipeline.queues.rows import PublishArguments, check_columns, publishes
+from recovery.pipeline.queues.rows import RowToPublish, check_columns, publishes
 from txobserver.xid import Xid
 
 
-def published(options: SinkOptions | None = None, **columns: object) -> list[PublishArguments]:
+def published(options: SinkOptions | None = None, **columns: object) -> list[RowToPublish]:
     return list(publishes(pa.record_batch(columns), options or SinkOptions(queue="q")))
 
 
