@@ -20,7 +20,7 @@ from txha.events import id_text
 from txha.spark import AuditReport, audit, moment, read_history, read_rows, spark_session
 
 
-def tell(session: SparkSession, paths: Sequence[Path], history: Path | None = None) -> Report:
+def tell(session: SparkSession, paths: Sequence[Path], history: Path | None = None) -> AuditReport:
     """Print the summary on stdout and return the report. Raises PipelineError for a directory that holds no log."""
     rows = read_rows(session, paths)
     told = None if history is None else read_history(session, history)

@@ -1,9 +1,9 @@
 """Offsets of the source: which messages a micro-batch has taken, by their places.
 
 A place names one message of a queue for good (``docs/decisions/offsets-by-position.md``). Messages do not come in the
-order of their places for ever: one that somebody else had taken can come back later, behind others. So an offset is not
-"everything up to here". It names the messages of its batch, and those of earlier batches of which it was not yet known
-that they had left the queue. What stands in neither was never in a batch, whatever its place.
+order of their places for ever: one that another client had taken can come back later, behind others. So an offset is
+not "everything up to here". It names the messages of its batch, and those of earlier batches of which it was not yet
+known that they had left the queue. What stands in neither was never in a batch, whatever its place.
 
 *For good* is as long as the cluster's history goes on. When an operator accepts a loss of data, the stream goes on from
 where it was cut, and places behind that are given to other messages, which no query has read yet. So an offset also

@@ -13,7 +13,7 @@ from pamqp import body, commands, frame, header, heartbeat
 from broker_plugin.amqp.protocol import codec
 from broker_plugin.amqp.protocol.properties import PropertyCheck
 from broker_plugin.embedded.errors import AmqpError
-from broker_plugin.embedded.queues.message_headers import PLACE, headers_of, with_place
+from broker_plugin.embedded.queues.message_headers import OFFSET, headers_of, with_offset
 from txobserver.octets import as_sent, octets_of, text_of
 
 NAMES = st.text("abcXYZ019-_.:@#,/+ ", max_size=127)
@@ -174,8 +174,8 @@ class TestProperties:
 
     @given(PROPERTIES, st.integers(0, (1 << 63) - 1))
     def test_a_place_is_one_more_header(self, properties: commands.Basic.Properties, place: int) -> None:
-        found = decoded(with_place(raw(properties), place))
-        assert found.headers == {**(properties.headers or {}), PLACE: place}
+        found = decoded(with_offset(raw(properties), place))
+        assert found.headers == {**(properties.headers or {}), OFFSET: place}
         found.headers = properties.headers
         assert raw(found) == raw(decoded(raw(properties)))
 

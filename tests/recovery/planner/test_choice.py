@@ -317,8 +317,8 @@ def test_what_was_accepted_before_is_not_asked_for_again() -> None:
     assert choose(site(same, later, store("c1"), by=forced(7, "x1"))).between == ("b", "a"), "lost by another one"
 
 
-def plan(found: Site) -> Plan:
-    return make_plan(found, Contents(), (), (), Evidence())
+def plan(found: Site) -> RecoveryPlan:
+    return make_plan(found, PromotedContents(), (), (), Evidence())
 
 
 def test_who_may_have_acknowledged_alone_is_named() -> None:
