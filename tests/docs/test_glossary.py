@@ -36,10 +36,9 @@ BANNED = {
 }
 """Words that documents do not use, as they would stand there."""
 
-NOT_YET = {"docs/reference.md"}
-"""Pages whose words come from docstrings that are not yet written anew."""
-
-ALLOWED: dict[tuple[str, str], int] = {}
+ALLOWED: dict[tuple[str, str], int] = {
+    ("docs/reference.md", "appetite"): 1,  # Host.appetite, until hosts grant credit
+}
 """How often a page may use a word all the same; every entry needs a reason beside it."""
 
 
@@ -87,7 +86,7 @@ def test_every_word_that_is_replaced_is_banned() -> None:
     assert {word for _, word in REPLACED if word != "not"} <= set(BANNED)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != PAGE and name_of(page) not in NOT_YET], ids=name_of)
+@pytest.mark.parametrize("page", [page for page in PAGES if page != PAGE], ids=name_of)
 def test_words_that_are_replaced_are_gone(page: Path) -> None:
     text = words_of(page.read_text())
     for word, pattern in BANNED.items():
