@@ -32,7 +32,7 @@ PROCESS, DRIVER, ASLEEP, PRIMARY, CLUSTER = "the process", "the driver", "all bu
 VICTIMS = {
     PROCESS: "the Python process that is at the step: a worker, or Spark's for source or commit",
     DRIVER: "driver, JVM and workers, all of them",
-    ASLEEP: "the others; the process at the step wakes up when the next driver works",
+    ASLEEP: "the same without the process, which wakes up when the next driver works",
     PRIMARY: "the primary of the brokers",
     CLUSTER: "all three nodes at once",
 }
