@@ -1,25 +1,25 @@
-"""Decisions: which branches are a batch. The driver's half of the sink.
+"""BatchDecisions: which branches are a batch. The driver's half of the sink.
 
 Promise: of all branches that were ever prepared for a batch, by whichever attempt, task, run or driver, those that one
 decision names are committed and no others; and each batch has one decision.
 
 Algorithm: the decision is a record, a message in a durable queue of the query, that names a batch and its branches.
 It takes the place of the one before in one transaction of the broker, and only if that is of an earlier batch: so the
-record is compared and set, durably, and every driver that comes later finds the same. Only then are the branches
-committed, one by one and by name. A branch without a name in the record can be prepared whenever it likes: no driver
+record is compared and set, durably, and every process that comes later finds the same. Only then are the branches
+committed, one by one and by name. A branch without a name in the record can be prepared whenever it likes: no process
 commits it. So nothing hangs on fences, timeouts or the end of zombies; what they leave behind is rolled back.
 
 Why it is right, case by case: ``docs/decisions/spark-sink.md``. Two points that are easy to lose:
 
 - A driver that finds the record's queue empty must not take itself for the first to come: the record may be in a
   transaction on its way, whose driver is gone, or with an operator who looks at it. So the queue is made with an empty
-  record in it, and says "none yet" only by not being there (``kept``). Every driver that touches the record holds the
+  record in it, and says "none yet" only by not being there (``kept``). Every process that touches the record holds the
   lock, an exclusive queue that the broker takes away with the connection; it gives back what the connection held
   before. And every change of the record has the one xid of its query, so that a change on its way can be asked for.
   What became of that xid says nothing of *whose* change it was: a driver whose answer was lost looks the record up.
-- A driver that does what a decision would forbid (to roll back what has none, to remove the record) must not have lost
-  the lock since he looked: between two connections another driver may have decided, and died (``under_one_lock``). What
-  follows from a decision can be done at any time, by any driver.
+- A process that does what a decision would forbid (to roll back what has none, to remove the record) must not have lost
+  the lock since it looked: between two connections another driver may have decided, and died (``under_one_lock``). What
+  follows from a decision can be done at any time, by any process.
 - A record may only be replaced when each of its branches has been committed and told so: a branch whose commit is on
   its way may be prepared again after a take-over, and would then look like a leftover.
 """
@@ -191,7 +191,7 @@ class BatchDecisions:
         if (before.batch if before is not None else -1) + 1 == batch.number:
             raise PipelineError(
                 f"batch {batch.number} of query {self.query} has no record, and its global transaction "
-                f"{batch.globally} was decided by another driver, or the record was removed: look whether the rows are "
+                f"{batch.globally} was decided by another client, or the record was removed: look whether the rows are "
                 "in their queues. If so, set the option newRecord to true for one start; else have that decision "
                 "forgotten (DtxConnection.forget), and start the query again"
             )

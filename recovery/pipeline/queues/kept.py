@@ -6,7 +6,7 @@ queue that is there has its record, somewhere, and only a queue that is not ther
 with a record in it, an empty one: while it is being made, a second queue stands beside it, and goes behind the
 publisher's confirm. Who finds that one knows that nothing has been kept yet, and begins anew.
 
-The caller holds a lock that is its connection's: no other driver makes, takes or exchanges the record meanwhile.
+The caller holds a lock that is its connection's: no other process makes, takes or exchanges the record meanwhile.
 """
 
 from __future__ import annotations

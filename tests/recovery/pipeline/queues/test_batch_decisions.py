@@ -145,7 +145,7 @@ def test_a_batch_that_somebody_else_has_rolled_back_is_not_done(
     which = Batch(query.id, batch).globally
     with DtxConnection(cluster.urls[0]) as other:
         other.decide(which, False)
-    with pytest.raises(PipelineError, match="was decided by another driver"):
+    with pytest.raises(PipelineError, match="was decided by another client"):
         query.commit(query.write(batch, "b"))
     with DtxConnection(cluster.urls[0]) as other:
         other.forget(which)
