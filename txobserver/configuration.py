@@ -5,7 +5,7 @@ by one; a gap is an error, since it would mean that a node missed a step. Names 
 msgpack arrays inside ``arguments``.
 
 What a step depends on (``Terms``, the ends of a binding) is judged here, where it is applied, since between its making
-and its offset in the stream others may have come: the stream decides, and ``Configured`` tells what it decided.
+and its position in the stream others may have come: the stream decides, and ``Configured`` tells what it decided.
 """
 
 from __future__ import annotations

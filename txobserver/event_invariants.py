@@ -138,7 +138,7 @@ def _settle(sequence: int, generation: int, event: Settle) -> None:
 
 def _delivered(sequence: int, generation: int, event: Delivered) -> None:
     assert event.queue > 0, f"P3: leave to hand out messages of queue {event.queue}"
-    assert 0 <= event.offset < offset_of(sequence), f"P3: {event.offset} handed out at {sequence}, before it came"
+    assert 0 <= event.offset < offset_of(sequence), f"P3: leave for {event.offset} at {sequence}, before it came"
 
 
 def _purge(sequence: int, generation: int, event: Purge) -> None:

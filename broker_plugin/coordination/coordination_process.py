@@ -104,7 +104,7 @@ class CoordinationProcess:
             child.stdout.close()
 
     def give_up(self) -> None:
-        """From any thread: the answer to a call that is on its way is not wanted any more, nor to later ones."""
+        """From any thread: answers are not wanted any more, neither to a call that is on its way nor to later ones."""
         self._given_up = True
 
     def _ask(self, request: Request) -> Reply:

@@ -101,7 +101,7 @@ class SqliteCoordination:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-            self._check_still_there()  # if it is not, no other node will read what was stored
+            self._check_still_there()  # if it is not, no other process will read what was stored
         except FAILURES as error:
             raise self._failed(error) from error
         return stored

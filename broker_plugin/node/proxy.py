@@ -1,7 +1,7 @@
 """What a node does with a client's connection: serve it, pass it through to the primary, or refuse it.
 
 A client that comes while no primary is known is kept waiting, with what it has sent so far, until there is one (or
-deadline comes); so a take-over looks like a slow connection, not like a refused one. That holds until the primary's
+the deadline comes); so a take-over looks like a slow connection, not like a refused one. That holds until the primary's
 first word: one that was killed a moment ago may still accept a connection, and never serves it.
 
 A client is passed on to the primary of one generation. When the record has another generation, no client of the former

@@ -56,8 +56,8 @@ class CasConflict(Exception):
 def may_follow(record: Record, current: Record | None) -> bool:
     """Whether ``record`` can come after ``current``, whatever their versions say.
 
-    A cluster keeps its identity, a generation its primary, and generations never fall: so no node that went by another
-    record than the one that is there changes it, though the versions may be the same by chance.
+    A cluster keeps its identity, a generation its primary, and generations never fall: so no process that went by
+    another record than the one that is there changes it, though the versions may be the same by chance.
     """
     if current is None:
         return True
@@ -102,7 +102,7 @@ class Coordination(Protocol):
     other in between, or not at all. It is synced before it is reported: what was told, read or watched is still there
     after a crash of the store. *Version.* It rises by one with each change, and the store never gives one twice; what
     is stored, version included, is what every later reading finds. *Readings* are of the newest version that was
-    reported to any node when the reading began.
+    reported to any caller when the reading began.
 
     *Errors.* ``CasConflict``: the change was not made and never will be. ``CoordinationError``: the store cannot be
     reached or is damaged; whether a change was made is unknown, and it may still be made later. ``ForeignRecord``: the

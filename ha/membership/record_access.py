@@ -1,7 +1,7 @@
 """RecordAccess: whether a node has reason to think that it cannot change the coordination record.
 
 Candidates let the greatest log stand, so a ready member that answers them and can do nothing itself would keep every
-node else from standing, for as long as it lives (``ready_member_without_the_record``). So one in doubt gives its
+other node from standing, for as long as it lives (``ready_member_without_the_record``). So one in doubt gives its
 precedence up: it says of its log what a node without a whole store says, ranks itself so, and stands only where no
 other node does.
 

@@ -163,7 +163,7 @@ class RecordKeeper:
     def _continues(self, current: Record) -> bool:
         """Whether it came about by changes of ours, or by a removal.
 
-        A lower version is an older copy that took the record's offset.
+        A lower version is an older copy that took the record's place.
         """
         mine = self.record
         ours = (current.primary, current.generation, current.cluster_id) == (self._me, mine.generation, mine.cluster_id)

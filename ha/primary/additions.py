@@ -10,7 +10,7 @@ from txobserver.tx_buffer import TxBuffer
 
 
 class Additions:
-    """Messages that a consumer waits for are below the watermark in the group that brings them, which saves a round."""
+    """The group that brings messages raises the watermark over those that a consumer waits for, which saves a round."""
 
     def __init__(self) -> None:
         self._offsets: dict[int, list[int]] = {}

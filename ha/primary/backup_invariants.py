@@ -101,7 +101,7 @@ def _check_each_tracker(trackers: TxTrackers, node: str) -> None:
 
 
 def _check_awaited(attachments: Attachments) -> None:
-    """Every joiner past its guard is asked for its vote, and waited for."""
+    """Every backup past its guard is asked for its vote, and waited for."""
     taking_part = attachments.participants()
     for node, session in attachments.sessions.items():
         waited = attachments.awaited(session)

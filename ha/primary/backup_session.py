@@ -1,4 +1,4 @@
-"""Session: the primary's end of one backup's attachment (seed 003's ReplicatingSubscription, for the whole stream).
+"""BackupSession: the primary's end of one backup's attachment (seed 003's ReplicatingSubscription, for all events).
 
 It sends the stream from where the backup's log ends, keeps what is in flight bounded, and knows how far the backup
 has acknowledged. What stands on top of it: JoinGuard (does it count?), TxTrackers (may it be ready?).

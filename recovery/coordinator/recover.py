@@ -10,7 +10,7 @@
 The order is what makes it right. A participant had prepared before the commit was recorded (1), so if it does not
 list the branch afterwards (2), the branch has been settled. A decision is looked for (3) after the branch was found
 (2), so "none" means undecided, or committed and finished in between. In that case the abort of 3 comes too late for
-every participant: no branch is left for it, which the run sees when it settles, and no run will ask for it again. Each
+every participant: no branch is left for it, which the run sees when it settles, and nothing asks for it again. Each
 step does nothing if it has been done before: runs may be repeated, and may overlap.
 
 A transaction that began less than ``grace`` seconds ago and has no decision is left to its coordinator. That is a
@@ -109,7 +109,7 @@ def recover(
     """One run. ``resources``: by address. ``forget``: contradictions, and what is not known any more, need not be
     remembered once they are reported. ``grace``: seconds, 0 for none.
 
-    ``leave``: global transactions that another run has to decide; none of their branches is touched. Raises
+    ``leave``: global transactions that this run must not decide; none of their branches is touched. Raises
     DecisionRefused and DecisionUnknown if decisions can be neither read nor made; and TypeError or ValueError for a
     ``grace`` that cannot be, before any resource is asked.
     """
@@ -213,7 +213,7 @@ class _Run:
                 self._fence(xid)
             decision = self._decisions.decision(transaction)
             if decision is None:
-                return  # another run has committed it meanwhile, and finished
+                return  # its coordinator or another run has committed it meanwhile, and finished
         branch = xid.bqual.decode()
         tickets = [
             each.ticket for each in decision.participants if each.branch == branch and may_be(each.resource, asked.name)
@@ -260,7 +260,7 @@ class _Run:
                 self._report.waiting.append((transaction, f"its record to be removed: {error}"))
 
     def _has_committed(self, transaction: str, participant: Participant) -> bool:
-        """Whether a participant has, or none can be told any more that it has not."""
+        """Whether a participant has, or ``forget`` says that it need not be told any more that it has not."""
         xid = branch_xid(transaction, participant.branch)
         fates = {
             index: self._fate(transaction, asked, xid, participant.ticket)
@@ -274,7 +274,7 @@ class _Run:
             return True
         otherwise = [index for index, fate in fates.items() if fate.contradicts(True)]
         if not otherwise and transaction not in self._decisions.unfinished():
-            return False  # another run has seen it finished, and forgotten
+            return False  # the coordinator or another run has seen it finished, and forgotten
         for index in otherwise or fates:
             if xid not in self._asked[index].fates:
                 self._tell(transaction, self._asked[index], xid, "commit", fates[index])

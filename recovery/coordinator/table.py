@@ -8,7 +8,7 @@ its row and not ended, and makes every later one fail: a decision is still a com
 
 A database may hold several such tables, each in the schema of another application. Which one a role means is found
 once, by its search path; from then on the table is named with its schema, and the names of transactions that hang on it
-begin with its number in the database (its oid). So no session settles what is decided in another one, and a session
+begin with its number in the database (its oid). So no run settles what is decided in another one, and a session
 that changes its search path decides in the table that it began with.
 
     CREATE TABLE txha_decisions (name text PRIMARY KEY, committed boolean, resource text, branch text, at timestamptz)
@@ -191,7 +191,7 @@ class TableDecisions:
         return self._select("WHERE name = %s", name).get(name)
 
     def unfinished(self) -> dict[str, Decision]:
-        """Commits whose rows are still there. Aborts that no run can ask for any more are removed, now or next time."""
+        """Commits whose rows are still there. Aborts that can no longer matter are removed, now or next time."""
         aborted = "DELETE FROM {table} WHERE NOT committed AND at < now() - make_interval(secs => %s)"
         with self._connect() as connection, suppress(errors.LockNotAvailable):
             _ask(connection, self.table.in_sql(aborted), ABORT_KEPT)

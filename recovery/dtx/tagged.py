@@ -5,7 +5,7 @@ another message by a tag of the lost one. So the channels of one client count on
 what the highest tag was when it was opened, and takes it off again of what is settled. A tag up to there is of an
 earlier channel: its message has gone back to its queue, and is delivered again. No tag (0) stands for all
 messages that were delivered, and does not say on which channel; behind a loss it is refused once, so that no caller
-settles what he has not seen.
+settles what it has not seen.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ def renew_directory(directory: Path, files: Files = REAL_FILES, name: str = SCRA
     """Make the names that are in a directory durable, also those whose own sync has failed. Raises OSError.
 
     A directory that has not changed since is clean, so ``name`` is made and removed in it before it is synced. No
-    reader else may do that at the same time with the same name.
+    other process or thread may do that at the same time with the same name.
     """
     scratch = directory / name
     if name in files.names(directory):

@@ -267,7 +267,7 @@ class Host(Protocol):
         """How many of the ``offered`` messages, now on their way into the queue, consumers could take at once.
 
         Asked exactly once for each group of events that adds messages to a queue; the ledger raises the delivery
-        watermark over that many of them as delivered in the same group, so that handing them out costs no second round.
+        watermark over that many of them in the same group, so that handing them out costs no second round.
         """
         ...
 

@@ -142,7 +142,7 @@ class DurableQueue(Queue):
         self.wake()
 
     def purge(self, done: Done) -> None:
-        """Ask that everything that no consumer holds leaves the queue.
+        """Ask that everything that neither a client nor a branch holds leaves the queue.
 
         That is all that stands before the purge in the stream: nothing is handed out until then (``hold``).
         """

@@ -54,7 +54,7 @@ class LocalQueue(Queue):
         self.wake()
 
     def purge(self) -> int:
-        """Remove everything that no consumer holds; returns how much that was."""
+        """Remove everything that no client holds; returns how much that was."""
         count = self.ready
         self._fresh.clear()
         self._returned.clear()

@@ -46,7 +46,7 @@ class Queue(ABC):
     @property
     @abstractmethod
     def ready(self) -> int:
-        """Messages that are in the queue and that no consumer holds."""
+        """Messages that are in the queue and that neither a client nor a branch holds."""
 
     @abstractmethod
     def settle(self, offsets: Sequence[int], reason: Removal) -> None:

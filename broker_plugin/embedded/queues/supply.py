@@ -23,7 +23,7 @@ class Supply:
     """Of one queue. ``window``: offset, replication id, message; ``window_bytes``: what its messages hold.
 
     Who takes the first out of the window hands it out, and says so (``left_window``).
-    ``ready``, wherever it is asked for, is how many messages are in the queue and held by no consumer.
+    ``ready``, wherever it is asked for, is how many messages are in the queue and held by no client and no branch.
     """
 
     def __init__(self, number: int, content: Content, windows: Windows) -> None:
@@ -58,7 +58,7 @@ class Supply:
         return first < self.window[0][0] if self.window else self._is_complete(ready) or first <= self._cursor
 
     def forget(self, offset: int, rid: int) -> None:
-        """A message left the queue though no consumer held it."""
+        """A message left the queue though no client or branch held it."""
         self.given_back.forget(offset, rid)
         for index, entry in enumerate(self.window):
             if entry[0] >= offset:
