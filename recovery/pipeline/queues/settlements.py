@@ -49,7 +49,7 @@ class Settlements:
         self._kept.look(channel)
 
     def settle(self, broker: DtxConnection, here: Prefetched, named: Collection[int] | None) -> None:
-        """What is done leaves the queue as far as it is here. See ``Intake.settle``. Raises OutcomeUnknown."""
+        """What is done leaves the queue as far as it is here. See ``QueueIntake.settle``. Raises OutcomeUnknown."""
         if not self.done or (self._learnt and self.done.isdisjoint(here.places)):
             return
         try:

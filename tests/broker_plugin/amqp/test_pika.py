@@ -223,5 +223,5 @@ def test_a_consumer_that_asks_for_places(connection: pika.BlockingConnection) ->
 def test_places_of_a_queue_that_is_not_durable(connection: pika.BlockingConnection) -> None:
     channel = connection.channel()
     channel.queue_declare("q", exclusive=True)
-    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="no place that stays"):
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="no offset that stays"):
         channel.basic_consume("q", print, arguments={"x-txha-place": True})

@@ -200,7 +200,7 @@ def test_what_was_read_before_a_take_over_is_settled_behind_it(monkeypatch: pyte
         def settle(self, places: Any, named: Any = None) -> None:
             settled.append((places, named))
 
-    monkeypatch.setattr(source, "Intake", Anew)
+    monkeypatch.setattr(source, "QueueIntake", Anew)
     QueueReader(QueueSourceOptions(queue="q")).commit(Offset("q", frozenset({7}), frozenset({5}), "c/0@3").as_json())
     goes = now == "c/0@4"
     assert settled == [(frozenset({7} if goes else ()), frozenset({5, 7} if goes else ()))]
