@@ -61,8 +61,8 @@ class RecordThread:
     The record is watched in the same thread (``watch``): a call that is to be made ends the wait at once, and the watch
     goes on behind it. So a reading is never told behind the answer to a change that it does not know of.
 
-    Who waits for a change is told of it before the loop comes to it, and of all that was answered before: a record that
-    was read before the change, and told behind it, would look as if it had gone back
+    A caller that waits for a change gets its answer before the loop comes to it, and all earlier answers before that: a
+    record that was read before the change, and told behind it, would look as if it had gone back
     (``read_before_a_change_and_told_behind_it``). A call that is on its way is given up, should the node's end have to
     wait for it. ``complaint`` is what the last answer failed with, in a sentence; empty if it did not.
     """

@@ -52,7 +52,7 @@ from txobserver.ports.store import StoreError
 log = logging.getLogger("txha.readers")
 MAX_READERS = 64
 SILENCE_SECONDS = 60.0
-"""Who asks nothing for so long, or has not taken its answer by then, is shown the door: its place may be wanted."""
+"""A reader that asks nothing for so long, or has not taken its answer by then, is disconnected: others may wait."""
 
 
 class LogServer:

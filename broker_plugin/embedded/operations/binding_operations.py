@@ -113,7 +113,7 @@ class BindingOperations:
             self._exchanges.when_left(channel, reply)
 
     def _unbind_durable(self, channel: Requester, request: BindRequest, reply: Reply) -> None:
-        """Who declares or binds one of the ends meanwhile is told of what is left of it."""
+        """A request that declares or binds one of the ends meanwhile is answered by what is left of it."""
         ends = _ends(request)
         self._broker.locks.hold(*ends)
 

@@ -61,7 +61,7 @@ class Branch(UnitOfWork):
 
     @property
     def observer(self) -> BranchObserver:
-        """Who is told of the work in it. One that an earlier primary prepared has none, and takes none."""
+        """What replicates the work in it. A branch that an earlier primary prepared has none, and takes none."""
         assert self._begun is not None
         return self._begun
 
