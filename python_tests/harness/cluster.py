@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from broker_plugin.cli.asking import node_status, nodes_shown
-from broker_plugin.cli.layout import LOWEST_PORT, ClusterError, ephemeral_range, port_is_free
+from broker_plugin.cli.asking import node_status
+from broker_plugin.cli.layout import LOWEST_PORT, ClusterError, ephemeral_range, port_is_free, read_cluster
 from python_tests.harness.waiting import wait_until
 
 START_SECONDS = 30.0
@@ -170,7 +170,7 @@ class LocalCluster:
         """What ``txha status --json`` says; asked from here, since a process for each question would cost half a second
         of a processor, many times a second."""
         try:
-            return [node_status(entry) for entry in nodes_shown(self.directory, None)]
+            return [node_status(entry) for entry in read_cluster(self.directory)]
         except ClusterError:
             return []
 
