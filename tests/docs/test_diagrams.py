@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.docs.prose import ROOT
+from tests.docs.scripts import script
 
-
-def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("diagrams", ROOT / "docs" / "diagrams.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-diagrams = _load()
+diagrams = script("diagrams")
 
 
 def _table_names() -> set[str]:

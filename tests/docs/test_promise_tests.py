@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.docs.prose import ROOT
+from tests.docs.scripts import script
+
 PROMISES_PAGE = (ROOT / "docs" / "promises.md").read_text()
 
 
-def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("promise_tests", ROOT / "docs" / "promise_tests.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-promise_tests = _load()
+promise_tests = script("promise_tests")
 TABLE = promise_tests.table()
 TESTS = promise_tests.Tests()
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from tests.docs.scripts import script
 from tests.txha.names import MODULES
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def _load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("reference", DOCS / "reference.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-reference = _load()
+reference = script("reference")
 PAGE = (DOCS / "reference.md").read_text()
 
 
