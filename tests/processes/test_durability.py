@@ -150,6 +150,7 @@ class small_disk:
     def __exit__(self, *error: object) -> None:
         if self._cluster.state(self._name) != "down":
             self._cluster.kill(self._name)
+        wait_until(lambda: not self._cluster.processes.runs(self._name), 30, f"the end of {self._name}")
         subprocess.run(["umount", str(self._directory)], check=True)
 
 
