@@ -71,7 +71,7 @@ def _elsewhere_is_none() -> Any:
             except RecordElsewhere:
                 return None
 
-    return mock.patch.object(settle, "Decisions", Careless)
+    return mock.patch.object(settle, "BatchDecisions", Careless)
 
 
 def _empty_is_none() -> Any:
