@@ -13,6 +13,7 @@ READS = "amqp://user:password@host:port/vhost, in which a / of a name or passwor
 T = TypeVar("T")
 _BETWEEN = re.compile(r"\s*,\s*(?=amqps?://)")
 _SECRET = re.compile(r"^([^:@/]+://)?([^:]*):(?!//).*@", re.DOTALL)
+_NO_PORT = re.compile(r"^([^:@/]+://)?([^:@/\[\]]+):(?!//)(?![0-9]{0,5}(?:[/?#]|$))[^@]*$", re.DOTALL)
 
 
 def urls_in(listed: str) -> list[str]:
@@ -49,6 +50,7 @@ def _check_url(url: str) -> None:
 def without_password(url: str) -> str:
     """As it may be shown: of what stands before the last @ only scheme and user, for a password may hold any sign.
 
-    So may a user (``me@corp``), but the first : ends it.
+    So may a user (``me@corp``), but the first : ends it. Without an @, what stands in the place of a port and is none is
+    taken for a password.
     """
-    return _SECRET.sub(r"\1\2@", url)
+    return _NO_PORT.sub(r"\1\2:…", _SECRET.sub(r"\1\2@", url))

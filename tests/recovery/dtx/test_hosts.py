@@ -24,6 +24,9 @@ WRONG = [
     "amqp://host:99999/",
     "amqp://me:hun/ter@host:5701/",
     "amqp://me:hunter@one/,amqp://me:hunter@other/",
+    "amqp://me:hunter",
+    "amqp://me:hunter/vhost",
+    "me:hunter",
 ]
 
 
@@ -63,6 +66,12 @@ def test_pika_s_own_parameters_are_left_to_pika() -> None:
         ("amqp://host:1/", "amqp://host:1/"),
         ("amqp://me@host:1/", "amqp://me@host:1/"),
         ("amqp://[::1]:1/", "amqp://[::1]:1/"),
+        ("amqp://me:hunter", "amqp://me:…"),
+        ("amqp://me:1hunter/", "amqp://me:…"),
+        ("me:hunter", "me:…"),
+        ("host:5672", "host:5672"),
+        ("amqp://host:5672?beat=1", "amqp://host:5672?beat=1"),
+        ("amqp://host", "amqp://host"),
     ],
 )
 def test_a_password_may_hold_any_sign(url: str, shown: str) -> None:
