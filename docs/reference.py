@@ -191,7 +191,7 @@ def written(annotation: Any) -> str:
 
 
 def is_protocol(cls: type) -> bool:
-    """Whether it is an interface, which nobody makes by calling it."""
+    """Whether it is an interface, which is not made by calling it."""
     return bool(getattr(cls, "_is_protocol", False))
 
 

@@ -248,7 +248,7 @@ def _probe(node: Node, role: Role, message: election.Probe) -> None:
 
 def _probe_reply(node: Node, role: Role, message: election.ProbeReply) -> None:
     assert message.member == node.member, f"P2: {message.member} answers for another"
-    assert message.tail <= node.replica.tail or not message.tail.sequence, f"P2: a log up to {message.tail} is told of"
+    assert message.tail <= node.replica.tail or not message.tail.sequence, f"P2: the greeting says {message.tail}"
     assert node.replica.whole or not message.tail.sequence, "P2: a store that is being overwritten has precedence"
 
 

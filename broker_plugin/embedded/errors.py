@@ -73,7 +73,7 @@ def precondition(text: str) -> AmqpError:
 
 
 def not_configured(kind: str, name: str, error: str) -> AmqpError:
-    """What a client is told of a step of configuration that was not carried out: 404 or 406."""
+    """The answer to a client whose step of configuration was not carried out: 404 or 406."""
     if error in (Refusal.NO_SOURCE, Refusal.NO_DESTINATION, Refusal.GONE):
         return not_found(kind, name)
     return precondition(f"{located(kind, name)} {error}" if isinstance(error, Refusal) else error)

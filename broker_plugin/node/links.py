@@ -187,7 +187,7 @@ class PeerProtocol(GuardedProtocol):
 class Links:
     """All connections of this node. Callbacks run in the event loop.
 
-    ``on_link`` is told of each peer what both sides know when it is linked, and None when it is no more.
+    ``on_link`` gets, for each peer, what both sides know when it is linked, and None when it is no more.
     """
 
     def __init__(

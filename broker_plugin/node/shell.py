@@ -56,8 +56,8 @@ CLOCKS = Clocks()
 class Shell:
     """One node's core at work, in turns. Implements ``ha.interpreter.Reports``.
 
-    Unless it leads, the core is told of the coordination record: when it changes, and every ``look_every`` seconds that
-    it has not. The primary makes the changes itself, and is told of those that others have made by their refusal.
+    Unless it leads, the core gets the coordination record when it changes, and every ``look_every`` seconds that it has
+    not. The primary makes the changes itself, and learns from a refusal that another node has made one.
     ``on_stop`` is called with the reason if the core wants the node to end.
     """
 

@@ -1,4 +1,4 @@
-"""Applier: what each event that has passed the commit point changes, and who is told of it.
+"""Applier: what each event that has passed the commit point changes, and which listeners learn of it.
 
 The primary, backups and a node that reads its log at the start run this same code, in stream order: so queues agree
 wherever positions do (P7), and nothing of an undecided transaction ever reaches a queue (P9).

@@ -32,7 +32,7 @@ def check_resync(resync: Resync) -> None:
         assert ended is None, f"P9: the copy ends before the store of {resync._node} is marked"
     if ended is not None:
         assert ended <= resync._replica.applied.sequence, f"P7: the copy ends at {ended}, which is not applied"
-        assert not live.subscriptions, "P7: a copy that has ended is told of changes"
+        assert not live.subscriptions, "P7: changes go to a copy that has ended"
         assert not live.waiting, "P7: changes wait behind the end of a copy"
         assert walking is None, "P7: a copy that has ended walks on"
         assert not resync._to_walk or not resync._lacking, "P7: messages are asked for behind the end of a copy"
@@ -72,7 +72,7 @@ def _check_subscription(subscription: ReplicatingSubscription) -> None:
     assert subscription.live == (cursor == END), f"P7: queue {queue} is live at {cursor}"
     size = sum(message_bytes(message) for _, _, message in subscription._added) + ENTRY * len(subscription._removed)
     assert subscription.waiting == size, f"P12: {size} bytes wait for queue {queue}, {subscription.waiting} are counted"
-    assert all(offset <= cursor for offset, _, _ in subscription._added), f"P3: a message of {queue} is told of twice"
+    assert all(offset <= cursor for offset, _, _ in subscription._added), f"P3: a message of {queue} is reported twice"
     assert all(offset <= cursor for offset, _ in subscription._removed), f"P7: {queue} loses what was not told of"
     assert differ(offset for offset, _ in subscription._removed), f"P3: a message leaves queue {queue} twice"
     assert differ(offset for offset, _, _ in subscription._added), f"P3: a message enters queue {queue} twice"

@@ -168,7 +168,7 @@ class BackupSession:
     def tell_commit(self, commit: int, now: float, settings: Settings) -> list[Effect]:
         """The commit point, if no entries carried it yet, and once in a while in any case.
 
-        A joiner in the middle of a snapshot is told of none, but that its attachment stands.
+        A joiner in the middle of a snapshot gets no frame, only word that its attachment stands.
         """
         if self.resync is not None:
             commit = 0

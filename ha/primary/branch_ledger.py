@@ -1,8 +1,8 @@
 """BranchLedger: what a primary does with distributed transactions (PROTOCOL, "DTX"). The other half of the Ledger.
 
-Promise: a branch whose prepare was answered stays until it is decided, whichever node is primary; no client is told of
-a decision before it has passed the commit point; a global decision settles every branch that is prepared, and fences
-the others.
+Promise: a branch whose prepare was answered stays until it is decided, whichever node is primary; no client
+learns of a decision before it has passed the commit point; a global decision settles every branch that is prepared,
+and fences the others.
 
 Algorithm: a branch is a transaction whose prepare stays (``DtxPrepare``): a take-over leaves it alone. Whatever ends it
 after that is a decision in the stream and is answered at the commit point, also a rollback, also after a failed vote:

@@ -18,7 +18,7 @@ from txobserver.ports.ledger import Done, Host
 class StreamDecisions:
     """What observers, transactions and branches do to the stream.
 
-    ``watcher`` is told of tx-queues that are closed, and of how they end. Implements TxSink and Decider.
+    ``watcher`` learns which tx-queues are closed, and how they end. Implements TxSink and Decider.
     """
 
     def __init__(

@@ -5,7 +5,7 @@
 3. For each: the decision that stands, and if there is none, the abort, recorded *before* it is carried out.
    So a coordinator that is slow finds its transaction aborted, and one that was faster has its commit carried out.
 4. A commit of 1 is finished when every participant has been asked in 2, has nothing of it left in doubt, and says that
-   it has committed. One that does not know any more is told of, until an operator has looked and says ``forget``.
+   it has committed. One that has forgotten it stays in the report until an operator has looked and says ``forget``.
 
 The order is what makes it right. A participant had prepared before the commit was recorded (1), so if it does not
 list the branch afterwards (2), the branch has been settled. A decision is looked for (3) after the branch was found

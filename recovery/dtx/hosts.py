@@ -50,7 +50,7 @@ def _check_url(url: str) -> None:
 def without_password(url: str) -> str:
     """As it may be shown: of what stands before the last @ only scheme and user, for a password may hold any sign.
 
-    So may a user (``me@corp``), but the first : ends it. Without an @, what stands in the place of a port and is none is
+    So may a user (``me@corp``), but the first : ends it. Without an @, what stands where a port would, and is none, is
     taken for a password.
     """
     return _NO_PORT.sub(r"\1\2:…", _SECRET.sub(r"\1\2@", url))

@@ -1,6 +1,6 @@
 """Settling the branches of a plan that was carried out, when the nodes run again.
 
-1. Each branch is asked for where it is prepared. What has ended has ended: it is told of, also if the plan says
+1. Each branch is asked for where it is prepared. What has ended has ended: it is reported, also if the plan says
    otherwise, and never undone.
 2. What is to be settled by hand, and is prepared, is settled.
 3. The recovery runs settle what hangs on a decision log or a table. They leave alone what is for people to decide or

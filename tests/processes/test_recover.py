@@ -137,7 +137,7 @@ def test_one_is_damaged_and_one_is_gone(together: Crash) -> None:
 
 
 def check_settled(crashed: Crash, found: dict[str, Any], urls: tuple[str, str]) -> None:
-    """As was planned; who has decided otherwise is told of, and what is for people is left. Twice is once."""
+    """As was planned; the report names other decisions, and what is for people is left. Twice is once."""
     known = {str(xid): kind for kind, xid in crashed.branches.items()}
     for broker in ((), urls):
         settled = plan(*settling(found), *broker, status=1)

@@ -47,7 +47,7 @@ class PreparedStays(Checker):
 
 
 class OneOutcome(Checker):
-    """What is told of a branch is what the one stream says, and so it stays; a fenced branch does not prepare."""
+    """Every answer about a branch is what the one stream says, and so it stays; a fenced branch does not prepare."""
 
     promise = "P6"
 
@@ -123,7 +123,7 @@ class BranchAgreement(Checker):
 
 
 class PreparedIsListed(Checker):
-    """A client that asks a serving primary is told of every branch in doubt, and of what operators have decided."""
+    """A serving primary's answer names every branch in doubt, and what operators have decided."""
 
     promise = "P12"
 

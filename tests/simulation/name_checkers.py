@@ -1,4 +1,4 @@
-"""What is told of names is what the stream decided. A breach raises ``Broken``."""
+"""Every answer about a name is what the stream decided. A breach raises ``Broken``."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def check_outcomes_deep(outcomes: Outcomes) -> None:
     tables = [outcomes.branches, outcomes.heuristics, outcomes.tokens, outcomes.globals]
     for table in tables:
         for name, each in table.items():
-            assert name_of(each) == name, f"P6: the outcome of {name_of(each)!s} is told of {name!s}"
+            assert name_of(each) == name, f"P6: the outcome of {name_of(each)!s} stands under {name!s}"
             assert each.sequence >= 0, f"P6: {name!s} was decided at {each.sequence}"
         assert rises(each.sequence for each in table.values()), "P6: an older outcome stands behind a younger one"
     assert not outcomes.branches.keys() & outcomes.heuristics.keys(), "P6: a branch has two outcomes"

@@ -31,7 +31,7 @@ Counted = Callable[[int], None]
 
 
 def queue_state(queue: Queue) -> QueueState:
-    """What a declaration is told of a queue."""
+    """The answer to a declaration of a queue."""
     return QueueState(queue.name, queue.ready, len(queue.consumers))
 
 

@@ -84,7 +84,7 @@ class Case:
 
 
 def all_cases() -> list[Case]:
-    """Every victim at every step. To leave one dead says something only of what nobody can take the place of."""
+    """Every victim at every step. One is left dead only where no other process can take its place."""
     found = [Case(victim, step, way) for step in ORDER_OF_STEPS for victim in VICTIMS for way in (AT, AFTER)]
     return found + [Case(victim, step, LEFT) for step in ORDER_OF_STEPS for victim in (CLUSTER, DATABASE)]
 

@@ -1,4 +1,4 @@
-"""An order that SQLAlchemy stores and a broker is told of, in one transaction of the package ``transaction``.
+"""An order that SQLAlchemy stores and that is published to a broker, in one transaction of the package ``transaction``.
 
 python -m python_tests.suites.coordinator.orm DSN URL[,URL…] QUEUE NUMBER --die-at STEP
 """

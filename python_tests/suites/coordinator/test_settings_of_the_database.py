@@ -86,7 +86,7 @@ def test_a_listener_takes_the_sync_back(shop: Shop, postgresql: PostgreSQL, lazy
 def test_an_abort_is_durable_with_synchronous_commit_off(
     shop: Shop, postgresql: PostgreSQL, lazy_writer: None
 ) -> None:
-    """A session that is told of it acts on it."""
+    """A session that is given it acts on it."""
     with setting(postgresql.dsn, "synchronous_commit", "off"):
         decisions = TableDecisions(shop.dsn)
         assert decisions.decide("aborted", False) is False

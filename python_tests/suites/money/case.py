@@ -22,7 +22,7 @@ TELLERS = ("A1", "A2", "B1", "B2")
 
 SEND, BOOK = "send", "book"
 NOTHING = "nothing"
-"""What is told of a booking for which there was no message."""
+"""The finding for a booking for which there was no message."""
 
 _DECIDED_BY = {
     LOG: (

@@ -1,4 +1,4 @@
-"""Decisions on prepared branches, by coordinators and operators, and what is told of them, on real connections."""
+"""Decisions on prepared branches, by coordinators and operators, and the answers about them, on real connections."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def test_recover_says_never_of_what_a_checkpoint_holds(
 
 @pytest.mark.parametrize("node", ["a", "b"])
 def test_the_operator_can_have_either_store(directory: Path, capsys: pytest.CaptureFixture[str], node: str) -> None:
-    """The loss stands in the record, so the other store is overwritten; it is told of as accepted from then on."""
+    """The loss stands in the record, so the other store is overwritten; reports call it accepted from then on."""
     promoted_without_the_rest(directory)
     record_says(directory, B, generation=3)
     accepted = Accepted(chosen=node)

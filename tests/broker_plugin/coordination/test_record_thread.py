@@ -88,7 +88,7 @@ async def test_a_change_is_answered_once_though_it_was_waited_for() -> None:
 
 
 async def test_read_before_a_change_and_told_behind_it() -> None:
-    """The record is read, and a renewal made, before the loop comes to either; who waits is told of both, in order.
+    """The record is read, and a renewal made, before the loop comes to either; the waiting call gets both, in order.
 
     The node would take what was read for a record that went back, and wait for an operator (simulated seed 44619).
     """

@@ -209,7 +209,7 @@ def test_a_locked_store_fails_and_does_not_hang(tmp_path: Path) -> None:
 
 
 def test_who_makes_a_file_that_has_been_made_meanwhile_goes_on_with_it(tmp_path: Path) -> None:
-    """Of two founders the later one is told of the other's record."""
+    """Of two founders the later one gets the other's record."""
     first = SqliteCoordination(tmp_path / "r", "c", create=True).compare_and_set(0, record())
     later = SqliteCoordination(tmp_path / "r", "c", create=True)
     later._found()

@@ -367,7 +367,7 @@ def test_auto_delete_exchange_goes_with_the_primary_of_its_last_binding(harness:
 
 
 def test_a_take_over_while_an_exchange_is_to_go(harness: Harness) -> None:
-    """No client is told of what the former primary asked for, and no answer of the next one waits for it."""
+    """No client gets an answer to what the former primary asked for, and no answer of the next one waits for it."""
     client = harness.client()
     client.declare("local", durable=False)
     declare_exchange(harness, client, "x", auto_delete=True)

@@ -241,7 +241,7 @@ def test_it_ends_at_every_message(end: str, slow: bool, every: int) -> None:
 @pytest.mark.parametrize("written", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("end", ["the joiner dies", "both die"])
 def test_it_ends_at_every_write(end: str, written: bool, slow: bool, every: int) -> None:
-    """The same before each write of the joiner's disk, and after each that nobody heard of."""
+    """The same before each write of the joiner's disk, and after each whose end no node learnt."""
     for copy, step in steps_of(slow, every, True, written):
         ENDS[end](copy)
         try:

@@ -30,7 +30,7 @@ def branch(number: int, gtrid: int, bqual: int) -> Remembered:
 
 @pytest.mark.parametrize(("gtrid", "bqual"), [(4, 0), (64, 0), (64, 64), (30, 50)])
 def test_slices_of_outcomes_are_counted_by_what_they_carry(gtrid: int, bqual: int) -> None:
-    """No slice is larger than the limit, each is as full as that allows, and what is told of its size is enough."""
+    """No slice is larger than the limit, each is as full as that allows, and the size stated is enough."""
     replica = replica_with(*[branch(number, gtrid, bqual) for number in range(1, 41)])
     slices = [(p, size) for p, size in Ending(replica, 1, 7, LIMIT).parts() if isinstance(p, ForwardOutcomes)]
     each = OVERHEAD + gtrid + bqual

@@ -115,7 +115,7 @@ def test_one_that_nobody_waits_for_is_sent_a_portion_and_rests() -> None:
 
 
 class Paced:
-    """A pace that never rests, and says what it is told of portions."""
+    """A throttle that never rests, and notes each portion that it is given."""
 
     def __init__(self) -> None:
         self.working = False

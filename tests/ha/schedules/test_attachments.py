@@ -23,7 +23,7 @@ def sessions_of(node: MemoryNode) -> dict[str, Any]:
 
 
 def listeners_of(node: MemoryNode) -> list[Any]:
-    """Who is told of what a primary applies."""
+    """Which node learns what a primary applies."""
     assert node.core.leading is not None
     return node.core.leading.backups.attachments.copies
 

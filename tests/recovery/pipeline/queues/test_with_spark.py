@@ -1,4 +1,4 @@
-"""Spark itself at work: from queue to queue, started again and again; batch jobs; and what it is told of mistakes."""
+"""Spark itself at work: from queue to queue, started again and again; batch jobs; and what it answers to mistakes."""
 
 from __future__ import annotations
 
