@@ -99,10 +99,11 @@ class EmbeddedBroker(Serving):
         self._replicated = None
         self._forget_everything()
 
-    def appetite(self, queue: int, offered: int) -> int:
-        """How many of the ``offered`` messages, on their way into the queue, consumers could take at once."""
+    def on_arriving(self, queue: int, messages: int) -> None:
+        """Messages are on their way into the queue: grant credit for those that consumers could take at once."""
         there = self.numbered.get(queue)
-        return there.appetite(offered) if there is not None else 0
+        if there is not None:
+            there.arriving(messages)
 
     def on_configured(self, step: Configure, done: Configured) -> None:
         """A configuration step has been applied."""

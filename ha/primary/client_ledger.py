@@ -91,6 +91,10 @@ class ClientLedger:
         """Ask for leave to hand out messages up to ``offset``."""
         self._writer.append(Delivered(queue, offset))
 
+    def grant(self, queue: int, messages: int) -> None:
+        """Credit for what is still to come into the queue. Raises ValueError for less than one message."""
+        self._additions.grant(queue, messages)
+
     def read(self, asked: Asked, then: Then) -> None:
         """Messages from the store, in a thread of its own."""
         self._emit(self._readings.begin(asked, then))

@@ -15,6 +15,7 @@ from ha.primary.stream_decisions import StreamDecisions
 from ha.primary.writer import Writer
 from txobserver.ids import LAST_COUNTER, LAST_SEQUENCE, id_text, offset_of
 from txobserver.invariants import WALKED, never_falls, rises
+from txobserver.ports.ledger import MOST_CREDIT
 from txobserver.tx_buffer import PREPARED, DtxBuffer
 
 
@@ -159,6 +160,10 @@ def check_primary_deep(primary: Primary) -> None:
     for queue, offsets in primary._additions._offsets.items():
         assert rises(offsets), f"P8: messages enter queue {queue} at {offsets[:5]}"
         assert offsets[-1] < end, f"P5: a message enters queue {queue} at {offsets[-1]}, behind the end"
+    queues = replica.contents.queues
+    for queue, credit in primary._additions._credit.items():
+        assert 0 < credit <= MOST_CREDIT, f"P3: consumers of queue {queue} wait for {credit} messages"
+        assert queues.knows(queue), f"P3: consumers wait for messages of queue {queue}, which does not exist"
 
 
 def check_handover(handover: Handover, primary: Primary) -> None:

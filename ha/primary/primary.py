@@ -65,7 +65,7 @@ class Primary:
         self._replica = replica
         self._host = host
         self._settings, self._emit = settings, emit
-        self._additions = Additions()
+        self._additions = Additions(replica.contents.queues)
         self._opened_to = 0
         refusals = Refusals()
         self.writer = writer = Writer(generation, replica, settings, emit, fanout)
@@ -75,7 +75,9 @@ class Primary:
         self.ledger = ClientLedger(
             writer, point, self.decisions, self._additions, refusals, self.readings, emit, attachments.lacking
         )
-        self.teller = Teller(host, point, self.decisions, refusals, attachments, attachments.copies)
+        self.teller = Teller(
+            host, point, self.decisions, refusals, self._additions, attachments, attachments.copies
+        )
 
     # -- the beginning of a generation
 
@@ -117,7 +119,7 @@ class Primary:
     def flush(self) -> None:
         """Write what has gathered, unless a group is on its way to the disk already; at most a frame of it."""
         if self.writer.due:
-            for delivered in self._additions.wanted(self._host if self.point.serving else None):
+            for delivered in self._additions.end(self._host if self.point.serving else None):
                 self.writer.append(delivered)
             self.writer.flush()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ha.apply.applied import Applied
+from ha.primary.additions import Additions
 from ha.primary.commit_point import CommitPoint
 from ha.primary.refusals import Refusals
 from ha.primary.stream_decisions import StreamDecisions
@@ -24,6 +25,7 @@ class Teller(Applied):
         point: CommitPoint,
         decisions: StreamDecisions,
         refusals: Refusals,
+        additions: Additions,
         watcher: TransactionWatcher,
         copies: list[Applied],
     ) -> None:
@@ -33,6 +35,7 @@ class Teller(Applied):
         self._point = point
         self._decisions = decisions
         self._refusals = refusals
+        self._additions = additions
 
     def configured(self, step: Configure, done: Configured) -> None:
         """Tell the broker, and who asked for the step."""
@@ -42,7 +45,8 @@ class Teller(Applied):
             self._host.on_configured(step, done)
 
     def queue_deleted(self, queue: int) -> None:
-        """No backup holds anything of it any more."""
+        """No backup holds anything of it any more, and no consumer waits for it."""
+        self._additions.queue_deleted(queue)
         self._watcher.queue_deleted(queue)
 
     def enqueued(self, queue: int, offset: int, rid: int, message: Message) -> None:

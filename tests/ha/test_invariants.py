@@ -14,6 +14,7 @@ from ha.effects import (
 )
 from ha.invariants import check_deep
 from tests.support.broken_states import (
+    additions_of,
     backup_of,
     broken,
     busy,
@@ -72,6 +73,8 @@ PRIMARY: dict[str, tuple[str, Break]] = {
     "a store that is never made whole": ("P12", lambda core: put(core.replica, "_whole", False)),
     "the commit point beyond the disk": ("P11", lambda core: put(point_of(core), "sequence", 1 << 40)),
     "the commit point falls": ("P11", lambda core: put(point_of(core), "sequence", point_of(core).sequence - 1)),
+    "credit for no message": ("P3", lambda core: put(additions_of(core), "_credit", {1: 0})),
+    "credit for a queue that was deleted": ("P3", lambda core: put(additions_of(core), "_credit", {77: 1})),
     "an answer that was due": ("P12", lambda core: point_of(core)._waiting.appendleft((1, print))),
     "an answer for what never comes": ("P12", lambda core: point_of(core)._waiting.append((1 << 40, print))),
     "frames behind the stream": ("P7", lambda core: put(writer_of(core), "_framed", 1 << 40)),

@@ -90,6 +90,10 @@ def point_of(core: Any) -> Any:
     return core.leading.primary.point
 
 
+def additions_of(core: Any) -> Any:
+    return core.leading.primary._additions
+
+
 def decisions_of(core: Any) -> Any:
     return core.leading.primary.decisions
 

@@ -21,7 +21,7 @@ class MemoryHost:
         self.watermarks: dict[int, int] = {}
         self.prepared: dict[Xid, PreparedBranch] = {}
         self.ended: list[tuple[Xid, bool]] = []
-        self.hunger = 0
+        self.room = 0
         self.closed: list[str] = []
         self.answers: list[tuple[str, str | None]] = []
         self.on_ok: Callable[[str], None] = lambda label: None
@@ -40,8 +40,9 @@ class MemoryHost:
         self.visible, self.prepared = {}, {}
         self.closed.append(reason)
 
-    def appetite(self, queue: int, offered: int) -> int:
-        return min(self.hunger, offered)
+    def on_arriving(self, queue: int, messages: int) -> None:
+        if self.room and self.ledger:
+            self.ledger.grant(queue, min(self.room, messages))
 
     def on_configured(self, step: Configure, done: Configured) -> None:
         assert self.content

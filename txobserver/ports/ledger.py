@@ -23,6 +23,10 @@ Done = Callable[[str | None], None]
 rolled back. It is never called when the outcome is unknown; then ``Host.on_inactive`` closes the clients."""
 
 
+MOST_CREDIT = 1_000_000
+"""Messages of credit that one queue can have; what is granted beyond them is forgotten."""
+
+
 class Found(NamedTuple):
     """Messages of a queue that have been read; see ``Ledger.read``."""
 
@@ -124,6 +128,16 @@ class Ledger(Protocol):
 
     def raise_watermark(self, queue: int, offset: int) -> None:
         """Ask for leave to hand out messages up to ``offset``; the host is told by ``on_watermark``."""
+        ...
+
+    def grant(self, queue: int, messages: int) -> None:
+        """Credit: consumers could take so many messages beyond those that the host has been told of.
+
+        The group of events that brings messages to the queue raises its watermark over as many of them as there is
+        credit, so that handing them out costs no second round; the host is told by ``on_watermark``. What is granted
+        adds up, to ``MOST_CREDIT``. It is forgotten with the queue, and when this ledger's activation ends; credit for
+        a queue that does not exist is ignored. Raises ValueError for less than one message.
+        """
         ...
 
     def read(self, asked: Asked, then: Callable[[Found], None]) -> None:
@@ -263,11 +277,11 @@ class Host(Protocol):
         """No longer: close every client connection, answer nothing that is outstanding, forget every queue."""
         ...
 
-    def appetite(self, queue: int, offered: int) -> int:
-        """How many of the ``offered`` messages, now on their way into the queue, consumers could take at once.
+    def on_arriving(self, queue: int, messages: int) -> None:
+        """So many messages are on their way into the queue: the last moment to grant credit for them.
 
-        Asked exactly once for each group of events that adds messages to a queue; the ledger raises the delivery
-        watermark over that many of them in the same group, so that handing them out costs no second round.
+        Called exactly once for each group of events that adds messages to a queue. A host that cannot answer in time
+        grants credit ahead, or asks for a watermark when it is told of the messages, which costs a second round.
         """
         ...
 

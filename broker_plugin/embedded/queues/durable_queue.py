@@ -97,16 +97,15 @@ class DurableQueue(Queue):
             self._promised -= self._promises.popleft()
         self.wake()
 
-    def appetite(self, offered: int) -> int:
-        """How many of ``offered`` messages could be handed out, beside those that are there or promised already."""
+    def arriving(self, messages: int) -> None:
+        """Grant credit for as many as could be handed out, beside those that are there or promised already."""
         if self._held:
-            return 0
-        wanted = min(self.wanted() - self.ready - self._promised, offered)
-        if wanted <= 0:
-            return 0
-        self._promises.append(wanted)
-        self._promised += wanted
-        return wanted
+            return
+        wanted = min(self.wanted() - self.ready - self._promised, messages)
+        if wanted > 0:
+            self._promises.append(wanted)
+            self._promised += wanted
+            self._ledger.grant(self.number, wanted)
 
     # -- asked by channels
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from ha.primary.additions import Additions
 from ha.primary.refusals import Refusals
 from tests.broker_plugin.embedded.local_replica import LocalReader, LocalReplica
 from txobserver.ends import ReplicationIds
@@ -18,7 +19,6 @@ from txobserver.events import (
     Removal,
     Settle,
     TxDecision,
-    TxEnqueue,
     TxEvent,
     TxPrepare,
     purge_of,
@@ -49,7 +49,7 @@ class LocalLedger:
         self._generation = generation
         self._sequence = self.contents.applied.sequence
         self._pending: deque[Pending] = deque()
-        self._additions: dict[int, list[int]] = {}
+        self._additions = Additions(self.contents.queues)
         self._rids = ReplicationIds(generation)
         self._config_id = self.contents.configuration.last_id
         self._refusals = Refusals()
@@ -91,8 +91,7 @@ class LocalLedger:
             done(self.refuse)
             return
         sequence = self._append(Publish(self._rids.next(), tuple(queues), message), done)
-        for queue in queues:
-            self._additions.setdefault(queue, []).append(offset_of(sequence))
+        self._additions.add(queues, offset_of(sequence))
 
     def settle(self, queue: int, entries: Sequence[tuple[int, int]], reason: Removal) -> None:
         self._append(Settle(queue, list(entries), int(reason)))
@@ -102,6 +101,9 @@ class LocalLedger:
 
     def raise_watermark(self, queue: int, offset: int) -> None:
         self._append(Delivered(queue, offset))
+
+    def grant(self, queue: int, messages: int) -> None:
+        self._additions.grant(queue, messages)
 
     def read(self, asked: Asked, then: Callable[[Found], None]) -> None:
         self.reader.ask(asked, then)
@@ -127,10 +129,7 @@ class LocalLedger:
         sequence = self._append(TxDecision(tx, True), done)
         buffer = self._replica.buffers[tx]
         buffer.add(sequence, TxDecision(tx, True))
-        for offset, event in buffer.placed():
-            if isinstance(event, TxEnqueue):
-                for queue in event.queues:
-                    self._additions.setdefault(queue, []).append(offset)
+        self._additions.committed(buffer)
 
     def tx_rollback(self, tx: int) -> None:
         self._append(TxDecision(tx, False))
@@ -142,12 +141,8 @@ class LocalLedger:
 
     def flush(self) -> None:
         """End the group that is being gathered: mark what consumers can take of it."""
-        host = self._replica.host
-        additions, self._additions = self._additions, {}
-        for queue, offsets in additions.items():
-            wanted = host.appetite(queue, len(offsets)) if host else 0
-            if wanted > 0:
-                self._append(Delivered(queue, offsets[min(wanted, len(offsets)) - 1]))
+        for delivered in self._additions.end(self._replica.host):
+            self._append(delivered)
 
     def commit(self, events: int | None = None) -> None:
         """Everything asked so far (or so many events) passes the commit point: apply it, tell the host, answer."""
@@ -165,13 +160,13 @@ class LocalLedger:
 
     def commit_all(self) -> None:
         """Commit until nothing waits."""
-        while self.busy or self._additions:
+        while self.busy or self._additions.waiting:
             self.commit()
 
     def lose(self) -> None:
         """What has not passed the commit point is lost; its outcome is never told."""
         self._pending.clear()
-        self._additions.clear()
+        self._additions = Additions(self.contents.queues)
         self.reader.lose()
 
     def _append(self, event: Event, done: Done | None = None) -> int:

@@ -263,10 +263,10 @@ def test_redelivered_is_told_by_the_mark_after_a_failover() -> None:
     it."""
     cluster = declared("q")
     primary = cluster.primary
-    primary.host.hunger = 1
+    primary.host.room = 1
     publish(primary, "q", "handed out")
     answered(cluster, primary, "publish handed out")
-    primary.host.hunger = 0
+    primary.host.room = 0
     publish(primary, "q", "never handed out")
     answered(cluster, primary, "publish never handed out")
     cluster.pause(0.2)
@@ -281,7 +281,7 @@ def test_a_mark_precedes_every_delivery() -> None:
     """A message whose watermark has not passed the commit point is not marked at the primary's broker either."""
     cluster = declared("q")
     primary, _, slow = cluster.primary, *backups_of(cluster)
-    primary.host.hunger = 1
+    primary.host.room = 1
     cluster.held.add((slow.name, primary.name))
     publish(primary, "q", "m")
     cluster.pause(0.5)
