@@ -88,7 +88,7 @@ def log_found_at_the_start_is_not_synced(stack: ExitStack) -> None:
     replace(stack, Log, "_reopen", make)
 
 
-@seeded("P11")
+@seeded("P11", first=31)
 def log_found_at_the_start_is_not_written_again(stack: ExitStack) -> None:
     replace(stack, FakeFiles, "rewrite", lambda original: lambda self, path, offset: None)
 

@@ -9,7 +9,7 @@ from ha.backup.backup import Backup
 from tests.simulation.seeded.planting import replace, seeded
 
 
-@seeded("P12")
+@seeded("P12", first=9)
 def an_accepted_loss_is_not_known_to_those_who_come_back(stack: ExitStack) -> None:
     """They refuse to be overwritten, as if no operator had accepted it, and stay away for ever."""
 

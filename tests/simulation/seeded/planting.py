@@ -15,22 +15,28 @@ from tests.support.planted import first_that_breaks
 
 @dataclass(frozen=True)
 class Seeded:
-    """``promises``: whose checkers may find it; ``rare``: it takes some hundred seeds."""
+    """``promises``: whose checkers may find it; ``rare``: it takes some hundred seeds.
+
+    ``first``: where the slice begins to look, since the seeds before have been seen not to find it.
+    """
 
     name: str
     promises: tuple[str, ...]
     plant: Callable[[ExitStack], None]
     rare: bool = False
+    first: int = 0
 
 
 SEEDED: list[Seeded] = []
 
 
-def seeded(*promises: str, rare: bool = False) -> Callable[[Callable[[ExitStack], None]], Callable[[ExitStack], None]]:
+def seeded(
+    *promises: str, rare: bool = False, first: int = 0
+) -> Callable[[Callable[[ExitStack], None]], Callable[[ExitStack], None]]:
     """Register a fault under the name of its function."""
 
     def register(plant: Callable[[ExitStack], None]) -> Callable[[ExitStack], None]:
-        SEEDED.append(Seeded(plant.__name__, promises, plant, rare))
+        SEEDED.append(Seeded(plant.__name__, promises, plant, rare, first))
         return plant
 
     return register

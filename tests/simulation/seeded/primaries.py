@@ -66,7 +66,7 @@ def promotion_without_a_new_generation(stack: ExitStack) -> None:
     replace(stack, Candidate, "_propose", make)
 
 
-@seeded("P10", "P9", "P6")
+@seeded("P10", "P9", "P6", first=26)
 def the_store_takes_changes_of_another_version(stack: ExitStack) -> None:
     def make(original: Any) -> Any:
         def compare_and_set(self: MemoryCoordination, expected: int, record: Any) -> Any:
