@@ -78,4 +78,6 @@ def check_events_of(buffer: TxBuffer) -> None:
         for offset, _ in event.entries
     ]
     assert differ(offsets), f"P3: transaction {tx} acknowledges a message twice"
+    removals = [event for _, event in buffer.events if not isinstance(event, TxEnqueue)]
+    assert buffer.removals == removals, f"P1: transaction {tx} lists other removals than its events"
     assert all(offset >= 0 for _, offset in offsets), f"P5: transaction {tx} acknowledges what is at no offset"

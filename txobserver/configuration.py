@@ -16,6 +16,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from txobserver.actions import SHIPPED, ActionRegistry
+from txobserver.bindings import Bindings
+from txobserver.bindings import BindingSpec as BindingSpec
+from txobserver.calls import CALLS, CALLS_FEATURE, arguments_of
 from txobserver.events import Configure, Terms
 
 DECLARE_QUEUE = "queue.declare"
@@ -33,10 +37,11 @@ OPERATIONS = frozenset(
         *(DECLARE_QUEUE, DELETE_QUEUE, USE_QUEUE),
         *(DECLARE_EXCHANGE, DELETE_EXCHANGE, USE_EXCHANGE, LEAVE_EXCHANGE),
         *(BIND, UNBIND),
+        *CALLS,
     }
 )
 """Every operation that this version of txha can apply."""
-FEATURE_OF: dict[str, str] = {}
+FEATURE_OF: dict[str, str] = dict.fromkeys(sorted(CALLS), CALLS_FEATURE)
 """Operations that are younger than the oldest version of the peer protocol that is spoken, with the feature (see
 ``ha.messages.greeting``) that a node names which knows them. The primary writes none before every node that follows it
 names that feature."""
@@ -95,27 +100,15 @@ class ExchangeSpec(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     used: bool = False
 
 
-class BindingSpec(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """A binding from ``source`` to a queue (``to_queue``) or to another exchange."""
-
-    source: str
-    destination: str
-    to_queue: bool
-    routing_key: str
-    arguments: dict[str, Any]
-
-
 QueueArguments = tuple[bool, dict[str, Any]]
 _ARGUMENTS: dict[str, Any] = {
     DECLARE_QUEUE: QueueArguments,
     DECLARE_EXCHANGE: ExchangeSpec,
     BIND: BindingSpec,
     UNBIND: BindingSpec,
+    **{operation: arguments_of(operation) for operation in CALLS},
 }
 """What stands in the arguments of a step; of other operations nothing does."""
-
-_encode = msgspec.msgpack.Encoder(order="sorted").encode
-"""Tells apart what Python's equality does not: {"a": 1} and {"a": True} are two bindings."""
 
 
 def queue_step(name: str, auto_delete: bool, arguments: dict[str, Any]) -> Configure:
@@ -159,8 +152,8 @@ def leave_exchange_step(name: str) -> Configure:
     return Configure(0, LEAVE_EXCHANGE, name, b"", Terms())
 
 
-def check_step(step: Configure, operations: Container[str] = OPERATIONS) -> None:
-    """Whether a node that knows these operations can apply a step: to be asked before the step is persisted.
+def check_step(step: Configure, operations: Container[str] = OPERATIONS, actions: ActionRegistry = SHIPPED) -> None:
+    """Whether a node that knows these operations and actions can apply a step: to be asked before it is persisted.
 
     Raises UnknownStep.
     """
@@ -170,28 +163,24 @@ def check_step(step: Configure, operations: Container[str] = OPERATIONS) -> None
     try:
         if kind is not None:
             msgspec.msgpack.decode(step.arguments, type=kind)
+        refusal = actions.refusal_of(step) if step.operation in CALLS else None
     except (ValueError, RecursionError) as error:
         raise UnknownStep(f"configuration step {step.operation!r} with unknown arguments: {error}") from None
+    if refusal is not None:
+        raise UnknownStep(f"cluster call: {refusal}")
 
 
 Holds = Callable[[int, Sequence[int]], bool]
 """Whether a queue holds messages at other offsets than these."""
 
 
-class Configuration(msgspec.Struct, dict=True):
-    """Everything durable that clients declared, and the durable cursor ``last_id`` of the steps applied.
-
-    What is stored and sent are the fields. Beside them stands an index of the bindings, so that one binding more
-    costs the same however many there are.
-    """
+class Configuration(msgspec.Struct):
+    """Everything durable that clients declared, and the durable cursor ``last_id`` of the steps applied."""
 
     last_id: int = 0
     queues: dict[str, QueueSpec] = {}
     exchanges: dict[str, ExchangeSpec] = {}
-    bindings: list[BindingSpec] = []
-
-    def __post_init__(self) -> None:
-        self._known: set[bytes] | None = None
+    bindings: Bindings = msgspec.field(default_factory=Bindings)
 
     def queue_number(self, name: str) -> int | None:
         """The number of this durable queue, or None."""
@@ -204,7 +193,7 @@ class Configuration(msgspec.Struct, dict=True):
 
     def copy(self) -> Configuration:
         """The same configuration, independent of this one."""
-        return Configuration(self.last_id, dict(self.queues), dict(self.exchanges), list(self.bindings))
+        return Configuration(self.last_id, dict(self.queues), dict(self.exchanges), self.bindings.copy())
 
     def apply(self, step: Configure, holds: Holds = lambda queue, spared: False) -> Configured:
         """Carry out one step, if what it depends on is so; returns what became of it.
@@ -227,6 +216,8 @@ class Configuration(msgspec.Struct, dict=True):
             return self._bind(step, msgspec.msgpack.decode(step.arguments, type=BindingSpec))
         if step.operation in (USE_QUEUE, USE_EXCHANGE, LEAVE_EXCHANGE):
             return self._use(step)
+        if step.operation in CALLS:
+            return Configured()  # see ``txobserver.calls``
         raise UnknownStep(f"unknown configuration step {step.operation!r}")
 
     def _declare_queue(self, step: Configure) -> Configured:
@@ -241,7 +232,7 @@ class Configuration(msgspec.Struct, dict=True):
         if spec is not None and terms is not None and terms.empty and holds(spec.number, terms.spared):
             return Configured(refusal=Refusal.NOT_EMPTY)
         self.queues.pop(name, None)
-        lost = self._keep([b for b in self.bindings if not (b.to_queue and b.destination == name)])
+        lost = self.bindings.remove_to(True, name)
         return Configured(spec.number if spec else None, self._lapse(step, lost))
 
     def _delete_exchange(self, step: Configure) -> Configured:
@@ -260,7 +251,7 @@ class Configuration(msgspec.Struct, dict=True):
 
     def _in_use(self, exchange: str) -> bool:
         spec = self.exchanges.get(exchange)
-        return spec is not None and (spec.used or any(each.source == exchange for each in self.bindings))
+        return spec is not None and (spec.used or self.bindings.leads_from(exchange))
 
     def _lapse(self, step: Configure, sources: Iterable[str]) -> tuple[str, ...]:
         """These exchanges have lost a binding. Auto-delete ones that are used no more go, and so on upwards."""
@@ -276,33 +267,19 @@ class Configuration(msgspec.Struct, dict=True):
     def _remove_exchange(self, name: str) -> list[str]:
         """An exchange and its bindings go; returns the sources that lost one."""
         self.exchanges.pop(name, None)
-        lost = self._keep([b for b in self.bindings if b.source != name and (b.to_queue or b.destination != name)])
-        return [source for source in lost if source != name]
+        self.bindings.remove_from(name)
+        return self.bindings.remove_to(False, name)
 
     def _bind(self, step: Configure, spec: BindingSpec) -> Configured:
-        bind = step.operation == BIND
-        if self._known is None:
-            self._known = {_encode(each) for each in self.bindings}
-        key = _encode(spec)
-        if bind and key not in self._known:
+        known, bind = spec in self.bindings, step.operation == BIND
+        if bind and not known:
             if (missing := self._missing(spec)) is not None:
                 return Configured(refusal=missing)
             self.bindings.append(spec)
-            self._known.add(key)
-        elif not bind and key in self._known:
-            lost = self._keep([each for each in self.bindings if each != spec or _encode(each) != key])
-            return Configured(lapsed=self._lapse(step, lost))
+        elif known and not bind:
+            self.bindings.remove(spec)
+            return Configured(lapsed=self._lapse(step, [spec.source]))
         return Configured()
-
-    def _keep(self, bindings: list[BindingSpec]) -> list[str]:
-        """Only these are left; returns the sources of the others."""
-        if len(bindings) == len(self.bindings):
-            return []
-        kept = set(map(id, bindings))
-        lost = dict.fromkeys(each.source for each in self.bindings if id(each) not in kept)
-        self.bindings = bindings
-        self._known = None
-        return list(lost)
 
     def _missing(self, spec: BindingSpec) -> Refusal | None:
         """Which end of a binding is not there: it may have been deleted while the binding was on its way."""

@@ -67,7 +67,7 @@ class Terms(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=Tru
 
 
 class Configure(msgspec.Struct, array_like=True, gc=False, forbid_unknown_fields=True, tag=2):
-    """One step of configuration. Ids rise by one without a gap (seed 000). ``operation`` names the step.
+    """One step of configuration. Ids rise by one without a gap. ``operation`` names the step.
 
     ``terms``: of every removal. Auto-delete exchanges whose last binding it takes go with it. Earlier versions wrote
     none: their removals have no condition, and take such an exchange with a step of its own.

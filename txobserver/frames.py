@@ -91,7 +91,7 @@ class Frame:
         """Whether events that cannot be decoded may be those of a later version: another kind, fields or reason."""
         try:
             found = msgspec.msgpack.decode(memoryview(self.data)[HEADER_SIZE : -len(TRAILER)], type=list[list[Any]])
-        except ValueError:
+        except (ValueError, RecursionError):
             return False
         return any(_is_later(each) for each in found)
 

@@ -7,16 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from txobserver.events import DtxOpen, Message, Removal, TxDequeue, TxEnqueue, TxEvent, TxOpen, TxToken
-from txobserver.ids import (
-    LAST_COUNTER,
-    MAX_OPEN_BYTES,
-    MAX_TRANSACTION_BYTES,
-    MAX_TRANSACTION_EVENTS,
-    generated_id,
-    id_text,
-)
+from txobserver.ids import LAST_COUNTER, generated_id, id_text
 from txobserver.outcomes import Name
 from txobserver.ports.ledger import Done, NameInUse
+from txobserver.work_limits import OpenWork, WorkLimits
 from txobserver.xid import MAX_PART, Xid
 
 NO_ID_LEFT = "this generation has no id left for it; promote another node or restart this one, and do it again"
@@ -59,18 +53,20 @@ class WorkObserver(ABC):
 
     The tx-queue is opened by the first event, so an empty one costs nothing. One that grows beyond a limit is aborted
     at once, since every node holds it in memory; its commit says why. So does that of one with the id 0, for which
-    there was no id left.
+    there was no id left. ``client``: what the client that has begun it has open.
     """
 
-    def __init__(self, tx: int, sink: TxSink, factory: TransactionObserverFactory) -> None:
+    def __init__(self, tx: int, sink: TxSink, factory: TransactionObserverFactory, client: OpenWork) -> None:
         self.tx = tx
         self._sink = sink
         self._factory = factory
+        self._client = client
         self._name: Name | None = None
         self._count = 0
         self._bytes = 0
         self._refusal: str | None = None if tx else NO_ID_LEFT
         self._closed = False
+        self._released = False
 
     def enqueue(self, queues: Sequence[int], message: Message) -> None:
         """A publish inside the transaction to these durable queues."""
@@ -93,11 +89,12 @@ class WorkObserver(ABC):
             raise ValueError(f"transaction {id_text(self.tx)} has ended and takes no more events")
         if self._refusal is not None:
             return
-        factory, sink = self._factory, self._sink
+        factory, client = self._factory, self._client
         if (
-            self._count >= MAX_TRANSACTION_EVENTS
-            or self._bytes + size > MAX_TRANSACTION_BYTES
-            or factory.open_bytes + size > MAX_OPEN_BYTES
+            self._count >= factory.most_events
+            or self._bytes + size > factory.most_bytes
+            or client.open_bytes + size > factory.most_client_bytes
+            or factory.open_bytes + size > factory.most_open_bytes
         ):
             self._refusal = self._why_too_large(size)
             self._abort()
@@ -106,16 +103,25 @@ class WorkObserver(ABC):
             self._open()
         self._count += 1
         self._bytes += size
+        client.open_events += 1
+        client.open_bytes += size
+        factory.open_events += 1
         factory.open_bytes += size
-        sink.tx_event(event)
+        self._sink.tx_event(event)
 
     def _why_too_large(self, size: int) -> str:
         """Which limit one event more, with a message of ``size`` bytes, would pass."""
-        if self._count >= MAX_TRANSACTION_EVENTS:
-            return f"the transaction has more than the {MAX_TRANSACTION_EVENTS} events that one can have"
-        if self._bytes + size > MAX_TRANSACTION_BYTES:
-            return f"the transaction's messages have more than the {MAX_TRANSACTION_BYTES} bytes that one can have"
-        return f"the messages of all open transactions would have more than {MAX_OPEN_BYTES} bytes"
+        factory = self._factory
+        if self._count >= factory.most_events:
+            return f"the transaction has more than the {factory.most_events} events that one can have"
+        if self._bytes + size > factory.most_bytes:
+            return f"the transaction's messages have more than the {factory.most_bytes} bytes that one can have"
+        if self._client.open_bytes + size > factory.most_client_bytes:
+            return (
+                f"the messages of the open transactions of this connection would have more than the "
+                f"{factory.most_client_bytes} bytes that those of one can have"
+            )
+        return f"the messages of all open transactions would have more than {factory.most_open_bytes} bytes"
 
     def _abort(self) -> None:
         self._release()
@@ -136,15 +142,19 @@ class WorkObserver(ABC):
         return False
 
     def _release(self) -> None:
-        self._factory.open_bytes -= self._bytes
-        self._bytes = 0
+        """What is in it is open no more, and is counted for neither the client nor the node."""
+        if not self._released:
+            self._released = True
+            for open_work in (self._client, self._factory):
+                open_work.open_bytes -= self._bytes
+                open_work.open_events -= self._count
 
 
 class TransactionObserver(WorkObserver):
     """One plain transaction at the primary (an ``Observer``)."""
 
-    def __init__(self, tx: int, sink: TxSink, factory: TransactionObserverFactory) -> None:
-        super().__init__(tx, sink, factory)
+    def __init__(self, tx: int, sink: TxSink, factory: TransactionObserverFactory, client: OpenWork) -> None:
+        super().__init__(tx, sink, factory, client)
         self._token: bytes | None = None
 
     def name(self, token: bytes) -> None:
@@ -164,7 +174,7 @@ class TransactionObserver(WorkObserver):
             self._sink.tx_commit(self.tx, self._count, done)
 
     def rollback(self) -> None:
-        """Forget everything (PROTOCOL: a TX rollback may be answered at once)."""
+        """Forget everything. May be answered at once, since no prepare was sent."""
         if self._close(None):
             self._sink.tx_rollback(self.tx)
 
@@ -178,9 +188,15 @@ class DtxObserver(WorkObserver):
     """One branch at the primary, until it is prepared (a ``BranchObserver``)."""
 
     def __init__(
-        self, tx: int, xid: Xid, sink: TxSink, branches: BranchSink, factory: TransactionObserverFactory
+        self,
+        tx: int,
+        xid: Xid,
+        sink: TxSink,
+        branches: BranchSink,
+        factory: TransactionObserverFactory,
+        client: OpenWork,
     ) -> None:
-        super().__init__(tx, sink, factory)
+        super().__init__(tx, sink, factory, client)
         self.xid = self._name = xid
         self._branches = branches
 
@@ -209,32 +225,40 @@ class DtxObserver(WorkObserver):
         self._sink.tx_event(DtxOpen(self.tx, self.xid))
 
 
-class TransactionObserverFactory:
+class TransactionObserverFactory(OpenWork):
     """Gives each transaction of one generation an id that no other can have.
 
-    ``open_bytes``: messages of transactions that are open, and of branches that are prepared, properties and bodies.
-    ``next_rid`` gives a replication id for a message, 0 if there is none left.
+    As ``OpenWork`` it counts transactions that are open, and branches that are prepared. ``next_rid`` gives a
+    replication id for a message, 0 if there is none left. ``most_...``: the limits, one by one.
     """
 
-    def __init__(self, generation: int, sink: TxSink, next_rid: Callable[[], int]) -> None:
+    def __init__(
+        self, generation: int, sink: TxSink, next_rid: Callable[[], int], limits: WorkLimits | None = None
+    ) -> None:
+        super().__init__()
         self.next_rid = next_rid
-        self.open_bytes = 0
+        most = limits if limits is not None else WorkLimits()
+        self.most_events = most.events
+        self.most_bytes = most.bytes
+        self.most_client_bytes = most.client_bytes
+        self.most_open_bytes = most.open_bytes
         self._generation = generation
         self._sink = sink
         self._counter = 0
         self._names: set[Name] = set()
 
-    def begin(self, token: bytes | None = None) -> TransactionObserver:
-        """The observer of a new transaction. Raises NameInUse, ValueError for its token."""
-        observer = TransactionObserver(self._next_tx(), self._sink, self)
+    def begin(self, token: bytes | None = None, client: OpenWork | None = None) -> TransactionObserver:
+        """The observer of a new transaction of this client. Raises NameInUse, ValueError for its token."""
+        observer = TransactionObserver(self._next_tx(), self._sink, self, client if client is not None else OpenWork())
         if token is not None:
             observer.name(token)
         return observer
 
-    def begin_branch(self, xid: Xid, branches: BranchSink) -> DtxObserver:
-        """The observer of a new branch. Raises NameInUse."""
+    def begin_branch(self, xid: Xid, branches: BranchSink, client: OpenWork | None = None) -> DtxObserver:
+        """The observer of a new branch of this client. Raises NameInUse."""
         self.use(xid)
-        return DtxObserver(self._next_tx(), xid, self._sink, branches, self)
+        work = client if client is not None else OpenWork()
+        return DtxObserver(self._next_tx(), xid, self._sink, branches, self, work)
 
     def use(self, name: Name) -> None:
         """A transaction that has not ended takes this name. Raises NameInUse."""

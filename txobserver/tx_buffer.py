@@ -6,6 +6,7 @@ Events keep their sequences, so that the tail of the stream can be cut off again
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final
 
@@ -22,6 +23,7 @@ from txobserver.events import (
     TxToken,
 )
 from txobserver.ids import id_text, offset_of
+from txobserver.leftovers import Leftovers
 from txobserver.table import IllegalTransition, Table
 from txobserver.xid import Xid
 
@@ -45,11 +47,18 @@ TX_TABLE: Table[str, str] = Table(
 )
 
 
+Run = list[tuple[int, TxEvent]]
+"""Events of one tx-queue, in order, with their sequences"""
+
+
 class TxBuffer:
     """One transaction's events, its state, and where it was opened, closed and decided (sequences, or None).
 
     ``name``: what its outcome is remembered by, a token or an xid; None for most. ``stays``: whether a failover leaves
-    it prepared instead of aborting it.
+    it prepared instead of aborting it. ``enqueued`` and ``dequeued``: how many messages it puts into each queue and
+    takes out of each; ``steps``: all of them together; ``size``: bytes of those that it puts in, properties and bodies.
+    They are counted as events come, so that to ask for them costs the same however many there are. ``removals``: those
+    of ``events`` that take messages out.
     """
 
     def __init__(self, tx: int, opened: int) -> None:
@@ -63,6 +72,11 @@ class TxBuffer:
         self.count = 0
         self.participants: list[str] = []
         self.events: list[tuple[int, TxEnqueue | TxDequeue]] = []
+        self.removals: list[TxDequeue] = []
+        self.enqueued: dict[int, int] = {}
+        self.dequeued: dict[int, int] = {}
+        self.steps = 0
+        self.size = 0
         self._named: int | None = None
 
     @property
@@ -70,20 +84,18 @@ class TxBuffer:
         """Whether every event that the prepare counted is here. A node that lacks one must vote against."""
         return self.prepared is not None and self.count == len(self.events)
 
-    @property
-    def size(self) -> int:
-        """Bytes of its messages: properties and bodies."""
-        return sum(event.message.size for _, event in self.events if isinstance(event, TxEnqueue))
-
     def add(self, sequence: int, event: TxEvent) -> None:
         """Take the next event of this tx-queue. Raises IllegalTransition for one that cannot come now."""
         if isinstance(event, TxEnqueue):
             if self.state != OPEN:
                 TX_TABLE.next(self.state, "enqueue")
             self.events.append((sequence, event))
+            self._count(event, 1)
         elif isinstance(event, TxDequeue):
             self.state = TX_TABLE.next(self.state, "dequeue")
             self.events.append((sequence, event))
+            self.removals.append(event)
+            self._count(event, 1)
         elif isinstance(event, TxPrepare):
             self._prepare(sequence, event)
         elif isinstance(event, TxDecision | DtxDecision):
@@ -100,7 +112,10 @@ class TxBuffer:
         if self.opened > last:
             return False
         while self.events and self.events[-1][0] > last:
-            self.events.pop()
+            last_event = self.events.pop()[1]
+            if isinstance(last_event, TxDequeue):
+                self.removals.pop()
+            self._count(last_event, -1)
         if self.decided is not None and self.decided > last:
             self.decided = None
             self.state = OPEN if self.prepared is None else PREPARED
@@ -121,25 +136,44 @@ class TxBuffer:
 
     def queues(self) -> set[int]:
         """The queues that this transaction touches."""
-        touched: set[int] = set()
-        for _, event in self.events:
-            touched.update(event.queues if isinstance(event, TxEnqueue) else (event.queue,))
-        return touched
+        return {*self.enqueued, *self.dequeued}
 
-    def since(self, sequence: int) -> Iterator[tuple[int, TxEvent]]:
-        """Events with sequences above ``sequence``, the opening and the prepare among them, but no decision."""
-        if self.prepared is not None and self.prepared <= sequence:
-            return
-        if self.opened > sequence:
-            yield self.opened, self._opening()
-        if self._named is not None and self._named > sequence:
+    def between(self, after: int, last: int) -> list[Run]:
+        """Events with sequences above ``after`` and up to ``last``, in runs: the opening and the prepare are among
+        them, but no decision.
+
+        Copies references, however many those are, and makes no object for each.
+        """
+        head: Run = []
+        if after < self.opened <= last:
+            head.append((self.opened, self._opening()))
+        if self._named is not None and after < self._named <= last:
             assert isinstance(self.name, bytes)
-            yield self._named, TxToken(self.tx, self.name)
-        for at, event in self.events:
-            if at > sequence:
-                yield at, event
-        if self.prepared is not None:
-            yield self.prepared, self._closing()
+            head.append((self._named, TxToken(self.tx, self.name)))
+        body: Run = self.events[self._index(after) : self._index(last)]  # type: ignore[assignment]
+        closed = self.prepared is not None and after < self.prepared <= last
+        tail: Run = [(self.prepared, self._closing())] if self.prepared is not None and closed else []
+        return [run for run in (head, body, tail) if run]
+
+    def give_away(self, leftovers: Leftovers) -> None:
+        """It has ended: nothing looks at its events any more."""
+        leftovers.add(self.events)
+        leftovers.add(self.removals, max([len(each.entries) for each in self.removals], default=1))
+
+    def _index(self, sequence: int) -> int:
+        """How many events stand up to there."""
+        return bisect_right(self.events, sequence, key=lambda placed: placed[0])
+
+    def _count(self, event: TxEnqueue | TxDequeue, times: int) -> None:
+        """One event more, or less."""
+        if isinstance(event, TxEnqueue):
+            self.size += times * event.message.size
+            self.steps += times * len(event.queues)
+            for queue in event.queues:
+                _add(self.enqueued, queue, times)
+        else:
+            self.steps += times * len(event.entries)
+            _add(self.dequeued, event.queue, times * len(event.entries))
 
     def _prepare(self, sequence: int, event: TxPrepare | DtxPrepare) -> None:
         self.state = TX_TABLE.next(self.state, "prepare")
@@ -179,6 +213,14 @@ class DtxBuffer(TxBuffer):
         if self.stays:
             return DtxPrepare(self.tx, self.count, self.participants, self.prepared_ms)
         return super()._closing()
+
+
+def _add(counts: dict[int, int], queue: int, count: int) -> None:
+    there = counts.get(queue, 0) + count
+    if there:
+        counts[queue] = there
+    else:
+        counts.pop(queue, None)
 
 
 def opened_by(event: TxEvent, sequence: int) -> TxBuffer:

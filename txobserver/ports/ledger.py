@@ -16,15 +16,12 @@ from txobserver.events import Configure, Message, Removal
 from txobserver.ids import Position
 from txobserver.outcomes import BranchOutcome, PreparedBranch
 from txobserver.ports.store import PAGE, Asked, Entry, QueueSummary
+from txobserver.work_limits import OpenWork
 from txobserver.xid import Xid
 
 Done = Callable[[str | None], None]
 """Called exactly once when the outcome is known: None for done, else one sentence saying why it was refused or
 rolled back. It is never called when the outcome is unknown; then ``Host.on_inactive`` closes the clients."""
-
-
-MOST_CREDIT = 1_000_000
-"""Messages of credit that one queue can have; what is granted beyond them is forgotten."""
 
 
 class Found(NamedTuple):
@@ -55,7 +52,7 @@ class Work(Protocol):
 
 
 class Observer(Work, Protocol):
-    """The TransactionObserver of one transaction (seed 003). After commit or rollback it takes nothing more."""
+    """The TransactionObserver of one transaction. After commit or rollback it takes nothing more."""
 
     def name(self, token: bytes) -> None:
         """Remember the outcome under this token, 1 to 64 bytes; at any time before commit, and once.
@@ -104,12 +101,18 @@ class BranchObserver(Work, Protocol):
 
 
 class Ledger(Protocol):
-    """What the broker at the active primary may ask. A refusal is told through ``done``."""
+    """What the broker at the active primary may ask. A refusal is told through ``done``.
+
+    ``open_work``: what all clients have open, and the branches that are prepared.
+    """
+
+    open_work: OpenWork
 
     def configure(self, step: Configure, done: Done) -> None:
         """A step of durable configuration; the ledger gives the config_id. The host is told by ``on_configured``.
 
-        ``done`` is told a ``Refusal`` if what the step depends on was not so where it was applied.
+        ``done`` is told a ``Refusal`` if what the step depends on was not so where it was applied, and a sentence at
+        once for a step that this node, or one that follows it, could not apply.
         """
         ...
 
@@ -130,13 +133,16 @@ class Ledger(Protocol):
         """Ask for leave to hand out messages up to ``offset``; the host is told by ``on_watermark``."""
         ...
 
-    def grant(self, queue: int, messages: int) -> None:
-        """Credit: consumers could take so many messages beyond those that the host has been told of.
+    def grant(self, queue: int, messages: int, announced: int) -> None:
+        """Credit: consumers could take so many messages behind the first ``announced`` of those that ``on_arriving``
+        has told of since ``on_active``, and all of these.
 
         The group of events that brings messages to the queue raises its watermark over as many of them as there is
-        credit, so that handing them out costs no second round; the host is told by ``on_watermark``. What is granted
-        adds up, to ``MOST_CREDIT``. It is forgotten with the queue, and when this ledger's activation ends; credit for
-        a queue that does not exist is ignored. Raises ValueError for less than one message.
+        credit, so that handing them out costs no second round; the host is told by ``on_watermark``. What has arrived
+        behind the first ``announced`` meanwhile has used its part: a host that is told late never grants too much. Each
+        grant takes the place of the one before; 0 ends it. It is forgotten with the queue, and when this ledger's
+        activation ends; credit for a queue that does not exist is ignored. Raises ValueError for less than no message,
+        and where fewer than ``announced`` have been announced.
         """
         ...
 
@@ -148,10 +154,11 @@ class Ledger(Protocol):
         """
         ...
 
-    def begin(self, token: bytes | None = None) -> Observer:
+    def begin(self, token: bytes | None = None, client: OpenWork | None = None) -> Observer:
         """A new transaction with its tx-queue. Costs no round trip (a refusal comes at commit).
 
-        With a token, as ``Observer.name``. Raises NameInUse, ValueError for a token only.
+        With a token, as ``Observer.name``. Raises NameInUse, ValueError for a token only. ``client``: counts what the
+        client that begins it has open, which is limited; without one the transaction is a client of its own.
         """
         ...
 
@@ -159,8 +166,8 @@ class Ledger(Protocol):
         """Whether a transaction with this token has not been closed: it may have no events yet, and have some later."""
         ...
 
-    def begin_branch(self, xid: Xid) -> BranchObserver:
-        """A new branch. Costs no round trip (a refusal comes at prepare or commit).
+    def begin_branch(self, xid: Xid, client: OpenWork | None = None) -> BranchObserver:
+        """A new branch of this client. Costs no round trip (a refusal comes at prepare or commit).
 
         Raises NameInUse if the xid is in use: open, prepared, committed and remembered, or decided heuristically and
         not forgotten. One that was rolled back by its coordinator, or by a failover, is free again.
@@ -280,13 +287,25 @@ class Host(Protocol):
     def on_arriving(self, queue: int, messages: int) -> None:
         """So many messages are on their way into the queue: the last moment to grant credit for them.
 
-        Called exactly once for each group of events that adds messages to a queue. A host that cannot answer in time
-        grants credit ahead, or asks for a watermark when it is told of the messages, which costs a second round.
+        Called exactly once for each group of events that adds messages to a queue that exists. Until ``on_enqueued``
+        tells of each, they take up room with consumers that the next ones cannot have. A host that cannot answer in
+        time grants credit ahead, or asks for a watermark when it is told of the messages, which costs a second round.
         """
         ...
 
     def on_configured(self, step: Configure, done: Configured) -> None:
         """A configuration step has been applied to ``content.configuration``, and this is what became of it."""
+        ...
+
+    def on_step_begins(self) -> None:
+        """What ``on_enqueued`` and ``on_removed`` tell from here on is one step, a transaction, that takes several
+        turns of the event loop: no client may see any of it before ``on_step_ends``. Nothing else is told between the
+        two, but ``on_arriving``, pages that were asked for, and ``on_inactive``, which ends it.
+        """
+        ...
+
+    def on_step_ends(self) -> None:
+        """All of the step has been told, and may be seen."""
         ...
 
     def on_enqueued(self, queue: int, offset: int, rid: int, message: Message) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from txobserver.calls import KeptCalls
 from txobserver.configuration import Configuration
 from txobserver.digest import MASK, mix
 from txobserver.errors import Error
@@ -90,6 +91,7 @@ class Meta(msgspec.Struct):
     summaries: dict[int, QueueSummary] = {}
     resyncing: bool = False
     outcomes: OutcomesMeta = OutcomesMeta()
+    calls: KeptCalls = msgspec.field(default_factory=KeptCalls)
 
 
 Changes = dict[int, dict[int, Entry | None]]
@@ -104,6 +106,13 @@ class Dropped(NamedTuple):
     kept: Mapping[int, int] = MappingProxyType({})
 
 
+class TxRun(NamedTuple):
+    """Some events of a transaction that is open, in order, with their sequences."""
+
+    tx: int
+    events: list[tuple[int, TxEvent]]
+
+
 class Checkpoint(NamedTuple):
     """Everything that changed since the last checkpoint; written in one atomic step."""
 
@@ -112,8 +121,8 @@ class Checkpoint(NamedTuple):
     """No caller changes it while it is written, so a thread may read it."""
     dropped: list[Dropped]
     """Carried out before ``changes``."""
-    tx_events: list[tuple[int, int, TxEvent]]
-    """(transaction, sequence, event) of transactions that are open as of ``meta.applied``"""
+    tx_events: list[TxRun]
+    """Of transactions that are open as of ``meta.applied``; no caller changes them while they are written"""
     tx_ended: list[int]
     """Transactions whose events are no longer needed"""
     remembered: Mapping[bytes, Remembered | None] = MappingProxyType({})
@@ -284,8 +293,8 @@ class MemoryBase:
                     content[offset] = entry
         for tx in checkpoint.tx_ended:
             self.transactions.pop(tx, None)
-        for tx, sequence, event in checkpoint.tx_events:
-            self.transactions.setdefault(tx, {})[sequence] = event
+        for tx, events in checkpoint.tx_events:
+            self.transactions.setdefault(tx, {}).update(events)
         if checkpoint.remember_anew:
             self.remembered.clear()
         for key, remembered in checkpoint.remembered.items():

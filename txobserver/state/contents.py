@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from txobserver.calls import CALLS
 from txobserver.configuration import Configured
 from txobserver.digest import Tally
 from txobserver.events import Configure
 from txobserver.ids import Position
+from txobserver.leftovers import Leftovers
 from txobserver.outcomes import Remembered
 from txobserver.ports.store import Base, Changes, Dropped, Meta
 from txobserver.state.layers import Layers
@@ -23,14 +25,18 @@ from txobserver.state.transaction_table import TransactionTable
 
 
 class Contents:
-    """``base`` must show the state that ``meta`` belongs to. ``applied``: the position of the last applied event."""
+    """``base`` must show the state that ``meta`` belongs to. ``applied``: the position of the last applied event.
+    ``leftovers``: what nothing needs any more, to be let go of in the turns that come."""
 
     def __init__(self, base: Base, meta: Meta, remembered: Iterable[Remembered] = ()) -> None:
         tallies = {queue: Tally(each.count, each.digest, each.watermark) for queue, each in meta.summaries.items()}
         self.applied = meta.applied
         self.configuration = meta.configuration.copy()
+        self.configuration.bindings.index()
+        self.calls = meta.calls.copy()
         self.table: Final = TransactionTable(meta.outcomes, remembered)
-        self.layers: Final = Layers(base)
+        self.leftovers: Final = Leftovers()
+        self.layers: Final = Layers(base, self.leftovers)
         self.messages: Final = Messages(self.layers, tallies)
         self.queues: Final = Queues(self.layers, self.messages, tallies)
 
@@ -47,6 +53,9 @@ class Contents:
     def configure(self, step: Configure) -> Configured:
         """Carry out a step of configuration, and what it means for queues. Raises ValueError, StoreDamaged."""
         done = self.configuration.apply(step, self.holds)
+        if step.operation in CALLS:
+            self.calls.apply(step, self.applied)
+            return done
         if done.deleted is not None:
             self.queues.drop(done.deleted)
         if self.configuration.queue_number(step.name) == step.config_id:
@@ -74,4 +83,4 @@ class Contents:
         """A copy of everything that a checkpoint keeps beside messages and transactions."""
         configuration, summaries = self.configuration.copy(), self.queues.summaries()
         outcomes = self.table.outcomes.meta
-        return Meta(self.applied, list(history), configuration, summaries, resyncing, outcomes)
+        return Meta(self.applied, list(history), configuration, summaries, resyncing, outcomes, self.calls.copy())

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
+from txobserver.bindings import Bindings, key_of
 from txobserver.buffer_invariants import check_buffer
-from txobserver.configuration import PREDECLARED, Configuration, _encode
+from txobserver.configuration import PREDECLARED, Configuration
 from txobserver.digest import MASK, mix
 from txobserver.events import TxDequeue
 from txobserver.ids import INDEX_BITS, LAST_CONFIG_ID, generation_of
@@ -73,7 +74,7 @@ def _check_layers(contents: Contents, layers: Changes, offsets: dict[int, Offset
                 continue
             assert offset in listed, f"P7: the message of queue {queue} at {offset} is in no page of it"
             assert entry.rid >= 0, f"P3: the message of queue {queue} at {offset} has the id {entry.rid}"
-            if whole and layers is contents.layers.fresh:
+            if whole and layers is contents.layers.fresh and not contents.queues._in_step:
                 assert offset >> INDEX_BITS <= last, f"P4: queue {queue} holds {offset}, behind {contents.applied}"
         listed_in_order = not offsets[queue]._sorted or never_falls(offsets[queue]._offsets)
         assert listed_in_order, f"P8: queue {queue} is out of order"
@@ -117,10 +118,25 @@ def check_configuration(configuration: Configuration) -> None:
         there = each.destination in (configuration.queues if each.to_queue else configuration.exchanges)
         there = there or (not each.to_queue and each.destination.startswith(PREDECLARED))
         assert there, f"P7: a binding leads to {each.destination!r}, which is not there"
-    keys = [_encode(each) for each in configuration.bindings]
-    assert differ(keys), "P7: a binding is there twice"
-    known = configuration._known
-    assert known is None or known == set(keys), "P7: the index of the bindings is of others"
+    check_bindings(configuration.bindings)
+
+
+def check_bindings(bindings: Bindings) -> None:
+    """Each by its own name, and the index of both ends, if there is one, of them and no others."""
+    for key, each in bindings._all.items():
+        assert key_of(each) == key, f"P7: a binding from {each.source!r} goes by {key!r}"
+    if not bindings._indexed:
+        return
+    keys = [key for ends in bindings._from.values() for group in ends.values() for key in group]
+    assert len(keys) == len(bindings._all), f"P7: {len(keys)} of {len(bindings._all)} bindings are found"
+    assert bindings._all.keys() == set(keys), "P7: the index of the bindings is of others"
+    for source, ends in bindings._from.items():
+        assert ends, f"P12: the exchange {source!r} is noted, and nothing leads away from it"
+        for end, group in ends.items():
+            assert group, f"P12: the end {end} is noted, and no binding leads there from {source!r}"
+            assert bindings._to[end][source] is group, f"P7: the bindings from {source!r} to {end} are found once"
+    towards = sum(map(len, bindings._to.values()))
+    assert towards == sum(map(len, bindings._from.values())), "P7: an end is noted that no exchange leads to"
 
 
 def check_table(table: TransactionTable, applied: int) -> None:
@@ -141,10 +157,9 @@ def check_table(table: TransactionTable, applied: int) -> None:
         for _, event in branch.events:
             if isinstance(event, TxDequeue):
                 locked.setdefault(event.queue, []).extend(offset for offset, _ in event.entries)
-    assert table._locked.keys() == locked.keys(), "P3: other queues are locked than branches in doubt dequeue from"
     for queue, offsets in locked.items():
         assert differ(offsets), f"P3: two branches in doubt dequeue one message of queue {queue}"
-        assert table._locked[queue] == set(offsets), f"P3: of queue {queue} other messages are locked"
+        assert table.locked(queue) == set(offsets), f"P3: of queue {queue} other messages are locked"
     for globally, siblings in table._branches.items():
         assert siblings, f"P6: the global transaction {globally} has no branch"
         for tx, buffer in siblings.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from txobserver.leftovers import Container, Leftovers
 from txobserver.ports.store import Base, Changes, Dropped, Entry
 from txobserver.state.offsets import Offsets
 from txobserver.state.page_reading import PageReading
@@ -20,11 +21,14 @@ class Layers:
     messages.
 
     ``reused``: offsets, with their queues, of messages that were put over others. ``readings``: the pages of each queue
-    that are being read. ``dirty_bytes``: what the fresh layer is counted for.
+    that are being read; they end by ``end_reading``. ``dirty_bytes``: what the fresh layer is counted for.
+    ``leftovers`` gets what is shown no more.
     """
 
-    def __init__(self, base: Base) -> None:
+    def __init__(self, base: Base, leftovers: Leftovers) -> None:
         self.base: Final = base
+        self._leftovers: Final = leftovers
+        self._shown_to: list[tuple[list[PageReading], list[Container]]] = []
         self.shown: Final = ShownBase(base)
         self.fresh: Changes = {}
         self.fresh_offsets: dict[int, Offsets] = {}
@@ -48,8 +52,10 @@ class Layers:
 
     def drop(self, queue: int, kept: Kept) -> None:
         """All of a queue goes from the layers, and all but ``kept`` from what the base shows."""
-        self.fresh.pop(queue, None)
-        self.fresh_offsets.pop(queue, None)
+        layer, offsets = self.fresh.pop(queue, None), self.fresh_offsets.pop(queue, None)
+        if layer is not None and offsets is not None:  # a reading of it shows nothing from here on
+            self._leftovers.add(layer)
+            self._leftovers.add(offsets.give_away())
         self.shown.drop(queue, kept)
 
     def frozen(self, queue: int) -> dict[int, Entry | None]:
@@ -96,8 +102,34 @@ class Layers:
         return self._frozen, self.shown.freeze()
 
     def thaw(self) -> None:
-        """The checkpoint has been written: the base shows it now."""
+        """The checkpoint has been written, and its writer uses it no more: the base shows it now."""
+        for queue, layer in self._frozen.items():
+            gone: list[Container] = [layer, self._frozen_offsets[queue].give_away()]
+            readings = self.readings.get(queue)
+            if readings:
+                self._shown_to.append((list(readings), gone))
+            else:
+                self._give_away(gone)
         self._frozen = {}
         self._frozen_offsets = {}
         self.shown.thaw()
         self._frozen_bytes = 0
+
+    def end_reading(self, reading: PageReading) -> None:
+        """It looks at no layer any more."""
+        others = [each for each in self.readings.pop(reading.queue) if each is not reading]
+        if others:
+            self.readings[reading.queue] = others
+        if not self._shown_to:
+            return
+        waiting, self._shown_to = self._shown_to, []
+        for readings, gone in waiting:
+            left = [each for each in readings if each is not reading]
+            if left:
+                self._shown_to.append((left, gone))
+            else:
+                self._give_away(gone)
+
+    def _give_away(self, gone: list[Container]) -> None:
+        for each in gone:
+            self._leftovers.add(each)

@@ -45,10 +45,7 @@ class Messages:
 
     def end_reading(self, reading: PageReading) -> None:
         """It has been read, or nothing waits for it any more."""
-        readings = self._layers.readings
-        others = [each for each in readings.pop(reading.queue) if each is not reading]
-        if others:
-            readings[reading.queue] = others
+        self._layers.end_reading(reading)
 
     def page(self, queue: int, after: int, limit: int) -> list[tuple[int, Entry]]:
         """Up to ``limit`` entries above ``after``, in order of their offsets. Raises StoreDamaged.

@@ -22,6 +22,10 @@ class Offsets:
             self._sorted = False
         self._offsets.append(offset)
 
+    def give_away(self) -> list[int]:
+        """All of them, for ``Leftovers``: nothing looks at them here any more, but readings that have begun."""
+        return self._offsets
+
     def reach(self, after: int, count: int) -> int:
         """The last of the first ``count`` offsets above ``after``; ``END`` if there are fewer."""
         offsets = self._in_order()

@@ -22,21 +22,39 @@ NO_RIDS: Mapping[int, int] = MappingProxyType({})
 
 class Queues:
     """Changes the queues. ``tallies``: count, digest and delivery watermark of each queue that exists; only this
-    changes them."""
+    changes them.
+
+    Between ``begin_step`` and ``end_step`` messages enter and leave that belong to one step: until its end every queue
+    is told as it was before, however much of the step has been done.
+    """
 
     def __init__(self, layers: Layers, messages: Messages, tallies: dict[int, Tally]) -> None:
         self._layers: Final = layers
         self._messages: Final = messages
         self._tallies: Final = tallies
+        self._in_step = False
+        self._before: dict[int, QueueSummary] = {}
+
+    def begin_step(self) -> None:
+        """What enters and leaves from here on does not count before ``end_step``."""
+        self._in_step = True
+
+    def end_step(self) -> None:
+        """All of it counts now."""
+        self._in_step = False
+        self._before.clear()
 
     def summary(self, queue: int) -> QueueSummary:
         """Count, digest and delivery watermark of a queue; zeros for one that is not known."""
         tally = self._tallies.get(queue)
-        return QueueSummary() if tally is None else _summary(tally)
+        if tally is None:
+            return QueueSummary()
+        before = self._before.get(queue) if self._in_step else None
+        return _summary(tally) if before is None else before
 
     def summaries(self) -> dict[int, QueueSummary]:
         """The same of all queues, by their numbers."""
-        return {queue: _summary(tally) for queue, tally in self._tallies.items()}
+        return {queue: self.summary(queue) for queue in self._tallies}
 
     def numbers(self) -> set[int]:
         """The numbers of all queues that exist."""
@@ -84,6 +102,8 @@ class Queues:
         tally = self._tallies.get(queue)
         if tally is None:
             return False
+        if self._in_step and queue not in self._before:
+            self._before[queue] = _summary(tally)
         layers = self._layers
         layer = layers.fresh.get(queue)
         if layer is None:
@@ -102,6 +122,8 @@ class Queues:
         tally = self._tallies.get(queue)
         if tally is None:
             return False
+        if self._in_step and queue not in self._before:
+            self._before[queue] = _summary(tally)
         layers = self._layers
         layer = layers.fresh.get(queue)
         if layer is None:

@@ -6,10 +6,10 @@ what is remembered, is so as of the applied prefix of the stream: only that may 
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 
-from txobserver.events import DtxDecision, GlobalDecision, TxDecision, TxEnqueue
+from txobserver.events import DtxDecision, GlobalDecision, TxDecision
 from txobserver.ids import generation_of
 from txobserver.outcomes import (
     BranchOutcome,
@@ -35,7 +35,6 @@ class TransactionTable:
         self.deciding: dict[Global, bool] = {}
         self._live: dict[Name, TxBuffer] = {}
         self._branches: dict[Global, dict[int, DtxBuffer]] = {}
-        self._locked: dict[int, set[int]] = {}
 
     # -- what happens to transactions
 
@@ -52,7 +51,6 @@ class TransactionTable:
         self._branches.clear()
         self.deciding.clear()
         self.prepared.clear()
-        self._locked.clear()
         named = [buffer for buffer in buffers if buffer.name is not None]
         for buffer in sorted(named, key=lambda each: each.opened):
             self.named(buffer)
@@ -65,8 +63,6 @@ class TransactionTable:
     def branch_prepared(self, buffer: DtxBuffer) -> None:
         """The prepare of a branch has been applied: it is in doubt, and what it dequeues is locked."""
         self.prepared[buffer.xid] = buffer
-        for queue, entries in _locked(buffer).items():
-            self._locked.setdefault(queue, set()).update(offset for offset, _ in entries)
 
     def ended(self, buffer: TxBuffer, event: TxDecision | DtxDecision, sequence: int) -> None:
         """The decision of a transaction with a name has been applied."""
@@ -84,14 +80,8 @@ class TransactionTable:
         del siblings[buffer.tx]
         if not siblings:
             del self._branches[buffer.xid.globally]
-        if not buffer.stays:
-            return
-        del self.prepared[buffer.xid]
-        for queue, entries in _locked(buffer).items():
-            held = self._locked[queue]
-            held.difference_update(offset for offset, _ in entries)
-            if not held:
-                del self._locked[queue]
+        if buffer.stays:
+            del self.prepared[buffer.xid]
 
     def globally_decided(self, event: GlobalDecision, sequence: int) -> None:
         """A global decision has been applied."""
@@ -104,8 +94,15 @@ class TransactionTable:
     # -- what follows from it
 
     def locked(self, queue: int) -> set[int]:
-        """The offsets of a queue that prepared branches dequeue. Not to be changed."""
-        return self._locked.get(queue, set())
+        """The offsets of a queue that prepared branches dequeue: they are looked up in the branches' own events."""
+        return {
+            offset
+            for buffer in self.prepared.values()
+            if queue in buffer.dequeued
+            for event in buffer.removals
+            if event.queue == queue
+            for offset, _ in event.entries
+        }
 
     def in_use(self, name: Name) -> bool:
         """Whether no transaction may begin under this name: one lives, has committed, or was decided by an operator."""
@@ -174,16 +171,14 @@ class TransactionTable:
 
 def described(buffer: DtxBuffer) -> PreparedBranch:
     """What there is to say of a prepared branch."""
-    enqueues = Counter(queue for _, event in buffer.events if isinstance(event, TxEnqueue) for queue in event.queues)
     return PreparedBranch(
-        buffer.xid, buffer.tx, generation_of(buffer.tx), buffer.prepared_ms, dict(enqueues), _locked(buffer)
+        buffer.xid, buffer.tx, generation_of(buffer.tx), buffer.prepared_ms, dict(buffer.enqueued), _locked(buffer)
     )
 
 
 def _locked(buffer: DtxBuffer) -> dict[int, list[tuple[int, int]]]:
     """The messages that a branch dequeues."""
     found: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-    for _, event in buffer.events:
-        if not isinstance(event, TxEnqueue):
-            found[event.queue].extend(event.entries)
+    for event in buffer.removals:
+        found[event.queue].extend(event.entries)
     return dict(found)
