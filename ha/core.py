@@ -14,19 +14,24 @@ from ha.apply.replica import Replica
 from ha.effects import CompareAndSet, Effect, LogLine, ReadQueue, ReadRecord, ResetLog, Send, Stop
 from ha.invariants import NodeChecks
 from ha.log_events import StoreFailed
-from ha.membership.node_state import CATCHUP, NODE_TABLE, READY
+from ha.membership.node_state import ACTIVE, CATCHUP, NODE_TABLE, READY
 from ha.membership.record import Record
 from ha.messages.attaching import AttachmentRefused
+from ha.messages.calls import DeskAnswer, DeskRequest
 from ha.messages.election import HandoverRefused, Outdated, Probe, ProbeReply
 from ha.messages.wire import Peer
 from ha.node import NO_FEATURES, Node
 from ha.roles import Following, Leading, Role, Waiting
 from ha.settings import Settings
+from txobserver.calls import CALLS_FEATURE, LocalCalls
 from txobserver.frames import Frame
 from txobserver.ids import Member
 from txobserver.invariants import CHECKS
 from txobserver.ports.ledger import Host
 from txobserver.ports.store import Page
+
+ROUNDS_OF_CALLS = 4
+"""How often in a turn a primary and its own desk answer each other; what is left comes in the next."""
 
 
 class NodeCore(Node):
@@ -44,8 +49,9 @@ class NodeCore(Node):
         log_first: int,
         cluster_id: str = "",
         first_session: int = 0,
+        local_calls: LocalCalls | None = None,
     ) -> None:
-        super().__init__(member, replica, host, settings, log_first, cluster_id, first_session)
+        super().__init__(member, replica, host, settings, log_first, cluster_id, first_session, local_calls)
         self.role: Role = Waiting(self)
         self._checks = NodeChecks(self)
         replica.contents.table.outcomes.keep(settings.outcomes_kept, settings.outcome_seconds)
@@ -108,10 +114,12 @@ class NodeCore(Node):
             self.role.tick()
 
     def settle(self) -> None:
-        """Draw the consequences: move the commit point, write what gathered, send what is durable."""
-        if (leading := self.leading) and not self.failed:
-            leading.settle()
+        """Draw the consequences: move the commit point, apply, write what gathered, send what is durable."""
+        if not self.failed:
+            self._look_at_calls()  # before the group is written that takes what is appended for them
+            self.role.settle()
         self.feed.tell()
+        self.replica.contents.leftovers.go_on()
 
     # -- peers
 
@@ -141,6 +149,9 @@ class NodeCore(Node):
             self.answer_probe(node, message)
         elif isinstance(message, ProbeReply):
             self.candidate.reply(message)
+        elif isinstance(message, DeskAnswer):
+            if generation == self.generation and node == self.role.desk_at:
+                self.calls.take(message)
         else:
             self.role.take(node, message)
 
@@ -177,6 +188,42 @@ class NodeCore(Node):
         """Messages that ReadQueue asked for; a store that has failed since answers no reading."""
         if (leading := self.leading) and not self.failed:
             leading.primary.readings.came(asked, page)
+
+    # -- cluster calls
+
+    def on_action(self, number: int, error: str | None) -> None:
+        """An action has returned; ``error``: what it failed with."""
+        self.calls.hands.ran(number, error)
+
+    def on_action_read(self, number: int, arguments: bytes | None, error: str) -> None:
+        """These arguments are in force; None: they could not be read, for this reason."""
+        self.calls.hands.has_read(number, arguments, error)
+
+    def on_calls_kept(self, local: LocalCalls) -> None:
+        """This is durable."""
+        self.calls.hands.kept(local)
+
+    def _look_at_calls(self) -> None:
+        """Go on with calls, and take what is asked of the primary to it: to a desk of this node's own at once."""
+        calls, leading = self.calls, self.leading
+        if calls.idle:  # as nearly always, and turns are many
+            if leading is not None:
+                leading.desk.turn(self.now, self.state == ACTIVE)
+            return
+        for _ in range(ROUNDS_OF_CALLS):
+            calls.turn(self.role.standing())
+            requests, calls.outbox[:] = list(calls.outbox), ()
+            for request in requests:
+                self._take_to_desk(request)
+            if leading is None or not (leading.desk.turn(self.now, self.state == ACTIVE) or requests):
+                return
+
+    def _take_to_desk(self, request: DeskRequest) -> None:
+        desk_at = self.role.desk_at
+        if self.leading is not None:
+            self.leading.desk.take(desk_at, request)
+        elif CALLS_FEATURE in self.features.get(desk_at, NO_FEATURES):
+            self.emit(Send(desk_at, request))
 
     # -- the coordination record
 

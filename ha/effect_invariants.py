@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 from ha.apply.invariants import check_checkpoint
 from ha.effects import (
     Acknowledge,
     CompareAndSet,
     Effect,
+    KeepCalls,
     LogLine,
     Persist,
+    ReadAction,
     ReadLog,
     ReadQueue,
     ReadRecord,
     ResetLog,
+    RunAction,
     Send,
     Stop,
     Truncate,
@@ -25,6 +28,7 @@ from ha.membership.invariants import check_record
 from ha.membership.record import Record
 from ha.messages import election
 from ha.messages.attaching import AttachmentRefused, Follow, Granted, Join, Leave, Progress
+from ha.messages.calls import DeskAnswer, DeskRequest
 from ha.messages.copying import (
     ForwardOutcomes,
     ForwardTx,
@@ -33,6 +37,7 @@ from ha.messages.copying import (
     QueueContent,
     QueueSnapshot,
     ResyncBegin,
+    SnapshotCalls,
     SnapshotConfiguration,
     SnapshotEnd,
     SnapshotQueues,
@@ -165,6 +170,32 @@ class EffectChecks:
     def read_record(self, role: Role, effect: ReadRecord) -> None:
         """Nothing can be wrong with it."""
 
+    def run_action(self, role: Role, effect: RunAction) -> None:
+        """An action on this node's surroundings."""
+        hands = self._node.calls.hands
+        intent, cursor = hands.local.intent, hands.local.cursor
+        assert hands.running is effect, "P13: an action runs beside another"
+        if effect.tnx_id:
+            assert intent is None, f"P13: call {effect.tnx_id} runs before the node's own call is settled"
+            assert effect.tnx_id > cursor.tnx_id, f"P13: call {effect.tnx_id} runs again behind {cursor.tnx_id}"
+        else:
+            assert intent is not None, "P13: a call is initiated without a durable intent"
+            assert intent.id == effect.call_id, "P13: a call is initiated beside another"
+
+    def read_action(self, role: Role, effect: ReadAction) -> None:
+        """What is in force."""
+        hands = self._node.calls.hands
+        assert hands.running is None, "P13: what is in force is read while an action runs"
+        assert hands.local.intent is None, "P13: what is in force is read before the node's own call is settled"
+
+    def keep_calls(self, role: Role, effect: KeepCalls) -> None:
+        """How far this node has run the calls."""
+        hands, applied = self._node.calls.hands, self._node.replica.applied
+        assert hands.running is None, "P13: a cursor moves while an action runs"
+        moved = effect.local.cursor != hands.local.cursor
+        here = effect.local.cursor.position.sequence <= applied.sequence
+        assert here or not moved, f"P13: a cursor moves to {effect.local.cursor}, and {applied} is applied"
+
     def log_line(self, role: Role, effect: LogLine) -> None:
         """A line for people."""
         kind = type(effect.event).__name__
@@ -187,6 +218,9 @@ _EFFECTS: dict[type, Callable[..., None]] = {
     ReadRecord: EffectChecks.read_record,
     LogLine: EffectChecks.log_line,
     Stop: EffectChecks.stop,
+    RunAction: EffectChecks.run_action,
+    ReadAction: EffectChecks.read_action,
+    KeepCalls: EffectChecks.keep_calls,
 }
 
 
@@ -286,6 +320,20 @@ def _part(node: Node, role: Role, message: ForwardTx | ForwardOutcomes | Snapsho
         assert differ(each.number for each in message.queues), "P7: two queues are copied under one number"
 
 
+def _called(node: Node, role: Role, message: SnapshotCalls) -> None:
+    numbers = [each.tnx_id for each in message.kept]
+    assert rises(numbers), f"P7: cluster calls are copied in the order {numbers}"
+    assert message.rest is None or not message.rest.kept, "P7: cluster calls are copied twice"
+
+
+def _desk_request(node: Node, role: Role, message: DeskRequest) -> None:
+    assert not isinstance(role, Leading), "P13: a primary asks the desk of another"
+
+
+def _desk_answer(node: Node, role: Role, message: DeskAnswer) -> None:
+    assert isinstance(role, Leading), f"P13: {type(message).__name__} comes from no primary"
+
+
 def _sums(node: Node, role: Role, message: SnapshotQueues) -> None:
     assert rises(number for number, _, _, _ in message.queues), "P7: a queue is compared twice"
     assert all(count >= 0 for _, count, _, _ in message.queues), "P7: a queue with less than no message is copied"
@@ -324,5 +372,8 @@ _MESSAGES: dict[type, Callable[..., None]] = {
     ForwardOutcomes: _part,
     SnapshotConfiguration: _part,
     SnapshotQueues: _sums,
+    SnapshotCalls: _called,
+    **dict.fromkeys(get_args(DeskRequest), _desk_request),
+    **dict.fromkeys(get_args(DeskAnswer), _desk_answer),
     SnapshotEnd: _copy_ends,
 }

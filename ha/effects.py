@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ha.log_events import LogEvent
+from txobserver.calls import LocalCalls
 from txobserver.frames import Frame
 from txobserver.ids import Position
 from txobserver.ports.store import Asked, Checkpoint
@@ -31,7 +32,7 @@ class Persist(NamedTuple):
 
 
 class Truncate(NamedTuple):
-    """Cut the log after sequence ``last``, durably; then send the acknowledgement and report ``on_truncated``."""
+    """Cut the log after sequence ``last``, durably; then send the acknowledgement. Nothing is reported."""
 
     last: int
     then: Acknowledge | None = None
@@ -79,7 +80,7 @@ class ReadQueue(NamedTuple):
 
 
 class CompareAndSet(NamedTuple):
-    """Change the coordination record; reports ``on_cas``."""
+    """Change the coordination record; reports ``on_stored``, ``on_conflict`` or ``on_cas_failed``."""
 
     expected: int
     record: object
@@ -87,6 +88,38 @@ class CompareAndSet(NamedTuple):
 
 class ReadRecord(NamedTuple):
     """Read the coordination record now, whatever is watched; reports ``on_record``."""
+
+
+class RunAction(NamedTuple):
+    """Run an action on this node's surroundings; reports ``on_action`` with this ``number``.
+
+    ``call_id`` and ``tnx_id`` say for which call, the latter 0 before it has a number; ``undo``: what was in force
+    before is run, to undo the call.
+    """
+
+    number: int
+    call_id: bytes
+    tnx_id: int
+    operation: str
+    version: int
+    name: str
+    arguments: bytes
+    undo: bool = False
+
+
+class ReadAction(NamedTuple):
+    """Read the arguments of an operation that are in force; reports ``on_action_read`` with this ``number``."""
+
+    number: int
+    operation: str
+    version: int
+    name: str
+
+
+class KeepCalls(NamedTuple):
+    """Keep durably how far this node has run the calls; reports ``on_calls_kept``."""
+
+    local: LocalCalls
 
 
 class LogLine(NamedTuple):
@@ -112,6 +145,9 @@ Effect = (
     | ReadQueue
     | ReadRecord
     | CompareAndSet
+    | RunAction
+    | ReadAction
+    | KeepCalls
     | LogLine
     | Stop
 )

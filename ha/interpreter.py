@@ -14,12 +14,15 @@ from ha.effects import (
     Acknowledge,
     CompareAndSet,
     Effect,
+    KeepCalls,
     LogLine,
     Persist,
+    ReadAction,
     ReadLog,
     ReadQueue,
     ReadRecord,
     ResetLog,
+    RunAction,
     Send,
     Stop,
     Truncate,
@@ -64,6 +67,22 @@ class Io(Protocol):
         """End the node."""
 
 
+class Surroundings(Protocol):
+    """What a node's actions work on. Each is answered by the interpreter's method, or never.
+
+    No node of this release has any: nothing is asked of it there, since its registry of actions is empty.
+    """
+
+    def run(self, effect: RunAction) -> None:
+        """Run an action: what it has done is done for good when it is answered by ``action_ran``."""
+
+    def read(self, effect: ReadAction) -> None:
+        """Answered by ``action_read``."""
+
+    def keep(self, effect: KeepCalls) -> None:
+        """Answered by ``calls_kept`` when it is durable; a crash before leaves this or what was kept before."""
+
+
 class Reports(Protocol):
     """How the core is told: after the clock, and with a turn of the core to follow."""
 
@@ -80,10 +99,11 @@ class Reports(Protocol):
 class Interpreter:
     """Of one node. ``run`` is to be called at the end of each turn."""
 
-    def __init__(self, core: NodeCore, io: Io, reports: Reports) -> None:
+    def __init__(self, core: NodeCore, io: Io, reports: Reports, surroundings: Surroundings | None = None) -> None:
         self._core = core
         self._io = io
         self._reports = reports
+        self._surroundings = surroundings
 
     def run(self) -> None:
         """Carry out, in order, what the core has asked for."""
@@ -92,6 +112,10 @@ class Interpreter:
 
     def _carry_out(self, effect: Effect) -> None:
         kind = type(effect)
+        if kind in _ACTIONS:
+            assert self._surroundings is not None, "P13: an action is asked of a node that has none"
+            _ACTIONS[kind](self._surroundings, effect)
+            return
         if kind in _WRITES:
             self._core.feed.changes(effect)  # type: ignore[arg-type]
         _CARRY_OUT[kind](self._io, effect)
@@ -122,6 +146,18 @@ class Interpreter:
         """These messages were read."""
         self._reports.report(lambda: self._core.on_queue_read(effect, page))
 
+    def action_ran(self, effect: RunAction, error: str | None) -> None:
+        """The action has returned."""
+        self._reports.report(lambda: self._core.on_action(effect.number, error))
+
+    def action_read(self, effect: ReadAction, arguments: bytes | None, error: str = "") -> None:
+        """These arguments are in force."""
+        self._reports.report(lambda: self._core.on_action_read(effect.number, arguments, error))
+
+    def calls_kept(self, effect: KeepCalls) -> None:
+        """This is durable."""
+        self._reports.report(lambda: self._core.on_calls_kept(effect.local))
+
     def record_read(self, record: Record | None) -> None:
         """This is the coordination record."""
         self._reports.answered(lambda: self._core.on_record(record))
@@ -147,6 +183,11 @@ def _write(io: Io, effect: Write) -> None:
     io.write(effect)
 
 
+_ACTIONS: dict[type, Callable[..., None]] = {
+    RunAction: lambda surroundings, effect: surroundings.run(effect),
+    ReadAction: lambda surroundings, effect: surroundings.read(effect),
+    KeepCalls: lambda surroundings, effect: surroundings.keep(effect),
+}
 _WRITES = frozenset(get_args(Write))
 _CARRY_OUT: dict[type, Callable[..., None]] = {
     Persist: _write,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ha.apply.checkpointing import Checkpointing
 from ha.apply.record_gate import RecordGate
 from ha.apply.replica import Replica
+from ha.calls.node_calls import NodeCalls
 from ha.effects import Effect, LogLine, Send
 from ha.feed.feed import Feed
 from ha.log_events import StateChanged
@@ -14,6 +15,7 @@ from ha.membership.candidate import Candidate
 from ha.membership.node_state import NODE_TABLE
 from ha.messages.election import Probe, ProbeReply
 from ha.settings import Settings
+from txobserver.calls import LocalCalls
 from txobserver.ids import Member
 from txobserver.ports.ledger import Host
 
@@ -25,7 +27,8 @@ class Node:
 
     ``log_first``: the first sequence that the log holds; ``feed``: what has passed the commit point; ``linked``: the
     peers that can be reached now; ``features``: of each of them, what both it and this node know; ``failed``: why the
-    store has failed, if it has; ``sessions``: the number of the last attachment that was asked for.
+    store has failed, if it has; ``sessions``: the number of the last attachment that was asked for; ``calls``: the
+    node's part in cluster calls, of which ``local_calls`` is what it has kept durably.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class Node:
         log_first: int,
         cluster_id: str = "",
         first_session: int = 0,
+        local_calls: LocalCalls | None = None,
     ) -> None:
         self.now = 0.0
         self.wall_ms = 0
@@ -53,6 +57,7 @@ class Node:
         self.candidate = Candidate(member, settings, self.emit)
         self.checkpointing = Checkpointing(replica, settings, self.emit)
         self._effects: list[Effect] = []
+        self.calls = NodeCalls(member, replica, settings, self.emit, local_calls or LocalCalls())
 
     def emit(self, effect: Effect) -> None:
         """The next effect."""

@@ -6,7 +6,10 @@ another one is returned as a reason, and ``ha.core.NodeCore`` makes the change.
 
 from __future__ import annotations
 
+from ha.apply.replica import UNHEARD
 from ha.backup.backup import Backup
+from ha.calls.desk import TicketDesk
+from ha.calls.standing import CallsStanding
 from ha.effects import LogLine, ResetLog, Send
 from ha.log_events import FollowingPrimary, PrimarySilent, RefusedByPrimary, SteppingDown
 from ha.membership.node_state import ACTIVE, CATCHUP, READY, RECOVERING
@@ -14,6 +17,7 @@ from ha.membership.record import Record
 from ha.membership.record_keeper import RecordKeeper
 from ha.messages import election
 from ha.messages.attaching import AttachmentRefused, Follow, Granted
+from ha.messages.calls import DeskAnswer, DeskRequest
 from ha.messages.copying import ResyncBegin
 from ha.messages.wire import Peer
 from ha.node import Node
@@ -37,6 +41,16 @@ class Role:
         """Why this role waits for an operator, in one sentence; None if it does not."""
         return None
 
+    @property
+    def desk_at(self) -> str:
+        """The node with the desk for cluster calls, if this one is attached to it or has it; else none."""
+        return ""
+
+    def standing(self) -> CallsStanding:
+        """Where the node stands for cluster calls."""
+        node = self.node
+        return CallsStanding(node.now, node.generation, 0, None, False)
+
     def tick(self) -> None:
         """Time has passed. A node whose record and store do not belong together does nothing."""
         if not self.node.gate.refused:
@@ -46,6 +60,14 @@ class Role:
         """Time has passed, and the record has been admitted: stand for primary, if that is due."""
         node = self.node
         node.candidate.tick(node.replica.tail, node.linked, node.now, node.replica.whole)
+
+    def settle(self) -> None:
+        """The turn ends. What has begun to be applied is finished, whatever the role is by now."""
+        replica = self.node.replica
+        if replica.in_parts:
+            replica.apply(0, UNHEARD, self.node.settings.apply_steps)
+            if replica.in_parts:
+                self.node.wake()
 
     def unlinked(self, peer: str) -> None:
         """The connection to this peer is gone."""
@@ -108,6 +130,16 @@ class Following(Role):
         """Why this node refuses to be overwritten."""
         return self.backup.refusal
 
+    @property
+    def desk_at(self) -> str:
+        """The primary's."""
+        return self.backup.primary if self.backup.attached else ""
+
+    def standing(self) -> CallsStanding:
+        """As a backup."""
+        node = self.node
+        return CallsStanding(node.now, node.generation, self.backup.session, self.desk_at or None, node.state == READY)
+
     def tick_admitted(self) -> None:
         """Time has passed: stand for primary, ask to be attached, or speak."""
         super().tick_admitted()
@@ -119,6 +151,12 @@ class Following(Role):
         backup.tick(backup.primary in node.linked, node.sessions, node.now)
         if before and not backup.attached:
             self.detached(retry_at_once=False)
+
+    def settle(self) -> None:
+        """The turn ends: apply more of what has passed the commit point, if a turn had not room for all of it."""
+        self.backup.turn()
+        if self.backup.due:
+            self.node.wake()
 
     def unlinked(self, peer: str) -> None:
         """The primary may be the one that is gone."""
@@ -192,9 +230,29 @@ class Leading(Role):
         following = (attachments, self.fanout, node.replica, self.keeper, settings)
         self.backups = Backups(self.primary, *following, node.linked, emit, node.now)
         self._handover = Handover(node.host, settings, emit)
+        ledger = self.primary.ledger
+        of_ledger = (ledger.configure, lambda: ledger.last_id, lambda: self.keeper.record.ready, attachments.lacking)
+        self.desk = TicketDesk(record.generation, node.replica, settings, *of_ledger, self._answer)
         self.primary.start([m.node for m in record.ready])
         for peer in sorted(node.linked):
             emit(Send(peer, election.Promoted(node.generation)))
+
+    @property
+    def desk_at(self) -> str:
+        """Its own."""
+        return self.node.member.node
+
+    def standing(self) -> CallsStanding:
+        """As primary."""
+        node = self.node
+        return CallsStanding(node.now, node.generation, 0, self.desk_at, node.state == ACTIVE)
+
+    def _answer(self, peer: str, answer: DeskAnswer) -> None:
+        """Of the desk, to a node that asked."""
+        if peer == self.node.member.node:
+            self.node.calls.take(answer)
+        else:
+            self.node.emit(Send(peer, answer))
 
     def tick(self) -> None:
         """Time has passed: judge the silent, and leave where that is due."""
@@ -202,14 +260,18 @@ class Leading(Role):
         self._handover.tick(self.primary, self.backups, self.keeper, self.node.replica, self.node.now)
 
     def settle(self) -> None:
-        """Move the commit point, write what gathered, send what is durable."""
+        """Move the commit point, write what gathered, send what is durable.
+
+        Below ``min_ready`` nothing new passes, and what has begun to be applied is finished.
+        """
         node, primary, keeper = self.node, self.primary, self.keeper
         primary.writer.wall_ms = node.wall_ms
         too_few = len(keeper.record.ready) < node.settings.min_ready
         primary.decisions.lost_min_ready(too_few and primary.point.serving)
-        if keeper.holds(node.now) and not primary.decisions.below_min_ready:
-            primary.advance(self.backups.attachments.durable_everywhere())
-            if node.state == RECOVERING and primary.in_step:
+        if keeper.holds(node.now):
+            enough = not primary.decisions.below_min_ready
+            primary.advance(self.backups.attachments.durable_everywhere() if enough else 0)
+            if enough and node.state == RECOVERING and primary.may_serve:
                 node.move("in step")
                 primary.serve(AppliedContent(node.replica.contents))
         primary.flush()
@@ -219,6 +281,7 @@ class Leading(Role):
     def unlinked(self, peer: str) -> None:
         """A backup's attachment ends with its connection."""
         self.backups.attachments.detach(peer, self.node.now)
+        self.desk.unlinked(peer)
 
     def written(self, sequence: int) -> None:
         """The log is synced up to there."""
@@ -278,6 +341,8 @@ class Leading(Role):
         if isinstance(message, election.HandoverRequest):
             ready = self.backups.attachments.may_succeed(peer, message.session)
             self._handover.asked(self.primary, peer, ready, node.state == ACTIVE)
+        elif isinstance(message, DeskRequest):
+            self.desk.take(peer, message)
         else:
             self.backups.take(peer, message, node.log_first, node.now)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from txobserver.work_limits import WorkLimits
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -18,10 +20,14 @@ class Settings:
     much a joiner that does not count yet is sent at a time; ``small_lag``: with how many events still lacking it may
     count, since it has those in a moment. ``backlog_bytes``: how much of the stream may wait to pass
     the commit point before clients are not read any more; ``frame_bytes``: how much of it makes one frame, unless a
-    single event is larger; ``recent_bytes``: how much of its end a primary keeps in memory for its
+    single event is larger; small events count for more than their bytes; ``recent_bytes``: how much of its end a
+    primary keeps in memory for its
     backups; ``feed_bytes``: and every node for those who follow what has passed the commit point. ``outcomes_kept``:
     how many outcomes of each kind (branches, tokens, global decisions) are remembered; ``outcome_seconds``: and for how
-    long at least; the same on all nodes.
+    long at least; the same on all nodes. ``work``: how much clients may have open in transactions. ``apply_steps``: how
+    many messages a turn of the loop lets enter and leave the queues: more than that takes several turns.
+    ``call_retry``: how long after a cluster call has failed on a node it is run there again; ``ticket_timeout``: how
+    long an initiator may have the ticket; ``calls_kept``: how many calls the history holds that a primary writes.
     """
 
     lease_ttl: float = 1.0
@@ -35,17 +41,22 @@ class Settings:
     silence: float = 3.0
     lease_drift: float = 0.02
     min_ready: int = 1
-    window_bytes: int = 8 << 20
+    window_bytes: int = 4 << 20
     portion_bytes: int = 1 << 20
     small_lag: int = 1000
-    backlog_bytes: int = 32 << 20
+    backlog_bytes: int = 8 << 20
     recent_bytes: int = 64 << 20
     feed_bytes: int = 8 << 20
-    frame_bytes: int = 4 << 20
+    frame_bytes: int = 2 << 20
     checkpoint_bytes: int = 64 << 20
     checkpoint_every: float = 5.0
     outcomes_kept: int = 100_000
     outcome_seconds: float = 86_400.0
+    work: WorkLimits = WorkLimits()  # noqa: RUF009 -- immutable
+    apply_steps: int = 1000
+    call_retry: float = 1.0
+    ticket_timeout: float = 10.0
+    calls_kept: int = 100
 
     @property
     def lease_seconds(self) -> float:

@@ -18,6 +18,12 @@ class Applied:
     def queue_deleted(self, queue: int) -> None:
         """A queue was deleted, with all it held."""
 
+    def step_begins(self) -> None:
+        """What ``enqueued`` and ``removed`` tell from here on is one step, and takes several turns."""
+
+    def step_ends(self) -> None:
+        """All of that step has been told."""
+
     def enqueued(self, queue: int, offset: int, rid: int, message: Message) -> None:
         """A message entered a queue."""
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from txobserver.events import DtxOpen, TxEvent, TxToken
+from txobserver.leftovers import Leftovers
+from txobserver.ports.store import TxRun
 from txobserver.state.transaction_table import TransactionTable
 from txobserver.tx_buffer import TxBuffer, opened_by
 
 
 class Buffers:
-    """``open``: a TxBuffer for each transaction that has not ended, by its id."""
+    """``open``: a TxBuffer for each transaction that has not ended, by its id.
 
-    def __init__(self, table: TransactionTable, saved_to: int) -> None:
+    ``leftovers`` gets what is needed no more.
+    """
+
+    def __init__(self, table: TransactionTable, saved_to: int, leftovers: Leftovers) -> None:
         self.open: dict[int, TxBuffer] = {}
         self._table = table
+        self._leftovers = leftovers
         self._ended: list[int] = []
+        self._saving: list[TxRun] = []
         self._saved_to = saved_to
 
     def take(self, tx: int, sequence: int, event: TxEvent) -> None:
@@ -48,6 +55,8 @@ class Buffers:
     def drop_all(self) -> None:
         """None of them counts any more."""
         self._ended.extend(self.open)
+        for buffer in self.open.values():
+            buffer.give_away(self._leftovers)
         self.open.clear()
 
     def rebuild(self, transactions: dict[int, list[tuple[int, TxEvent]]], applied: int) -> None:
@@ -61,14 +70,20 @@ class Buffers:
         """The next checkpoint must tell every event."""
         self._saved_to = 0
 
-    def changes(self, last: int) -> tuple[list[tuple[int, int, TxEvent]], list[int]]:
-        """Since the last call, up to sequence ``last``: events as (tx, sequence, event), and who has ended."""
-        events = [
-            (buffer.tx, sequence, event)
-            for buffer in self.open.values()
-            for sequence, event in buffer.since(self._saved_to)
-            if sequence <= last
+    def changes(self, last: int) -> tuple[list[TxRun], list[int]]:
+        """Since the last call, up to sequence ``last``: events in runs, and who has ended. Ends with ``saved``.
+
+        Costs the same however many events those are, but for copies of references.
+        """
+        self._saving = [
+            TxRun(buffer.tx, run) for buffer in self.open.values() for run in buffer.between(self._saved_to, last)
         ]
         self._saved_to = last
         ended, self._ended = self._ended, []
-        return events, ended
+        return self._saving, ended
+
+    def saved(self) -> None:
+        """What ``changes`` told last is on the disk, and its writer uses it no more."""
+        for each in self._saving:
+            self._leftovers.add(each.events)
+        self._saving = []

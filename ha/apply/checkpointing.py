@@ -33,30 +33,47 @@ class Checkpointing:
         self._wanted: Acknowledge | None = None
 
     def tick(self, now: float) -> None:
-        """Begin one if it is due and there is something to write."""
+        """Begin one if it is due and there is something to write; never in the middle of a decision.
+
+        The next decision waits then, so that load that goes on keeps no checkpoint from beginning.
+        """
         replica, settings = self._replica, self._settings
+        if self._wanted is not None and not self._running:
+            self._begin_wanted()
         large = replica.contents.dirty_bytes >= settings.checkpoint_bytes
         changed = replica.applied.sequence != self._applied or replica.resyncing
-        if changed and not self._running and (large or now - self._began_at >= settings.checkpoint_every):
+        due = changed and not self._running and (large or now - self._began_at >= settings.checkpoint_every)
+        if due and not self._waits():
             self._began_at = now
             self._begin(None)
 
     def demand(self, then: Acknowledge) -> None:
         """Write one, now or after the one on its way, and acknowledge when it is durable."""
-        if self._running:
-            self._wanted = then
-        else:
-            self._begin(then)
+        self._wanted = then
+        if not self._running:
+            self._begin_wanted()
 
     def written(self) -> None:
         """The one on its way is on disk."""
         self._running = False
         self._replica.checkpoint_written()
         if self._wanted is not None:
+            self._begin_wanted()
+
+    def _begin_wanted(self) -> None:
+        """Unless a decision is being applied in parts: then behind it (``demanded_in_the_middle_of_a_decision``)."""
+        if not self._waits():
             wanted, self._wanted = self._wanted, None
             self._begin(wanted)
 
+    def _waits(self) -> bool:
+        """Whether a decision is being applied in parts: a checkpoint waits for its end, and the next one for that."""
+        if self._replica.in_parts:
+            self._replica.rests = True
+        return self._replica.in_parts
+
     def _begin(self, then: Acknowledge | None) -> None:
         self._running = True
+        self._replica.rests = False
         self._applied = self._replica.applied.sequence
         self._emit(WriteCheckpoint(self._replica.checkpoint(), then))

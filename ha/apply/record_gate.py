@@ -36,10 +36,18 @@ class RecordGate:
         self._emit = emit
 
     def admits(self, record: Record, known: Record | None) -> bool:
-        """Whether the node may go by ``record``, having gone by ``known`` until now. What is refused is said once."""
+        """Whether the node may go by ``record``, having gone by ``known`` until now. What is refused is said once.
+
+        No version is given twice, so another record of the version that is known has grown from an older copy, which
+        took the place of the known one unseen (``copy_reaches_the_known_version``). One of a lower generation gives
+        itself away by that.
+        """
         before = self.refused
-        if known is not None and record.version < known.version and record.cluster_id == self._cluster_id:
-            self._went_back = self._went_back or _went_back(record.version, known.version)
+        if known is not None and record.cluster_id == self._cluster_id:
+            if record.version < known.version:
+                self._went_back = self._went_back or _went_back(record.version, known.version)
+            elif record.version == known.version and record != known and record.generation >= known.generation:
+                self._went_back = self._went_back or _went_back(record.version - 1, known.version)
         seen = self._replica.tail.generation
         self.refused = self._went_back or _objection(record, self._cluster_id, seen)
         if self.refused is not None and self.refused != before:

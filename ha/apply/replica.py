@@ -7,6 +7,9 @@ transaction ever reaches a queue (P9), and a log suffix that must be thrown away
 
 Most events are parts of transactions. They wait in their TxBuffer for the decision, and only there: to apply one of
 them means to go past it.
+
+A turn of the loop has room for so many steps (``apply``). What is due beyond that is applied in later turns, in order,
+and an event that takes several turns, a decision mostly, is one step all the same (``ha.apply.applier``).
 """
 
 from __future__ import annotations
@@ -15,8 +18,10 @@ from collections import deque
 from collections.abc import Container, Iterable
 
 from ha.apply.applied import Applied
-from ha.apply.applier import Applier
+from ha.apply.applier import DIVISIBLE, Applier, EventParts
 from ha.apply.buffers import Buffers
+from txobserver.actions import SHIPPED, ActionRegistry
+from txobserver.calls import KeptCalls
 from txobserver.configuration import OPERATIONS, Configuration, UnknownStep, check_step
 from txobserver.events import (
     Configure,
@@ -46,6 +51,8 @@ _WAITS: dict[type, bool] = {DtxOpen: True, TxToken: True, DtxPrepare: False, Dtx
 
 
 UNHEARD = Applied()
+ALL = 1 << 62
+"""More steps than there can be"""
 
 
 class GapInStream(Exception):
@@ -59,7 +66,11 @@ class UnknownEvents(GapInStream):
 class Replica:
     """The stream as this node holds it. Sequences up to ``durable`` are on this node's disk.
 
-    ``operations``: the steps of configuration that this node knows.
+    Many methods: one for each thing that every role asks of the stream, and does to it.
+
+    ``operations``: the steps of configuration that this node knows; ``actions``: what calls may name. ``rests``: a
+    checkpoint is due, and waits for the end of a decision that is being applied in parts; nothing more is applied then
+    until it has begun.
     """
 
     def __init__(
@@ -69,8 +80,10 @@ class Replica:
         transactions: dict[int, list[tuple[int, TxEvent]]],
         remembered: Iterable[Remembered] = (),
         operations: Container[str] = OPERATIONS,
+        actions: ActionRegistry = SHIPPED,
     ) -> None:
         self._operations = operations
+        self.actions = actions
         self.contents = Contents(base, meta, remembered)
         self.history: list[Position] = list(meta.history)
         self._generation, self._sequence = meta.applied
@@ -80,8 +93,10 @@ class Replica:
         self._snapshots = 0
         self._saved_snapshots = 0
         self._unapplied: deque[tuple[int, int, Event]] = deque()
-        self._buffers = Buffers(self.contents.table, meta.applied.sequence)
+        self._buffers = Buffers(self.contents.table, meta.applied.sequence, self.contents.leftovers)
         self._applier = Applier(self.contents, self._buffers)
+        self._parts: EventParts | None = None
+        self.rests = False
         self.buffers = self._buffers.open
         self._buffers.rebuild(transactions, meta.applied.sequence)
 
@@ -89,6 +104,22 @@ class Replica:
     def applied(self) -> Position:
         """The last applied event."""
         return self.contents.applied
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether a decision has been applied to some of what it changes: ``applied`` stands before it."""
+        return self._parts is not None
+
+    @property
+    def begun(self) -> int:
+        """The last sequence whose application has begun: it has passed the commit point and cannot be undone."""
+        return self.contents.applied.sequence if self._parts is None else self._unapplied[0][0]
+
+    def due(self, commit: int) -> bool:
+        """Whether something up to sequence ``commit`` could be applied now, or a decision is being applied in parts."""
+        if self._parts is not None:
+            return True
+        return bool(self._unapplied) and self._unapplied[0][0] <= commit and not self.rests and not self.resyncing
 
     @property
     def whole(self) -> bool:
@@ -104,9 +135,17 @@ class Replica:
         return Position(self._generation, self._sequence)
 
     def append(self, generation: int, event: Event) -> int:
-        """Take an event made here; returns its sequence."""
+        """Take an event made here; returns its sequence.
+
+        Raises UnknownStep, ValueError, IllegalTransition for one that cannot be, and its position is not given away
+        then: a position without an event would be a gap in the stream (``host_asks_for_an_unknown_step``).
+        """
         sequence = self._sequence + 1
-        self._take(generation, sequence, event)
+        try:
+            self._take(generation, sequence, event)
+        except (ValueError, IllegalTransition):
+            self.truncate(sequence - 1)
+            raise
         return sequence
 
     def receive(self, frame: Frame) -> list[Event]:
@@ -150,7 +189,7 @@ class Replica:
 
     def truncate(self, last: int) -> None:
         """Forget everything after sequence ``last``, none of which is applied."""
-        assert last >= self.applied.sequence, "what is applied has passed the commit point and is never cut"
+        assert last >= self.begun, "what is applied has passed the commit point and is never cut"
         while self._unapplied and self._unapplied[-1][0] > last:
             self._unapplied.pop()
         self.history = [start for start in self.history if start.sequence <= last]
@@ -165,26 +204,60 @@ class Replica:
         generation = max((s.generation for s in self.history if s.sequence <= sequence), default=0)
         return Position(generation, sequence)
 
-    def apply(self, commit: int, listener: Applied = UNHEARD) -> None:
-        """Carry out everything up to sequence ``commit``, in order, and tell the listener of it.
+    def apply(self, commit: int, listener: Applied = UNHEARD, most: int = ALL) -> int:
+        """Carry out what stands up to sequence ``commit``, in order, and tell the listener of it.
 
-        In a resync there is nothing to carry out.
+        About ``most`` steps, and as many more as a purge or a step of configuration takes; returns how many that room
+        was taken up by, which is all of it where there is more to do. What has begun is finished, whatever ``commit``
+        is. In a resync there is nothing to carry out.
         """
-        if self.resyncing:
-            return
-        queue, contents, apply = self._unapplied, self.contents, self._applier.apply
+        if self.resyncing or most <= 0:
+            return 0
+        left = most
+        if self._parts is not None:
+            left = self._go_on(self._parts, left, listener)
+            if not left:
+                return most
+        queue, contents, applier = self._unapplied, self.contents, self._applier
         while queue and queue[0][0] <= commit:
-            sequence, generation, event = queue.popleft()
+            sequence, generation, event = queue[0]
+            steps = applier.steps(event)
+            if steps > left or self.rests:
+                if left < most or self.rests:
+                    return most
+                if isinstance(event, DIVISIBLE):
+                    self._parts = applier.begin_parts(sequence, event, listener)
+                    left = self._go_on(self._parts, left, listener)
+                    if not left:
+                        return most
+                    continue
+            queue.popleft()
             contents.applied = Position(generation, sequence)
-            apply(sequence, event, listener)
+            applier.apply(sequence, event, listener)
+            left -= steps
         if commit > contents.applied.sequence:
             contents.applied = self.position_of(commit)
+        return most - max(0, left)
+
+    def _go_on(self, parts: EventParts, most: int, listener: Applied) -> int:
+        """The next part of the decision that has begun; returns the room that is left when it is whole, else 0."""
+        left = parts.go_on(most, listener)
+        if left:
+            self._parts = None
+            sequence, generation, event = self._unapplied.popleft()
+            assert isinstance(event, DIVISIBLE)
+            self.contents.applied = Position(generation, sequence)
+            self._applier.end_parts(sequence, event, listener)
+        return left
 
     def begin_resync(self) -> None:
         """A primary's snapshot will overwrite this node: its prepared branches and unapplied events are dropped."""
         self.resyncing = True
         self._whole = False
         self._snapshots += 1
+        if self._parts is not None:
+            self._parts = None
+            self._applier.drop_parts()
         self._unapplied.clear()
         self._buffers.drop_all()
         self._buffers.rebuild({}, self.applied.sequence)
@@ -197,12 +270,13 @@ class Replica:
         transactions: dict[int, list[tuple[int, TxEvent]]],
         outcomes: OutcomesMeta,
         remembered: Iterable[Remembered],
+        calls: KeptCalls,
     ) -> None:
         """The snapshot is whole as of ``position``: nothing of the former log counts any more."""
         contents = self.contents
         for gone in contents.queues.numbers() - configuration.numbers():
             contents.queues.drop(gone)
-        contents.configuration = configuration
+        contents.configuration, contents.calls = configuration, calls
         contents.applied = position
         self._generation, self._sequence = position
         self.history = list(history)
@@ -223,6 +297,7 @@ class Replica:
 
     def checkpoint(self) -> Checkpoint:
         """Everything since the last checkpoint, as of ``applied``. Ends with ``checkpoint_written``."""
+        assert self._parts is None, "a checkpoint holds a decision whole, or nothing of it"
         changes, dropped = self.contents.freeze()
         last = self.applied.sequence
         events, ended = self._buffers.changes(last)
@@ -232,8 +307,9 @@ class Replica:
         return Checkpoint(meta, changes, dropped, events, ended, *self.contents.table.outcomes.take_changes())
 
     def checkpoint_written(self) -> None:
-        """The base shows the last checkpoint now."""
+        """The base shows the last checkpoint now, which nothing else uses any more."""
         self.contents.thaw()
+        self._buffers.saved()
         if not self.resyncing and self._saved_snapshots == self._snapshots:
             self._whole = True
 
@@ -253,7 +329,7 @@ class Replica:
         elif type(event) is Configure:
             if event.config_id > LAST_CONFIG_ID:
                 raise ValueError(f"step {event.config_id} of the configuration is behind the last one")
-            check_step(event, self._operations)
+            check_step(event, self._operations, self.actions)
         self._unapplied.append((sequence, generation, event))
 
     def _begin(self, generation: int, sequence: int) -> None:

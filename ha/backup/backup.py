@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ha.apply.checkpointing import behind
-from ha.apply.replica import GapInStream, Replica, UnknownEvents
+from ha.apply.replica import UNHEARD, GapInStream, Replica, UnknownEvents
 from ha.backup.progress_reports import ProgressReports
 from ha.catchup.history import common_sequence
 from ha.catchup.queue_replicator import QueueReplicator, SnapshotMismatch
@@ -30,7 +30,10 @@ from txobserver.ids import Member
 
 
 class Backup:
-    """The backup's side of its attachment to one primary of one generation."""
+    """The backup's side of its attachment to one primary of one generation.
+
+    Many methods: one for each message of the primary, and for each report of its node.
+    """
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class Backup:
         self._asked_at: float | None = None
         self._heard_at = 0.0
         self._commit = 0
+        self._room = settings.apply_steps
         self._checkpoint = checkpoint
         self._replicator: QueueReplicator | None = None
         self._reset: ResetLog | None = None
@@ -91,7 +95,8 @@ class Backup:
 
         A node whose snapshot is whole in memory, and not on its disk yet, is neither whole nor resynchronising: it
         waits for its checkpoint (``ready_before_the_snapshot_is_durable``). So does one whose checkpoints are behind:
-        it would hold the commits up. Who is attached says once in a while that it is alive.
+        it would hold the commits up. One that has something to apply waits until that is done: it could not cut its log
+        before a decision that has begun. Who is attached says once in a while that it is alive.
         """
         replica = self._replica
         if self.attached:
@@ -100,7 +105,7 @@ class Backup:
             return
         if self.refusal is not None or not linked or replica.durable != replica.tail.sequence:
             return
-        if (not replica.resyncing and not replica.whole) or behind(replica, self._settings):
+        if (not replica.resyncing and not replica.whole) or behind(replica, self._settings) or self.due:
             return
         if self._asked_at is not None and now - self._asked_at < self._settings.rejoin_every:
             return
@@ -232,11 +237,24 @@ class Backup:
     # -- the commit point
 
     def commit(self, commit: int) -> None:
-        """The commit point has been told: apply what is also durable here."""
+        """The commit point has been told: apply what is also durable here, as far as this turn has room."""
         self._commit = max(self._commit, commit)
-        self._replica.apply(min(self._commit, self._replica.durable))
+        self._apply()
         if self.attached:
             self.progress.tell_fullness(self.session)
+
+    def turn(self) -> None:
+        """A turn of the loop: there is room again for what is due."""
+        self._room = self._settings.apply_steps
+        self._apply()
+
+    @property
+    def due(self) -> bool:
+        """Whether something could be applied now, and there was no room for it."""
+        return self._replica.due(min(self._commit, self._replica.durable))
+
+    def _apply(self) -> None:
+        self._room -= self._replica.apply(min(self._commit, self._replica.durable), UNHEARD, self._room)
 
     def written(self, sequence: int) -> None:
         """This node's log is durable up to there."""

@@ -18,11 +18,13 @@ from ha.messages.copying import (
     QueueChange,
     QueueContent,
     QueueSnapshot,
+    SnapshotCalls,
     SnapshotConfiguration,
     SnapshotEnd,
     SnapshotPart,
     SnapshotQueues,
 )
+from txobserver.calls import KeptCalls
 from txobserver.configuration import Configuration
 from txobserver.events import TxEvent
 from txobserver.ids import id_text
@@ -55,6 +57,8 @@ class QueueReplicator:
         self._wanted: dict[int, int] = {}
         self._compared = -1
         self._configuration = Configuration()
+        self._calls = KeptCalls()
+        self._calls_digest = 0
         self._queues: set[int] = set()
         self._forwarded: dict[int, list[tuple[int, TxEvent]]] = {}
         self._buffers: dict[int, TxBuffer] = {}
@@ -85,6 +89,8 @@ class QueueReplicator:
             self.configure(part)
         elif isinstance(part, SnapshotQueues):
             self.check(part)
+        elif isinstance(part, SnapshotCalls):
+            self._call(part)
         elif isinstance(part, ForwardTx):
             self.forward(part)
         elif isinstance(part, ForwardOutcomes):
@@ -146,6 +152,13 @@ class QueueReplicator:
             contents.queues.overwrite_watermark(number, watermark)
             self._queues.add(number)
 
+    def _call(self, message: SnapshotCalls) -> None:
+        """What is kept of cluster calls, or a part of it."""
+        if message.rest is not None:
+            self._calls = message.rest
+        self._calls_digest = message.digest
+        self._calls.kept = [*self._calls.kept, *message.kept]
+
     def forward(self, message: ForwardTx) -> None:
         """A tx-queue that has not ended when the snapshot does, or a part of it."""
         if not message.events:
@@ -178,6 +191,8 @@ class QueueReplicator:
             raise SnapshotMismatch(f"{len(forwarded)} open transactions came, {len(message.transactions)} were sent")
         if Outcomes(message.outcomes, self._remembered).meta != message.outcomes:
             raise SnapshotMismatch(f"{len(self._remembered)} outcomes came, which are not those that were sent")
+        if self._calls.digest() != self._calls_digest:
+            raise SnapshotMismatch(f"{len(self._calls.kept)} cluster calls came, which are not those that were sent")
         self.ended = message
 
     def finish(self) -> int:
@@ -191,5 +206,6 @@ class QueueReplicator:
             self._forwarded,
             message.outcomes,
             self._remembered,
+            self._calls,
         )
         return message.position.sequence

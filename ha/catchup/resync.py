@@ -15,8 +15,8 @@ of the walk and a window of live changes is on its way, and what waits beyond th
 joiner whose checkpoints are behind says that it is full, and is sent nothing then (``one_page_of_huge_messages``).
 
 Why nothing comes twice or never: an event up to E reaches the joiner through its queues only, an event behind E through
-the stream only. A transaction is applied to all queues in one step, so E never lies within one. That cut does the work
-of seed 003's skip sets (docs/decisions/skip-sets.md).
+the stream only. A transaction is one step of the stream, also where it is applied in parts, and E never lies within
+one. That cut does the work of seed 003's skip sets (docs/decisions/skip-sets.md).
 """
 
 from __future__ import annotations
@@ -181,8 +181,9 @@ class Resync(Applied):
             self._portions.ends(self._under_way.sent)
 
     def _end(self) -> bool:
-        """Everything is live: cut the snapshot here, unless live changes wait for room."""
-        if self._live.waiting:
+        """Everything is live: cut the snapshot here, unless live changes wait for room, or half a decision is among
+        what was sent (``a_copy_ends_in_the_middle_of_a_decision``)."""
+        if self._live.waiting or self._replica.in_parts:
             return False
         self.ended_at = self._replica.applied.sequence
         self._ending = Ending(self._replica, self._generation, self._session, self._portion).parts()

@@ -1,12 +1,13 @@
 """The end of a snapshot, cut at one position of the stream and sent in slices.
 
 Everything is taken at once, by reference: what the primary applies while the slices go out comes behind the cut
-(``snapshot_with_later_configuration``). Events of a tx-queue are only ever added, so those up to the cut stay.
+(``snapshot_with_later_configuration``). So are the events of tx-queues, which may end meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import msgspec
 
@@ -14,16 +15,18 @@ from ha.apply.replica import Replica
 from ha.messages.copying import (
     ForwardOutcomes,
     ForwardTx,
+    SnapshotCalls,
     SnapshotConfiguration,
     SnapshotEnd,
     SnapshotPart,
     SnapshotQueues,
 )
 from ha.messages.sizes import COUNT, OVERHEAD, event_bytes, slices
+from txobserver.calls import KeptCall, KeptCalls
 from txobserver.configuration import BindingSpec, ExchangeSpec, QueueSpec
 from txobserver.ids import Position
 from txobserver.outcomes import Remembered
-from txobserver.tx_buffer import TxBuffer
+from txobserver.tx_buffer import Run
 
 Spec = QueueSpec | ExchangeSpec | BindingSpec
 _encode = msgspec.msgpack.Encoder().encode
@@ -42,12 +45,18 @@ class Ending:
         self._end: Position = replica.applied
         self._history = [start for start in replica.history if start.sequence <= self._end.sequence]
         self._configuration = contents.configuration.copy()
+        self._calls = contents.calls.copy()
         self._queues = [
             (number, each.count, each.digest, each.watermark)
             for number in sorted(self._configuration.numbers())
             for each in (contents.queues.summary(number),)
         ]
-        self._buffers: list[TxBuffer] = [each for each in replica.buffers.values() if each.opened <= self._end.sequence]
+        self._open: list[tuple[int, list[Run]]] = [
+            (each.tx, each.between(0, self._end.sequence))
+            for each in replica.buffers.values()
+            if each.opened <= self._end.sequence
+        ]
+        self._leftovers = contents.leftovers
         self._remembered = contents.table.outcomes.all()
         self._outcomes = contents.table.outcomes.meta
 
@@ -56,9 +65,10 @@ class Ending:
         yield from self._declared()
         for queues in slices(self._queues, lambda each: QUEUE_BYTES, self._limit):
             yield SnapshotQueues(self._generation, self._session, queues), QUEUE_BYTES * len(queues)
+        yield from self._called()
         transactions: list[tuple[int, int]] = []
-        for buffer in self._buffers:
-            yield from self._forwarded(buffer, transactions)
+        for tx, runs in self._open:
+            yield from self._forwarded(tx, runs, transactions)
         for remembered in slices(self._remembered, _outcome_bytes, self._limit):
             part = ForwardOutcomes(self._generation, self._session, remembered)
             yield part, sum(_outcome_bytes(each) for each in remembered)
@@ -89,16 +99,33 @@ class Ending:
             )
             yield part, sum(_spec_bytes(each) for each in run)
 
+    def _called(self) -> Iterator[tuple[SnapshotPart, int]]:
+        """What is kept of cluster calls, if there ever was one: a joiner that knows of none is sent nothing."""
+        if not self._calls.events:
+            return
+        digest = self._calls.digest()
+        rest: KeptCalls | None = msgspec.structs.replace(self._calls, kept=[])
+        for kept in slices(self._calls.kept, _call_bytes, self._limit) if self._calls.kept else iter([[]]):
+            part = SnapshotCalls(self._generation, self._session, digest, kept, rest)
+            yield part, sum(_call_bytes(each) for each in kept)
+            rest = None
+
     def _forwarded(
-        self, buffer: TxBuffer, transactions: list[tuple[int, int]]
+        self, tx: int, runs: list[Run], transactions: list[tuple[int, int]]
     ) -> Iterator[tuple[SnapshotPart, int]]:
         """One tx-queue's events up to the cut; how many those are is added to ``transactions``."""
-        last, count = self._end.sequence, 0
-        events = ((sequence, event) for sequence, event in buffer.since(0) if sequence <= last)
-        for run in slices(events, lambda each: event_bytes(each[1]), self._limit):
-            count += len(run)
-            yield ForwardTx(self._generation, self._session, buffer.tx, run), sum(event_bytes(e) for _, e in run)
-        transactions.append((buffer.tx, count))
+        count = 0
+        for part in slices(chain.from_iterable(runs), lambda each: event_bytes(each[1]), self._limit):
+            count += len(part)
+            yield ForwardTx(self._generation, self._session, tx, part), sum(event_bytes(e) for _, e in part)
+        transactions.append((tx, count))
+        for run in runs:
+            self._leftovers.add(run)
+
+
+def _call_bytes(kept: KeptCall) -> int:
+    """Bytes of a call that is kept."""
+    return OVERHEAD + len(_encode(kept.record))
 
 
 def _spec_bytes(spec: Spec) -> int:

@@ -75,7 +75,7 @@ class Feed:
         self._replica = replica
         self._recent = RecentFrames(limit_bytes)
         self._watchers: list[Callable[[], None]] = []
-        self._told = replica.applied.sequence
+        self._told = replica.applied
 
     @property
     def commit(self) -> int:
@@ -134,10 +134,14 @@ class Feed:
             self._recent.cut(0)
 
     def tell(self) -> None:
-        """At the end of each turn: tell the watchers if something has passed since the last one, or was thrown away."""
-        commit = self.commit
-        if commit != self._told:
-            self._told = commit
+        """At the end of each turn: tell the watchers if something has passed since the last one, or was thrown away.
+
+        A copy of the queues may end at the very sequence that had passed before, in another generation
+        (``copy_ends_where_the_lost_history_did``): a reader who was told of nothing would wait for what never comes.
+        """
+        applied = self._replica.applied
+        if applied != self._told:
+            self._told = applied
             for call in list(self._watchers):
                 call()
 

@@ -62,7 +62,8 @@ def check_keeper(keeper: RecordKeeper, me: Member, now: float) -> None:
     check_record(record)
     assert record.primary == me, f"P10: {me} keeps the record of {record.primary}"
     assert record.generation >= 1, f"P10: {me} is primary of generation {record.generation}"
-    assert keeper._lease_until <= keeper._sent_at + keeper._lease_seconds + ROUNDING, "P10: a lease runs from later on"
+    begun = max(keeper._sent_at, keeper._renewed_at)
+    assert keeper._lease_until <= begun + keeper._lease_seconds + ROUNDING, "P10: a lease runs from later on"
     assert keeper._lease_seconds <= keeper._settings.lease_ttl, "P10: a lease is counted on for longer than it holds"
     assert not keeper._adds & keeper._removes, f"P9: {keeper._adds & keeper._removes} is to be added and removed"
     assert keeper._adds.isdisjoint(record.ready), f"P9: {keeper._adds} is to be added, and is listed"

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from ha.membership.watchdog import Renewals, Watchdog
 from txobserver.ids import Member
 
 
@@ -151,6 +152,13 @@ class Coordination(Protocol):
         ...
 
 
+class Served(NamedTuple):
+    """A coordination store, as a node uses it for its lifetime, and the watchdog that its loop shows its turns to."""
+
+    coordination: Coordination
+    watchdog: Watchdog
+
+
 class RecordStore(ABC):
     """Where the record of a cluster is kept, as an address names it: what a configuration, a node's start and an
     operator's commands go by. ``str``: the address, as it was written. Two that name the same place are equal."""
@@ -169,9 +177,14 @@ class RecordStore(ABC):
         """
 
     @abstractmethod
-    def serve(self, cluster: str, answer_seconds: float) -> Coordination:
+    def serve(self, cluster: str, answer_seconds: float, renewals: Renewals) -> Served:
         """For a node, for as long as it lives. No store is made, what is read is confirmed, and a call that gives no
-        answer in so many seconds has failed."""
+        answer in so many seconds has failed.
+
+        The last change that this node has made is renewed as ``renewals`` say, while the watchdog is shown turns of its
+        generation. Such a renewal changes the version alone, and what this node asks for next need not know of it: a
+        change within the same generation that expects the version that was told last meets that of the renewal.
+        """
 
     @abstractmethod
     def check_writable(self) -> None:

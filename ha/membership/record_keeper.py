@@ -8,6 +8,7 @@ earlier version can land no more.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -32,6 +33,7 @@ class RecordKeeper:
         self._lease_seconds = settings.lease_seconds
         self._lease_until = sent_at + self._lease_seconds
         self._sent_at = sent_at
+        self._renewed_at = -math.inf
         self.in_flight: CompareAndSet | None = None
         self._unresolved: set[Member] = set()
         self._counted: frozenset[Member] = frozenset()
@@ -49,6 +51,11 @@ class RecordKeeper:
     def expired(self, now: float) -> bool:
         """Whether the lease may be another's: time to step down, also in the middle of a handover."""
         return self.lost or now >= self._lease_until
+
+    @property
+    def serves_until(self) -> float:
+        """Until then, in the shell's seconds, the lease certainly is this node's; 0 where it is being given up."""
+        return 0.0 if self.lost or self.releasing else self._lease_until
 
     @property
     def released(self) -> bool:
@@ -127,12 +134,20 @@ class RecordKeeper:
         """Our change has been made, and synced."""
         self.in_flight = None
         self.record = record
-        self._lease_until = self._sent_at + self._lease_seconds
+        self._lease_until = max(self._sent_at, self._renewed_at) + self._lease_seconds
         self._unresolved.clear()
         self._counted_by = None
         self._holds_back = False
         self._adds -= set(record.ready)
         self._removes &= set(record.ready)
+
+    def renewed(self, begun_at: float) -> None:
+        """The coordination store has renewed this generation's lease unasked, and begun with that at this time.
+
+        Such a renewal changes nothing else, so the record that is known here stays (``ha.membership.watchdog``).
+        """
+        self._renewed_at = max(self._renewed_at, begun_at)
+        self._lease_until = max(self._lease_until, self._renewed_at + self._lease_seconds)
 
     def conflict(self, current: Record | None) -> None:
         """The version had moved: by an earlier change of our own that was thought lost, or by another primary.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ha.messages.numbers import Number, QueueNumber
+from txobserver.calls import KeptCall, KeptCalls
 from txobserver.configuration import BindingSpec, ExchangeSpec, QueueSpec
 from txobserver.events import Message, TxEvent
 from txobserver.ids import Position
@@ -110,6 +111,19 @@ class SnapshotQueues(msgspec.Struct, array_like=True, tag=25):
     queues: list[tuple[QueueNumber, Number, int, Number]]
 
 
+class SnapshotCalls(msgspec.Struct, array_like=True, tag=40):
+    """Cluster calls as of the end of the snapshot: the ``kept`` in slices, and all else of them with the first.
+
+    ``digest`` is that of all of it: a joiner that finds anything else begins anew.
+    """
+
+    generation: Number
+    session: Number
+    digest: int
+    kept: list[KeptCall]
+    rest: KeptCalls | None = None
+
+
 class SnapshotEnd(msgspec.Struct, array_like=True, tag=19):
     """The snapshot is whole as of ``position``: it overwrites the joiner's position, history and configuration.
 
@@ -134,6 +148,7 @@ SnapshotPart = (
     | QueueChange
     | SnapshotConfiguration
     | SnapshotQueues
+    | SnapshotCalls
     | ForwardTx
     | ForwardOutcomes
     | SnapshotEnd

@@ -6,6 +6,7 @@ newest that both know. What came into one version later is a *feature* with a na
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 import msgspec
@@ -15,6 +16,9 @@ OLDEST_VERSION = 5
 """Version 4 is that of 0.1.0, which speaks with its own version only."""
 FEATURES: frozenset[str] = frozenset()
 """What this version of txha knows beside the newest version of the protocol."""
+INTRODUCTIONS = "introductions"
+"""A feature of a node's door for clients, which the core does not know: other nodes may say there where a client comes
+from that they pass on."""
 
 
 class Hello(msgspec.Struct, array_like=True, tag=0):
@@ -42,9 +46,11 @@ class Agreed(NamedTuple):
     features: frozenset[str]
 
 
-def greeting(cluster: str, node: str, amqp_host: str, amqp_port: int, cluster_id: str = "") -> Hello:
-    """What a node of this version says first."""
-    features = sorted(FEATURES)
+def greeting(
+    cluster: str, node: str, amqp_host: str, amqp_port: int, cluster_id: str = "", others: Collection[str] = ()
+) -> Hello:
+    """What a node of this version says first. ``others``: features that it has beside those of the core."""
+    features = sorted({*FEATURES, *others})
     return Hello(WIRE_VERSION, cluster, node, amqp_host, amqp_port, cluster_id, OLDEST_VERSION, features)
 
 

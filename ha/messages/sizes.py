@@ -16,8 +16,12 @@ ENTRY = 20
 """Bytes of an offset and a replication id."""
 COUNT = 12
 """Bytes of a transaction's number and that of its events."""
-SETTLED = 10_000
+SETTLED = 1000
 """How many messages one event settles at most, outside transactions."""
+EVENT_WORK = 300
+ENTRY_WORK = 140
+"""Bytes that an event, and an offset with a replication id, are counted for beside these where frames are filled: to
+encode and decode many small things takes as long as to copy large ones."""
 
 Item = TypeVar("Item")
 
@@ -37,6 +41,16 @@ def event_bytes(event: Event) -> int:
         spared = ENTRY * (len(event.terms.spared) if event.terms is not None else 0)
         return OVERHEAD + len(event.name) + len(event.arguments) + spared
     return OVERHEAD + ENTRY * len(event.spared) if isinstance(event, Purge) else OVERHEAD
+
+
+def event_work(event: Event) -> int:
+    """Bytes that an event is counted for where a frame is filled."""
+    return event_bytes(event) + EVENT_WORK + ENTRY_WORK * entries_of(event)
+
+
+def entries_of(event: Event) -> int:
+    """How many messages an event settles."""
+    return len(event.entries) if isinstance(event, Settle | TxDequeue) else 0
 
 
 def slices(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> Iterator[list[Item]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from ha.messages.attaching import AttachmentRefused, Follow, Granted, Join, Leave, Progress
+from ha.messages.calls import DeskAnswer, DeskRequest
 from ha.messages.copying import (
     ForwardOutcomes,
     ForwardTx,
@@ -17,6 +18,7 @@ from ha.messages.copying import (
     QueueContent,
     QueueSnapshot,
     ResyncBegin,
+    SnapshotCalls,
     SnapshotConfiguration,
     SnapshotEnd,
     SnapshotQueues,
@@ -51,7 +53,10 @@ Peer = (
     | ForwardOutcomes
     | SnapshotConfiguration
     | SnapshotQueues
+    | SnapshotCalls
     | SnapshotEnd
+    | DeskRequest
+    | DeskAnswer
 )
 
 _encoder = msgspec.msgpack.Encoder()

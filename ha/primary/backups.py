@@ -139,9 +139,14 @@ class Backups:
         self.fanout.tell_commit(self._primary.point.sequence, now)
 
     def grant(self, now: float) -> None:
-        """Joiners past their guards, in step and with clear trackers become ready."""
+        """Joiners past their guards, in step and with clear trackers become ready.
+
+        A decision that has begun to be applied is in step too: it cannot be undone here
+        (``granted_without_the_decision_that_has_begun``).
+        """
+        begun = max(self._primary.point.sequence, self._replica.begun)
         for session in self.sessions.values():
-            in_step = session.past_guard and session.acknowledged >= self._primary.point.sequence
+            in_step = session.past_guard and session.acknowledged >= begun
             if in_step and session.trackers.clear and not self._keeper.is_ready(session.member):
                 self._keeper.add(session.member, now)
 

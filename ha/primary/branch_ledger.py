@@ -25,6 +25,7 @@ from txobserver.observer import DtxObserver, TransactionObserverFactory
 from txobserver.ports.ledger import Done, Host
 from txobserver.state.transaction_table import described
 from txobserver.tx_buffer import DtxBuffer
+from txobserver.work_limits import OpenWork
 from txobserver.xid import Global, Xid
 
 
@@ -54,9 +55,9 @@ class BranchLedger:
 
     # -- Ledger
 
-    def begin(self, xid: Xid) -> DtxObserver:
+    def begin(self, xid: Xid, client: OpenWork | None = None) -> DtxObserver:
         """The observer of a new branch. Raises NameInUse."""
-        return self._factory.begin_branch(xid, self)
+        return self._factory.begin_branch(xid, self, client)
 
     def decide(self, xid: Xid, commit: bool, heuristic: bool, done: Done) -> None:
         """End a branch that is in doubt."""
@@ -115,7 +116,7 @@ class BranchLedger:
             done(refusal)
             return
         self._preparing[tx] = buffer, done
-        self._factory.open_bytes += buffer.size
+        self._count_prepared(buffer, 1)
         sequence = self._writer.append(DtxPrepare(tx, count, self._watcher.participants(), self._writer.wall_ms))
         self._watcher.closed(buffer)
         self._point.when_passed(sequence, partial(self._answer_prepare, tx))
@@ -169,7 +170,7 @@ class BranchLedger:
 
     def ended(self, buffer: DtxBuffer, committed: bool) -> None:
         """A branch that was prepared to stay has ended here."""
-        self._factory.open_bytes -= buffer.size
+        self._count_prepared(buffer, -1)
         if self._point.serving:
             self._host.on_branch_ended(described(buffer), committed)
 
@@ -179,9 +180,14 @@ class BranchLedger:
             self._table.deciding[Global(event.format_id, event.gtrid)] = event.commit
         left = [each for each in self._replica.buffers.values() if isinstance(each, DtxBuffer) and each.stays]
         for buffer in sorted(left, key=lambda each: each.tx):
-            self._factory.open_bytes += buffer.size
+            self._count_prepared(buffer, 1)
             self._follow_global(buffer)
         return sum(buffer.decided is None for buffer in left)
+
+    def _count_prepared(self, buffer: DtxBuffer, times: int) -> None:
+        """Until it has ended, a branch that is prepared counts for what the node has open, and for no client."""
+        self._factory.open_bytes += times * buffer.size
+        self._factory.open_events += times * len(buffer.events)
 
     def _follow_global(self, buffer: DtxBuffer) -> None:
         """The global decision may have come while the prepare was on its way, or an earlier primary left it at that."""

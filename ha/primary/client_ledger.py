@@ -10,13 +10,14 @@ from ha.primary.readings import Readings, Then
 from ha.primary.refusals import Refusals
 from ha.primary.stream_decisions import StreamDecisions
 from ha.primary.writer import Emit, Writer
-from txobserver.configuration import FEATURE_OF
+from txobserver.configuration import FEATURE_OF, UnknownStep
 from txobserver.ends import END_OF_CONFIGURATION
 from txobserver.events import Configure, Delivered, Message, Publish, Removal, purge_of
 from txobserver.ids import LAST_CONFIG_ID, offset_of
 from txobserver.observer import DtxObserver, TransactionObserver
 from txobserver.ports.ledger import Done
 from txobserver.ports.store import Asked
+from txobserver.work_limits import OpenWork
 from txobserver.xid import Xid
 
 
@@ -43,10 +44,16 @@ class ClientLedger:
         self._refusals = refusals
         self._emit = emit
         self._config_id = 0
+        self.open_work: OpenWork = decisions.factory
 
     def begin_at(self, config_id: int) -> None:
         """Clients are served from here on; this was the last step of configuration."""
         self._config_id = config_id
+
+    @property
+    def last_id(self) -> int:
+        """The id of the last step of configuration that has been appended."""
+        return self._config_id
 
     def configure(self, step: Configure, done: Done) -> None:
         """A step of configuration; it gets the next id."""
@@ -57,9 +64,15 @@ class ClientLedger:
         if (unknown := self._unknown(step.operation)) is not None:
             done(unknown)
             return
-        self._config_id += 1
-        numbered = Configure(self._config_id, step.operation, step.name, step.arguments, step.terms)
-        self._point.wait(self._writer.append(numbered), self._refusals.answer(self._config_id, done))
+        config_id = self._config_id + 1
+        try:
+            numbered = Configure(config_id, step.operation, step.name, step.arguments, step.terms)
+            sequence = self._writer.append(numbered)
+        except UnknownStep as error:
+            done(str(error))
+            return
+        self._config_id = config_id
+        self._point.wait(sequence, self._refusals.answer(config_id, done))
 
     def _unknown(self, operation: str) -> str | None:
         """Why this operation is not written yet: some node that follows could not apply it."""
@@ -91,18 +104,18 @@ class ClientLedger:
         """Ask for leave to hand out messages up to ``offset``."""
         self._writer.append(Delivered(queue, offset))
 
-    def grant(self, queue: int, messages: int) -> None:
-        """Credit for what is still to come into the queue. Raises ValueError for less than one message."""
-        self._additions.grant(queue, messages)
+    def grant(self, queue: int, messages: int, announced: int) -> None:
+        """Credit for what is still to come into the queue. Raises ValueError for what cannot be."""
+        self._additions.grant(queue, messages, announced)
 
     def read(self, asked: Asked, then: Then) -> None:
         """Messages from the store, in a thread of its own."""
         self._emit(self._readings.begin(asked, then))
         self._writer.wake()
 
-    def begin(self, token: bytes | None = None) -> TransactionObserver:
+    def begin(self, token: bytes | None = None, client: OpenWork | None = None) -> TransactionObserver:
         """The observer of a new transaction. Raises NameInUse, ValueError for its token."""
-        return self._decisions.factory.begin(token)
+        return self._decisions.factory.begin(token, client)
 
     def is_open(self, token: bytes) -> bool:
         """Whether a transaction with this token may still be committed."""
@@ -110,9 +123,9 @@ class ClientLedger:
 
     # -- branches
 
-    def begin_branch(self, xid: Xid) -> DtxObserver:
+    def begin_branch(self, xid: Xid, client: OpenWork | None = None) -> DtxObserver:
         """The observer of a new branch. Raises NameInUse."""
-        return self._decisions.branches.begin(xid)
+        return self._decisions.branches.begin(xid, client)
 
     def decide_branch(self, xid: Xid, commit: bool, heuristic: bool, done: Done) -> None:
         """End a branch that is in doubt."""

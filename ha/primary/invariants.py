@@ -15,7 +15,6 @@ from ha.primary.stream_decisions import StreamDecisions
 from ha.primary.writer import Writer
 from txobserver.ids import LAST_COUNTER, LAST_SEQUENCE, id_text, offset_of
 from txobserver.invariants import WALKED, never_falls, rises
-from txobserver.ports.ledger import MOST_CREDIT
 from txobserver.tx_buffer import PREPARED, DtxBuffer
 
 
@@ -104,6 +103,7 @@ def _check_decisions(decisions: StreamDecisions, replica: Replica, writer: Write
     transactions, branches = decisions.transactions._preparing, decisions.branches._preparing
     factory = decisions.factory
     assert factory.open_bytes >= 0, f"P12: {factory.open_bytes} bytes of transactions are open"
+    assert factory.open_events >= 0, f"P12: {factory.open_events} events of transactions are open"
     assert 0 <= factory._counter <= LAST_COUNTER, f"P6: {factory._counter} transactions have begun"
     assert factory._generation == writer.generation, f"P6: transactions of generation {factory._generation} begin"
     assert not transactions.keys() & branches.keys(), "P6: a transaction is prepared as a branch too"
@@ -159,10 +159,10 @@ def check_primary_deep(primary: Primary) -> None:
     end = offset_of(replica.tail.sequence + 1)
     for queue, offsets in primary._additions._offsets.items():
         assert rises(offsets), f"P8: messages enter queue {queue} at {offsets[:5]}"
-        assert offsets[-1] < end, f"P5: a message enters queue {queue} at {offsets[-1]}, behind the end"
+        assert not offsets or offsets[-1] < end, f"P5: a message enters queue {queue} at {offsets[-1]}, behind the end"
     queues = replica.contents.queues
-    for queue, credit in primary._additions._credit.items():
-        assert 0 < credit <= MOST_CREDIT, f"P3: consumers of queue {queue} wait for {credit} messages"
+    for queue, limit in primary._additions._limits.items():
+        assert limit >= 0, f"P3: consumers of queue {queue} could take the first {limit} messages"
         assert queues.knows(queue), f"P3: consumers wait for messages of queue {queue}, which does not exist"
 
 

@@ -75,9 +75,7 @@ class Primary:
         self.ledger = ClientLedger(
             writer, point, self.decisions, self._additions, refusals, self.readings, emit, attachments.lacking
         )
-        self.teller = Teller(
-            host, point, self.decisions, refusals, self._additions, attachments, attachments.copies
-        )
+        self.teller = Teller(host, point, self.decisions, refusals, self._additions, attachments, attachments.copies)
 
     # -- the beginning of a generation
 
@@ -96,6 +94,13 @@ class Primary:
     def in_step(self) -> bool:
         """Whether all that stood before this generation has passed the commit point, and the aborts with it."""
         return self.point.sequence >= self._opened_to
+
+    @property
+    def may_serve(self) -> bool:
+        """Whether it is in step, and not in the middle of a decision, of which clients would be shown half
+        (``a_primary_serves_in_the_middle_of_a_decision``).
+        """
+        return self.in_step and not self._replica.in_parts
 
     @property
     def congested(self) -> bool:
@@ -128,10 +133,20 @@ class Primary:
         self._replica.durable = sequence
 
     def advance(self, everywhere: int) -> None:
-        """The lease holds and all up to ``everywhere`` is durable on every node that counts: apply and answer."""
-        if everywhere <= self.point.sequence:
+        """The lease holds and all up to ``everywhere`` is durable on every node that counts: apply and answer.
+
+        As much of it as a turn has room for: the commit point moves up to there, and the rest is looked at again in the
+        next turn. A decision that has begun was durable everywhere then, and who has come to count since holds it
+        (``Backups.grant``): it is finished.
+        """
+        replica, point = self._replica, self.point
+        if everywhere <= point.sequence and not replica.in_parts:
             return
-        self.point.sequence = everywhere
-        self.writer.backlog.passed(everywhere)
-        self._replica.apply(everywhere, self.teller)
-        self.point.answer_up_to(everywhere)
+        try:
+            replica.apply(everywhere, self.teller, self._settings.apply_steps)
+        finally:
+            point.sequence = max(point.sequence, replica.applied.sequence)
+        self.writer.backlog.passed(point.sequence)
+        point.answer_up_to(point.sequence)
+        if replica.due(everywhere):
+            self.writer.wake()

@@ -38,7 +38,7 @@ class StreamDecisions:
         self._replica = replica
         self._settings = settings
         self._additions = additions
-        self.factory = TransactionObserverFactory(writer.generation, self, writer.ids.next)
+        self.factory = TransactionObserverFactory(writer.generation, self, writer.ids.next, settings.work)
         self.transactions = Transactions(writer, point, self)
         self.branches = BranchLedger(writer, point, self, replica, self.factory, host, watcher)
 

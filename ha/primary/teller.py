@@ -10,6 +10,7 @@ from ha.primary.commit_point import CommitPoint
 from ha.primary.refusals import Refusals
 from ha.primary.stream_decisions import StreamDecisions
 from ha.primary.transactions import TransactionWatcher
+from txobserver.calls import CALLS
 from txobserver.configuration import Configured
 from txobserver.events import Configure, Message, Removal
 from txobserver.ports.ledger import Host
@@ -42,12 +43,23 @@ class Teller(Applied):
         self._tell("configured", step, done)
         if self._point.serving:
             self._refusals.applied(step.config_id, done.refusal)
-            self._host.on_configured(step, done)
+            if step.operation not in CALLS:
+                self._host.on_configured(step, done)
 
     def queue_deleted(self, queue: int) -> None:
         """No backup holds anything of it any more, and no consumer waits for it."""
         self._additions.queue_deleted(queue)
         self._watcher.queue_deleted(queue)
+
+    def step_begins(self) -> None:
+        """Tell the broker. Copies are made message by message, and end in the middle of no step."""
+        if self._point.serving:
+            self._host.on_step_begins()
+
+    def step_ends(self) -> None:
+        """Tell the broker."""
+        if self._point.serving:
+            self._host.on_step_ends()
 
     def enqueued(self, queue: int, offset: int, rid: int, message: Message) -> None:
         """Tell the broker."""

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 from ha.apply.replica import Replica
 from ha.effects import Effect, Persist, Stop
-from ha.messages.sizes import SETTLED, event_bytes, slices
-from ha.primary.backlog import Backlog
+from ha.messages.sizes import ENTRY_WORK, EVENT_WORK, SETTLED, entries_of, event_bytes, event_work, slices
+from ha.primary.backlog import EVENT_OVERHEAD, Backlog
 from ha.primary.fanout import Fanout
 from ha.settings import Settings
 from txobserver.ends import END_OF_STREAM, ReplicationIds, end_of_new
-from txobserver.events import Event, Removal, Settle
+from txobserver.events import Event, Removal, Settle, TxDequeue
 from txobserver.frames import encode_frame
 from txobserver.ids import LAST_SEQUENCE
 
@@ -38,6 +38,7 @@ class Writer:
         self._emit = emit
         self._fanout = fanout
         self._group: list[Event] = []
+        self._entries = 0
         self._group_first = replica.tail.sequence + 1
         self._framed = 0
 
@@ -63,6 +64,8 @@ class Writer:
             self.wake()
         sequence = self._replica.append(self.generation, event)
         self._group.append(event)
+        if type(event) is TxDequeue or type(event) is Settle:
+            self._entries += entries_of(event)
         self.backlog.gathered(event_bytes(event))
         return sequence
 
@@ -72,6 +75,7 @@ class Writer:
         room = SETTLED - len(entries)
         if isinstance(last, Settle) and (last.queue, last.reason) == (queue, reason) and len(last.entries) <= room:
             last.entries.extend(entries)
+            self._entries += len(entries)
             self.backlog.settled(len(entries))
             return
         for first in range(0, len(entries), SETTLED):
@@ -86,16 +90,25 @@ class Writer:
             self._emit(Stop(END_OF_STREAM))
             return
         events = whole = self._group
+        work, left, entries = self._work(), 0, 0
         self._group = []
-        if self.backlog.gathered_bytes > self._settings.frame_bytes:
-            events = next(slices(events, event_bytes, self._settings.frame_bytes))
+        if work > self._settings.frame_bytes:
+            events = next(slices(whole, event_work, self._settings.frame_bytes))
             self._group = whole[len(events) :]
+            left = self.backlog.gathered_bytes - sum(event_bytes(each) + EVENT_OVERHEAD for each in events)
+            entries = self._entries - sum(entries_of(each) for each in events)
+        self._entries = entries
         frame = encode_frame(self.generation, self._group_first, events, self.wall_ms)
         self._group_first = frame.last + 1
         self._framed = frame.last
         self._fanout.take(frame)
-        self.backlog.framed(frame.last, len(frame.data), sum(event_bytes(each) for each in self._group))
+        self.backlog.framed(frame.last, len(frame.data), left)
         self._emit(Persist(frame))
+
+    def _work(self) -> int:
+        """What the group counts for where a frame is filled: ``event_work`` of all its events."""
+        events = len(self._group)
+        return self.backlog.gathered_bytes + (EVENT_WORK - EVENT_OVERHEAD) * events + ENTRY_WORK * self._entries
 
     def abandon(self) -> None:
         """The generation is over: what was never written is forgotten."""

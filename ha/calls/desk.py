@@ -1,0 +1,266 @@
+"""The desk of the primary: who may initiate an action now, what is appended for it, and which nodes have which call.
+
+The *ticket* serialises the initiations of actions. It names no number: a call gets its ``tnx_id`` when its record is
+appended. It ends when that is done, when its initiator gives it back or asks for the call to be settled, with the
+initiator's link, with the generation (the desk is the primary's) or after ``ticket_timeout`` seconds.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ha.apply.replica import Replica
+from ha.calls.standing import is_applied_here
+from ha.messages.calls import (
+    CallAppend,
+    CallAsk,
+    CallRefused,
+    CallStanding,
+    ControlAsk,
+    ControlDone,
+    CursorReport,
+    DeskAnswer,
+    DeskRequest,
+    SettleAsk,
+    SettleUpTo,
+    TicketAsk,
+    TicketGranted,
+    TicketReturned,
+)
+from ha.settings import Settings
+from txobserver.calls import (
+    CALLS_FEATURE,
+    CONTROLS,
+    FAST_FORWARD,
+    RESET,
+    SKIP,
+    CallControl,
+    CallMark,
+    CallRecord,
+    call_step,
+    control_step,
+)
+from txobserver.events import Configure
+from txobserver.ids import Member
+from txobserver.ports.ledger import Done
+
+MOST_WAITING = 10_000
+"""Initiations that may wait for the ticket."""
+ENDED = "its ticket has ended"
+NOT_ACTIVE = "the primary is not active"
+
+
+class CallTicket(NamedTuple):
+    """Held by ``peer`` for the call ``id``."""
+
+    number: int
+    peer: str
+    id: bytes
+
+
+class TicketDesk:
+    """Of one generation. ``append`` is the ledger's ``configure``, and ``last_id`` the last step that it has numbered;
+    ``members`` are those of the ready set, ``lacking`` those that count and do not know a feature. ``reply`` sends an
+    answer to a node, which may be the primary itself.
+
+    Many methods: one for each request.
+    """
+
+    def __init__(
+        self,
+        generation: int,
+        replica: Replica,
+        settings: Settings,
+        append: Callable[[Configure, Done], None],
+        last_id: Callable[[], int],
+        members: Callable[[], tuple[Member, ...]],
+        lacking: Callable[[str], list[str]],
+        reply: Callable[[str, DeskAnswer], None],
+    ) -> None:
+        self.ticket: CallTicket | None = None
+        self.cursors: dict[Member, CallMark] = {}
+        self._generation = generation
+        self._replica = replica
+        self._settings = settings
+        self._append_step = append
+        self._last_id = last_id
+        self._members = members
+        self._lacking = lacking
+        self._lacking_since: float | None = None
+        self._reply = reply
+        self._waiting: deque[tuple[str, bytes]] = deque()
+        self._numbers = 0
+        self._until = 0.0
+        self._appended = 0
+        self._active = False
+
+    def take(self, peer: str, message: DeskRequest) -> None:
+        """A node's request, or its report."""
+        taken: Callable[..., None] = _TAKEN[type(message)]
+        taken(self, peer, message)
+
+    def unlinked(self, peer: str) -> None:
+        """The link to this node is gone, and its ticket with it."""
+        self._waiting = deque(each for each in self._waiting if each[0] != peer)
+        if self.ticket is not None and self.ticket.peer == peer:
+            self.ticket = None
+
+    def turn(self, now: float, active: bool) -> bool:
+        """Time has passed; ``active``: the primary serves. Returns whether a ticket was given."""
+        self._active = active
+        if self.ticket is not None and now >= self._until:
+            self.ticket = None
+        if self.ticket is None and self._waiting and active and self._all_know(now):
+            self._grant(*self._waiting.popleft(), now)
+            return True
+        return False
+
+    def _all_know(self, now: float) -> bool:
+        """Whether every node that counts is known to take part in calls. One that has just gone leaves the ready set
+        soon; else no ticket is given, so that no action runs whose record could not be appended."""
+        lacking = self._lacking(CALLS_FEATURE)
+        if not lacking:
+            self._lacking_since = None
+            return True
+        since = self._lacking_since = now if self._lacking_since is None else self._lacking_since
+        if now - since >= self._settings.prepare_timeout:
+            reason = f"these nodes take no part in cluster calls, or cannot be reached: {', '.join(lacking)}"
+            while self._waiting:
+                self._refuse(*self._waiting.popleft(), reason)
+        return False
+
+    def _grant(self, peer: str, call_id: bytes, now: float) -> None:
+        self._numbers += 1
+        self.ticket = CallTicket(self._numbers, peer, call_id)
+        self._until = now + self._settings.ticket_timeout
+        self._tell_granted(self.ticket)
+
+    def _tell_granted(self, ticket: CallTicket) -> None:
+        through = max(self._appended, self._replica.contents.calls.last)
+        self._reply(ticket.peer, TicketGranted(self._generation, ticket.id, ticket.number, through))
+
+    # -- requests
+
+    def _ask(self, peer: str, message: TicketAsk) -> None:
+        if self._holds(peer, message.id):
+            assert self.ticket is not None
+            self._tell_granted(self.ticket)
+        elif len(self._waiting) >= MOST_WAITING:
+            self._refuse(peer, message.id, f"{MOST_WAITING} calls wait for their turn")
+        elif (peer, message.id) not in self._waiting:
+            self._waiting.append((peer, message.id))
+
+    def _append(self, peer: str, message: CallAppend) -> None:
+        ticket = self.ticket
+        if not self._holds(peer, message.id) or ticket is None or ticket.number != message.number:
+            self._refuse(peer, message.id, ENDED)
+            return
+        self.ticket = None
+        if not self._active:
+            self._refuse(peer, message.id, NOT_ACTIVE)
+            return
+        refusal = self._replica.actions.refusal(message.operation, message.version, message.arguments)
+        if refusal is not None:
+            self._refuse(peer, message.id, refusal)
+            return
+        record = CallRecord(
+            message.id,
+            message.version,
+            message.name,
+            message.arguments,
+            peer,
+            message.created_ms,
+            [str(each) for each in self._members()],
+            self._settings.calls_kept,
+        )
+        before = self._last_id()
+        self._append_step(call_step(message.operation, record), lambda error: self._passed(peer, message.id, error))
+        if self._last_id() > before:
+            self._appended = self._last_id()
+
+    def _passed(self, peer: str, call_id: bytes, error: str | None) -> None:
+        """The record has passed the commit point, as its initiator sees by itself, or was refused."""
+        if error is not None:
+            self._refuse(peer, call_id, error)
+
+    def _returned(self, peer: str, message: TicketReturned) -> None:
+        self._ends(peer, message.id)
+
+    def _settle(self, peer: str, message: SettleAsk) -> None:
+        self._ends(peer, message.id)
+        self._reply(peer, SettleUpTo(self._generation, message.id, self._replica.tail.sequence))
+
+    def _control(self, peer: str, message: ControlAsk) -> None:
+        member, tnx_id = self._member_of(message.node), message.tnx_id
+        calls = self._replica.contents.calls
+        if not self._active or message.operation not in CONTROLS:
+            self._refuse(peer, message.id, NOT_ACTIVE)
+            return
+        if message.operation == RESET:
+            member, tnx_id = "", 0
+        elif member is None:
+            self._refuse(peer, message.id, f"no node {message.node!r} takes part in calls")
+            return
+        elif message.operation == SKIP and all(each.tnx_id != tnx_id for each in calls.kept):
+            self._refuse(peer, message.id, f"no call {tnx_id} is remembered")
+            return
+        elif message.operation == FAST_FORWARD:
+            tnx_id = min(tnx_id, calls.last)
+        step = control_step(message.operation, CallControl(message.id, member or "", tnx_id))
+        self._append_step(step, lambda error: self._controlled(peer, message.id, error))
+
+    def _controlled(self, peer: str, call_id: bytes, error: str | None) -> None:
+        if error is None:
+            self._reply(peer, ControlDone(self._generation, call_id))
+        else:
+            self._refuse(peer, call_id, error)
+
+    # -- which nodes have what
+
+    def _report(self, peer: str, message: CursorReport) -> None:
+        """A node's store that was made anew is another member, and the one before it reports no more."""
+        if message.member.node == peer:
+            self.cursors = {each: mark for each, mark in self.cursors.items() if each.node != peer}
+            self.cursors[message.member] = message.cursor
+
+    def has(self, member: Member, tnx_id: int) -> bool:
+        """Whether this member has durably dealt with all calls up to this one, as the present stream has them."""
+        mark = self.cursors.get(member)
+        return mark is not None and mark.tnx_id >= tnx_id and is_applied_here(self._replica, mark.position) is True
+
+    def _stands(self, peer: str, message: CallAsk) -> None:
+        """Those who ask say what the record says: it may be remembered no more here."""
+        has = [each for each in sorted(self.cursors) if self.has(each, message.tnx_id)]
+        behind = [each for each in self._members() if str(each) in message.members and each not in has]
+        self._reply(peer, CallStanding(self._generation, message.id, message.tnx_id, has, behind))
+
+    # -- inside
+
+    def _holds(self, peer: str, call_id: bytes) -> bool:
+        return self.ticket is not None and (self.ticket.peer, self.ticket.id) == (peer, call_id)
+
+    def _ends(self, peer: str, call_id: bytes) -> None:
+        if self._holds(peer, call_id):
+            self.ticket = None
+        if (peer, call_id) in self._waiting:
+            self._waiting.remove((peer, call_id))
+
+    def _member_of(self, node: str) -> str | None:
+        known = [*self._members(), *self.cursors]
+        return next((str(each) for each in known if each.node == node), None)
+
+    def _refuse(self, peer: str, call_id: bytes, reason: str) -> None:
+        self._reply(peer, CallRefused(self._generation, call_id, reason))
+
+
+_TAKEN: dict[type[Any], Callable[..., None]] = {
+    TicketAsk: TicketDesk._ask,
+    CallAppend: TicketDesk._append,
+    TicketReturned: TicketDesk._returned,
+    SettleAsk: TicketDesk._settle,
+    ControlAsk: TicketDesk._control,
+    CursorReport: TicketDesk._report,
+    CallAsk: TicketDesk._stands,
+}
